@@ -1,0 +1,54 @@
+# Copyright: Contributors to the kubeops.node_maintenance collection
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""Every name this collection puts into a cluster, in one place.
+
+The law for these names is the protocol: the record and the taint live on the node, everything else
+in one namespace; users' workloads are never annotated.
+"""
+
+from __future__ import annotations
+
+PREFIX = "maintenance.kubeops.io"
+RECORD = f"{PREFIX}/record"
+TAINT_KEY = f"{PREFIX}/in-progress"
+ALLOW_INTERRUPTION = f"{PREFIX}/allow-interruption"
+SURGE = f"{PREFIX}/surge"
+SERVES_NODES = f"{PREFIX}/nodes"
+LOCK_DETAILS = f"{PREFIX}/lock"
+
+NAMESPACE = "kubeops-node-maintenance"
+MEDIK8S_NAMESPACE = "medik8s-leases"
+MANAGED_BY_LABEL = "app.kubernetes.io/managed-by"
+MANAGED_BY = "kubeops.node_maintenance"
+FIELD_MANAGER = "kubeops-node-maintenance"
+
+DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
+LOWEST_COST = "-2147483648"
+UNSCHEDULABLE_TAINT = "node.kubernetes.io/unschedulable"
+MIRROR = "kubernetes.io/config.mirror"
+
+GUARD_PREFIX = "kubeops-guard-"
+SURGE_PREFIX = "surge-"
+RUN_PREFIX = "run-"
+NODE_LEASE_PREFIX = "node-"
+
+
+def guard_name(workload_uid: str) -> str:
+    """Name of the budget that guards the workload with this UID."""
+    return GUARD_PREFIX + workload_uid
+
+
+def surge_name(workload_uid: str) -> str:
+    """Name of the lease that records and locks the surge of the workload with this UID."""
+    return SURGE_PREFIX + workload_uid
+
+
+def run_name(run_id: str) -> str:
+    """Name of the ConfigMap that keeps a run's input, plan and finished nodes."""
+    return RUN_PREFIX + run_id
+
+
+def node_lease_name(node: str) -> str:
+    """Name of a node's lock; the same as Medik8s uses, so that its operators and we exclude each other."""
+    return NODE_LEASE_PREFIX + node

@@ -1,0 +1,99 @@
+# Copyright: Contributors to the kubeops.node_maintenance collection
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""A node's record: what was changed, by which run, and what it was before.
+
+The record is an annotation on the node and says what the node *is*; the lock (a lease) only says who
+works on it now. It is written in the same request as the change it describes.
+"""
+
+from __future__ import annotations
+
+import json
+import typing as t
+from dataclasses import asdict, dataclass, field, replace
+
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan import names
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.snapshot import Node, Raw
+
+VERSION = 1
+
+Step = t.Literal["cordoned", "drained", "out", "returning", "parked"]
+
+
+class BadRecord(ValueError):
+    """The annotation is there but cannot be understood; nobody may guess what it meant."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """A label or annotation that is ours while the node is out; ``prior`` is ``None`` where it was absent."""
+
+    prior: str | None
+    ours: str
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """The durable side of a maintenance.
+
+    ``prior`` holds ``unschedulable`` (bool) and ``bootID``; ``added`` the taints we added; ``marks``
+    maps ``annotation/<key>`` or ``label/<key>`` to what it was and what we made it. ``drained`` says
+    that a drained proof was written (it survives the steps after it); ``since`` is RFC 3339.
+    """
+
+    run: str
+    nonce: str
+    by: str
+    reason: str
+    since: str
+    step: Step
+    node_uid: str
+    lease: str
+    prior: t.Mapping[str, t.Any]
+    added: tuple[Raw, ...] = ()
+    marks: t.Mapping[str, Mark] = field(default_factory=dict)
+    drained: bool = False
+
+    def at(self, step: Step, **changes: t.Any) -> Record:
+        """The same record at another step."""
+        return replace(self, step=step, **changes)
+
+    def dump(self) -> str:
+        """The annotation's value; stable, so that equal records are equal text."""
+        data = {"v": VERSION, **asdict(self), "added": [dict(x) for x in self.added]}
+        return json.dumps(data, sort_keys=True, separators=(",", ":"))
+
+    def public(self) -> dict[str, t.Any]:
+        """What results show: all but the nonce, which is the right to act."""
+        data = asdict(self)
+        del data["nonce"]
+        return {**data, "added": [dict(x) for x in self.added]}
+
+
+def record_of(node: Node) -> Record | None:
+    """The node's record, ``None`` without one.
+
+    Raises:
+        BadRecord: the annotation is not a record of a version this code knows.
+    """
+    text = node.annotations.get(names.RECORD)
+    if text is None:
+        return None
+    try:
+        data = json.loads(text)
+        version = data.pop("v")
+        if version != VERSION:
+            raise BadRecord(
+                f"Node {node.name}: annotation {names.RECORD} has version {version}, this collection knows "
+                f"{VERSION}. Use the collection that wrote it, or remove the annotation by hand."
+            )
+        marks = {key: Mark(**mark) for key, mark in data.pop("marks").items()}
+        return Record(**{**data, "added": tuple(data["added"]), "marks": marks})
+    except BadRecord:
+        raise
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise BadRecord(
+            f"Node {node.name}: annotation {names.RECORD} cannot be read ({error}). It is the only memory of "
+            "what to give back: repair it, or remove it and uncordon the node by hand."
+        ) from error
