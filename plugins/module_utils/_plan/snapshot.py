@@ -326,7 +326,8 @@ class Autoscaler:
 class Snapshot:
     """A cluster at one moment. Kinds that no decision needed may be left empty.
 
-    ``daemon_sets`` holds UIDs; ``claims``, ``volumes``, ``quotas``, ``limits`` and ``slices`` are raw.
+    The last eight fields are raw objects; ``claims`` are PersistentVolumeClaims, ``volumes`` their
+    PersistentVolumes, ``slices`` EndpointSlices, ``attachments`` VolumeAttachments.
     """
 
     nodes: t.Mapping[str, Node] = field(default_factory=dict)
@@ -341,6 +342,18 @@ class Snapshot:
     limits: tuple[Raw, ...] = ()
     slices: tuple[Raw, ...] = ()
     leases: tuple[Raw, ...] = ()
+    attachments: tuple[Raw, ...] = ()
+
+    @classmethod
+    def of(cls, found: t.Mapping[str, t.Iterable[t.Any]]) -> Snapshot:
+        """From parsed objects by kind, the kinds named as in ``PARSERS``."""
+        have = {name: tuple(found.get(name, ())) for name in PARSERS}
+        scaled = ("deployments", "replica_sets", "stateful_sets", "scales")
+        return cls(
+            nodes={node.name: node for node in have["nodes"]},
+            workloads=sum((have[name] for name in scaled), ()),
+            **{name: objects for name, objects in have.items() if name != "nodes" and name not in scaled},
+        )
 
     def pods_on(self, nodes: t.Collection[str]) -> tuple[Pod, ...]:
         """The pods bound to one of the nodes, in the order of the list."""
@@ -381,3 +394,28 @@ class Snapshot:
             if target == (workload.namespace, workload.kind, workload.name):
                 return scaler
         return None
+
+
+def _raw(raw: Raw) -> Raw:
+    return raw
+
+
+PARSERS: t.Mapping[str, t.Callable[[Raw], t.Any]] = {
+    "nodes": Node.of,
+    "pods": Pod.of,
+    "budgets": Budget.of,
+    "deployments": functools.partial(Workload.of, api_version="apps/v1", kind="Deployment"),
+    "replica_sets": functools.partial(Workload.of, api_version="apps/v1", kind="ReplicaSet"),
+    "stateful_sets": functools.partial(Workload.of, api_version="apps/v1", kind="StatefulSet"),
+    "scales": Workload.of,
+    "autoscalers": Autoscaler.of,
+    "daemon_sets": _raw,
+    "claims": _raw,
+    "volumes": _raw,
+    "quotas": _raw,
+    "limits": _raw,
+    "slices": _raw,
+    "leases": _raw,
+    "attachments": _raw,
+}
+"""How an object of each kind that a snapshot may hold is read."""

@@ -1,0 +1,166 @@
+# Copyright: Contributors to the kubeops.node_maintenance collection
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""Snapshots of the cluster: once by lists, or kept fresh by watches."""
+
+from __future__ import annotations
+
+import threading
+import types
+import typing as t
+
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.client import Cluster
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.errors import NotFound
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.watch import Reflector
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan import names
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.snapshot import PARSERS, Snapshot
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.act import PATIENCE
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.context import Context, StopRun
+
+KINDS: t.Mapping[str, kinds.Kind] = {
+    "nodes": kinds.NODES,
+    "pods": kinds.PODS,
+    "budgets": kinds.BUDGETS,
+    "deployments": kinds.DEPLOYMENTS,
+    "replica_sets": kinds.REPLICA_SETS,
+    "stateful_sets": kinds.STATEFUL_SETS,
+    "autoscalers": kinds.HPAS,
+    "daemon_sets": kinds.DAEMON_SETS,
+    "claims": kinds.PVCS,
+    "volumes": kinds.PVS,
+    "quotas": kinds.RESOURCE_QUOTAS,
+    "limits": kinds.LIMIT_RANGES,
+    "slices": kinds.ENDPOINT_SLICES,
+    "leases": kinds.LEASES,
+    "attachments": kinds.VOLUME_ATTACHMENTS,
+}
+
+OWNER_KINDS = {
+    "ReplicaSet": ("replica_sets", "deployments"),
+    "StatefulSet": ("stateful_sets",),
+    "DaemonSet": ("daemon_sets",),
+}
+"""Which lists tell what a pod's controller is; asked for only where such a controller appears."""
+
+
+def _namespace(name: str) -> str:
+    return names.NAMESPACE if name == "leases" else ""
+
+
+def lists(cluster: Cluster, wanted: t.Collection[str]) -> dict[str, list[t.Any]]:
+    """Parsed objects by kind: one list request (in pages) for each kind."""
+    found: dict[str, list[t.Any]] = {}
+    for name in wanted:
+        try:
+            listing = cluster.items(KINDS[name], namespace=_namespace(name), patience=PATIENCE)
+        except NotFound:
+            found[name] = []
+            continue
+        found[name] = [PARSERS[name](item) for item in listing.items]
+    return found
+
+
+def gather(cluster: Cluster, wanted: t.Collection[str]) -> Snapshot:
+    """A snapshot of the wanted kinds, by lists."""
+    return Snapshot.of(lists(cluster, wanted))
+
+
+def owners_of(pods: t.Iterable[t.Any]) -> list[str]:
+    """The kinds to list so that the pods' controllers are known."""
+    present = {pod.owner.kind for pod in pods if pod.owner}
+    return [name for kind, lists_ in OWNER_KINDS.items() if kind in present for name in lists_]
+
+
+class Live:
+    """A snapshot that stays fresh: a reflector for each watched kind, plain lists for the others.
+
+    Used as a context manager. ``extra`` are kinds that are read once, at entry or by ``fetch``.
+    """
+
+    def __init__(self, ctx: Context, watched: t.Collection[str]) -> None:
+        self._ctx = ctx
+        self._wake = threading.Condition()
+        self._still: dict[str, list[t.Any]] = {}
+        self._seen = -1
+        self._reflectors = {
+            name: Reflector(
+                ctx.cluster,
+                KINDS[name],
+                namespace=_namespace(name),
+                wake=self._wake,
+                keep=PARSERS[name],
+            )
+            for name in watched
+        }
+
+    def __enter__(self) -> Live:
+        """Start watching and wait until every kind was listed once."""
+        for reflector in self._reflectors.values():
+            reflector.start()
+        try:
+            with self._wake:
+                while not all(r.synced for r in self._reflectors.values()):
+                    self._raise_errors()
+                    self._wake.wait(1.0)
+        except BaseException:
+            self.__exit__(None, None, None)
+            raise
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: types.TracebackType | None,
+    ) -> None:
+        """Stop watching."""
+        for reflector in self._reflectors.values():
+            reflector.stop()
+
+    def fetch(self, wanted: t.Collection[str]) -> None:
+        """Read kinds once that are not watched; kinds already there are not read again."""
+        missing = [n for n in wanted if n not in self._reflectors and n not in self._still]
+        self._still.update(lists(self._ctx.cluster, missing))
+
+    def snapshot(self) -> Snapshot:
+        """The cluster as the watches have it now."""
+        with self._wake:
+            self._raise_errors()
+            self._seen = self._version()
+            fresh = {name: list(r.objects.values()) for name, r in self._reflectors.items()}
+        return Snapshot.of({**self._still, **fresh})
+
+    def wait(self, seconds: float) -> bool:
+        """Sleep until something changed since the last snapshot; ``False`` when nothing did in time."""
+        deadline = self._ctx.clock.now() + seconds
+        with self._wake:
+            while self._version() == self._seen:
+                left = deadline - self._ctx.clock.now()
+                if left <= 0:
+                    return False
+                self._raise_errors()
+                self._wake.wait(left)
+        return True
+
+    def nudge(self) -> None:
+        """Wake the waiting loop for another reason than a watch, such as a finished request."""
+        with self._wake:
+            self._seen = -1
+            self._wake.notify_all()
+
+    def quiet_for(self, name: str) -> float:
+        """Seconds for which the kind's living watch has brought nothing; 0 while it is cut."""
+        return self._reflectors[name].quiet_for()
+
+    def _version(self) -> int:
+        return sum(r.version for r in self._reflectors.values())
+
+    def _raise_errors(self) -> None:
+        for name, reflector in self._reflectors.items():
+            if reflector.error:
+                raise StopRun(
+                    "watch_failed",
+                    f"Watching {name} ended: {reflector.error}",
+                    "Mend what the message names, then run the same command again: it resumes.",
+                ) from reflector.error
