@@ -1,0 +1,78 @@
+# Needs Python >= 3.11, make and git; everything else is made below .build (the lab's binaries: see roles/lab).
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-print-directory
+
+LAB_NAME ?= lab
+LAB_NODES ?= 6
+SECONDS ?= 300
+SEED ?=
+
+VENV := .build/venv
+LINK := .build/collections/ansible_collections/kubeops/node_maintenance
+READY := $(VENV)/ready
+START := $(shell date +%s)
+say = printf '==> [%3d s] %s: %s\n' $$(( $$(date +%s) - $(START) )) "$(1)" "$(2)"
+
+# A folder that was moved needs a new environment: the scripts in it carry its path.
+$(shell mkdir -p .build && { [ "$$(cat .build/where 2>/dev/null)" = '$(CURDIR)' ] || echo '$(CURDIR)' > .build/where; })
+
+# Nothing of the caller's own Ansible or cluster takes part, nor is it touched.
+export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
+export ANSIBLE_HOME := $(CURDIR)/.build/ansible
+export ANSIBLE_COLLECTIONS_PATH := $(CURDIR)/.build/collections
+export ANSIBLE_CONFIG := $(CURDIR)/.build/ansible.cfg
+export PYTHONPATH := $(CURDIR)/.build/collections
+unexport KUBECONFIG $(filter K8S_AUTH_%,$(.VARIABLES))
+
+PLAY := ansible-playbook
+LAB_VARS := -e lab_name='$(LAB_NAME)' -e lab_nodes='$(LAB_NODES)'
+
+.PHONY: help env demo test lab lab-down bench chaos lint docs clean
+help: ## this list
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 18
+
+env: $(READY) ## the environment alone
+$(READY): requirements.txt requirements-dev.txt constraints.txt .build/where
+	@python=''; for p in python3 python3.13 python3.12 python3.11 python3.14; do \
+	  "$$p" -c 'import ensurepip, ssl, sys, venv; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && python=$$p && break; \
+	done; \
+	[ -n "$$python" ] || { echo 'error: no Python >= 3.11 with the modules venv, ensurepip and ssl on PATH' \
+	  '(tried python3, python3.11 to python3.14); on Debian and Ubuntu: apt install python3 python3-venv' >&2; exit 1; }; \
+	$(call say,environment,new virtual environment with $$("$$python" -V)); \
+	"$$python" -m venv --clear $(VENV); \
+	$(call say,environment,installing ansible-core and the kubernetes client (about half a minute)); \
+	$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --progress-bar off -r requirements-dev.txt; \
+	mkdir -p $(dir $(LINK)); ln -sfn ../../../.. $(LINK); : > .build/ansible.cfg; touch $@; \
+	$(call say,environment,ready)
+
+demo: $(READY) ## the lab and one maintenance on it, watched by an independent witness
+	@$(PLAY) kubeops.node_maintenance.demo $(LAB_VARS)
+
+lab: $(READY) ## the lab alone; LAB_NAME, LAB_NODES
+	@$(PLAY) kubeops.node_maintenance.lab $(LAB_VARS)
+
+lab-down: $(READY) ## ends the lab LAB_NAME
+	@$(PLAY) kubeops.node_maintenance.lab $(LAB_VARS) -e lab_state=absent
+
+lint: $(READY) ## style, types, documentation, sanity
+	@python -m nox --session lint sanity
+
+test: $(READY) ## everything that must hold, the lab included
+	@$(call say,test,lint; sanity; unit tests per ansible-core; clients)
+	@python -m nox --session lint sanity unit clients
+	@$(call say,test,end to end on the lab)
+	@python -m pytest tests/e2e
+
+bench: $(READY) ## speed beside kubectl drain and kubernetes.core.k8s_drain
+	@python bench/run.py
+
+chaos: $(READY) ## fault schedules; SECONDS, SEED
+	@python tests/chaos/run.py --seconds $(SECONDS) $(if $(SEED),--seed $(SEED))
+
+docs: $(READY) ## the documentation site
+	@python -m nox --session docs
+
+clean: ## removes everything that make built here
+	@rm -rf .build

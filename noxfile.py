@@ -1,0 +1,234 @@
+# Copyright: Contributors to the kubeops.node_maintenance collection
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The checks, each in an environment of its own below .build/nox.
+
+`make test` runs all; one alone: `nox -s unit -- -k budgets`, `nox -s "unit(core-2.16)"`.
+They work from a plain checkout in any folder: what needs the path ansible_collections/kubeops/
+node_maintenance gets it here, as a link (Python, Ansible) or as a copy (ansible-test and
+antsibull-docs look at the real path).
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import nox
+
+HERE = Path(__file__).parent.resolve()
+BUILD = HERE / ".build"
+TREE = BUILD / "collections"
+IN_TREE = Path("ansible_collections/kubeops/node_maintenance")
+PINS = f"--constraint={HERE / 'constraints.txt'}"
+
+nox.needs_version = ">=2025.2.9"
+nox.options.envdir = str(BUILD / "nox")
+nox.options.reuse_venv = "yes"
+nox.options.stop_on_first_error = True
+nox.options.sessions = ["lint", "sanity", "unit", "clients"]
+
+
+@dataclass(frozen=True, slots=True)
+class Leg:
+    """One combination that is supported; `python` is the interpreter it runs on."""
+
+    core: str
+    python: str
+    client: str
+
+    @property
+    def name(self) -> str:
+        """As it is called on the command line: core-2.19."""
+        return f"core-{self.core.rpartition('.')[0]}"
+
+
+LEGS = [
+    Leg(core="2.19.14", python="3.11", client="37.0.2"),
+    Leg(core="2.16.19", python="3.11", client="24.2.0"),
+    Leg(core="2.18.19", python="3.11", client="31.0.0"),
+    Leg(core="2.20.10", python="3.12", client="36.0.2"),
+    Leg(core="2.21.5", python="3.13", client="37.0.2"),
+]
+CLIENTS = ["24.2.0", "29.0.0", "31.0.0", "35.0.0", "36.0.2", "37.0.2"]
+# The newest ansible-core that runs on the interpreter of `make`.
+CORE = "2.19.14" if sys.version_info < (3, 12) else "2.21.5"
+
+
+def interpreter(version: str) -> str | None:
+    """The path of a Python that really runs, or None: the shims of pyenv may exist and fail."""
+    root = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv"))
+    found = [shutil.which(f"python{version}"), sys.executable]
+    found += [str(path) for path in sorted(root.glob(f"versions/{version}.*/bin/python"))]
+    probe = "import ssl, sys; print('%d.%d' % sys.version_info[:2])"
+    for path in filter(None, found):
+        answer = subprocess.run([path, "-c", probe], capture_output=True, text=True, check=False)
+        if answer.stdout.strip() == version:
+            return path
+    return None
+
+
+@contextmanager
+def step(session: nox.Session, what: str) -> Iterator[None]:
+    """Says what is done and, at its end, how long it took."""
+    session.log(f"{session.friendly_name}: {what} ...")
+    start = time.monotonic()
+    yield
+    session.log(f"{session.friendly_name}: {what}: done in {time.monotonic() - start:.1f} s")
+
+
+def link() -> None:
+    """The checkout under the path that Python and Ansible import it by."""
+    path = TREE / IN_TREE
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if not path.is_symlink() or path.resolve() != HERE:
+        path.unlink(missing_ok=True)
+        path.symlink_to("../../../..")
+
+
+def copy(name: str) -> Path:
+    """A copy of the files that git knows or would add, below .build/<name>; returns the collection.
+
+    `tests/output` of an earlier copy stays: the environments of ansible-test are in it.
+    """
+    target = BUILD / name / IN_TREE
+    target.mkdir(parents=True, exist_ok=True)
+    for old in target.iterdir():
+        if old.name == "tests":
+            for inner in (path for path in old.iterdir() if path.name != "output"):
+                remove(inner)
+        else:
+            remove(old)
+    listing = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    files = subprocess.run(listing, cwd=HERE, capture_output=True, text=True, check=True).stdout
+    for file in filter(None, files.split("\0")):
+        if os.path.lexists(HERE / file):
+            (target / file).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(HERE / file, target / file, follow_symlinks=False)
+    return target
+
+
+def remove(path: Path) -> None:
+    """Removes a file, a link or a folder."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink()
+
+
+def environment(session: nox.Session, tree: Path = TREE) -> None:
+    """Nothing of the user's own Ansible takes part, and nothing is written into it."""
+    link()
+    config = BUILD / "ansible.cfg"
+    config.touch()
+    session.env |= {
+        "ANSIBLE_CONFIG": str(config),
+        "ANSIBLE_HOME": str(BUILD / "ansible"),
+        "ANSIBLE_COLLECTIONS_PATH": str(tree),
+        "PYTHONPATH": str(tree),
+    }
+
+
+@nox.session
+def lint(session: nox.Session) -> None:
+    """Style, types, documentation, changelog, ansible-lint's production profile."""
+    environment(session)
+    tools = ["ruff", "mypy", "types-PyYAML", "yamllint", "ansible-lint", "antsibull-docs"]
+    tools += ["antsibull-changelog", f"ansible-core=={CORE}", "pytest", "hypothesis"]
+    with step(session, "environment"):
+        session.install(PINS, *tools)
+    with step(session, "ruff"):
+        session.run("ruff", "check", ".")
+        session.run("ruff", "format", "--check", ".")
+    with step(session, "mypy"):
+        session.run("mypy")
+    with step(session, "yamllint"):
+        session.run("yamllint", "--strict", ".")
+    with step(session, "antsibull-changelog"):
+        session.run("antsibull-changelog", "lint")
+    collection = copy("docs")
+    docs = ["--plugin-docs", "--skip-rstcheck", "--check-extra-docs-refs"]
+    docs += ["--validate-collection-refs=self", str(collection)]
+    with step(session, "antsibull-docs"):
+        session.run("antsibull-docs", "lint-collection-docs", *docs)
+    with step(session, "ansible-lint"):
+        session.run("ansible-lint", "--offline", "--profile=production")
+
+
+@nox.session
+def sanity(session: nox.Session) -> None:
+    """`ansible-test sanity`, all tests, no ignore file."""
+    environment(session, tree=BUILD / "sanity")
+    with step(session, "environment"):
+        session.install(PINS, f"ansible-core=={CORE}")
+    home = BUILD / "home"
+    stand_in(home / ".ansible/test/cache")
+    session.env["HOME"] = str(home)
+    session.env.pop("PYTHONPATH")
+    session.chdir(copy("sanity"))
+    python = f"{sys.version_info[0]}.{sys.version_info[1]}"
+    with step(session, f"ansible-test sanity, ansible-core {CORE}, Python {python}"):
+        session.run("ansible-test", "sanity", "--venv", "--python", python, *session.posargs)
+
+
+def stand_in(cache: Path) -> None:
+    """Puts what ansible-test would fetch from its own file server where it looks first.
+
+    The server is out of reach on a closed network. The stand-in installs the same pip, from the
+    package index that is configured here.
+    """
+    cache.mkdir(parents=True, exist_ok=True)
+    for version in ("23.1.2", "24.2", "25.2", "25.3", "26.0"):
+        script = cache / f"get_pip_{version.replace('.', '_')}.py"
+        shutil.copy2(HERE / "tests/support/get_pip.py", script)
+
+
+@nox.session
+@nox.parametrize(
+    "python,leg",
+    [nox.param(interpreter(leg.python) or sys.executable, leg, id=leg.name) for leg in LEGS],
+)
+def unit(session: nox.Session, leg: Leg) -> None:
+    """The unit tests, on every supported ansible-core and with the oldest and newest client."""
+    if interpreter(leg.python) is None:
+        session.skip(
+            f"NOT TESTED: no Python {leg.python} on this machine for ansible-core {leg.core}"
+        )
+    environment(session)
+    with step(session, f"environment (Python {leg.python}, kubernetes {leg.client})"):
+        packages = [f"ansible-core=={leg.core}", f"kubernetes=={leg.client}", "jmespath"]
+        session.install(PINS, *packages, "pytest", "hypothesis")
+    session.run("pytest", *(session.posargs or ["tests/unit"]))
+
+
+@nox.session
+def clients(session: nox.Session) -> None:
+    """The tests of the connection with every line of the kubernetes client, one after another."""
+    environment(session)
+    for client in CLIENTS:
+        with step(session, f"kubernetes {client}"):
+            session.install(PINS, f"kubernetes=={client}", "pytest", "hypothesis", "PyYAML")
+            session.run("pytest", "--quiet", *(session.posargs or ["tests/unit/cluster"]))
+
+
+@nox.session
+def docs(session: nox.Session) -> None:
+    """The documentation site, below .build/site."""
+    environment(session, tree=BUILD / "docs")
+    copy("docs")
+    with step(session, "environment"):
+        session.install(PINS, "antsibull-docs", f"ansible-core=={CORE}", "sphinx-ansible-theme")
+    site = BUILD / "site"
+    site.mkdir(exist_ok=True)
+    with step(session, "sources"):
+        session.run(
+            *["antsibull-docs", "sphinx-init", "--use-current", "--squash-hierarchy"],
+            *["--lenient", f"--dest-dir={site}", "kubeops.node_maintenance"],
+        )
