@@ -21,7 +21,7 @@ VERSION = 1
 Step = t.Literal["cordoned", "drained", "out", "returning", "parked"]
 
 
-class BadRecord(ValueError):
+class BadRecordError(ValueError):
     """The annotation is there but cannot be understood; nobody may guess what it meant."""
 
 
@@ -38,8 +38,8 @@ class Record:
     """The durable side of a maintenance.
 
     ``prior`` holds ``unschedulable`` (bool) and ``bootID``; ``added`` the taints we added; ``marks``
-    maps ``annotation/<key>`` or ``label/<key>`` to what it was and what we made it. ``drained`` says
-    that a drained proof was written (it survives the steps after it); ``since`` is RFC 3339.
+    maps ``annotation/<key>`` or ``label/<key>`` to what it was and what we made it; ``lease`` is
+    ``<namespace>/<name>`` of the lock; ``since`` is RFC 3339. Whoever knows the ``nonce`` may act.
     """
 
     run: str
@@ -53,7 +53,6 @@ class Record:
     prior: t.Mapping[str, t.Any]
     added: tuple[Raw, ...] = ()
     marks: t.Mapping[str, Mark] = field(default_factory=dict)
-    drained: bool = False
 
     def at(self, step: Step, **changes: t.Any) -> Record:
         """The same record at another step."""
@@ -75,7 +74,7 @@ def record_of(node: Node) -> Record | None:
     """The node's record, ``None`` without one.
 
     Raises:
-        BadRecord: the annotation is not a record of a version this code knows.
+        BadRecordError: the annotation is not a record of a version this code knows.
     """
     text = node.annotations.get(names.RECORD)
     if text is None:
@@ -84,16 +83,16 @@ def record_of(node: Node) -> Record | None:
         data = json.loads(text)
         version = data.pop("v")
         if version != VERSION:
-            raise BadRecord(
+            raise BadRecordError(
                 f"Node {node.name}: annotation {names.RECORD} has version {version}, this collection knows "
                 f"{VERSION}. Use the collection that wrote it, or remove the annotation by hand."
             )
         marks = {key: Mark(**mark) for key, mark in data.pop("marks").items()}
         return Record(**{**data, "added": tuple(data["added"]), "marks": marks})
-    except BadRecord:
+    except BadRecordError:
         raise
     except (ValueError, TypeError, KeyError, AttributeError) as error:
-        raise BadRecord(
+        raise BadRecordError(
             f"Node {node.name}: annotation {names.RECORD} cannot be read ({error}). It is the only memory of "
             "what to give back: repair it, or remove it and uncordon the node by hand."
         ) from error

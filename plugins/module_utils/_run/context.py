@@ -30,7 +30,7 @@ class Clock:
 
     def wall(self) -> str:
         """UTC as RFC 3339 with milliseconds."""
-        now = datetime.datetime.now(datetime.timezone.utc)
+        now = datetime.datetime.now(datetime.UTC)
         return now.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
     def sleep(self, seconds: float) -> None:
@@ -74,7 +74,7 @@ class Run:
         return f"{self.id}/{self.nonce}" if self.nonce else self.id
 
 
-class StopRun(Exception):
+class StopRun(Exception):  # noqa: N818 - a decision, not a defect
     """The whole call ends here, nothing more is written.
 
     ``code`` is a word of the closed list of findings, ``remedy`` what the reader should do.
