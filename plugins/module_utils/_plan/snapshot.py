@@ -91,7 +91,10 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Pod:
-    """A pod; ``finished`` is phase Succeeded or Failed, ``deleting`` a set deletionTimestamp."""
+    """A pod; ``finished`` is phase Succeeded or Failed, ``deleting`` a set deletionTimestamp.
+
+    ``deadline`` is that timestamp: the moment at which the pod's grace ends.
+    """
 
     namespace: str
     name: str
@@ -112,6 +115,7 @@ class Pod:
     tolerations: tuple[Raw, ...]
     volumes: tuple[Raw, ...]
     requests: t.Mapping[str, str]
+    deadline: str = ""
 
     @property
     def ref(self) -> Ref:
@@ -168,6 +172,7 @@ class Pod:
             tolerations=tuple(spec.get("tolerations") or ()),
             volumes=tuple(spec.get("volumes") or ()),
             requests=requests,
+            deadline=meta.get("deletionTimestamp") or "",
         )
 
 
