@@ -11,6 +11,8 @@ antsibull-docs look at the real path).
 
 from __future__ import annotations
 
+import ast
+import configparser
 import os
 import shutil
 import subprocess
@@ -32,6 +34,7 @@ PINS = f"--constraint={HERE / 'constraints.txt'}"
 nox.needs_version = ">=2025.2.9"
 nox.options.envdir = str(BUILD / "nox")
 nox.options.reuse_venv = "yes"
+nox.options.default_venv_backend = "virtualenv"
 nox.options.stop_on_first_error = True
 nox.options.sessions = ["lint", "sanity", "unit", "clients"]
 
@@ -78,10 +81,10 @@ def interpreter(version: str) -> str | None:
 @contextmanager
 def step(session: nox.Session, what: str) -> Iterator[None]:
     """Says what is done and, at its end, how long it took."""
-    session.log(f"{session.friendly_name}: {what} ...")
+    session.log(f"{session.name}: {what} ...")
     start = time.monotonic()
     yield
-    session.log(f"{session.friendly_name}: {what}: done in {time.monotonic() - start:.1f} s")
+    session.log(f"{session.name}: {what}: done in {time.monotonic() - start:.1f} s")
 
 
 def link() -> None:
@@ -112,6 +115,8 @@ def copy(name: str) -> Path:
         if os.path.lexists(HERE / file):
             (target / file).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(HERE / file, target / file, follow_symlinks=False)
+    # Else ansible-test finds the checkout's .git further up, which ignores all of .build.
+    subprocess.run(["git", "init", "--quiet"], cwd=target, check=True)
     return target
 
 
@@ -128,12 +133,12 @@ def environment(session: nox.Session, tree: Path = TREE) -> None:
     link()
     config = BUILD / "ansible.cfg"
     config.touch()
-    session.env |= {
-        "ANSIBLE_CONFIG": str(config),
-        "ANSIBLE_HOME": str(BUILD / "ansible"),
-        "ANSIBLE_COLLECTIONS_PATH": str(tree),
-        "PYTHONPATH": str(tree),
-    }
+    session.env.update(
+        ANSIBLE_CONFIG=str(config),
+        ANSIBLE_HOME=str(BUILD / "ansible"),
+        ANSIBLE_COLLECTIONS_PATH=str(tree),
+        PYTHONPATH=str(tree),
+    )
 
 
 @nox.session
@@ -170,8 +175,9 @@ def sanity(session: nox.Session) -> None:
         session.install(PINS, f"ansible-core=={CORE}")
     home = BUILD / "home"
     stand_in(home / ".ansible/test/cache")
+    pip_configuration(session, home / ".config/pip/pip.conf")
     session.env["HOME"] = str(home)
-    session.env.pop("PYTHONPATH")
+    session.env["PYTHONPATH"] = None
     session.chdir(copy("sanity"))
     python = f"{sys.version_info[0]}.{sys.version_info[1]}"
     with step(session, f"ansible-test sanity, ansible-core {CORE}, Python {python}"):
@@ -187,7 +193,21 @@ def stand_in(cache: Path) -> None:
     cache.mkdir(parents=True, exist_ok=True)
     for version in ("23.1.2", "24.2", "25.2", "25.3", "26.0"):
         script = cache / f"get_pip_{version.replace('.', '_')}.py"
-        shutil.copy2(HERE / "tests/support/get_pip.py", script)
+        shutil.copy2(HERE / ".ci/get_pip.py", script)
+
+
+def pip_configuration(session: nox.Session, path: Path) -> None:
+    """Writes the settings of the caller's pip to `path`: ansible-test drops all PIP_* variables."""
+    settings = configparser.RawConfigParser()
+    settings.read_dict({"global": {"quiet": "1", "progress-bar": "off"}})
+    listing = session.run("python", "-m", "pip", "config", "list", silent=True, log=False)
+    for line in str(listing).splitlines():
+        name, value = line.split("=", 1)
+        section, key = name.rsplit(".", 1)
+        settings.read_dict({section.replace(":env:", "global"): {key: ast.literal_eval(value)}})
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w") as file:
+        settings.write(file)
 
 
 @nox.session

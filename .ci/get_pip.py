@@ -6,10 +6,13 @@
 from __future__ import annotations
 
 import ensurepip
+import os
 import subprocess
 import sys
 
 if __name__ == "__main__":
+    before = dict(os.environ)  # ensurepip switches the configuration of pip off
     ensurepip.bootstrap()
     wanted = [word for word in sys.argv[1:] if word not in ("--no-setuptools", "--no-wheel")]
-    sys.exit(subprocess.call([sys.executable, "-m", "pip", "install", "--quiet", *wanted]))
+    pip = [sys.executable, "-m", "pip", "install", "--quiet"]
+    sys.exit(subprocess.call([*pip, *wanted], env=before))

@@ -1,0 +1,207 @@
+# Copyright: Contributors to the kubeops.node_maintenance collection
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Reads every import of the collection and fails on an arrow that the architecture does not have.
+
+The rooms and their arrows are explained in docs/docsite/rst/guide_architecture.rst.
+"""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).parents[2]
+OURS = "ansible_collections.kubeops.node_maintenance."
+UTILS = "plugins/module_utils/"
+CONNECTION = f"{UTILS}_cluster/connection.py"
+
+# room -> the rooms it may import from, besides itself
+ROOMS = {
+    "_plan": set[str](),
+    "_cluster": set[str](),
+    "_run": {"_plan", "_cluster"},
+    "_edge": {"_plan", "_run"},
+    "plugin_utils": {"_edge"},
+    "modules": {"_edge"},
+    "action": {"_edge", "plugin_utils"},
+    "inventory": {"_edge", "plugin_utils"},
+    "doc_fragments": set[str](),
+}
+# `_plan` is pure: it may not wait, roll dice, look at the machine or talk to anybody.
+IMPURE = {
+    *(
+        "asyncio",
+        "concurrent",
+        "http",
+        "io",
+        "multiprocessing",
+        "os",
+        "pathlib",
+        "random",
+        "secrets",
+    ),
+    *("secrets", "select", "shutil", "signal", "socket", "ssl", "subprocess", "tempfile"),
+    *("threading", "time", "urllib", "uuid"),
+}
+# room -> what it may import of Ansible; the others may import none of it.
+ANSIBLE = {
+    "_edge": ("ansible.module_utils",),
+    "modules": ("ansible.module_utils.basic",),
+    "plugin_utils": ("ansible",),
+    "action": ("ansible",),
+    "inventory": ("ansible",),
+}
+
+
+def imports(source: str) -> Iterator[tuple[int, str]]:
+    """The line and the full dotted name of each thing that is imported, wherever it stands."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            yield from ((node.lineno, alias.name) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            stem = "." * node.level + (node.module or "")
+            yield from ((node.lineno, f"{stem}.{alias.name}") for alias in node.names)
+
+
+def room_of(dotted: str) -> str:
+    """The room that a name of ours is in: plugins.module_utils._plan.x -> _plan; or ""."""
+    parts = dotted.removeprefix(OURS).split(".")
+    if parts[0] != "plugins":
+        return ""
+    return (parts[2:3] if parts[1:2] == ["module_utils"] else parts[1:2] or [""])[0]
+
+
+def inside(name: str, package: str) -> bool:
+    """Whether the dotted name is the package or in it."""
+    return name == package or name.startswith(package + ".")
+
+
+def fault(path: str, name: str) -> str | None:
+    """What is wrong with importing `name` in the file `path` (from our root), or None."""
+    if path.startswith("tests/e2e/witness"):
+        ours = inside(name, OURS[:-1]) and not name.startswith(f"{OURS}tests.e2e.witness")
+        return (
+            "the witness stands on its own: it imports nothing of the collection" if ours else None
+        )
+    if not path.startswith("plugins/"):
+        return None
+    room = room_of(OURS + path.removesuffix(".py").replace("/", "."))
+    top = name.partition(".")[0]
+    if name.startswith("."):
+        return "imports are absolute: AnsiballZ and readers follow them better"
+    if inside(name, OURS[:-1]):
+        target = room_of(name)
+        if target != room and target not in ROOMS.get(room, set()):
+            return f"{room} does not import from {target or 'outside the rooms'}"
+    elif top == "ansible":
+        if not any(inside(name, package) for package in ANSIBLE.get(room, ())):
+            return f"{room} does not know this part of Ansible"
+        if name.endswith("Display") and room not in ("plugin_utils", "action"):
+            return "only plugin_utils and action know Ansible's Display"
+    elif top == "kubernetes" and path != CONNECTION:
+        return f"only {CONNECTION} imports the kubernetes package"
+    elif room == "_plan" and (top in IMPURE or top not in sys.stdlib_module_names):
+        return "_plan is pure: no clock, no I/O, no third party"
+    elif path.startswith("plugins/modules/") and top != "__future__":
+        return "a module is documentation, arguments and a short main: it imports only _edge"
+    return None
+
+
+def faults(path: str, source: str) -> list[str]:
+    """All wrong arrows of a file, one line each."""
+    found = ((line, name, fault(path, name)) for line, name in imports(source))
+    return [f"{path}:{line}: {name}: {why}" for line, name, why in found if why]
+
+
+def sources() -> list[Path]:
+    """Every Python file that a rule speaks of."""
+    found = [*HERE.glob("plugins/**/*.py"), *HERE.glob("tests/e2e/witness*/**/*.py")]
+    return sorted([*found, *HERE.glob("tests/e2e/witness*.py")])
+
+
+def test_every_import_follows_the_layers() -> None:
+    wrong = [
+        line for path in sources() for line in faults(str(path.relative_to(HERE)), path.read_text())
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_every_file_under_plugins_is_in_a_known_room() -> None:
+    files = [str(path.relative_to(HERE)) for path in HERE.glob("plugins/**/*.py")]
+    assert files, "no plugins found: is the path of the collection still right?"
+    rooms = {path: room_of(OURS + path.replace("/", ".")) for path in files}
+    assert {path: room for path, room in rooms.items() if room not in ROOMS} == {}
+
+
+def test_plugins_are_namespace_packages() -> None:
+    assert list(HERE.glob("plugins/**/__init__.py")) == []
+
+
+FROM_PLAN = f"from {OURS}plugins.module_utils._plan.snapshot import Pod"
+FROM_RUN = f"from {OURS}plugins.module_utils._run.drain import drain"
+FROM_CLUSTER = f"from {OURS}plugins.module_utils._cluster.client import Cluster"
+FROM_EDGE = f"from {OURS}plugins.module_utils._edge import spec"
+
+
+@pytest.mark.parametrize(
+    ("path", "line"),
+    [
+        (f"{UTILS}_plan/waves.py", FROM_CLUSTER),
+        (f"{UTILS}_plan/waves.py", FROM_RUN),
+        (f"{UTILS}_plan/waves.py", "import time"),
+        (f"{UTILS}_plan/waves.py", "from threading import Lock"),
+        (f"{UTILS}_plan/waves.py", "import os.path"),
+        (f"{UTILS}_plan/waves.py", "def f():\n    import random"),
+        (f"{UTILS}_plan/waves.py", "import yaml"),
+        (f"{UTILS}_plan/waves.py", "from ansible.module_utils.basic import AnsibleModule"),
+        (f"{UTILS}_plan/waves.py", "from .snapshot import Pod"),
+        (f"{UTILS}_plan/waves.py", f"import {OURS}plugins.module_utils._cluster.client"),
+        (f"{UTILS}_plan/waves.py", f"from {OURS}plugins.module_utils import _cluster"),
+        (f"{UTILS}_plan/waves.py", f"from {OURS}tests.unit import anything"),
+        (f"{UTILS}_cluster/client.py", FROM_PLAN),
+        (f"{UTILS}_cluster/client.py", "import kubernetes"),
+        (
+            f"{UTILS}_cluster/client.py",
+            "try:\n    from kubernetes import client\nfinally: 0",
+        ),
+        (f"{UTILS}_run/drain.py", FROM_EDGE),
+        (f"{UTILS}_run/drain.py", "from ansible.utils.display import Display"),
+        (f"{UTILS}_edge/spec.py", FROM_CLUSTER),
+        (f"{UTILS}_edge/spec.py", "from ansible.utils.display import Display"),
+        ("plugins/modules/node_drain.py", FROM_RUN),
+        ("plugins/modules/node_drain.py", "import json"),
+        ("plugins/action/node_drain.py", FROM_RUN),
+        ("plugins/inventory/cluster_nodes.py", "from ansible.utils.display import Display"),
+        ("tests/e2e/witness/watch.py", FROM_CLUSTER),
+        ("tests/e2e/witness.py", "import ansible_collections.kubeops.node_maintenance"),
+    ],
+)
+def test_a_wrong_import_is_caught(path: str, line: str) -> None:
+    assert faults(path, line) != []
+
+
+@pytest.mark.parametrize(
+    ("path", "line"),
+    [
+        (f"{UTILS}_plan/waves.py", FROM_PLAN),
+        (f"{UTILS}_plan/waves.py", "import json, re, datetime, dataclasses"),
+        (f"{UTILS}_plan/waves.py", f"from {OURS}plugins.module_utils._plan import names"),
+        (CONNECTION, "import kubernetes.client"),
+        (f"{UTILS}_run/drain.py", FROM_CLUSTER),
+        (f"{UTILS}_edge/spec.py", FROM_PLAN),
+        (f"{UTILS}_edge/spec.py", "from ansible.module_utils.basic import AnsibleModule"),
+        ("plugins/modules/node_drain.py", FROM_EDGE),
+        ("plugins/modules/node_drain.py", "from ansible.module_utils.basic import AnsibleModule"),
+        ("plugins/plugin_utils/_base.py", "from ansible.utils.display import Display"),
+        ("plugins/action/node_drain.py", f"from {OURS}plugins.plugin_utils._base import Base"),
+        ("tests/e2e/witness/watch.py", f"from {OURS}tests.e2e.witness import api"),
+        ("tests/unit/plan/test_waves.py", FROM_PLAN),
+    ],
+)
+def test_a_right_import_passes(path: str, line: str) -> None:
+    assert faults(path, line) == []
