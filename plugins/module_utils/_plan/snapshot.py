@@ -50,6 +50,15 @@ def controller_of(raw: Raw) -> Ref | None:
     return None
 
 
+def _message(status: Raw, kind: str, state: str, reason: str) -> str:
+    """The message of a condition in this state for this reason; the reason where it has no message."""
+    for condition in status.get("conditions") or ():
+        found = (condition.get("type"), condition.get("status"), condition.get("reason"))
+        if found == (kind, state, reason):
+            return condition.get("message") or reason
+    return ""
+
+
 @dataclass(frozen=True, slots=True)
 class Node:
     """A node; ``ready`` is the Ready condition's ``True``; taints keep their order and all fields."""
@@ -93,7 +102,8 @@ class Node:
 class Pod:
     """A pod; ``finished`` is phase Succeeded or Failed, ``deleting`` a set deletionTimestamp.
 
-    ``deadline`` is that timestamp: the moment at which the pod's grace ends.
+    ``deadline`` is that timestamp: the moment at which the pod's grace ends. ``unschedulable`` is what
+    the scheduler said when it found no place, ``nominated`` the node where it preempts others for it.
     """
 
     namespace: str
@@ -116,6 +126,8 @@ class Pod:
     volumes: tuple[Raw, ...]
     requests: t.Mapping[str, str]
     deadline: str = ""
+    unschedulable: str = ""
+    nominated: str = ""
 
     @property
     def ref(self) -> Ref:
@@ -148,6 +160,7 @@ class Pod:
         """From a core/v1 Pod."""
         meta, spec, status = raw["metadata"], raw.get("spec") or {}, raw.get("status") or {}
         conditions = {c["type"]: c.get("status") for c in status.get("conditions") or ()}
+        unplaced = _message(status, "PodScheduled", "False", "Unschedulable")
         requests: dict[str, str] = {}
         for index, container in enumerate(spec.get("containers") or ()):
             for resource, amount in ((container.get("resources") or {}).get("requests") or {}).items():
@@ -173,12 +186,17 @@ class Pod:
             volumes=tuple(spec.get("volumes") or ()),
             requests=requests,
             deadline=meta.get("deletionTimestamp") or "",
+            unschedulable=unplaced,
+            nominated=status.get("nominatedNodeName") or "",
         )
 
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """A PodDisruptionBudget; ``observed`` says that its status is of its present generation."""
+    """A PodDisruptionBudget; ``observed`` says that its status is of its present generation.
+
+    ``sync_failed`` is why its controller cannot compute that status, empty when it can.
+    """
 
     namespace: str
     name: str
@@ -196,6 +214,7 @@ class Budget:
     desired: int
     expected: int
     disrupted: t.Mapping[str, str]
+    sync_failed: str = ""
 
     @property
     def ref(self) -> Ref:
@@ -232,6 +251,7 @@ class Budget:
             desired=status.get("desiredHealthy", 0),
             expected=status.get("expectedPods", 0),
             disrupted=status.get("disruptedPods") or {},
+            sync_failed=_message(status, "DisruptionAllowed", "False", "SyncFailed"),
         )
 
 
@@ -240,7 +260,8 @@ class Workload:
     """Something with a replica count: Deployment, ReplicaSet, StatefulSet, or an unknown owner's Scale.
 
     ``observed`` says that the controller has seen the present generation; ``spec`` is kept whole
-    because the routes read a dozen of its fields.
+    because the routes read a dozen of its fields. ``failure`` is why it cannot make a pod it wants
+    (a quota, a LimitRange, a webhook), empty when it can.
     """
 
     api_version: str
@@ -257,6 +278,7 @@ class Workload:
     current: int
     observed: bool
     spec: Raw
+    failure: str = ""
 
     @property
     def ref(self) -> Ref:
@@ -285,8 +307,10 @@ class Workload:
             ready=status.get("readyReplicas", 0),
             available=status.get("availableReplicas", 0),
             current=status.get("replicas", 0),
-            observed=status.get("observedGeneration", 0) >= meta.get("generation", 0),
+            # Argo Rollouts writes its observedGeneration as text.
+            observed=int(status.get("observedGeneration") or 0) >= meta.get("generation", 0),
             spec=spec,
+            failure=_message(status, "ReplicaFailure", "True", "FailedCreate"),
         )
 
 
