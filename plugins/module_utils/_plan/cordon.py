@@ -43,6 +43,12 @@ def our_taint(run_id: str) -> Raw:
     return {"key": names.TAINT_KEY, "value": run_id, "effect": "NoSchedule"}
 
 
+def in_words(taint: Raw) -> str:
+    """The taint as kubectl writes it, ``key=value:effect``."""
+    value = f"={taint['value']}" if taint.get("value") else ""
+    return f"{taint.get('key')}{value}:{taint.get('effect')}"
+
+
 def same_taint(one: Raw, other: Raw) -> bool:
     """Whether two taints are one to the API server, which tells them apart by key and effect."""
     return bool(one.get("key") == other.get("key") and one.get("effect") == other.get("effect"))
@@ -188,10 +194,7 @@ def _shown(
     """The node's parts a diff shows; of the record only its step, because the nonce is a right."""
     shown: dict[str, t.Any] = {
         "unschedulable": unschedulable,
-        "taints": [
-            f"{x.get('key')}={x.get('value')}:{x.get('effect')}" if x.get("value") else f"{x.get('key')}:{x.get('effect')}"
-            for x in taints
-        ],
+        "taints": [in_words(x) for x in taints],
     }
     for key in MARKS:
         value = marks[key] if key in marks else _read(node, key)

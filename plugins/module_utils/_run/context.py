@@ -74,7 +74,7 @@ class Run:
         return f"{self.id}/{self.nonce}" if self.nonce else self.id
 
 
-class StopRun(Exception):  # noqa: N818 - a decision, not a defect
+class StopRun(Exception):
     """The whole call ends here, nothing more is written.
 
     ``code`` is a word of the closed list of findings, ``remedy`` what the reader should do.
@@ -110,10 +110,14 @@ class Context:
 
     def tell(self, what: str, message: str, *, node: str = "", namespace: str = "", name: str = "") -> None:
         """Say that something happened: to the terminal now, to the report later."""
+        self.progress(self.note(what, message, node=node, namespace=namespace, name=name))
+
+    def note(self, what: str, message: str, *, node: str = "", namespace: str = "", name: str = "") -> Event:
+        """Keep something for the report without a line in the terminal."""
         event = Event(self.clock.wall(), node, what, message, namespace, name)
         with self._lock:
             self.timeline.append(event)
-        self.progress(event)
+        return event
 
     def changed(self, change: Change) -> None:
         """Remember a change that was made (in check mode: that would be made)."""

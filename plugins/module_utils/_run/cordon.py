@@ -1,0 +1,316 @@
+# Copyright: Contributors to the kubeops.node_maintenance collection
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""``node_cordon``: a node's way through its steps, in bulk.
+
+Every state is planned from what was read; only where something is to do is the lock taken, the node
+read again and the patch sent on the condition that nobody was faster.
+"""
+
+from __future__ import annotations
+
+import secrets
+import typing as t
+from dataclasses import dataclass, replace
+
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds, verbs
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.errors import (
+    ClusterError,
+    Conflict,
+    NotFound,
+)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan import cordon as plan
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan import names
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.change import Change
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.migrate import Choices, left_to_move
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.record import Record, record_of
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.snapshot import Node
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.act import PATIENCE, apply
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.context import (
+    Context,
+    Result,
+    Run,
+    StopRun,
+)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.lock import (
+    IDLE,
+    Locks,
+    lease_namespace,
+)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.observe import gather, owners_of
+
+State = t.Literal["cordoned", "out", "returning", "parked", "uncordoned"]
+
+CONFLICTS = 5
+"""How often a step is planned anew because somebody else wrote the node at the same moment."""
+
+
+@dataclass(frozen=True, slots=True)
+class CordonOptions:
+    """Options of the module; ``lease_duration`` is in seconds and for ``out`` only."""
+
+    state: State
+    nodes: tuple[str, ...]
+    reason: str = ""
+    taint: bool = True
+    lease_namespace: str | None = None
+    lease_duration: float | None = None
+    adopt: bool = False
+
+
+@dataclass
+class _Task:
+    """One node's part of the call: what it is, what it shall be, and what came of it."""
+
+    name: str
+    node: Node | None
+    record: Record | None = None
+    change: Change | None = None
+    wanted: Record | None = None
+    lease: str = ""
+    identity: Run | None = None
+    borrowed: bool = False
+    outcome: str = ""
+    message: str = ""
+    kept: tuple[str, ...] = ()
+
+    @property
+    def failed(self) -> bool:
+        return self.outcome in ("held", "adopted_by", "not_drained", "failed", "not_in_maintenance_yet")
+
+    def shown(self) -> dict[str, t.Any]:
+        return {
+            "name": self.name,
+            "outcome": self.outcome,
+            "message": self.message,
+            "kept": list(self.kept),
+            "record": self.wanted.public() if self.wanted else None,
+        }
+
+
+def cordon(ctx: Context, options: CordonOptions) -> Result:
+    """Bring every node to the state.
+
+    Raises:
+        StopRun: an unknown node, or a namespace that is missing and may not be made.
+        BadRecordError: a node's record cannot be read.
+        ClusterError: the API server cannot be reached or refuses to be read.
+    """
+    tasks = _read(ctx, options)
+    for task in tasks:
+        _plan(ctx, options, task)
+    todo = [task for task in tasks if task.change]
+    if todo and not ctx.check:
+        _act(ctx, options, todo)
+    elif todo:
+        for task in todo:
+            apply(ctx, t.cast("Change", task.change))
+    failed = [task for task in tasks if task.failed]
+    return Result(
+        {"nodes": [task.shown() for task in tasks]},
+        failed=bool(failed),
+        message="; ".join(task.message for task in failed),
+    )
+
+
+def _read(ctx: Context, options: CordonOptions) -> list[_Task]:
+    found = gather(ctx.cluster, ("nodes",)).nodes
+    unknown = [name for name in options.nodes if name not in found]
+    if unknown and options.state in ("cordoned", "out"):
+        raise StopRun(
+            "unknown_node",
+            f"There is no node {', '.join(unknown)}.",
+            "Look at `kubectl get nodes`: a node is named as there, not by its address.",
+            f"Node {unknown[0]}",
+        )
+    return [_Task(name, found.get(name)) for name in dict.fromkeys(options.nodes)]
+
+
+def _plan(ctx: Context, options: CordonOptions, task: _Task) -> None:
+    """Decide the change; fills everything but the lock."""
+    node = task.node
+    task.change, task.kept = None, ()
+    if node is None:
+        task.outcome, task.message = "gone", f"Node {task.name} does not exist any more."
+        return
+    task.record = record = record_of(node)
+    if record is None:
+        _plan_unrecorded(ctx, options, task, node)
+        return
+    task.lease, task.wanted = record.lease, record
+    me = ctx.run or Run(record.run)
+    mine = me.nonce == record.nonce if me.nonce else me.id == record.run
+    task.borrowed = mine and not me.nonce
+    if not mine and not _may_adopt(options, record):
+        task.outcome, task.message = "adopted_by", _refusal(record, options)
+        return
+    task.identity = task.identity or Run(record.run, me.nonce or (record.nonce if mine else secrets.token_hex(4)))
+    held = replace(record, nonce=task.identity.nonce)
+    if not mine:
+        held = replace(held, by=ctx.by, reason=options.reason or record.reason)
+    match options.state:
+        case "cordoned":
+            keep = record.step in ("cordoned", "drained") and mine
+            task.change = None if keep else plan.at_step(node, held, "cordoned")
+            task.wanted = held if keep else held.at("cordoned")
+        case "uncordoned":
+            given = plan.give_back(node, record)
+            task.change, task.kept, task.wanted = given.change, given.kept, None
+        case step:
+            task.change, task.wanted = plan.at_step(node, held, step), held.at(step)
+    task.outcome = _outcome(options.state, changed=task.change is not None)
+    task.message = task.change.sentence if task.change else f"Node {task.name} is {options.state} already."
+    if options.state != "uncordoned":
+        task.kept = plan.foreign_changes(node, record)
+
+
+def _plan_unrecorded(ctx: Context, options: CordonOptions, task: _Task, node: Node) -> None:
+    if options.state != "cordoned":
+        if options.state == "uncordoned":
+            task.outcome = "not_in_maintenance"
+            task.message = f"Node {node.name} carries no record: nothing of ours to undo."
+            if node.unschedulable:
+                task.message += " Its cordon is somebody else's and stays."
+        elif ctx.check:
+            task.outcome, task.message = options.state, f"Node {node.name} would be cordoned by then."
+        else:
+            task.outcome = "not_in_maintenance_yet"
+            task.message = f"Node {node.name} carries no record: take it out first with state=cordoned."
+        return
+    run = task.identity or ctx.run or Run(secrets.token_hex(4))
+    task.identity = Run(run.id, run.nonce or secrets.token_hex(4))
+    draft = Record(
+        run=run.id,
+        nonce=task.identity.nonce,
+        by=ctx.by,
+        reason=options.reason,
+        since=ctx.clock.wall(),
+        step="cordoned",
+        node_uid=node.uid,
+        lease=task.lease,
+        prior={},
+    )
+    task.wanted, task.change = plan.take_out(node, draft, taint=options.taint)
+    task.outcome, task.message = "cordoned", task.change.sentence
+    if node.unschedulable:
+        task.kept = (f"node {node.name} was cordoned before by somebody else and stays so afterwards",)
+
+
+def _may_adopt(options: CordonOptions, record: Record) -> bool:
+    """Whether a record of another start may be taken over at all; the lock decides whether it is now."""
+    if record.step == "out":
+        return options.adopt
+    return options.adopt or options.state in ("cordoned", "returning") or record.step == "parked"
+
+
+def _refusal(record: Record, options: CordonOptions) -> str:
+    where = f"run {record.run} of {record.by} (since {record.since}, step {record.step})"
+    if record.step == "out":
+        return (
+            f"The node is out of service for the tasks of {where}, which may still be running on the host. "
+            f"If they are not: run the playbook again with -e maintain_run={record.run}, "
+            f"or `ansible-playbook kubeops.node_maintenance.recover -e recover_run={record.run}`."
+        )
+    return f"The node belongs to {where}; this call is of another start and may not go to {options.state}."
+
+
+def _outcome(state: State, *, changed: bool) -> str:
+    return state if changed else f"already_{state}"
+
+
+def _act(ctx: Context, options: CordonOptions, todo: list[_Task]) -> None:
+    namespace = "" if all(task.lease for task in todo) else lease_namespace(ctx, options.lease_namespace)
+    groups: dict[tuple[str, bool], list[_Task]] = {}
+    for task in todo:
+        task.lease = task.lease or f"{namespace}/{names.node_lease_name(task.name)}"
+        groups.setdefault((str(task.identity), task.borrowed), []).append(task)
+    for (identity, borrowed), group in groups.items():
+        me = t.cast("Run", Run.parse(identity))
+        locks = Locks(ctx, me, {task.name: task.lease for task in group})
+        try:
+            patient = ctx.run is not None and ctx.run.id == me.id and any(task.record for task in group)
+            for node, held in locks.take(patient=patient, borrowed=borrowed).items():
+                task = next(x for x in group if x.name == node)
+                task.outcome, task.wanted = "held", task.record
+                task.message = f"{held.message}. Wait until it ends, or see what it is with the recover playbook."
+            for task in group:
+                if not task.failed:
+                    _write(ctx, options, task, locks)
+        finally:
+            stays = options.lease_duration if options.state == "out" and options.lease_duration else IDLE
+            locks.leave(stays)
+
+
+def _write(ctx: Context, options: CordonOptions, task: _Task, locks: Locks) -> None:
+    """Send one node's patch; planned anew from a fresh read, for the lock may have taken its time."""
+    try:
+        if options.state == "out" and not _still_drained(ctx, task):
+            return
+        for attempt in range(CONFLICTS):
+            if attempt or ctx.run is None or task.record is not None:
+                task.node = Node.of(ctx.cluster.send(verbs.get(kinds.NODES, task.name), patience=PATIENCE))
+                _replan(ctx, options, task)
+                if task.failed or task.change is None:
+                    return
+            locks.fence()
+            try:
+                apply(ctx, with_lease(t.cast("Change", task.change), task))
+                break
+            except Conflict:
+                continue
+        else:
+            task.outcome = "failed"
+            task.message = f"Node {task.name} was written by somebody else {CONFLICTS} times in a row; run again."
+            return
+        ctx.tell(task.outcome, task.message, node=task.name)
+        if options.state == "uncordoned":
+            _await_schedulable(ctx, task)
+        if options.state in ("uncordoned", "parked"):
+            locks.drop([task.name])
+    except NotFound:
+        task.outcome, task.message = "gone", f"Node {task.name} was deleted meanwhile."
+        locks.drop([task.name])
+    except ClusterError as error:
+        task.outcome, task.message = "failed", f"Node {task.name}: {error}"
+
+
+def _replan(ctx: Context, options: CordonOptions, task: _Task) -> None:
+    """Plan once more under the lock; whoever held it before may have gone further than we read."""
+    lease = task.lease
+    _plan(ctx, options, task)
+    task.lease = task.lease or lease
+
+
+def with_lease(change: Change, task: _Task) -> Change:
+    """The first patch of a node is planned before its lock's place is known; put it in."""
+    if task.record is not None or task.wanted is None or task.node is None or task.wanted.lease:
+        return change
+    task.wanted = replace(task.wanted, lease=task.lease)
+    body = dict(change.body or {})
+    meta = dict(body["metadata"])
+    meta["annotations"] = {**meta["annotations"], names.RECORD: task.wanted.dump()}
+    return replace(change, body={**body, "metadata": meta})
+
+
+def _still_drained(ctx: Context, task: _Task) -> bool:
+    """The proof once more, right before the user's tasks."""
+    pods = gather(ctx.cluster, ("pods",))
+    full = gather(ctx.cluster, ("pods", *owners_of(pods.pods_on({task.name}))))
+    left = left_to_move(full, {task.name}, Choices())
+    if task.record is not None and task.record.step in ("drained", "out", "parked") and not left:
+        return True
+    task.outcome = "not_drained"
+    where = ", ".join(str(pod.ref) for pod in left[:5]) or f"its record says {task.record and task.record.step}"
+    task.message = f"Node {task.name} is not drained ({where}); no task may run on it. Drain it again with node_drain."
+    return False
+
+
+def _await_schedulable(ctx: Context, task: _Task) -> None:
+    """The unschedulable taint outlives the cordon for some milliseconds; a node is back without it."""
+    until = ctx.clock.now() + 10.0
+    while ctx.clock.now() < until:
+        node = Node.of(ctx.cluster.send(verbs.get(kinds.NODES, task.name), patience=PATIENCE))
+        if node.unschedulable or not any(x.get("key") == names.UNSCHEDULABLE_TAINT for x in node.taints):
+            return
+        ctx.clock.sleep(0.02)
+    task.message += f"; the taint {names.UNSCHEDULABLE_TAINT} is still there, is the node lifecycle controller running?"
