@@ -59,6 +59,11 @@ def _message(status: Raw, kind: str, state: str, reason: str) -> str:
     return ""
 
 
+def _number(generation: t.Any) -> int:
+    """An observedGeneration: Argo Rollouts writes it as text, its early versions as a hash (never current)."""
+    return int(generation) if str(generation or "").isdigit() else 0
+
+
 @dataclass(frozen=True, slots=True)
 class Node:
     """A node; ``ready`` is the Ready condition's ``True``; taints keep their order and all fields."""
@@ -307,8 +312,7 @@ class Workload:
             ready=status.get("readyReplicas", 0),
             available=status.get("availableReplicas", 0),
             current=status.get("replicas", 0),
-            # Argo Rollouts writes its observedGeneration as text.
-            observed=int(status.get("observedGeneration") or 0) >= meta.get("generation", 0),
+            observed=_number(status.get("observedGeneration")) >= meta.get("generation", 0),
             spec=spec,
             failure=_message(status, "ReplicaFailure", "True", "FailedCreate"),
         )
