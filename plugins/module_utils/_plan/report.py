@@ -1,0 +1,269 @@
+# Copyright: Contributors to the kubeops.node_maintenance collection
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""What a report says, as plain frozen data.
+
+Instants are seconds since the epoch (UTC), durations seconds; ``None`` means that nobody knows.
+``report_build`` makes a ``Report`` from module results, ``report_show`` text and JSON from that.
+"""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import dataclass
+
+VERSION = 1
+"""Of ``report.json``: goes up when a field changes its meaning or goes, not when one is added."""
+
+Phase = t.Literal["cordoned", "protecting", "draining", "drained", "out", "returning", "parked"]
+"""Where a node is on its way; ``out`` is the time of the user's tasks, ``parked`` has no end."""
+
+Outcome = t.Literal["back", "parked", "failed", "unfinished", "unchanged", "planned"]
+"""How a node ended: ``back`` in service; ``parked`` out of service on purpose; ``unfinished`` means
+that nothing failed and yet the way was not walked to its end; ``planned`` was never touched."""
+
+Verdict = t.Literal["never_dark", "dark", "not_watched", "stopped", "nothing_to_do", "check"]
+"""The first thing to know. ``not_watched``: pods moved, and no Service's endpoints were seen."""
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A stretch of time; ``open`` says that it had not ended when the report was written."""
+
+    phase: str
+    start: float
+    end: float
+    open: bool = False
+
+    @property
+    def seconds(self) -> float:
+        """Its length."""
+        return self.end - self.start
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """Something that happened at one moment: an event of a timeline."""
+
+    at: float
+    what: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class NodeLine:
+    """One node's way; ``wave`` counts from 1 (0: in none), ``seconds`` is its time out of service.
+
+    ``left`` counts, by reason, the pods that stay (mirror, DaemonSet …).
+    """
+
+    name: str
+    wave: int
+    outcome: Outcome
+    message: str
+    spans: tuple[Span, ...]
+    marks: tuple[Mark, ...]
+    pods_moved: int
+    pods_failed: int
+    left: tuple[tuple[str, int], ...]
+
+    @property
+    def seconds(self) -> float | None:
+        """From the cordon to the end of the way, ``None`` when no time is known."""
+        return self.spans[-1].end - self.spans[0].start if self.spans else None
+
+
+@dataclass(frozen=True, slots=True)
+class PodLane:
+    """One pod's way off its node.
+
+    ``refused`` counts evictions that the API refused; ``blocked_by`` is the object behind it
+    (``PodDisruptionBudget shop/web``), ``rule`` what that object demands.
+    """
+
+    namespace: str
+    name: str
+    uid: str
+    node: str
+    owner: str
+    route: str
+    outcome: str
+    reason: str
+    waited_seconds: float | None
+    moved: bool
+    failed: bool
+    refused: int
+    blocked_by: str
+    rule: str
+    remedy: str
+    spans: tuple[Span, ...]
+    marks: tuple[Mark, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Swap:
+    """A workload that was protected: surged, guarded by a budget, or both.
+
+    ``raised``, ``ready`` and ``lowered`` are the instants at which its count went up, its newcomers
+    took over, and its count was back.
+    """
+
+    kind: str
+    namespace: str
+    name: str
+    replicas_before: int | None
+    replicas_during: int | None
+    budget: str
+    outcome: str
+    message: str
+    raised: float | None
+    ready: float | None
+    lowered: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Watch:
+    """A stretch with eyes on it: a value holds to the next sample, the last one to ``end``."""
+
+    samples: tuple[tuple[float, int], ...]
+    end: float
+
+    @property
+    def start(self) -> float:
+        """When watching began."""
+        return self.samples[0][0]
+
+    def steps(self) -> t.Iterator[tuple[float, float, int]]:
+        """Every stretch of one value: from, to, ready endpoints."""
+        ends = [at for at, _ready in self.samples[1:]] + [self.end]
+        for (at, ready), end in zip(self.samples, ends, strict=True):
+            yield at, end, ready
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceLine:
+    """Ready endpoints of one Service over time.
+
+    ``dark`` are the stretches without any, once it had had one: a Service that never served was not
+    made dark by anybody (``served`` is False). ``desired`` is what it should have, or had at first.
+    """
+
+    namespace: str
+    name: str
+    desired: int
+    watches: tuple[Watch, ...]
+    served: bool
+    lowest: int
+    highest: int
+    dark: tuple[Span, ...]
+    below_seconds: float
+
+    @property
+    def dark_seconds(self) -> float:
+        """Time without a ready endpoint."""
+        return sum(span.seconds for span in self.dark)
+
+    @property
+    def steady(self) -> bool:
+        """Whether its number of ready endpoints never changed."""
+        return self.lowest == self.highest
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """What one object (or rule) kept from happening, and to which pods."""
+
+    blocker: str
+    rule: str
+    remedy: str
+    count: int
+    first: float | None
+    last: float | None
+    pods: tuple[str, ...]
+    stuck: tuple[str, ...]
+    longest_wait: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """A node or a call that failed, and what was said about it."""
+
+    subject: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What the plan found; ``severity`` is ``blocker``, ``warning`` or ``info``."""
+
+    code: str
+    severity: str
+    object: str
+    message: str
+    remedy: str
+
+
+@dataclass(frozen=True, slots=True)
+class GivenBack:
+    """An object that was given back, or kept because somebody else had changed it meanwhile."""
+
+    at: float
+    object: str
+    kept: bool
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """Numbers over the whole run.
+
+    ``moving_seconds`` is the time spent on emptying nodes, which ``forecast_seconds`` foretold;
+    ``watched_seconds`` the time in which any Service's endpoints were seen.
+    """
+
+    nodes: int
+    nodes_done: int
+    nodes_failed: int
+    waves: int
+    pods_moved: int
+    pods_swapped: int
+    pods_left: int
+    pods_failed: int
+    evictions: int
+    refusals: int
+    requests: int | None
+    services: int
+    services_dark: int
+    dark_seconds: float
+    watched_seconds: float
+    seconds: float | None
+    moving_seconds: float | None
+    forecast_seconds: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """Everything there is to say about one run."""
+
+    run: str
+    by: str
+    reason: str
+    check: bool
+    verdict: Verdict
+    started: float | None
+    ended: float | None
+    nodes: tuple[NodeLine, ...]
+    pods: tuple[PodLane, ...]
+    swaps: tuple[Swap, ...]
+    services: tuple[ServiceLine, ...]
+    refusals: tuple[Refusal, ...]
+    problems: tuple[Problem, ...]
+    findings: tuple[Finding, ...]
+    given_back: tuple[GivenBack, ...]
+    actions: tuple[str, ...]
+    totals: Totals
+
+    @property
+    def failed(self) -> bool:
+        """Whether a person has to look at something."""
+        return bool(self.problems) or self.totals.nodes_failed > 0

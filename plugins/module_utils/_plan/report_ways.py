@@ -1,0 +1,280 @@
+# Copyright: Contributors to the kubeops.node_maintenance collection
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""The ways of nodes and pods through a run, read from events and outcomes.
+
+Events lead where there are some; without them (a call that failed early, an older result) the
+outcomes alone still say how everything ended.
+"""
+
+from __future__ import annotations
+
+import collections
+import typing as t
+from dataclasses import dataclass
+
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.report import (
+    Mark,
+    NodeLine,
+    Outcome,
+    PodLane,
+    Span,
+    Swap,
+)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.report_read import (
+    FAILED_OUTCOMES,
+    PLACES,
+    Call,
+    Event,
+    failed_entry,
+    number,
+    text,
+)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.snapshot import Raw
+
+PHASES = ("cordoned", "protecting", "draining", "drained", "out", "returning", "parked")
+PROTECT_WORDS = frozenset({"guarded", "raised", "ready", "pinned"})
+POD_WORDS = frozenset({"waiting", "refused", "evicted", "lowered", "gone", "failed"})
+LEAVING_WORDS = frozenset({"evicted", "lowered", "deleted", "finished"})
+MOVED_OUTCOMES = frozenset(
+    {"moved", "gone", "evicted", "swapped", "migrated", "deleted", "finished", "interrupted"}
+)
+STAYING_OUTCOMES = frozenset({"skipped", "left", "stays", "tolerates_maintenance"})
+
+
+@dataclass(frozen=True)
+class Past:
+    """All events in the order of time, by what they are about; ``end`` is the last known moment."""
+
+    events: tuple[Event, ...]
+    end: float | None
+    _nodes: t.Mapping[str, tuple[Event, ...]]
+    _objects: t.Mapping[tuple[str, str], tuple[Event, ...]]
+
+    @classmethod
+    def of(cls, calls: t.Iterable[Call], end: float | None) -> Past:
+        """From all calls of a run."""
+        events = sorted((e for call in calls for e in call.events), key=lambda event: event.at)
+        nodes, objects = collections.defaultdict(list), collections.defaultdict(list)
+        for event in events:
+            if event.node:
+                nodes[event.node].append(event)
+            if event.name:
+                objects[event.namespace, event.name].append(event)
+        return cls(
+            tuple(events),
+            end,
+            {key: tuple(found) for key, found in nodes.items()},
+            {key: tuple(found) for key, found in objects.items()},
+        )
+
+    @property
+    def nodes(self) -> tuple[str, ...]:
+        """Every node an event names."""
+        return tuple(self._nodes)
+
+    def of_node(self, name: str) -> tuple[Event, ...]:
+        """What happened on a node."""
+        return self._nodes.get(name, ())
+
+    def of_object(self, namespace: str, name: str, node: str = "") -> tuple[Event, ...]:
+        """What happened to an object; on that node or with no node named, if one is given."""
+        found = self._objects.get((namespace, name), ())
+        return tuple(e for e in found if not node or e.node in ("", node))
+
+
+def waves_of(calls: t.Sequence[Call]) -> dict[str, int]:
+    """The wave of each node from 1: as planned, or in the order in which nodes were emptied."""
+    planned = next((call.waves for call in calls if call.waves), ())
+    emptied = [[text(n["name"]) for n in call.nodes] for call in calls if call.summary]
+    found: dict[str, int] = {}
+    for index, wave in enumerate(planned or emptied, start=1):
+        for node in wave:
+            found.setdefault(node, index)
+    return found
+
+
+def node_lines(
+    calls: t.Sequence[Call], past: Past, pods: t.Iterable[PodLane], *, check: bool
+) -> tuple[NodeLine, ...]:
+    """Every node that a call, a wave or an event names, in the order of waves and calls."""
+    waves = waves_of(calls)
+    named = (text(n["name"]) for call in calls for n in call.nodes)
+    order = dict.fromkeys((*waves, *named, *past.nodes))
+    lanes: dict[str, list[PodLane]] = {}
+    for pod in pods:
+        lanes.setdefault(pod.node, []).append(pod)
+    found = []
+    for name in order:
+        outcome, message = _ending(name, calls, past, check=check)
+        mine = lanes.get(name, [])
+        left = collections.Counter(p.reason or p.outcome for p in mine if stays(p))
+        found.append(
+            NodeLine(
+                name=name,
+                wave=waves.get(name, 0),
+                outcome=outcome,
+                message=message,
+                spans=() if check else _spans(past.of_node(name), past.end),
+                marks=tuple(
+                    Mark(e.at, e.what, e.message) for e in past.of_node(name) if not e.name
+                ),
+                pods_moved=sum(p.moved for p in mine),
+                pods_failed=sum(p.failed for p in mine),
+                left=tuple(sorted(left.items())),
+            )
+        )
+    return tuple(sorted(found, key=lambda line: (line.wave == 0, line.wave)))
+
+
+def stays(pod: PodLane) -> bool:
+    """Whether the pod was to stay on its node."""
+    return not pod.moved and (pod.route == "skip" or pod.outcome in STAYING_OUTCOMES)
+
+
+def _ending(name: str, calls: t.Iterable[Call], past: Past, *, check: bool) -> tuple[Outcome, str]:
+    place, failure, message, seen = "", "", "", False
+    for call in calls:
+        for raw in call.nodes:
+            if text(raw["name"]) != name:
+                continue
+            seen = True
+            outcome, said = text(raw.get("outcome")), text(raw.get("message"))
+            if failed_entry(raw, call):
+                failure = said or outcome.replace("_", " ")
+            elif outcome == "drained":
+                failure = ""
+            place, message = PLACES.get(outcome, place), said or message
+    if not place:
+        words = [PLACES[e.what] for e in past.of_node(name) if not e.name and e.what in PLACES]
+        place = words[-1] if words else ""
+    if failure:
+        return "failed", failure
+    if check or not (seen or place):
+        return "planned", message
+    if place in ("back", "parked"):
+        return t.cast("Outcome", place), message
+    return ("unfinished" if place else "unchanged"), message
+
+
+def _spans(events: t.Iterable[Event], end: float | None) -> tuple[Span, ...]:
+    found: list[Span] = []
+    phase, since = "", 0.0
+    for event in events:
+        following = _following(phase, event)
+        if following == phase:
+            continue
+        if phase:
+            found.append(Span(phase, since, event.at))
+        phase, since = following, event.at
+    if phase and end is not None:
+        found.append(Span(phase, since, end, open=True))
+    return tuple(found)
+
+
+def _following(phase: str, event: Event) -> str:
+    """The phase after an event; what happens to pods tells of phases that nobody announced."""
+    if not event.name:
+        if event.what in PHASES:
+            return event.what
+        return "" if PLACES.get(event.what) == "back" else phase
+    if phase == "cordoned" and event.what in PROTECT_WORDS:
+        return "protecting"
+    if phase in ("cordoned", "protecting") and event.what in POD_WORDS:
+        return "draining"
+    return phase
+
+
+def pod_lanes(calls: t.Sequence[Call], past: Past, swaps: t.Sequence[Swap]) -> tuple[PodLane, ...]:
+    """Every pod that a plan, a drain or an event names, in the order of nodes and names."""
+    known: dict[tuple[str, str, str], dict[str, t.Any]] = {}
+    for call in calls:
+        for raw in call.pods:
+            _merge(known, text(raw.get("node")), raw, {"planned": True})
+        for entry in call.nodes:
+            listed = entry.get("pods")
+            for raw in listed if isinstance(listed, (list, tuple)) else ():
+                if isinstance(raw, t.Mapping):
+                    _merge(known, text(entry["name"]), raw, {"drained": True})
+    workloads = {(swap.namespace, swap.name) for swap in swaps}
+    for event in past.events:
+        place = (event.namespace, event.name)
+        if event.node and event.name and event.what in POD_WORDS and place not in workloads:
+            known.setdefault((event.node, *place), {"drained": True})
+    return tuple(
+        _lane(node, namespace, name, raw, past, workloads)
+        for (node, namespace, name), raw in sorted(known.items(), key=lambda item: item[0])
+    )
+
+
+def _merge(
+    known: dict[tuple[str, str, str], dict[str, t.Any]], node: str, raw: Raw, more: Raw
+) -> None:
+    key = (node, text(raw.get("namespace")), text(raw.get("name")))
+    if key[2]:
+        merged = known.setdefault(key, {})
+        merged.update({k: v for k, v in raw.items() if v not in (None, "", [])})
+        merged.update(more)
+
+
+def _lane(
+    node: str,
+    namespace: str,
+    name: str,
+    raw: Raw,
+    past: Past,
+    workloads: t.Collection[tuple[str, str]],
+) -> PodLane:
+    events = past.of_object(namespace, name, node)
+    owner, route, outcome = (text(raw.get(key)) for key in ("owner", "route", "outcome"))
+    refused = [event for event in events if event.what == "refused"]
+    blocked = raw.get("blocked_by")
+    rule = text(blocked.get("message")) if isinstance(blocked, t.Mapping) else ""
+    moved = outcome in MOVED_OUTCOMES or (not outcome and any(e.what == "gone" for e in events))
+    staying = route == "skip" or outcome in STAYING_OUTCOMES
+    workload = (namespace, owner.rpartition(" ")[2].rpartition("/")[2])
+    handed = past.of_object(*workload, node) if route == "swap" and workload in workloads else ()
+    return PodLane(
+        namespace=namespace,
+        name=name,
+        uid=text(raw.get("uid")),
+        node=node,
+        owner=owner,
+        route=route,
+        outcome=outcome or ("moved" if moved else "planned" if "drained" not in raw else "unknown"),
+        reason=text(raw.get("reason")),
+        waited_seconds=number(raw.get("waited_seconds")),
+        moved=moved,
+        failed=outcome.partition("_")[0] in FAILED_OUTCOMES and not staying,
+        refused=len(refused),
+        blocked_by=text({**blocked, "message": ""}) if isinstance(blocked, t.Mapping) else "",
+        rule=rule or (refused[-1].message if refused else ""),
+        remedy=text(raw.get("remedy")),
+        spans=_lane_spans(events, handed),
+        marks=tuple(Mark(e.at, e.what, e.message) for e in events),
+    )
+
+
+def _lane_spans(events: t.Sequence[Event], handed: t.Sequence[Event]) -> tuple[Span, ...]:
+    """``taking_over`` (newcomers start), ``waiting`` (to be let go), ``ending`` (told to end).
+
+    ``handed`` are the events of the workload that was swapped; of several surges the last one
+    before the pod was gone counts.
+    """
+    leaving = next((e.at for e in events if e.what in LEAVING_WORDS), None)
+    gone = next((e.at for e in reversed(events) if e.what == "gone"), None)
+    start = events[0].at if events else None
+    found = []
+    times = {e.what: e.at for e in handed if gone is None or e.at <= gone}
+    if "raised" in times and times.get("ready", 0.0) >= times["raised"]:
+        found.append(Span("taking_over", times["raised"], times["ready"]))
+        start = times["ready"] if start is None else max(start, times["ready"])
+        leaving = times.get("lowered") if leaving is None else leaving
+    let_go = leaving if leaving is not None else gone
+    if start is not None and let_go is not None and let_go > start:
+        found.append(Span("waiting", start, let_go))
+    elif start is not None and let_go is None and len(events) > 1:
+        found.append(Span("waiting", start, events[-1].at, open=True))
+    if leaving is not None and gone is not None and gone >= leaving:
+        found.append(Span("ending", leaving, gone))
+    return tuple(found)
