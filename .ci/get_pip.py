@@ -5,14 +5,10 @@
 
 from __future__ import annotations
 
-import ensurepip
-import os
 import subprocess
 import sys
 
 if __name__ == "__main__":
-    before = dict(os.environ)  # ensurepip switches the configuration of pip off
-    ensurepip.bootstrap()
+    subprocess.run([sys.executable, "-m", "ensurepip"], stdout=subprocess.DEVNULL, check=True)
     wanted = [word for word in sys.argv[1:] if word not in ("--no-setuptools", "--no-wheel")]
-    pip = [sys.executable, "-m", "pip", "install", "--quiet"]
-    sys.exit(subprocess.call([*pip, *wanted], env=before))
+    sys.exit(subprocess.call([sys.executable, "-m", "pip", "install", "--quiet", *wanted]))

@@ -85,9 +85,7 @@ def fault(path: str, name: str) -> str | None:
     """What is wrong with importing `name` in the file `path` (from our root), or None."""
     if path.startswith("tests/e2e/witness"):
         ours = inside(name, OURS[:-1]) and not name.startswith(f"{OURS}tests.e2e.witness")
-        return (
-            "the witness stands on its own: it imports nothing of the collection" if ours else None
-        )
+        return "the witness stands on its own: it imports nothing of the collection" if ours else None
     if not path.startswith("plugins/"):
         return None
     room = room_of(OURS + path.removesuffix(".py").replace("/", "."))
@@ -125,9 +123,7 @@ def sources() -> list[Path]:
 
 
 def test_every_import_follows_the_layers() -> None:
-    wrong = [
-        line for path in sources() for line in faults(str(path.relative_to(HERE)), path.read_text())
-    ]
+    wrong = [line for path in sources() for line in faults(str(path.relative_to(HERE)), path.read_text())]
     assert not wrong, "\n".join(wrong)
 
 
