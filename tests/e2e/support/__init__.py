@@ -1,0 +1,7 @@
+# Copyright: Contributors to the kubeops.node_maintenance collection
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What the scenario tests stand on: a lab, an arena in it, and ways to run and to disturb."""
+
+from __future__ import annotations

@@ -1,0 +1,328 @@
+# Copyright: Contributors to the kubeops.node_maintenance collection
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Running playbooks and modules as a user does, in a process of their own, and reading results."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import yaml
+from witness.log import Json
+
+from support.lab import Lab, ansible, environment
+from support.processes import alive, descendants, kill_tree
+from support.waiting import until
+
+HERE = Path(__file__).resolve().parent
+NAMESPACE = "kubeops.node_maintenance"
+REPORTING = ("maintain", "evacuate", "release", "plan")
+"""Playbooks that take the one set of inputs, the folder of the report among them."""
+
+
+@dataclass(frozen=True, slots=True)
+class TaskResult:
+    """One result of one task on one host; `mono` is when (monotonic seconds)."""
+
+    mono: float
+    status: str
+    play: str
+    task: str
+    action: str
+    host: str
+    result: Json
+
+
+@dataclass
+class Run:
+    """A run that has ended: what it returned, printed and answered."""
+
+    rc: int
+    folder: Path
+
+    @property
+    def ok(self) -> bool:
+        return self.rc == 0
+
+    @cached_property
+    def text(self) -> str:
+        """All that the user saw."""
+        return (self.folder / "output").read_text(encoding="utf-8", errors="replace")
+
+    @cached_property
+    def words(self) -> str:
+        """The text with its line breaks and indents made single spaces."""
+        return " ".join(self.text.replace("\\n", " ").split())
+
+    @cached_property
+    def lines(self) -> list[Json]:
+        return read_lines(self.folder / "results")
+
+    @property
+    def results(self) -> list[TaskResult]:
+        return [
+            TaskResult(**{key: value for key, value in entry.items() if key != "event"})
+            for entry in self.lines
+            if entry["event"] == "result"
+        ]
+
+    def of(self, module: str) -> list[Json]:
+        """The answers of a module of ours, in order; skipped tasks left out."""
+        return [
+            found.result
+            for found in self.results
+            if found.action == f"{NAMESPACE}.{module}" and found.status != "skipped"
+        ]
+
+    @property
+    def answer(self) -> Json:
+        """The last answer of the run: that of a module that ran alone."""
+        return self.results[-1].result
+
+    @property
+    def changed(self) -> bool:
+        return any(found.result.get("changed") for found in self.results)
+
+    @property
+    def findings(self) -> list[Json]:
+        """Findings of all plans, each (code, object) once."""
+        known: dict[tuple[str, str], Json] = {}
+        for answer in self.of("maintenance_plan"):
+            for finding in answer.get("findings") or []:
+                known[finding["code"], json.dumps(finding["object"])] = finding
+        return list(known.values())
+
+    def finding(self, code: str) -> Json:
+        found = [finding for finding in self.findings if finding["code"] == code]
+        assert found, f"no finding {code} among {[f['code'] for f in self.findings]}\n{self.text}"
+        return found[0]
+
+    def node(self, name: str, module: str) -> Json:
+        """The last entry that a module returned for a node."""
+        entries = [e for a in self.of(module) for e in a.get("nodes") or [] if e["name"] == name]
+        assert entries, f"{module} says nothing of {name}\n{self.text}"
+        last: Json = entries[-1]
+        return last
+
+    def pod(self, name: str) -> Json:
+        """What node_drain did with a pod, else what the plan says of it."""
+        for answer in reversed(self.of("node_drain")):
+            for node in answer.get("nodes") or []:
+                for pod in node.get("pods") or []:
+                    if pod["name"] == name:
+                        return dict(pod)
+        for answer in reversed(self.of("maintenance_plan")):
+            for pod in answer.get("pods") or []:
+                if pod["name"] == name:
+                    return dict(pod)
+        raise AssertionError(f"nothing is said of pod {name}\n{self.text}")
+
+    @property
+    def report(self) -> Json:
+        found: Json = json.loads((self.folder / "report" / "report.json").read_text("utf-8"))
+        return found
+
+
+def read_lines(path: Path) -> list[Json]:
+    """The whole lines of a file of JSON lines."""
+    if not path.exists():
+        return []
+    text = path.read_text(encoding="utf-8")
+    return [json.loads(line) for line in text[: text.rfind("\n") + 1].splitlines()]
+
+
+class Running:
+    """A run under way, in its own process group."""
+
+    def __init__(self, command: list[str], env: dict[str, str], folder: Path) -> None:
+        self.folder = folder
+        self._out = (folder / "output").open("wb")
+        self.process = subprocess.Popen(
+            command,
+            env=env,
+            cwd=folder,
+            stdin=subprocess.DEVNULL,
+            stdout=self._out,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+
+    @property
+    def text(self) -> str:
+        return (self.folder / "output").read_text(encoding="utf-8", errors="replace")
+
+    @property
+    def over(self) -> bool:
+        return self.process.poll() is not None
+
+    def has_started(self, module: str) -> bool:
+        """Whether a task with this module of ours has begun."""
+        lines = read_lines(self.folder / "results")
+        return any(e["event"] == "start" and e["action"] == f"{NAMESPACE}.{module}" for e in lines)
+
+    def has_done(self, module: str, times: int = 1) -> bool:
+        """Whether this module of ours has answered so many times."""
+        done = [
+            entry
+            for entry in read_lines(self.folder / "results")
+            if entry["event"] == "result"
+            and entry["action"] == f"{NAMESPACE}.{module}"
+            and entry["status"] != "skipped"
+        ]
+        return len(done) >= times
+
+    def wait(self, within: float = 120.0) -> Run:
+        """The end of the run; one that does not end in time is killed and fails the test."""
+        try:
+            rc = self.process.wait(within)
+        except subprocess.TimeoutExpired:
+            kill_tree(self.process.pid)
+            self.process.wait()
+            raise AssertionError(f"still running after {within:g} s:\n{self.text}") from None
+        finally:
+            self._out.close()
+        return Run(rc, self.folder)
+
+    def kill_group(self) -> list[int]:
+        """SIGKILL to the process group alone; returns the processes that outlive it."""
+        known = descendants(self.process.pid)
+        os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait()
+        self._out.close()
+        time.sleep(0.05)
+        return [pid for pid in known if alive(pid)]
+
+    def kill_all(self) -> None:
+        """SIGKILL to every process of the run."""
+        kill_tree(self.process.pid)
+        self.process.wait()
+        self._out.close()
+
+    def stop_if_running(self) -> None:
+        if not self.over:
+            self.kill_all()
+
+
+class Player:
+    """Starts playbooks and modules against a lab; `player(...)` runs one to its end."""
+
+    def __init__(self, lab: Lab, folder: Path) -> None:
+        self.lab = lab
+        self.folder = folder
+        self._runs: list[Running] = []
+
+    def __call__(self, playbook: str, *, within: float = 120.0, **more: Any) -> Run:
+        return self.start(playbook, **more).wait(within)
+
+    def start(
+        self,
+        playbook: str,
+        *,
+        inventory: Mapping[str, Json] | None = None,
+        check: bool = False,
+        diff: bool = False,
+        survey: Mapping[str, str] | None = None,
+        args: Sequence[str] = (),
+        env: Mapping[str, str] | None = None,
+        **extra_vars: Any,
+    ) -> Running:
+        """`extra_vars` keep their types; `survey` goes as `-e k=v`, as strings."""
+        name = f"{NAMESPACE}.{playbook}"
+        return self._start([name, *args], inventory, check, diff, survey, env, extra_vars)
+
+    def module(
+        self, name: str, *, check: bool = False, diff: bool = False, within: float = 120.0, **arguments: Any
+    ) -> Run:
+        """One task with a module of ours, on localhost."""
+        return self.module_start(name, check=check, diff=diff, **arguments).wait(within)
+
+    def module_start(
+        self,
+        name: str,
+        *,
+        check: bool = False,
+        diff: bool = False,
+        env: Mapping[str, str] | None = None,
+        **arguments: Any,
+    ) -> Running:
+        task = {"name": name, f"{NAMESPACE}.{name}": arguments}
+        play = [{"name": "One module", "hosts": "localhost", "gather_facts": False, "tasks": [task]}]
+        return self._start([self._file("module.yml", play)], None, check, diff, None, env, {})
+
+    def _file(self, name: str, content: object) -> str:
+        path = self.folder / f"{time.monotonic_ns()}-{name}"
+        path.write_text(yaml.safe_dump(content, sort_keys=False), encoding="utf-8")
+        return str(path)
+
+    def tasks(self, *tasks: Json, handlers: Sequence[Json] = ()) -> str:
+        """A file with tasks of a user, for `maintain_tasks`."""
+        assert not handlers, "a task file brings its handlers by listen in a role or block"
+        return self._file("tasks.yml", list(tasks))
+
+    def hosts(self, nodes: Sequence[str], **more: Any) -> dict[str, Json]:
+        """An inventory in which the nodes are hosts that live, reboot and die with their Node."""
+        return {name: {"ansible_connection": "fake_node", **more} for name in nodes}
+
+    def _start(
+        self,
+        words: list[str],
+        inventory: Mapping[str, Json] | None,
+        check: bool,
+        diff: bool,
+        survey: Mapping[str, str] | None,
+        env: Mapping[str, str] | None,
+        extra_vars: Json,
+    ) -> Running:
+        folder = self.folder / f"run-{time.monotonic_ns()}"
+        folder.mkdir()
+        playbook = words[0].rpartition(".")[2]
+        if playbook in REPORTING:
+            extra_vars = {"maintain_report_dir": str(folder / "report"), **extra_vars}
+        command = [ansible("ansible-playbook"), *words]
+        if inventory is not None:
+            known = {"all": {"hosts": dict(inventory)}}
+            command += ["-i", self._file("inventory.yml", known)]
+        if extra_vars:
+            command += ["-e", f"@{self._file('vars.yml', extra_vars)}"]
+        for key, value in (survey or {}).items():
+            command += ["-e", f"{key}={value!r}"]
+        command += ["--check"] * check + ["--diff"] * diff
+        running = Running(command, self._environment(folder, env), folder)
+        self._runs.append(running)
+        return running
+
+    def _environment(self, folder: Path, more: Mapping[str, str] | None) -> dict[str, str]:
+        known = {
+            "K8S_AUTH_KUBECONFIG": str(self.lab.kubeconfig),
+            "ANSIBLE_CALLBACK_PLUGINS": str(HERE / "callback"),
+            "ANSIBLE_CALLBACKS_ENABLED": "result_lines",
+            "ANSIBLE_CONNECTION_PLUGINS": str(HERE / "connection"),
+            "KUBEOPS_TEST_RESULTS": str(folder / "results"),
+            "KUBEOPS_TEST_KUBECONFIG": str(self.lab.kubeconfig),
+            "XDG_CACHE_HOME": os.environ.get("XDG_CACHE_HOME", str(Path.home() / ".cache")),
+        }
+        return environment(self.folder.parent, {**known, **(more or {})})
+
+    def stop_all(self) -> None:
+        for running in self._runs:
+            running.stop_if_running()
+
+
+def started(running: Running, module: str, within: float = 60.0) -> None:
+    """Wait until a module of ours has begun; a run that ended before fails the test."""
+
+    def begun() -> bool:
+        assert not running.over or running.has_started(module), running.text
+        return running.has_started(module)
+
+    until(begun, within, f"{module} has begun")
