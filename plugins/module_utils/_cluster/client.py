@@ -1,0 +1,317 @@
+# Copyright: Contributors to the kubeops.node_maintenance collection
+# SPDX-License-Identifier: BSD-2-Clause
+"""Sending requests to one cluster: retries, deadlines, pages, streams.
+
+The connection below (see connection.py) moves bytes; everything that is a decision about HTTP is
+here. Times are seconds on the monotonic clock, so a suspended or re-set wall clock bends nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.errors import (
+    ClusterError,
+    Expired,
+    Overloaded,
+    ServerError,
+    UnknownOutcome,
+    Unreachable,
+    from_answer,
+)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.kinds import Kind
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.verbs import (
+    Request,
+    list_page,
+)
+
+CONNECT_TIMEOUT = 10.0
+_FIRST_DELAY = 0.25
+_LONGEST_DELAY = 8.0
+_RESTARTS = 2
+
+
+class Lost(Exception):
+    """The request may have arrived, its answer did not: a cut connection or a silent server."""
+
+
+class Body(Protocol):
+    """An open answer. `chunks` ends at its clean end and raises Lost when cut or silent."""
+
+    status: int
+    headers: Mapping[str, str]
+
+    def chunks(self) -> Iterator[bytes]: ...
+
+    def close(self) -> None:
+        """From any thread, also while another one waits in `chunks`."""
+
+
+class Connection(Protocol):
+    """What moves bytes. `generation` counts how often the credentials were read."""
+
+    generation: int
+
+    @property
+    def source(self) -> str:
+        """Where the credentials are from, for messages."""
+
+    def open(self, request: Request, *, read_timeout: float, connect_timeout: float) -> Body:
+        """Sends; raises Unreachable when the request surely never left, Lost when it may have."""
+
+    def renew(self, seen: int) -> None:
+        """Reads the credentials again, unless that has happened since `generation` was `seen`."""
+
+    def close(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """All items of a list at one resourceVersion, each with its `apiVersion` and `kind`."""
+
+    items: list[dict[str, Any]]
+    resource_version: str
+
+
+class Backoff:
+    """Growing, jittered delays; a Retry-After sets the least."""
+
+    def __init__(self, first: float = _FIRST_DELAY, longest: float = _LONGEST_DELAY) -> None:
+        self._first = first
+        self._longest = longest
+        self._next = first
+
+    def delay(self, error: ClusterError | None = None) -> float:
+        """Seconds to wait now; between 1 and 1.5 times the step, so that callers spread."""
+        step = self._next
+        self._next = min(self._next * 2, self._longest)
+        if error is not None and error.retry_after is not None:
+            step = max(step, error.retry_after)
+        return step * random.uniform(1.0, 1.5)
+
+    def reset(self) -> None:
+        self._next = self._first
+
+
+class Stream:
+    """The events of one watch. Iterating blocks; `close` ends that from any thread."""
+
+    def __init__(self, body: Body, request: Request) -> None:
+        self._body = body
+        self._request = request
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        """The events until the server ends the watch.
+
+        Raises:
+            Unreachable: cut, or silent for longer than the read timeout.
+        """
+        rest = b""
+        try:
+            for chunk in self._body.chunks():
+                *lines, rest = (rest + chunk).split(b"\n")
+                for line in lines:
+                    if line:
+                        yield json.loads(line)
+        except Lost as error:
+            raise Unreachable(str(error), request=self._request) from error
+        except ValueError as error:
+            raise ServerError("the watch sent no JSON", request=self._request) from error
+        finally:
+            self._body.close()
+
+    def close(self) -> None:
+        self._body.close()
+
+
+class Cluster:
+    """One cluster. Safe to use from many threads. `requests` counts what was sent, retries too."""
+
+    def __init__(self, connection: Connection, guard: Callable[[], None] | None = None) -> None:
+        self._connection = connection
+        self._guard = guard
+        self._lock = threading.Lock()
+        self._closed = threading.Event()
+        self.requests = 0
+
+    @property
+    def source(self) -> str:
+        """Where the connection comes from, for messages: never a secret."""
+        return self._connection.source
+
+    def send(self, request: Request, *, timeout: float = 30.0, patience: float = 0.0) -> dict[str, Any]:
+        """Sends a request and returns the object in the answer.
+
+        Args:
+            request: from verbs.py.
+            timeout: seconds for one attempt, from connecting to the last byte.
+            patience: seconds in which an unreachable or overloaded server is asked again. A write
+                is repeated only when it surely was not processed.
+
+        Raises:
+            ClusterError: a type of errors.py; whatever `guard` raises comes through as it is.
+        """
+        deadline = time.monotonic() + patience
+        backoff = Backoff()
+        while True:
+            try:
+                return self._once(request, timeout)
+            except (Unreachable, Overloaded) as error:
+                delay = backoff.delay(error)
+                left = deadline - time.monotonic()
+                if left <= 0 or self._closed.is_set():
+                    raise
+                if delay >= left:
+                    if error.retry_after is not None and error.retry_after > left:
+                        raise
+                    delay = left
+                self._closed.wait(delay)
+                timeout = min(timeout, max(1.0, deadline - time.monotonic()))
+
+    def items(
+        self,
+        kind: Kind,
+        *,
+        namespace: str = "",
+        labels: str = "",
+        fields: str = "",
+        patience: float = 0.0,
+        limit: int = 1000,
+        timeout: float = 60.0,
+    ) -> Listing:
+        """The whole list, page by page. Begins again when the pages expire on the way.
+
+        Raises:
+            ClusterError: as `send`; Expired only if the list cannot be had in one piece either.
+        """
+        restarts = 0
+        items: list[dict[str, Any]] = []
+        token = ""
+        while True:
+            page = list_page(kind, namespace, labels, fields, limit, token)
+            try:
+                answer = self.send(page, timeout=timeout, patience=patience)
+            except Expired:
+                if not token:
+                    raise
+                restarts += 1
+                items, token = [], ""
+                limit = limit if restarts <= _RESTARTS else 0
+                continue
+            for item in answer.get("items") or ():
+                item.setdefault("apiVersion", kind.api_version)
+                item.setdefault("kind", kind.kind)
+                items.append(item)
+            metadata = answer.get("metadata") or {}
+            token = metadata.get("continue") or ""
+            if not token:
+                return Listing(items, str(metadata.get("resourceVersion") or ""))
+
+    def stream(self, request: Request, *, read_timeout: float) -> Stream:
+        """Opens a watch. `read_timeout`: the longest silence, in seconds.
+
+        Raises:
+            ClusterError: as `send`, without patience.
+        """
+        body = self._open(request, read_timeout, min(CONNECT_TIMEOUT, read_timeout))
+        if body.status == 200:
+            return Stream(body, request)
+        raise self._error(request, body, time.monotonic() + CONNECT_TIMEOUT)
+
+    def close(self) -> None:
+        """Ends waits for a retry and gives idle connections back."""
+        self._closed.set()
+        self._connection.close()
+
+    def _once(self, request: Request, timeout: float) -> dict[str, Any]:
+        deadline = time.monotonic() + timeout
+        body = self._open(request, timeout, min(CONNECT_TIMEOUT, timeout))
+        if body.status >= 300:
+            raise self._error(request, body, deadline)
+        try:
+            raw = _read(body, deadline)
+        except Lost as error:
+            raise _lost(request, str(error)) from error
+        answer = _parsed(raw)
+        if answer is None:
+            text = "the answer is not JSON: is this the address of an API server?"
+            if request.writes:
+                raise UnknownOutcome(text, request=request, status=body.status)
+            raise ServerError(text, request=request, status=body.status)
+        return answer
+
+    def _open(self, request: Request, read_timeout: float, connect_timeout: float) -> Body:
+        """Sends. A 401 is met once with credentials read anew: the request was not processed."""
+        seen = self._connection.generation
+        body = self._attempt(request, read_timeout, connect_timeout)
+        if body.status == 401:
+            body.close()
+            self._connection.renew(seen)
+            body = self._attempt(request, read_timeout, connect_timeout)
+        return body
+
+    def _attempt(self, request: Request, read_timeout: float, connect_timeout: float) -> Body:
+        if self._guard is not None:
+            self._guard()
+        with self._lock:
+            self.requests += 1
+        try:
+            return self._connection.open(request, read_timeout=read_timeout, connect_timeout=connect_timeout)
+        except Lost as error:
+            raise _lost(request, str(error)) from error
+
+    def _error(self, request: Request, body: Body, deadline: float) -> ClusterError:
+        try:
+            raw = _read(body, deadline)
+        except Lost:
+            raw = b""
+        text = raw[:2000].decode("utf-8", "replace")
+        error = from_answer(
+            request,
+            body.status,
+            _parsed(raw),
+            text="" if "<html" in text.lower() else text,
+            retry_after=_seconds(body.headers.get("Retry-After")),
+        )
+        if body.status == 401:
+            error.advice = f"Renew {self.source}; it has expired or belongs to another cluster."
+        return error
+
+
+def _read(body: Body, deadline: float) -> bytes:
+    """The whole answer; Lost when it is cut or drips beyond the deadline."""
+    parts = []
+    try:
+        for chunk in body.chunks():
+            parts.append(chunk)
+            if time.monotonic() > deadline:
+                raise Lost("the answer took too long")
+    finally:
+        body.close()
+    return b"".join(parts)
+
+
+def _lost(request: Request, why: str) -> ClusterError:
+    kind = UnknownOutcome if request.writes else Unreachable
+    return kind(why, request=request)
+
+
+def _parsed(raw: bytes) -> dict[str, Any] | None:
+    try:
+        answer = json.loads(raw)
+    except ValueError:
+        return None
+    return answer if isinstance(answer, dict) else None
+
+
+def _seconds(header: str | None) -> float | None:
+    """Retry-After in seconds; API servers never send a date, other senders' dates are ignored."""
+    if header is None or not header.strip().isdigit():
+        return None
+    return float(header)

@@ -1,0 +1,101 @@
+# Copyright: Contributors to the kubeops.node_maintenance collection
+# SPDX-License-Identifier: BSD-2-Clause
+"""The kinds of objects this collection reads and writes, with their fixed paths.
+
+All of them have been stable since Kubernetes 1.25 at the latest (autoscaling/v2 since 1.23, policy/v1
+and batch/v1 CronJobs since 1.21), so no discovery is needed to address them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """One resource of the API: `group` is empty for the core group, `plural` is the path segment."""
+
+    group: str
+    version: str
+    plural: str
+    kind: str
+    namespaced: bool = True
+
+    @property
+    def api_version(self) -> str:
+        """As in an object's `apiVersion`: `v1`, `apps/v1`."""
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+    @property
+    def resource(self) -> str:
+        """As people and RBAC rules name it: `pods`, `deployments.apps`."""
+        return f"{self.plural}.{self.group}" if self.group else self.plural
+
+
+NODES = Kind("", "v1", "nodes", "Node", namespaced=False)
+PODS = Kind("", "v1", "pods", "Pod")
+NAMESPACES = Kind("", "v1", "namespaces", "Namespace", namespaced=False)
+PVCS = Kind("", "v1", "persistentvolumeclaims", "PersistentVolumeClaim")
+PVS = Kind("", "v1", "persistentvolumes", "PersistentVolume", namespaced=False)
+SERVICES = Kind("", "v1", "services", "Service")
+EVENTS = Kind("", "v1", "events", "Event")
+CONFIGMAPS = Kind("", "v1", "configmaps", "ConfigMap")
+RESOURCE_QUOTAS = Kind("", "v1", "resourcequotas", "ResourceQuota")
+LIMIT_RANGES = Kind("", "v1", "limitranges", "LimitRange")
+REPLICATION_CONTROLLERS = Kind("", "v1", "replicationcontrollers", "ReplicationController")
+DEPLOYMENTS = Kind("apps", "v1", "deployments", "Deployment")
+REPLICA_SETS = Kind("apps", "v1", "replicasets", "ReplicaSet")
+STATEFUL_SETS = Kind("apps", "v1", "statefulsets", "StatefulSet")
+DAEMON_SETS = Kind("apps", "v1", "daemonsets", "DaemonSet")
+JOBS = Kind("batch", "v1", "jobs", "Job")
+CRON_JOBS = Kind("batch", "v1", "cronjobs", "CronJob")
+BUDGETS = Kind("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget")
+LEASES = Kind("coordination.k8s.io", "v1", "leases", "Lease")
+HPAS = Kind("autoscaling", "v2", "horizontalpodautoscalers", "HorizontalPodAutoscaler")
+ENDPOINT_SLICES = Kind("discovery.k8s.io", "v1", "endpointslices", "EndpointSlice")
+VOLUME_ATTACHMENTS = Kind("storage.k8s.io", "v1", "volumeattachments", "VolumeAttachment", namespaced=False)
+STORAGE_CLASSES = Kind("storage.k8s.io", "v1", "storageclasses", "StorageClass", namespaced=False)
+CSI_NODES = Kind("storage.k8s.io", "v1", "csinodes", "CSINode", namespaced=False)
+PRIORITY_CLASSES = Kind("scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", namespaced=False)
+SELF_SUBJECT_ACCESS_REVIEWS = Kind(
+    "authorization.k8s.io",
+    "v1",
+    "selfsubjectaccessreviews",
+    "SelfSubjectAccessReview",
+    namespaced=False,
+)
+SELF_SUBJECT_REVIEWS = Kind("authentication.k8s.io", "v1", "selfsubjectreviews", "SelfSubjectReview", namespaced=False)
+
+KINDS: Mapping[tuple[str, str], Kind] = {
+    (kind.api_version, kind.kind): kind
+    for kind in (
+        NODES,
+        PODS,
+        NAMESPACES,
+        PVCS,
+        PVS,
+        SERVICES,
+        EVENTS,
+        CONFIGMAPS,
+        RESOURCE_QUOTAS,
+        LIMIT_RANGES,
+        REPLICATION_CONTROLLERS,
+        DEPLOYMENTS,
+        REPLICA_SETS,
+        STATEFUL_SETS,
+        DAEMON_SETS,
+        JOBS,
+        CRON_JOBS,
+        BUDGETS,
+        LEASES,
+        HPAS,
+        ENDPOINT_SLICES,
+        VOLUME_ATTACHMENTS,
+        STORAGE_CLASSES,
+        CSI_NODES,
+        PRIORITY_CLASSES,
+        SELF_SUBJECT_ACCESS_REVIEWS,
+        SELF_SUBJECT_REVIEWS,
+    )
+}

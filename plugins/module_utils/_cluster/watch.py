@@ -1,0 +1,243 @@
+# Copyright: Contributors to the kubeops.node_maintenance collection
+# SPDX-License-Identifier: BSD-2-Clause
+"""A local copy of one kind of objects that a watch keeps current.
+
+It costs one list and then one watch for every 290 s or lost connection. A server sends a bookmark
+about once a minute, so a silence that lasts longer means a dead connection, not a quiet cluster.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.client import (
+    Backoff,
+    Cluster,
+    Listing,
+    Stream,
+)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.errors import (
+    ClusterError,
+    Expired,
+    Overloaded,
+    ServerError,
+    Unreachable,
+    from_answer,
+)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.kinds import Kind
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.verbs import watch
+
+Object = dict[str, Any]
+Key = tuple[str, str]
+
+WATCH_SECONDS = 290
+SILENCE_SECONDS = 75.0
+_JOIN_SECONDS = 0.2
+_TRANSIENT = (Unreachable, Overloaded, ServerError)
+
+
+class Reflector:
+    """Watches the objects of a kind, in a thread of its own.
+
+    Everything below changes only under `wake`'s lock, and `wake` is notified after each change; hold
+    it while reading more than one attribute.
+
+    Attributes:
+        objects: (namespace, name) -> object, trimmed by `keep`.
+        version: grows with every change of `objects`.
+        synced: the first list is in.
+        error: why it gave up, for good (no permission, no such kind, `guard` said stop); else None.
+        trouble: why it is not connected at the moment; None while it is.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        kind: Kind,
+        *,
+        namespace: str = "",
+        labels: str = "",
+        fields: str = "",
+        wake: threading.Condition,
+        keep: Callable[[Object], Object] | None = None,
+        on_event: Callable[[str, Object], None] | None = None,
+        silence: float = SILENCE_SECONDS,
+    ) -> None:
+        """Prepares; nothing is sent before `start`.
+
+        Args:
+            cluster: where.
+            kind: what.
+            namespace: empty for all.
+            labels: a label selector.
+            fields: a field selector.
+            wake: notified on every change, and when `error` is set.
+            keep: trims an object on arrival, to hold less memory; metadata's name, namespace, uid
+                and resourceVersion have to stay.
+            on_event: called with ADDED, MODIFIED or DELETED and the (trimmed) object, in order, in
+                the reflector's thread with `wake` held; also for what a new list shows to have
+                changed or vanished unseen.
+            silence: seconds without any byte after which the watch counts as dead.
+        """
+        self._cluster = cluster
+        self._kind = kind
+        self._namespace = namespace
+        self._labels = labels
+        self._fields = fields
+        self._wake = wake
+        self._keep = keep
+        self._on_event = on_event
+        self._silence = silence
+        self._stopping = threading.Event()
+        self._stream: Stream | None = None
+        self._resource_version = ""
+        self._alive = False
+        self._quiet_since = 0.0
+        self._thread = threading.Thread(target=self._run, name=f"watch {kind.plural}", daemon=True)
+        self.synced = False
+        self.objects: dict[Key, Object] = {}
+        self.version = 0
+        self.error: Exception | None = None
+        self.trouble: ClusterError | None = None
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Ends the watch within 0.2 s; a list still under way ends unheard. Nothing changes after."""
+        with self._wake:
+            self._stopping.set()
+            self._alive = False
+            stream = self._stream
+        if stream is not None:
+            stream.close()
+        if self._thread.is_alive() and self._thread is not threading.current_thread():
+            self._thread.join(_JOIN_SECONDS)
+
+    def quiet_for(self) -> float:
+        """Seconds in which the watch was connected and told of no change; 0 while it is not."""
+        with self._wake:
+            return time.monotonic() - self._quiet_since if self._alive else 0.0
+
+    def _run(self) -> None:
+        backoff = Backoff(longest=5.0)
+        while not self._stopping.is_set():
+            began = time.monotonic()
+            try:
+                if not self._resource_version:
+                    self._take(self._list())
+                self._follow()
+                if time.monotonic() - began > 1.0:
+                    backoff.reset()
+                    continue
+                delay = backoff.delay()
+            except Expired:
+                self._resource_version = ""
+                delay = 0.0 if time.monotonic() - began > 1.0 else backoff.delay()
+            except _TRANSIENT as error:
+                self.trouble = error
+                if time.monotonic() - began > self._silence / 2:
+                    backoff.reset()
+                delay = backoff.delay(error)
+            except Exception as error:  # what `guard` raises is not ours to name
+                self._give_up(error)
+                return
+            self._stopping.wait(delay)
+
+    def _list(self) -> Listing:
+        return self._cluster.items(self._kind, namespace=self._namespace, labels=self._labels, fields=self._fields)
+
+    def _follow(self) -> None:
+        """One watch, from the last resourceVersion to its end."""
+        request = watch(
+            self._kind,
+            self._namespace,
+            self._labels,
+            self._fields,
+            resource_version=self._resource_version,
+            timeout_seconds=WATCH_SECONDS,
+        )
+        stream = self._cluster.stream(request, read_timeout=self._silence)
+        try:
+            with self._wake:
+                if self._stopping.is_set():
+                    return
+                self._stream = stream
+                self._alive = True
+                self.trouble = None
+                self._quiet_since = time.monotonic()
+                self._wake.notify_all()
+            for event in stream:
+                obj = event.get("object") or {}
+                if event.get("type") == "ERROR":
+                    raise from_answer(request, int(obj.get("code") or 500), obj)
+                if not self._see(str(event.get("type")), obj):
+                    return
+        finally:
+            with self._wake:
+                self._stream = None
+                self._alive = False
+            stream.close()
+
+    def _see(self, what: str, obj: Object) -> bool:
+        """Takes in one event; False when we are to stop."""
+        version = str((obj.get("metadata") or {}).get("resourceVersion") or "")
+        with self._wake:
+            if self._stopping.is_set():
+                return False
+            self._resource_version = version or self._resource_version
+            if what != "BOOKMARK":
+                self._change(what, self._trimmed(obj))
+                self._quiet_since = time.monotonic()
+                self._wake.notify_all()
+        return True
+
+    def _take(self, listing: Listing) -> None:
+        """Takes in a list: the difference to what is known becomes events."""
+        with self._wake:
+            if self._stopping.is_set():
+                return
+            fresh = {_key(obj): self._trimmed(obj) for obj in listing.items}
+            for key in [key for key in self.objects if key not in fresh]:
+                self._change("DELETED", self.objects[key])
+            for key, obj in fresh.items():
+                known = self.objects.get(key)
+                if known is not None and _meta(known, "uid") != _meta(obj, "uid"):
+                    self._change("DELETED", known)
+                    known = None
+                if known is None:
+                    self._change("ADDED", obj)
+                elif _meta(known, "resourceVersion") != _meta(obj, "resourceVersion"):
+                    self._change("MODIFIED", obj)
+            self._resource_version = listing.resource_version
+            self.synced = True
+            self._wake.notify_all()
+
+    def _change(self, what: str, obj: Object) -> None:
+        if what == "DELETED":
+            self.objects.pop(_key(obj), None)
+        else:
+            self.objects[_key(obj)] = obj
+        self.version += 1
+        if self._on_event is not None:
+            self._on_event(what, obj)
+
+    def _trimmed(self, obj: Object) -> Object:
+        return obj if self._keep is None else self._keep(obj)
+
+    def _give_up(self, error: Exception) -> None:
+        with self._wake:
+            self.error = error
+            self._wake.notify_all()
+
+
+def _key(obj: Mapping[str, Any]) -> Key:
+    metadata = obj["metadata"]
+    return metadata.get("namespace") or "", metadata["name"]
+
+
+def _meta(obj: Mapping[str, Any], field: str) -> Any:
+    return (obj.get("metadata") or {}).get(field)
