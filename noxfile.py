@@ -253,15 +253,24 @@ def clients(session: nox.Session) -> None:
 
 @nox.session
 def docs(session: nox.Session) -> None:
-    """The documentation site, below .build/site."""
+    """The documentation site, .build/site/html/index.html."""
     environment(session, tree=BUILD / "docs")
     copy("docs")
     with step(session, "environment"):
         session.install(PINS, "antsibull-docs", f"ansible-core=={CORE}", "sphinx-ansible-theme")
     site = BUILD / "site"
-    site.mkdir(exist_ok=True)
-    with step(session, "sources"):
-        session.run(
-            *["antsibull-docs", "sphinx-init", "--use-current", "--squash-hierarchy"],
-            *["--lenient", f"--dest-dir={site}", "kubeops.node_maintenance"],
-        )
+    shutil.rmtree(site, ignore_errors=True)
+    (site / "rst").mkdir(parents=True, mode=0o755)
+    us = "kubeops.node_maintenance"
+    common = ["--use-current", "--squash-hierarchy", f"--dest-dir={site}"]
+    with step(session, "pages"):
+        session.run("antsibull-docs", "sphinx-init", *common, us, silent=True)
+        common[-1] += "/rst"
+        config = f"--config-file={site / 'antsibull-docs.cfg'}"
+        session.run("antsibull-docs", config, "collection", *common, us)
+    with step(session, "site"):
+        # Without intersphinx, which would fetch the indexes of other sites.
+        extensions = "extensions=sphinx.ext.autodoc,sphinx_antsibull_ext"
+        places = [f"{site}/rst", f"{site}/html"]
+        session.run("sphinx-build", "-q", "-b", "html", "-c", f"{site}", "-D", extensions, *places)
+    session.log(f"docs: {site}/html/index.html")
