@@ -19,6 +19,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.sna
     Snapshot,
     Workload,
 )
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.surge import Surge as Surge
 
 RefusalCode = t.Literal[
     "not_surgeable",
@@ -79,10 +80,8 @@ def _kind(snapshot: Snapshot, workload: Workload) -> Refusal | None:
     if workload.kind == "StatefulSet" and workload.replicas <= 1:
         return Refusal(
             "stateful_single",
-            f"{workload.ref} has one pod with an identity of its own; a second one would be "
-            "another member.",
-            "It is dark while its pod restarts: agree on that with allow_interruption, for the "
-            "run or on the workload.",
+            f"{workload.ref} has one pod with an identity of its own; a second one would be another member.",
+            "It is dark while its pod restarts: agree on that with allow_interruption, for the run or on the workload.",
         )
     if workload.kind == "StatefulSet":
         return Refusal(
@@ -90,12 +89,18 @@ def _kind(snapshot: Snapshot, workload: Workload) -> Refusal | None:
             f"{workload.ref} numbers its pods, so one more cannot take the place of a leaving one.",
             "Its pods go one by one under its budget: give that budget room.",
         )
-    top = workload.owner if workload.kind == "ReplicaSet" and workload.owner else workload.ref
+    if workload.kind == "ReplicaSet" and workload.owner:
+        return Refusal(
+            "not_surgeable",
+            f"{workload.ref} belongs to {workload.owner} ({workload.owner.api_version}), which would undo a change to "
+            "it.",
+            "Scale its owner by hand, or accept the interruption with allow_interruption.",
+        )
+    top = workload.ref
     if not surgeable_kind(top):
         return Refusal(
             "not_surgeable",
-            f"{top} ({top.api_version}) is a kind of which nobody knows which pod it ends when "
-            "scaled down.",
+            f"{top} ({top.api_version}) is a kind of which nobody knows which pod it ends when scaled down.",
             "Scale it by hand, or accept the interruption with allow_interruption.",
         )
     return None
@@ -117,25 +122,20 @@ def _recreate(snapshot: Snapshot, workload: Workload) -> Refusal | None:
         return None
     return Refusal(
         "recreate",
-        f"{workload.ref} has one replica and the strategy Recreate, so two of its pods may never "
-        "run at once.",
-        "It is dark while its pod restarts: agree on that with allow_interruption, for the run or "
-        "on the workload.",
+        f"{workload.ref} has one replica and the strategy Recreate, so two of its pods may never run at once.",
+        "It is dark while its pod restarts: agree on that with allow_interruption, for the run or on the workload.",
     )
 
 
 def _volumes(snapshot: Snapshot, workload: Workload) -> Refusal | None:
-    claims = {
-        (c["metadata"].get("namespace", ""), c["metadata"]["name"]): c for c in snapshot.claims
-    }
+    claims = {(c["metadata"].get("namespace", ""), c["metadata"]["name"]): c for c in snapshot.claims}
     for volume in _volumes_of(snapshot, workload):
         found = _single_node(volume, claims, workload.namespace)
         if found:
             return Refusal(
                 "volume_single_node",
                 f"{workload.ref} mounts {found}, which a second pod on another node cannot attach.",
-                "Accept the interruption with allow_interruption, or move the data to a "
-                "ReadWriteMany volume.",
+                "Accept the interruption with allow_interruption, or move the data to a ReadWriteMany volume.",
             )
     return None
 
@@ -174,8 +174,7 @@ def _autoscaler(snapshot: Snapshot, workload: Workload) -> Refusal | None:
         return None
     return Refusal(
         "autoscaler_owned",
-        f"{scaler.ref} of {workload.ref} is written by {scaler.owner}, which would take back any "
-        "change to it.",
+        f"{scaler.ref} of {workload.ref} is written by {scaler.owner}, which would take back any change to it.",
         f"Raise the minimum in {scaler.owner} by one for the maintenance (KEDA: minReplicaCount), "
         "or accept the interruption with allow_interruption.",
     )
@@ -207,19 +206,12 @@ def rollout(snapshot: Snapshot, workload: Workload) -> str:
     sets = [
         w
         for w in snapshot.workloads
-        if w.kind == "ReplicaSet"
-        and w.owner
-        and w.owner.uid == workload.uid
-        and (w.replicas or w.current)
+        if w.kind == "ReplicaSet" and w.owner and w.owner.uid == workload.uid and (w.replicas or w.current)
     ]
     if len(sets) != 1:
         return f"{len(sets)} of its ReplicaSets have replicas "
         f"({', '.join(s.name for s in sets) or 'none'})"
-    if (
-        workload.kind == "Deployment"
-        and not workload.spec.get("paused")
-        and _differs(workload, sets[0])
-    ):
+    if workload.kind == "Deployment" and not workload.spec.get("paused") and _differs(workload, sets[0]):
         return f"ReplicaSet {sets[0].name} is not of its present template"
     return ""
 

@@ -409,6 +409,10 @@ class Snapshot:
                 found.setdefault(workload.uid, []).append(pod)
         return {uid: tuple(pods) for uid, pods in found.items()}
 
+    def workload(self, uid: str) -> Workload | None:
+        """The workload with this UID; a namesake is another one."""
+        return self._workloads_by_uid.get(uid)
+
     def workload_of(self, pod: Pod) -> Workload | None:
         """The top controller that holds the pod's replica count; ``None`` for bare and unknown ones."""
         found = self._workloads_by_uid.get(pod.owner.uid) if pod.owner else None
