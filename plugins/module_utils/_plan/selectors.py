@@ -5,7 +5,14 @@
 
 from __future__ import annotations
 
+import re
 import typing as t
+
+_NAME = r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?"
+_KEY = rf"(?:{_NAME}/)?{_NAME}"
+_SET = re.compile(rf"({_KEY})\s+(in|notin)\s*\(([^()]*)\)")
+_EQUAL = re.compile(rf"({_KEY})\s*(==|=|!=)\s*({_NAME})?")
+_PRESENCE = re.compile(rf"(!?)\s*({_KEY})")
 
 
 def matches(selector: t.Mapping[str, t.Any] | None, labels: t.Mapping[str, str]) -> bool:
@@ -50,3 +57,26 @@ def as_query(selector: t.Mapping[str, t.Any]) -> str:
             }[e["operator"]]
         )
     return ",".join(parts)
+
+
+def parse(text: str) -> dict[str, t.Any]:
+    """A selector from its query form; the empty text selects everything.
+
+    Raises:
+        ValueError: the text is no selector; says which part is not.
+    """
+    expressions = [_parsed(part.strip()) for part in re.split(r",(?![^()]*\))", text)] if text.strip() else []
+    return {"matchExpressions": expressions} if expressions else {}
+
+
+def _parsed(part: str) -> dict[str, t.Any]:
+    if found := _SET.fullmatch(part):
+        values = [value.strip() for value in found[3].split(",")]
+        return {"key": found[1], "operator": "In" if found[2] == "in" else "NotIn", "values": values}
+    if found := _EQUAL.fullmatch(part):
+        return {"key": found[1], "operator": "NotIn" if found[2] == "!=" else "In", "values": [found[3] or ""]}
+    if found := _PRESENCE.fullmatch(part):
+        return {"key": found[2], "operator": "DoesNotExist" if found[1] else "Exists"}
+    raise ValueError(
+        f"{part!r} is no part of a label selector; write it like app=web, tier!=db, env in (prod,test), gpu or !gpu"
+    )

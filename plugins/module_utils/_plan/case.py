@@ -1,0 +1,166 @@
+# Copyright: Contributors to the kubeops.node_maintenance collection
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""What a rule of the route table sees: the caller's choices, one pod, and the questions about it."""
+
+from __future__ import annotations
+
+import functools
+import typing as t
+from dataclasses import dataclass, replace
+
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan import budgets, names, scheduling
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.record import (
+    BadRecordError,
+    record_of,
+)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.snapshot import (
+    Budget,
+    Pod,
+    Raw,
+    Ref,
+    Snapshot,
+    Workload,
+)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.surge import Surge
+
+Route = t.Literal["skip", "swap", "evict", "job", "wait", "refuse"]
+
+
+@dataclass(frozen=True, slots=True)
+class Choices:
+    """What the caller allows; named as the options of ``node_drain``.
+
+    ``pod_selector`` is a label selector as text, ``namespaces`` empty for all. ``self_pod`` is the pod
+    that this very play runs in, as far as its environment tells (an empty namespace or uid is unknown).
+    """
+
+    backend: str = "auto"
+    force: bool = False
+    delete_emptydir_data: bool = False
+    ignore_daemonsets: bool = True
+    disable_eviction: bool = False
+    allow_interruption: bool = False
+    swap_blocked: bool = False
+    pod_selector: str = ""
+    namespaces: tuple[str, ...] = ()
+    reactive_budgets: tuple[str, ...] = ()
+    self_pod: Ref | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PodPlan:
+    """A pod's route with the reason for it.
+
+    ``workload`` is the top controller, or the pod's own controller where nothing is known of it.
+    ``budgets`` are those the API server will ask for an eviction; ``guarded`` says that there is none and
+    that a guard of ours has to be there first. ``tolerant``: neither cordon nor taint keeps the pod from
+    coming back. ``fits`` and ``target`` belong to the placement forecast and stay ``None`` without one.
+    """
+
+    pod: Pod
+    route: Route
+    code: str
+    reason: str
+    workload: Ref | None
+    budgets: tuple[Ref, ...] = ()
+    remedy: str = ""
+    guarded: bool = False
+    tolerant: bool = False
+    fits: bool | None = None
+    target: str | None = None
+
+
+@dataclass(frozen=True)
+class Table:
+    """What all pods share."""
+
+    snapshot: Snapshot
+    choices: Choices
+    leaving: frozenset[str]
+    now: str
+    selector: Raw
+    surges: t.Mapping[str, Surge]
+
+    @functools.cached_property
+    def unguarded(self) -> Snapshot:
+        """The snapshot without our own guards: they would go before they count against a pod."""
+        return replace(self.snapshot, budgets=tuple(b for b in self.snapshot.budgets if not b.ours))
+
+    @functools.cached_property
+    def reactive(self) -> tuple[Raw, ...]:
+        return (*budgets.REACTIVE.values(), *budgets.reactive_selectors(self.choices.reactive_budgets))
+
+    def keeps_out(self, node: str) -> tuple[tuple[Raw, ...], str]:
+        """The taints that hold the node during its maintenance, and since when (``""``: not yet)."""
+        ours: Raw = {"key": names.TAINT_KEY, "effect": "NoSchedule"}
+        found = self.snapshot.nodes.get(node)
+        try:
+            record = record_of(found) if found else None
+        except BadRecordError:
+            record = None
+        if record is None:
+            return (scheduling.CORDON, ours), ""
+        return (scheduling.CORDON, *record.added), record.since
+
+
+@dataclass(frozen=True)
+class Case:
+    """One pod, and the questions that the rules ask about it."""
+
+    table: Table
+    pod: Pod
+
+    @property
+    def choices(self) -> Choices:
+        return self.table.choices
+
+    @functools.cached_property
+    def workload(self) -> Workload | None:
+        return self.table.snapshot.workload_of(self.pod)
+
+    @functools.cached_property
+    def surge(self) -> Surge | None:
+        """The surge that was prepared so that this pod can leave its node."""
+        found = self.table.surges.get(self.workload.uid) if self.workload else None
+        return found if found and self.pod.uid in found.leaving else None
+
+    @property
+    def replicas(self) -> int:
+        """The workload's count without anybody's surge; 0 where we know no workload."""
+        if self.workload is None:
+            return 0
+        surge = self.table.surges.get(self.workload.uid)
+        return surge.prior_replicas if surge else self.workload.replicas
+
+    @functools.cached_property
+    def budgets(self) -> tuple[Budget, ...]:
+        """The foreign budgets over the pod."""
+        return self.table.unguarded.budgets_of(self.pod)
+
+    @property
+    def asked(self) -> tuple[Ref, ...]:
+        """The budgets that the API server asks: it lets finished, pending and ending pods go freely."""
+        free = self.pod.finished or self.pod.deleting or self.pod.phase == "Pending"
+        if free or self.choices.disable_eviction:
+            return ()
+        return tuple(b.ref for b in self.budgets or self.table.snapshot.budgets_of(self.pod))
+
+    @property
+    def consent(self) -> bool:
+        """Whether its owner or this run agreed to an interruption.
+
+        The owner says so on the workload; where we know no workload, the pod itself has to carry it.
+        """
+        said = self.workload.annotations if self.workload else self.pod.annotations
+        return self.choices.allow_interruption or said.get(names.ALLOW_INTERRUPTION) == "true"
+
+    @property
+    def owner(self) -> Ref | None:
+        """The workload, or what the pod itself says of its controller."""
+        return self.workload.ref if self.workload else self.pod.owner
+
+    def to(self, route: Route, code: str, reason: str, remedy: str = "") -> PodPlan:
+        """The pod's plan; the budgets are part of it where somebody will ask them."""
+        asked = self.asked if route in ("evict", "refuse") else ()
+        return PodPlan(self.pod, route, code, reason, self.owner, asked, remedy)

@@ -1,0 +1,52 @@
+# Copyright: Contributors to the kubeops.node_maintenance collection
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""The one table that gives every pod on the leaving nodes its route, and says why."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan import selectors
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.case import Case, Choices, PodPlan, Table
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.rules import RULES, SETTLED, tolerant
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.snapshot import Pod, Snapshot
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.surge import Surge
+
+__all__ = ["Choices", "PodPlan", "left_to_move", "routes"]
+
+
+def routes(snapshot: Snapshot, nodes: t.Collection[str], choices: Choices, *, now: str = "") -> tuple[PodPlan, ...]:
+    """Every pod on the nodes with its route. ``now`` (RFC 3339, UTC) tells who is past its grace.
+
+    The snapshot needs nodes, pods, budgets, leases and the kinds of the pods' controllers; claims and
+    volumes where ``volumes.claimants`` says so.
+
+    Raises:
+        ValueError: ``pod_selector`` is no label selector.
+        BadSurgeError: a surge lease cannot be understood.
+    """
+    table = Table(
+        snapshot,
+        choices,
+        frozenset(nodes),
+        now,
+        selectors.parse(choices.pod_selector),
+        {s.uid: s for s in map(Surge.from_lease, snapshot.leases) if s},
+    )
+    return tuple(_plan(Case(table, pod)) for pod in snapshot.pods_on(table.leaving))
+
+
+def left_to_move(snapshot: Snapshot, nodes: t.Collection[str], choices: Choices) -> tuple[Pod, ...]:
+    """The pods that keep the nodes from being called drained.
+
+    Those that were filtered out are among them: nobody looked at what happens to them. Those that
+    tolerate the maintenance are not: they come back whatever is done.
+    """
+    plans = routes(snapshot, nodes, choices)
+    return tuple(p.pod for p in plans if p.code == "not_selected" or (p.route != "skip" and not p.tolerant))
+
+
+def _plan(case: Case) -> PodPlan:
+    plan = next(found for found in (rule(case) for rule in RULES) if found)
+    return plan if plan.code in SETTLED else tolerant(case, plan)

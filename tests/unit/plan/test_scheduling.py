@@ -1,0 +1,98 @@
+# Copyright: Contributors to the kubeops.node_maintenance collection
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+import pytest
+
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan import scheduling
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.snapshot import Node
+from ansible_collections.kubeops.node_maintenance.tests.unit.plan.objects import Raw, node
+
+TAINT: Raw = {"key": "gpu", "value": "yes", "effect": "NoSchedule"}
+
+
+@pytest.mark.parametrize(
+    ("toleration", "covers"),
+    [
+        ({"key": "gpu", "operator": "Equal", "value": "yes", "effect": "NoSchedule"}, True),
+        ({"key": "gpu", "value": "yes"}, True),
+        ({"key": "gpu", "value": "no"}, False),
+        ({"key": "gpu"}, False),
+        ({"key": "gpu", "operator": "Exists"}, True),
+        ({"key": "gpu", "operator": "Exists", "effect": "NoExecute"}, False),
+        ({"key": "cpu", "operator": "Exists"}, False),
+        ({"operator": "Exists"}, True),
+        ({"operator": "Exists", "effect": "NoSchedule"}, True),
+        ({"operator": "Exists", "effect": "NoExecute"}, False),
+        ({"value": "yes"}, False),
+    ],
+)
+def test_a_toleration_covers_a_taint(toleration: Raw, covers: bool) -> None:
+    assert scheduling.tolerates([toleration], TAINT) == covers
+
+
+def test_a_toleration_of_no_value_covers_a_taint_of_no_value() -> None:
+    assert scheduling.tolerates([{"key": "gpu"}], {"key": "gpu", "effect": "NoSchedule"})
+
+
+@pytest.mark.parametrize(("effect", "keeps_out"), [("NoSchedule", 1), ("NoExecute", 1), ("PreferNoSchedule", 0)])
+def test_the_effects_that_keep_a_pod_out(effect: str, keeps_out: int) -> None:
+    assert len(scheduling.untolerated([], [{**TAINT, "effect": effect}])) == keeps_out
+
+
+HOST = Node.of(node("n1", labels={"zone": "a", "cores": "8"}))
+
+
+def required(*expressions: Raw, fields: tuple[Raw, ...] = ()) -> Raw:
+    term = {"matchExpressions": list(expressions), "matchFields": list(fields)}
+    return {
+        "affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}}
+    }
+
+
+def expression(key: str, operator: str, *values: str) -> Raw:
+    return {"key": key, "operator": operator, "values": list(values)}
+
+
+@pytest.mark.parametrize(
+    ("spec", "selected"),
+    [
+        ({}, True),
+        ({"nodeName": "n1"}, True),
+        ({"nodeName": "n2"}, False),
+        ({"nodeSelector": {"zone": "a"}}, True),
+        ({"nodeSelector": {"zone": "b"}}, False),
+        (required(expression("zone", "In", "a", "b")), True),
+        (required(expression("zone", "In", "b")), False),
+        (required(expression("zone", "NotIn", "b")), True),
+        (required(expression("disk", "NotIn", "b")), True),
+        (required(expression("zone", "NotIn", "a")), False),
+        (required(expression("zone", "Exists")), True),
+        (required(expression("disk", "Exists")), False),
+        (required(expression("disk", "DoesNotExist")), True),
+        (required(expression("zone", "DoesNotExist")), False),
+        (required(expression("cores", "Gt", "4")), True),
+        (required(expression("cores", "Gt", "8")), False),
+        (required(expression("cores", "Lt", "16")), True),
+        (required(expression("cores", "Lt")), False),
+        (required(expression("zone", "Gt", "4")), False),
+        (required(expression("disk", "Lt", "4")), False),
+        (required(expression("zone", "Like", "a")), False),
+        (required(expression("zone", "In", "a"), expression("cores", "In", "4")), False),
+        (required(fields=(expression("metadata.name", "In", "n1"),)), True),
+        (required(fields=(expression("metadata.name", "In", "n2"),)), False),
+        (required(), False),
+    ],
+)
+def test_a_pod_spec_selects_a_node(spec: Raw, selected: bool) -> None:
+    assert scheduling.selects(spec, HOST) == selected
+
+
+def test_one_term_of_a_node_selector_is_enough() -> None:
+    terms = [{"matchExpressions": [expression("zone", "In", zone)]} for zone in ("b", "a")]
+    assert scheduling.node_matches({"nodeSelectorTerms": terms}, HOST)
+    assert not scheduling.node_matches({"nodeSelectorTerms": terms[:1]}, HOST)
+    assert not scheduling.node_matches({"nodeSelectorTerms": []}, HOST)
+    assert scheduling.node_matches(None, HOST)
