@@ -22,9 +22,12 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan import cordon as plan
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan import names
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.change import Change
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.migrate import Choices, left_to_move
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.migrate import (
+    Choices,
+    left_to_move,
+)
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.record import Record, record_of
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.snapshot import Node
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.snapshot import Node, Snapshot
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.act import PATIENCE, apply
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.context import (
     Context,
@@ -37,7 +40,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.lock
     Locks,
     lease_namespace,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.observe import gather, owners_of
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.observe import gather, lists, owners_of
 
 State = t.Literal["cordoned", "out", "returning", "parked", "uncordoned"]
 
@@ -82,6 +85,7 @@ class _Task:
         return {
             "name": self.name,
             "outcome": self.outcome,
+            "failed": self.failed,
             "message": self.message,
             "kept": list(self.kept),
             "record": self.wanted.public() if self.wanted else None,
@@ -294,9 +298,9 @@ def with_lease(change: Change, task: _Task) -> Change:
 
 def _still_drained(ctx: Context, task: _Task) -> bool:
     """The proof once more, right before the user's tasks."""
-    pods = gather(ctx.cluster, ("pods",))
-    full = gather(ctx.cluster, ("pods", *owners_of(pods.pods_on({task.name}))))
-    left = left_to_move(full, {task.name}, Choices())
+    found = lists(ctx.cluster, ("nodes", "pods", "leases"))
+    found |= lists(ctx.cluster, owners_of(pod for pod in found["pods"] if pod.node == task.name))
+    left = left_to_move(Snapshot.of(found), {task.name}, Choices())
     if task.record is not None and task.record.step in ("drained", "out", "parked") and not left:
         return True
     task.outcome = "not_drained"

@@ -72,6 +72,11 @@ def owners_of(pods: t.Iterable[t.Any]) -> list[str]:
     return [name for kind, lists_ in OWNER_KINDS.items() if kind in present for name in lists_]
 
 
+def _trimmed(raw: dict[str, t.Any]) -> dict[str, t.Any]:
+    raw.get("metadata", {}).pop("managedFields", None)
+    return raw
+
+
 class Live:
     """A snapshot that stays fresh: a reflector for each watched kind, plain lists for the others.
 
@@ -83,13 +88,14 @@ class Live:
         self._wake = threading.Condition()
         self._still: dict[str, list[t.Any]] = {}
         self._seen = -1
+        self._parsed: dict[str, dict[tuple[str, str], tuple[t.Any, t.Any]]] = {name: {} for name in watched}
         self._reflectors = {
             name: Reflector(
                 ctx.cluster,
                 KINDS[name],
                 namespace=_namespace(name),
                 wake=self._wake,
-                keep=PARSERS[name],
+                keep=_trimmed,
             )
             for name in watched
         }
@@ -118,6 +124,10 @@ class Live:
         for reflector in self._reflectors.values():
             reflector.stop()
 
+    def seed(self, known: t.Mapping[str, list[t.Any]]) -> None:
+        """Kinds that were read already and need no watch."""
+        self._still.update({name: objects for name, objects in known.items() if name not in self._reflectors})
+
     def fetch(self, wanted: t.Collection[str]) -> None:
         """Read kinds once that are not watched; kinds already there are not read again."""
         missing = [n for n in wanted if n not in self._reflectors and n not in self._still]
@@ -128,8 +138,8 @@ class Live:
         with self._wake:
             self._raise_errors()
             self._seen = self._version()
-            fresh = {name: list(r.objects.values()) for name, r in self._reflectors.items()}
-        return Snapshot.of({**self._still, **fresh})
+            fresh = {name: dict(r.objects) for name, r in self._reflectors.items()}
+        return Snapshot.of({**self._still, **{name: self._parse(name, found) for name, found in fresh.items()}})
 
     def wait(self, seconds: float) -> bool:
         """Sleep until something changed since the last snapshot; ``False`` when nothing did in time."""
@@ -152,6 +162,16 @@ class Live:
     def quiet_for(self, name: str) -> float:
         """Seconds for which the kind's living watch has brought nothing; 0 while it is cut."""
         return self._reflectors[name].quiet_for()
+
+    def _parse(self, name: str, found: dict[tuple[str, str], t.Any]) -> list[t.Any]:
+        """Parsed objects; only those that changed since the last snapshot are parsed again."""
+        before, parser = self._parsed[name], PARSERS[name]
+        after = {}
+        for key, raw in found.items():
+            known = before.get(key)
+            after[key] = known if known is not None and known[0] is raw else (raw, parser(raw))
+        self._parsed[name] = after
+        return [parsed for _raw, parsed in after.values()]
 
     def _version(self) -> int:
         return sum(r.version for r in self._reflectors.values())

@@ -1,0 +1,504 @@
+# Copyright: Contributors to the kubeops.node_maintenance collection
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""``node_drain``: empty nodes and prove that they are empty.
+
+The call plans every pod first and writes nothing where a node cannot be emptied. Then one loop serves
+all nodes: it ends the prepared swaps, feeds the evictor, follows every pod by UID until it is gone,
+waits for replacements and volumes, and writes the drained proof of each node as soon as it holds.
+"""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import dataclass, field
+
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds, verbs
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.errors import Conflict, NotFound
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan import cordon as node_steps
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan import migrate, protect, volumes
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.change import Change
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.record import Record, record_of
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.snapshot import Node, Pod, Snapshot
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.act import PATIENCE, apply
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.context import (
+    Context,
+    Result,
+    Run,
+)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.evict import Evictor, Move
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.lock import Locks
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.observe import Live, gather, owners_of
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.replaced import Replacements
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.services import Services
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.swaps import Swaps
+
+QUIET = 1.0
+"""Seconds without any change among a node's pods before it may be called drained."""
+TICK = 0.5
+"""Longest pause of the loop; every change in the cluster ends it early."""
+TELL_EVERY = 10.0
+
+WaitFor = t.Literal["gone", "replacement", "volumes"]
+
+
+@dataclass(frozen=True, slots=True)
+class DrainOptions:
+    """Options of the module; times in seconds, ``None`` without a limit."""
+
+    nodes: tuple[str, ...]
+    choices: migrate.Choices
+    fallback: str = "eviction"
+    grace_period: int | None = None
+    order: str = "priority"
+    parallel: int = 8
+    timeout: float | None = None
+    pod_timeout: float | None = None
+    wait_for: tuple[WaitFor, ...] = ("gone", "replacement", "volumes")
+
+
+@dataclass
+class _Site:
+    """One node of the call and all of its pods."""
+
+    name: str
+    node: Node | None = None
+    record: Record | None = None
+    moves: dict[str, Move] = field(default_factory=dict)
+    outcome: str = ""
+    message: str = ""
+    kept: tuple[str, ...] = ()
+    quiet_since: float = 0.0
+    present: frozenset[str] = frozenset()
+
+    @property
+    def open(self) -> bool:
+        """Whether its outcome is not decided yet."""
+        return not self.outcome
+
+    @property
+    def failed(self) -> bool:
+        return self.outcome not in ("", "drained", "already_drained", "gone")
+
+    def left(self) -> list[Move]:
+        return [move for move in self.moves.values() if not move.done]
+
+
+def drain(ctx: Context, options: DrainOptions) -> Result:
+    """Empty the nodes.
+
+    Raises:
+        StopRun: something that concerns the whole call, such as a watch that may not be opened.
+        ClusterError: the API server cannot be reached or refuses to be read.
+    """
+    began, requests = ctx.clock.now(), ctx.cluster.requests
+    before = gather(ctx.cluster, ("nodes", "leases"))
+    sites = {name: _Site(name, before.nodes.get(name)) for name in dict.fromkeys(options.nodes)}
+    for site in sites.values():
+        _read_record(ctx, site)
+    surges = [
+        surge for surge in map(protect.Surge.from_lease, before.leases) if surge and set(surge.nodes) & sites.keys()
+    ]
+    watched = ("pods", "budgets", "slices", *(("deployments", "replica_sets", "autoscalers") if surges else ()))
+    with Live(ctx, watched) as live:
+        live.seed({"nodes": list(before.nodes.values()), "leases": list(before.leases)})
+        work = _Drain(ctx, options, live, sites, surges)
+        work.plan()
+        work.run()
+    return work.result(ctx.clock.now() - began, ctx.cluster.requests - requests)
+
+
+def _read_record(ctx: Context, site: _Site) -> None:
+    if site.node is None:
+        site.outcome, site.message = "gone", f"Node {site.name} does not exist."
+        return
+    site.record = record_of(site.node)
+    if site.record is None:
+        if not ctx.check:
+            site.outcome = "not_in_maintenance"
+            site.message = f"Node {site.name} carries no record: call node_cordon with state=cordoned first."
+        return
+    if ctx.run and ctx.run.nonce and ctx.run.nonce != site.record.nonce:
+        site.outcome = "adopted_by"
+        site.message = (
+            f"Node {site.name} belongs to run {site.record.run} of {site.record.by} now "
+            f"(since {site.record.since}, step {site.record.step})."
+        )
+
+
+class _Drain:
+    """The loop's state: what is open, and who does what."""
+
+    def __init__(
+        self,
+        ctx: Context,
+        options: DrainOptions,
+        live: Live,
+        sites: dict[str, _Site],
+        surges: list[protect.Surge],
+    ) -> None:
+        self.ctx, self.options, self.live, self.sites = ctx, options, live, sites
+        self.surges = {surge.uid: surge for surge in surges}
+        self.swaps = Swaps(ctx, surges)
+        self.services = Services(ctx)
+        self.replacements = Replacements(ctx, frozenset(sites), options.wait_for)
+        self.locks: list[Locks] = []
+        self.evictor: Evictor | None = None
+        self.told: dict[str, tuple[str, float]] = {}
+
+    # -- planning -----------------------------------------------------------------------------------
+
+    def plan(self) -> None:
+        """Give every pod its route; sites that cannot be emptied are closed before any write."""
+        snapshot = self.live.snapshot()
+        open_sites = {name for name, site in self.sites.items() if site.open}
+        pods = snapshot.pods_on(open_sites)
+        wanted = owners_of(pods) + (["claims", "volumes"] if volumes.claimants(pods) else [])
+        self.live.fetch(wanted)
+        snapshot = self.live.snapshot()
+        self._adopt(snapshot, open_sites)
+        for name in open_sites:
+            self._close_if_refused(self.sites[name])
+        if not self.ctx.check:
+            for name in open_sites:
+                site = self.sites[name]
+                if site.open and not site.left() and site.record and site.record.step != "cordoned":
+                    site.outcome, site.message = "already_drained", f"Node {name} holds no pod that has to go."
+
+    def _adopt(self, snapshot: Snapshot, nodes: t.Collection[str]) -> None:
+        """Plan pods that were not seen before, and those whose route may have changed."""
+        now = self.ctx.clock.now()
+        for plan in migrate.routes(snapshot, nodes, self.options.choices, now=self.ctx.clock.wall()):
+            site = self.sites[plan.pod.node]
+            move = site.moves.get(plan.pod.uid)
+            if move and (move.done or move.state != "waiting" or move.plan.route == plan.route):
+                continue
+            state: t.Literal["skipped", "waiting", "leaving"] = "waiting"
+            if plan.route == "skip":
+                state = "skipped"
+            elif plan.pod.deleting:
+                state = "leaving"
+            new = Move(plan, state, now, outcome=plan.code if state == "skipped" else "", reason=plan.reason)
+            if state == "leaving":
+                new.left_at = now
+            site.moves[plan.pod.uid] = new
+            self.replacements.expect(plan, snapshot)
+
+    def _close_if_refused(self, site: _Site) -> None:
+        refused = [move for move in site.moves.values() if move.plan.route == "refuse"]
+        unprepared = [
+            move
+            for move in site.moves.values()
+            if move.plan.route == "swap" and not self._prepared(move) and not self.ctx.check
+        ]
+        if refused:
+            site.outcome = "refused"
+            site.message = f"Node {site.name} is left as it is: " + "; ".join(
+                f"{move.pod.ref}: {move.plan.reason}. {move.plan.remedy}" for move in refused[:10]
+            )
+        elif unprepared:
+            site.outcome = "needs_surge"
+            site.message = f"Node {site.name}: " + "; ".join(
+                f"{move.pod.ref} leaves by a swap, which is not prepared" for move in unprepared[:10]
+            )
+            site.message += ". Call pdb_guard with state=present first."
+        for move in refused:
+            move.end("failed", "refused", self.ctx.clock.now())
+        for move in unprepared:
+            move.end("failed", "needs_surge", self.ctx.clock.now())
+
+    def _prepared(self, move: Move) -> bool:
+        return move.plan.workload is not None and move.plan.workload.uid in self.surges
+
+    # -- the loop -----------------------------------------------------------------------------------
+
+    def run(self) -> None:
+        """Do the work; in check mode only say it."""
+        todo = [site for site in self.sites.values() if site.open]
+        if not todo:
+            return
+        if self.ctx.check:
+            self._predict(todo)
+            return
+        self._lock(todo)
+        try:
+            self.evictor = Evictor(
+                self.ctx,
+                self._fence,
+                self.live.nudge,
+                self.options.parallel,
+                self.options.grace_period,
+                self.options.choices.disable_eviction,
+            )
+            try:
+                self._loop()
+            finally:
+                self.evictor.close()
+        finally:
+            for locks in self.locks:
+                locks.leave()
+
+    def _loop(self) -> None:
+        evictor = t.cast("Evictor", self.evictor)
+        limit = self.options.timeout
+        deadline = self.ctx.clock.now() + limit if limit is not None else float("inf")
+        while any(site.open for site in self.sites.values()) or not evictor.idle:
+            snapshot = self.live.snapshot()
+            self.services.sample(snapshot.slices)
+            evictor.settle()
+            self._follow(snapshot)
+            if not self.swaps.done:
+                self._fence()
+                self.swaps.step(snapshot)
+                self._fail_swaps()
+            evictor.step(self._queue(), snapshot)
+            for site in self.sites.values():
+                if site.open:
+                    self._judge(site, snapshot, deadline)
+            self._tell_progress()
+            self.live.wait(TICK)
+
+    def _queue(self) -> list[Move]:
+        moves = [m for site in self.sites.values() if site.open for m in site.moves.values() if m.state == "waiting"]
+        if self.options.order == "priority":
+            moves.sort(key=lambda move: move.pod.priority)
+        return moves
+
+    def _follow(self, snapshot: Snapshot) -> None:
+        """Bring every move up to what the watch says, and take up pods that came late."""
+        now = self.ctx.clock.now()
+        here: dict[str, dict[str, Pod]] = {name: {} for name in self.sites}
+        for pod in snapshot.pods:
+            if pod.node in here:
+                here[pod.node][pod.uid] = pod
+        stale: set[str] = set()
+        for name, site in self.sites.items():
+            if not site.open:
+                continue
+            present = here[name]
+            for uid, move in site.moves.items():
+                if move.state == "asked" or move.done:
+                    continue
+                found = present.get(uid)
+                if found is None:
+                    self._gone(move, now)
+                elif found.deleting and move.state == "waiting":
+                    move.state, move.left_at = "leaving", now
+                elif found.finished and move.plan.route == "wait":
+                    stale.add(name)
+            if present.keys() - site.moves.keys():
+                stale.add(name)
+            if frozenset(present) != site.present:
+                site.present, site.quiet_since = frozenset(present), now
+        if stale:
+            self._adopt(snapshot, stale)
+            for name in stale:
+                self._close_late_refusals(self.sites[name])
+
+    def _gone(self, move: Move, now: float) -> None:
+        outcome = {"swap": "swapped", "wait": "gone"}.get(move.plan.route, "gone")
+        if move.ours:
+            outcome = "deleted" if self.options.choices.disable_eviction else "evicted"
+        if move.plan.code == "tolerates_maintenance":
+            outcome = "tolerates_maintenance"
+        move.end("gone", outcome, now)
+        pod = move.pod
+        self.ctx.note("gone", outcome, node=pod.node, namespace=pod.namespace, name=pod.name)
+
+    def _close_late_refusals(self, site: _Site) -> None:
+        """A pod that came after the plan and may not be moved stops its node."""
+        for move in site.moves.values():
+            if move.state == "waiting" and move.plan.route == "refuse":
+                move.end("failed", "refused", self.ctx.clock.now(), move.plan.reason)
+
+    def _fail_swaps(self) -> None:
+        for uid, why in self.swaps.failures.items():
+            for site in self.sites.values():
+                for move in site.left():
+                    if move.plan.route == "swap" and move.plan.workload and move.plan.workload.uid == uid:
+                        move.block(move.plan.workload.kind, move.pod.namespace, move.plan.workload.name, why)
+                        move.end("failed", "swap_failed", self.ctx.clock.now(), why)
+
+    def _judge(self, site: _Site, snapshot: Snapshot, deadline: float) -> None:
+        """Decide whether a node is through, has failed, or goes on."""
+        now = self.ctx.clock.now()
+        failed = [move for move in site.moves.values() if move.state == "failed"]
+        if failed:
+            if any(move.state == "asked" for move in site.moves.values()):
+                return
+            self._close(site, "failed", "; ".join(f"{m.pod.ref}: {m.reason}" for m in failed[:10]))
+            return
+        left = site.left()
+        late = [m for m in left if self._too_late(m, now)]
+        if now >= deadline or late:
+            self._close(site, "timed_out", _late_message(late or left, self.replacements.missing(snapshot)))
+            return
+        if left or now - site.quiet_since < QUIET or self.live.quiet_for("pods") == 0:
+            return
+        if not self.swaps.done_with(site.name):
+            return
+        waiting = self.replacements.missing(snapshot)
+        if waiting:
+            return
+        self._prove(site)
+
+    def _too_late(self, move: Move, now: float) -> bool:
+        limit = self.options.pod_timeout
+        return limit is not None and now - (move.left_at or move.since) > limit
+
+    def _close(self, site: _Site, outcome: str, message: str) -> None:
+        site.outcome, site.message = outcome, f"Node {site.name}: {message}"
+        for move in site.left():
+            if move.state == "waiting":
+                move.end("failed", "not_moved", self.ctx.clock.now(), move.reason)
+            elif move.state == "leaving":
+                move.end("failed", "still_ending", self.ctx.clock.now(), move.reason)
+        self.ctx.tell(outcome, site.message, node=site.name)
+
+    def _prove(self, site: _Site) -> None:
+        """Write ``drained`` into the record, on the condition that nobody changed the node."""
+        for _attempt in range(5):
+            node, record = site.node, site.record
+            if node is None or record is None:
+                return
+            site.kept = node_steps.foreign_changes(node, record)
+            change = node_steps.at_step(node, record, "drained")
+            try:
+                if change is not None:
+                    self._fence()
+                    apply(self.ctx, change)
+                site.outcome, site.message = "drained", f"Node {site.name} is drained."
+                self.ctx.tell("drained", site.message, node=site.name)
+                return
+            except NotFound:
+                site.outcome, site.message = "gone", f"Node {site.name} was deleted meanwhile."
+                return
+            except Conflict:
+                site.node = Node.of(self.ctx.cluster.send(verbs.get(kinds.NODES, site.name), patience=PATIENCE))
+                fresh = record_of(site.node)
+                if fresh is None or fresh.nonce != record.nonce:
+                    self._close(site, "adopted_by", "its record was taken over by another run")
+                    return
+        self._close(site, "failed", "somebody else writes the node all the time; run again")
+
+    # -- locks --------------------------------------------------------------------------------------
+
+    def _lock(self, sites: list[_Site]) -> None:
+        groups: dict[str, list[_Site]] = {}
+        for site in sites:
+            record = t.cast("Record", site.record)
+            groups.setdefault(f"{record.run}/{record.nonce}", []).append(site)
+        borrowed = self.ctx.run is None or not self.ctx.run.nonce
+        for identity, group in groups.items():
+            places = {site.name: t.cast("Record", site.record).lease for site in group}
+            locks = Locks(self.ctx, t.cast("Run", Run.parse(identity)), places)
+            self.locks.append(locks)
+            for name, held in locks.take(borrowed=borrowed).items():
+                self.sites[name].outcome, self.sites[name].message = "held", held.message
+
+    def _fence(self) -> None:
+        for locks in self.locks:
+            locks.fence()
+
+    # -- telling ------------------------------------------------------------------------------------
+
+    def _tell_progress(self) -> None:
+        now = self.ctx.clock.now()
+        for site in self.sites.values():
+            if not site.open:
+                continue
+            left = site.left()
+            total = sum(1 for move in site.moves.values() if move.state != "skipped")
+            leaving = sum(1 for move in left if move.state == "leaving")
+            text = f"{len(left)} of {total} pods left, {leaving} ending"
+            blocked = {move.blocked_by["message"] for move in left if move.blocked_by}
+            if blocked:
+                text += "; waiting: " + "; ".join(sorted(blocked)[:3])
+            if not left:
+                text = f"all {total} pods gone, making sure"
+            last, at = self.told.get(site.name, ("", 0.0))
+            if (text != last and now - at >= 2.0) or now - at >= TELL_EVERY:
+                self.told[site.name] = (text, now)
+                self.ctx.tell("progress", text, node=site.name)
+
+    def _predict(self, sites: list[_Site]) -> None:
+        """What the real run would write, and nothing else."""
+        for site in sites:
+            for move in site.left():
+                pod = move.pod
+                if move.plan.route == "evict":
+                    verb: t.Literal["evict", "delete"] = "evict"
+                    if self.options.choices.disable_eviction:
+                        verb = "delete"
+                    sentence = f"{verb.capitalize()} {pod.ref} from node {pod.node}"
+                    apply(self.ctx, Change(verb, pod.ref, sentence, grace_seconds=self.options.grace_period))
+                    move.outcome = "deleted" if verb == "delete" else "evicted"
+                else:
+                    move.outcome = {"swap": "swapped", "wait": "gone"}[move.plan.route]
+            if site.node and site.record:
+                change = node_steps.at_step(site.node, site.record, "drained")
+                if change:
+                    apply(self.ctx, change)
+            site.outcome, site.message = "drained", f"Node {site.name} would be drained."
+        self.swaps.predict(self.live.snapshot())
+
+    # -- the result ---------------------------------------------------------------------------------
+
+    def result(self, seconds: float, requests: int) -> Result:
+        """The documented return."""
+        moves = [move for site in self.sites.values() for move in site.moves.values()]
+        failed = [site for site in self.sites.values() if site.failed]
+        count: t.Callable[..., int] = lambda *words: sum(1 for m in moves if m.outcome in words)  # noqa: E731
+        return Result(
+            {
+                "nodes": [self._shown(site) for site in self.sites.values()],
+                "summary": {
+                    "evicted": sum(1 for m in moves if m.ours and m.state == "gone"),
+                    "migrated": count("migrated", "swapped"),
+                    "skipped": sum(1 for m in moves if m.state == "skipped"),
+                    "failed": sum(1 for m in moves if m.state == "failed"),
+                    "refusals": sum(m.refusals for m in moves),
+                    "requests": requests,
+                    "seconds": round(seconds, 3),
+                },
+                "services": self.services.shown(),
+            },
+            failed=bool(failed),
+            message="; ".join(site.message for site in failed),
+        )
+
+    def _shown(self, site: _Site) -> dict[str, t.Any]:
+        return {
+            "name": site.name,
+            "outcome": site.outcome,
+            "message": site.message,
+            "kept": list(site.kept),
+            "pods": [_pod(move, self.ctx.clock.now()) for move in site.moves.values()],
+        }
+
+
+def _pod(move: Move, now: float) -> dict[str, t.Any]:
+    pod = move.pod
+    shown: dict[str, t.Any] = {
+        "namespace": pod.namespace,
+        "name": pod.name,
+        "uid": pod.uid,
+        "route": move.plan.route,
+        "outcome": move.outcome or "not_moved",
+        "reason": move.reason,
+        "waited_seconds": round((move.ended or now) - move.since, 3) if move.state != "skipped" else 0.0,
+    }
+    if move.blocked_by and move.state == "failed":
+        shown["blocked_by"] = move.blocked_by
+    return shown
+
+
+def _late_message(moves: list[Move], missing: list[str]) -> str:
+    if not moves:
+        return "time is up; " + "; ".join(missing[:5])
+    parts = []
+    for move in moves[:10]:
+        why = move.blocked_by["message"] if move.blocked_by else move.plan.reason
+        parts.append(f"{move.pod.ref} ({why}{' ' + move.plan.remedy if move.plan.remedy else ''})")
+    more = f" and {len(moves) - 10} more" if len(moves) > 10 else ""
+    return f"time is up with {len(moves)} pods left: " + "; ".join(parts) + more

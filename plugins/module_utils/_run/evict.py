@@ -1,0 +1,248 @@
+# Copyright: Contributors to the kubeops.node_maintenance collection
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""Evictions in parallel across budgets, with one request in flight for each budget.
+
+The API server serialises what one budget allows and answers races with conflicts that cost half a
+second each, so several requests on one budget gain nothing; different budgets know nothing of each
+other. A budget's room is read from its watch and never from a dry run, which does not consume it.
+"""
+
+from __future__ import annotations
+
+import queue
+import typing as t
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.errors import (
+    BudgetNotObserved,
+    BudgetSpent,
+    ClusterError,
+    Conflict,
+    DeniedByWebhook,
+    NamespaceTerminating,
+    NotFound,
+    Overloaded,
+    ServerError,
+    UnknownOutcome,
+    Unreachable,
+)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan import budgets
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.change import Change
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.migrate import PodPlan
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.snapshot import Budget, Pod, Snapshot
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.act import apply
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.context import Context
+
+ASK_AGAIN = 10.0
+"""Seconds after which a refused budget is asked again even if its watch stayed silent."""
+AGAIN = (NamespaceTerminating, DeniedByWebhook, Overloaded, Unreachable, ServerError, UnknownOutcome)
+"""Refusals that may be another answer a little later; asked again with growing pauses."""
+
+State = t.Literal["waiting", "asked", "leaving", "gone", "failed", "skipped"]
+
+
+@dataclass
+class Move:
+    """One pod on its way off its node. Times are of the context's monotonic clock."""
+
+    plan: PodPlan
+    state: State
+    since: float
+    outcome: str = ""
+    reason: str = ""
+    ended: float = 0.0
+    not_before: float = 0.0
+    tries: int = 0
+    refusals: int = 0
+    left_at: float | None = None
+    blocked_by: dict[str, str] | None = None
+    ours: bool = False
+
+    @property
+    def pod(self) -> Pod:
+        """The pod as it was when it was planned."""
+        return self.plan.pod
+
+    @property
+    def done(self) -> bool:
+        """Whether nothing more will happen to it."""
+        return self.state in ("gone", "failed", "skipped")
+
+    def end(self, state: State, outcome: str, now: float, reason: str = "") -> None:
+        """Close the move with one word and, where it helps, a sentence."""
+        self.state, self.outcome, self.ended = state, outcome, now
+        self.reason = reason or self.reason
+
+    def block(self, kind: str, namespace: str, name: str, message: str) -> None:
+        """Remember what is in the way, for messages and for the result."""
+        self.blocked_by = {"kind": kind, "namespace": namespace, "name": name, "message": message}
+
+
+@dataclass
+class _Line:
+    """What is known of one budget beside its watch: our requests that its status does not show yet."""
+
+    busy: bool = False
+    taken: int = 0
+    seen: str = ""
+    refused_at: str = ""
+    ask_again: float = 0.0
+
+
+@dataclass
+class Evictor:
+    """Sends evictions (with ``delete`` plain deletions) and settles their answers on the loop's thread.
+
+    ``fence`` is asked right before each request, ``wake`` called when an answer has come in.
+    """
+
+    ctx: Context
+    fence: t.Callable[[], None]
+    wake: t.Callable[[], None]
+    parallel: int
+    grace_seconds: int | None
+    delete: bool
+    accepted: int = 0
+    refused: int = 0
+    _flying: int = 0
+    _lines: dict[tuple[str, str], _Line] = field(default_factory=dict)
+    _answers: queue.SimpleQueue[tuple[Move, Exception | None]] = field(default_factory=queue.SimpleQueue)
+
+    def __post_init__(self) -> None:
+        """Start the workers; they end with ``close``."""
+        self._pool = ThreadPoolExecutor(self.parallel, thread_name_prefix="evict")
+
+    def close(self) -> None:
+        """Wait for requests that are under way; nothing new is sent."""
+        self._pool.shutdown(wait=True, cancel_futures=True)
+
+    def step(self, moves: t.Iterable[Move], snapshot: Snapshot) -> None:
+        """Send what may go now, in the order of the moves."""
+        now = self.ctx.clock.now()
+        known = {(b.namespace, b.name): b for b in snapshot.budgets}
+        for move in moves:
+            if self._flying >= self.parallel:
+                return
+            if move.state != "waiting" or move.plan.route != "evict" or now < move.not_before:
+                continue
+            key = self._key(move)
+            budget = known.get(key) if key else None
+            if key and budget and not self._may_ask(key, budget, move, snapshot, now):
+                continue
+            self._send(move, key)
+
+    def settle(self) -> None:
+        """Draw the consequences of the answers that have come in.
+
+        Raises:
+            StopRun: the lock was lost, so nothing more may be sent.
+        """
+        while True:
+            try:
+                move, error = self._answers.get_nowait()
+            except queue.Empty:
+                return
+            self._flying -= 1
+            key = self._key(move)
+            line = self._lines.setdefault(key, _Line()) if key else _Line()
+            line.busy = False
+            if error is None:
+                self._accept(move, line)
+            elif isinstance(error, ClusterError):
+                self._refuse(move, line, error)
+            else:
+                raise error
+
+    @property
+    def idle(self) -> bool:
+        """Whether no request is under way."""
+        return self._flying == 0
+
+    def _key(self, move: Move) -> tuple[str, str] | None:
+        if self.delete or not move.plan.budgets:
+            return None
+        return move.plan.budgets[0].namespace, move.plan.budgets[0].name
+
+    def _may_ask(self, key: tuple[str, str], budget: Budget, move: Move, snapshot: Snapshot, now: float) -> bool:
+        line = self._lines.setdefault(key, _Line())
+        if line.busy:
+            return False
+        if budget.resource_version != line.seen:
+            line.seen, line.taken = budget.resource_version, 0
+        if line.refused_at == budget.resource_version and now < line.ask_again:
+            return False
+        if move.pod.ready and budget.observed and budget.allowed - line.taken <= 0 and now < line.ask_again:
+            return False
+        verdict = budgets.diagnose(snapshot, move.pod)
+        if verdict.allowed and (not move.pod.ready or budget.allowed - line.taken > 0):
+            return not move.pod.ready or self._truly_healthy(budget, snapshot)
+        if verdict.budget and not verdict.allowed:
+            move.block(verdict.budget.kind, verdict.budget.namespace, verdict.budget.name, verdict.message)
+        if verdict.code == "reactive_budget" and now >= line.ask_again:
+            return True
+        line.ask_again = max(line.ask_again, now + ASK_AGAIN)
+        return False
+
+    def _truly_healthy(self, budget: Budget, snapshot: Snapshot) -> bool:
+        """Count for ourselves: a budget's status is stale while its controller is down."""
+        ready = sum(1 for p in snapshot.pods if p.ready and not p.deleting and not p.finished and budget.covers(p))
+        return ready > budget.desired
+
+    def _send(self, move: Move, key: tuple[str, str] | None) -> None:
+        if key:
+            line = self._lines.setdefault(key, _Line())
+            line.busy = True
+        move.state, move.tries = "asked", move.tries + 1
+        self._flying += 1
+        self._pool.submit(self._ask, move)
+
+    def _ask(self, move: Move) -> None:
+        pod = move.pod
+        verb: t.Literal["evict", "delete"] = "delete" if self.delete else "evict"
+        error: Exception | None = None
+        try:
+            self.fence()
+            apply(
+                self.ctx,
+                Change(
+                    verb,
+                    pod.ref,
+                    f"{verb.capitalize()} {pod.ref} from node {pod.node}",
+                    grace_seconds=self.grace_seconds,
+                ),
+            )
+        except Exception as caught:
+            error = caught
+        self._answers.put((move, error))
+        self.wake()
+
+    def _accept(self, move: Move, line: _Line) -> None:
+        now = self.ctx.clock.now()
+        self.accepted += 1
+        line.taken += 1
+        move.state, move.left_at, move.ours, move.blocked_by = "leaving", now, True, None
+        self.ctx.note("evicted", move.plan.reason, node=move.pod.node, namespace=move.pod.namespace, name=move.pod.name)
+
+    def _refuse(self, move: Move, line: _Line, error: ClusterError) -> None:
+        now, pod = self.ctx.clock.now(), move.pod
+        move.state = "waiting"
+        if isinstance(error, NotFound | Conflict):
+            # Gone, or its name belongs to another pod now: the UID precondition kept that one safe.
+            move.end("gone", "already_gone", now)
+            return
+        if isinstance(error, BudgetSpent | BudgetNotObserved):
+            self.refused += 1
+            move.refusals += 1
+            line.refused_at, line.ask_again = line.seen, now + (error.retry_after or ASK_AGAIN)
+            budget = move.plan.budgets[0]
+            move.block(budget.kind, budget.namespace, budget.name, error.message)
+            self.ctx.note("refused", error.message, node=pod.node, namespace=pod.namespace, name=pod.name)
+            return
+        move.block("Pod", pod.namespace, pod.name, str(error))
+        self.ctx.note("refused", str(error), node=pod.node, namespace=pod.namespace, name=pod.name)
+        if isinstance(error, AGAIN):
+            move.not_before = now + min(2.0 ** (move.tries - 1), 30.0)
+            return
+        move.end("failed", "failed", now, str(error))
