@@ -18,6 +18,7 @@ say = printf '==> [%3d s] %s: %s\n' $$(( $$(date +%s) - $(START) )) "$(1)" "$(2)
 # A folder that was moved needs a new environment: the scripts in it carry its path.
 $(shell mkdir -p .build && { [ "$$(cat .build/where 2>/dev/null)" = '$(CURDIR)' ] || echo '$(CURDIR)' > .build/where; })
 
+OUTER_PATH := $(PATH)
 # Nothing of the caller's own Ansible or cluster takes part, nor is it touched.
 export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 export ANSIBLE_HOME := $(CURDIR)/.build/ansible
@@ -36,12 +37,13 @@ help: ## this list
 env: $(READY) ## the environment alone
 $(READY): requirements.txt requirements-dev.txt constraints.txt .build/where
 	@python=''; for p in python3 python3.13 python3.12 python3.11 python3.14; do \
+	  p=$$(PATH='$(OUTER_PATH)' type -P $$p) || continue; \
 	  "$$p" -c 'import ensurepip, ssl, sys, venv; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && python=$$p && break; \
 	done; \
 	[ -n "$$python" ] || { echo 'error: no Python >= 3.11 with the modules venv, ensurepip and ssl on PATH' \
 	  '(tried python3, python3.11 to python3.14); on Debian and Ubuntu: apt install python3 python3-venv' >&2; exit 1; }; \
 	$(call say,environment,new virtual environment with $$("$$python" -V)); \
-	"$$python" -m venv --clear $(VENV); \
+	rm -rf .build/nox .build/sanity-*; "$$python" -m venv --clear $(VENV); \
 	$(call say,environment,installing ansible-core and the kubernetes client (about half a minute)); \
 	$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --progress-bar off -r requirements-dev.txt; \
 	mkdir -p $(dir $(LINK)); ln -sfn ../../../.. $(LINK); : > .build/ansible.cfg; touch $@; \
@@ -63,7 +65,7 @@ test: $(READY) ## everything that must hold, the lab included
 	@$(call say,test,lint; sanity; unit tests per ansible-core; clients)
 	@python -m nox --session lint sanity unit clients
 	@$(call say,test,end to end on the lab)
-	@python -m pytest tests/e2e
+	@python -m pytest -v --durations=10 tests/e2e
 
 bench: $(READY) ## speed beside kubectl drain and kubernetes.core.k8s_drain
 	@python bench/run.py
