@@ -1,0 +1,144 @@
+# Copyright: Contributors to the kubeops.node_maintenance collection
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""A node's steps: one patch each, and a way back that keeps what others did."""
+
+from __future__ import annotations
+
+import typing as t
+
+import pytest
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan import cordon, names
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.change import Change, diff_of
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.record import (
+    BadRecordError,
+    Record,
+    record_of,
+)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.snapshot import Node
+
+FOREIGN = {"key": "dedicated", "value": "db", "effect": "NoSchedule", "timeAdded": "2026-01-01T00:00:00Z"}
+LATER = {"key": "late", "effect": "PreferNoSchedule"}
+DRAFT = Record("r1", "n1", "me@here", "disk", "2026-01-01T00:00:00Z", "cordoned", "", "ns/node-a", {})
+
+
+def raw(**changes: t.Any) -> dict[str, t.Any]:
+    node: dict[str, t.Any] = {
+        "metadata": {"name": "a", "uid": "u1", "resourceVersion": "7", "labels": {}, "annotations": {}},
+        "spec": {"taints": [FOREIGN]},
+        "status": {"nodeInfo": {"bootID": "b1"}},
+    }
+    for path, value in changes.items():
+        place, _dot, key = path.partition("__")
+        node[place][key] = value
+    return node
+
+
+def merged(node: dict[str, t.Any], change: Change | None) -> dict[str, t.Any]:
+    """What the API server makes of the patch (RFC 7386)."""
+    assert change is not None
+
+    def merge(target: t.Any, patch: t.Any) -> t.Any:
+        if not isinstance(patch, dict):
+            return patch
+        result = dict(target) if isinstance(target, dict) else {}
+        for key, value in patch.items():
+            if value is None:
+                result.pop(key, None)
+            else:
+                result[key] = merge(result.get(key), value)
+        return result
+
+    return t.cast("dict[str, t.Any]", merge(node, change.body))
+
+
+def taken(node: dict[str, t.Any], *, taint: bool = True) -> tuple[dict[str, t.Any], Record]:
+    record, change = cordon.take_out(Node.of(node), DRAFT, taint=taint)
+    return merged(node, change), record
+
+
+def test_one_patch_carries_cordon_taint_marks_and_record() -> None:
+    record, change = cordon.take_out(Node.of(raw()), DRAFT, taint=True)
+    assert change.resource_version == "7"
+    node = Node.of(merged(raw(), change))
+    assert node.unschedulable
+    assert [x["key"] for x in node.taints] == ["dedicated", names.TAINT_KEY]
+    assert node.taints[0] == FOREIGN
+    assert record_of(node) == record
+    assert record.prior == {"unschedulable": False, "bootID": "b1"}
+    assert node.labels == {"node.kubernetes.io/exclude-from-external-load-balancers": ""}
+
+
+@pytest.mark.parametrize("prior", [True, False])
+@pytest.mark.parametrize("taint", [True, False])
+def test_a_node_is_given_back_as_it_was(prior: bool, taint: bool) -> None:
+    before = raw(spec__unschedulable=True) if prior else raw()
+    out, record = taken(before, taint=taint)
+    given = cordon.give_back(Node.of(out), record)
+    assert given.kept == ()
+    assert merged(out, given.change) == before
+
+
+def test_a_mark_that_was_there_before_stays() -> None:
+    before = raw(metadata__annotations={"karpenter.sh/do-not-disrupt": "true", "x": "y"})
+    out, record = taken(before)
+    assert "annotation/karpenter.sh/do-not-disrupt" not in record.marks
+    assert merged(out, cordon.give_back(Node.of(out), record).change) == before
+
+
+def test_what_somebody_else_changed_is_kept_and_named() -> None:
+    out, record = taken(raw())
+    out["spec"]["taints"].append(LATER)
+    out["spec"]["unschedulable"] = False
+    out["metadata"]["annotations"]["karpenter.sh/do-not-disrupt"] = "false"
+    given = cordon.give_back(Node.of(out), record)
+    back = merged(out, given.change)
+    assert back["spec"]["taints"] == [FOREIGN, LATER]
+    assert back["metadata"]["annotations"] == {"karpenter.sh/do-not-disrupt": "false"}
+    assert len(given.kept) == 2
+    assert any("uncordoned" in text for text in given.kept)
+    assert any("do-not-disrupt" in text for text in given.kept)
+
+
+def test_returning_lifts_only_our_taint_and_parking_puts_it_back() -> None:
+    out, record = taken(raw())
+    back = merged(out, cordon.at_step(Node.of(out), record, "returning"))
+    node = Node.of(back)
+    assert node.unschedulable
+    assert node.taints == (FOREIGN,)
+    held = record_of(node)
+    assert held is not None
+    parked = Node.of(merged(back, cordon.at_step(node, held, "parked")))
+    assert [x["key"] for x in parked.taints] == ["dedicated", names.TAINT_KEY]
+
+
+def test_a_step_that_is_reached_needs_no_change() -> None:
+    out, record = taken(raw())
+    assert cordon.at_step(Node.of(out), record, "cordoned") is None
+
+
+def test_a_lifted_cordon_and_taint_are_noticed() -> None:
+    out, record = taken(raw())
+    assert cordon.foreign_changes(Node.of(out), record) == ()
+    out["spec"] = {}
+    assert len(cordon.foreign_changes(Node.of(out), record)) == 2
+
+
+def test_the_diff_shows_parts_and_never_the_nonce() -> None:
+    _record, change = cordon.take_out(Node.of(raw()), DRAFT, taint=True)
+    diff = diff_of([change])
+    assert diff[0]["before"] == {"unschedulable": False, "taints": ["dedicated=db:NoSchedule"]}
+    assert diff[0]["after"]["step"] == "cordoned"
+    assert diff[0]["after"]["taints"][1] == f"{names.TAINT_KEY}=r1:NoSchedule"
+    assert "n1" not in str(diff)
+    assert "nonce" not in DRAFT.public()
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [("{", "cannot be read"), ('{"v":1}', "cannot be read"), ('{"v":2,"run":"x"}', "version 2"), ("[]", "cannot be")],
+)
+def test_a_record_nobody_understands_is_an_error(text: str, said: str) -> None:
+    with pytest.raises(BadRecordError, match=said):
+        record_of(Node.of(raw(metadata__annotations={names.RECORD: text})))
