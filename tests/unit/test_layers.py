@@ -30,6 +30,7 @@ ROOMS = {
     "modules": {"_edge"},
     "action": {"_edge", "plugin_utils"},
     "inventory": {"_edge", "plugin_utils"},
+    "filter": {"_edge"},
     "doc_fragments": set[str](),
 }
 # `_plan` is pure: it may not wait, roll dice, look at the machine or talk to anybody.
@@ -116,6 +117,14 @@ def faults(path: str, source: str) -> list[str]:
     return [f"{path}:{line}: {name}: {why}" for line, name, why in found if why]
 
 
+def clocks_and_files(source: str) -> list[str]:
+    """Calls that look at the clock or at files although nothing had to be imported for them."""
+    called = [node.func for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Call)]
+    words = [call.attr for call in called if isinstance(call, ast.Attribute)]
+    found = [word for word in words if word in ("now", "utcnow", "today")]
+    return found + [call.id for call in called if isinstance(call, ast.Name) and call.id in ("open", "print", "input")]
+
+
 def sources() -> list[Path]:
     """Every Python file that a rule speaks of."""
     found = [*HERE.glob("plugins/**/*.py"), *HERE.glob("tests/e2e/witness*/**/*.py")]
@@ -125,6 +134,12 @@ def sources() -> list[Path]:
 def test_every_import_follows_the_layers() -> None:
     wrong = [line for path in sources() for line in faults(str(path.relative_to(HERE)), path.read_text())]
     assert not wrong, "\n".join(wrong)
+
+
+def test_the_plan_reads_no_clock_and_no_file() -> None:
+    found = {path.name: clocks_and_files(path.read_text()) for path in HERE.glob(f"{UTILS}_plan/*.py")}
+    assert {name: calls for name, calls in found.items() if calls} == {}
+    assert clocks_and_files("datetime.now(UTC); open('x')") == ["now", "open"]
 
 
 def test_every_file_under_plugins_is_in_a_known_room() -> None:
