@@ -21,7 +21,6 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.sna
     Raw,
     Ref,
     Snapshot,
-    Workload,
 )
 
 VERSION = 1
@@ -173,7 +172,7 @@ class Surge:
         }
         return Change(
             "create",
-            replace_uid(self.lease, ""),
+            self.lease,
             f"Record the surge of {self.workload}: {self.prior_replicas} -> {self.target} replicas",
             body=body,
             before={},
@@ -204,9 +203,16 @@ class Surge:
             resource_version=self.resource_version,
         )
 
-    def found_in(self, snapshot: Snapshot) -> Workload | None:
-        """The workload as it is now, ``None`` when it is gone (a namesake is another one)."""
-        return snapshot.workload(self.uid)
+    def with_record_of(self, other: Surge) -> Surge:
+        """The other's record in this version of the lease."""
+        return replace(
+            other,
+            holder=self.holder,
+            duration=self.duration,
+            created=self.created,
+            resource_version=self.resource_version,
+            lease_uid=self.lease_uid,
+        )
 
 
 def surges_in(snapshot: Snapshot) -> tuple[Surge, ...]:
@@ -232,8 +238,3 @@ def orphaned(snapshot: Snapshot, surge: Surge) -> bool:
 def micro_time(text: str) -> str:
     """RFC 3339 with milliseconds as the MicroTime that leases want."""
     return text.replace("Z", "000Z") if "." in text else text
-
-
-def replace_uid(ref: Ref, uid: str) -> Ref:
-    """The same coordinates with another UID."""
-    return replace(ref, uid=uid)

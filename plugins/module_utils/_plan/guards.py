@@ -1,0 +1,191 @@
+# Copyright: Contributors to the kubeops.node_maintenance collection
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""Guard budgets: a floor for pods that have none, as long as a node they run on is leaving.
+
+A guard is shared by all nodes and runs that need it; an annotation names the nodes, and the last one
+takes it away. It never lies over another budget, because two budgets make a pod un-evictable: a guard
+that would is not made, and one over which a foreign budget appears later goes.
+"""
+
+from __future__ import annotations
+
+import json
+import typing as t
+from dataclasses import dataclass
+
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan import names, selectors
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.change import Change
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.snapshot import (
+    Budget,
+    Node,
+    Raw,
+    Ref,
+    Snapshot,
+    Workload,
+)
+
+if t.TYPE_CHECKING:
+    from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.migrate import PodPlan
+
+
+@dataclass(frozen=True, slots=True)
+class Guard:
+    """A workload's guard: ``change`` makes or widens it and is ``None`` where it serves the nodes already.
+
+    ``instead`` names the budget that stands in its way; then there is no guard and no change.
+    """
+
+    workload: Ref
+    replicas: int
+    nodes: tuple[str, ...]
+    budget: Ref
+    change: Change | None = None
+    instead: Ref | None = None
+
+
+def guards(snapshot: Snapshot, plans: t.Iterable[PodPlan]) -> tuple[Guard, ...]:
+    """The guards for all pods that are evicted with no budget over them (plans with the code ``guarded``)."""
+    wanted: dict[str, set[str]] = {}
+    for plan in plans:
+        if plan.code == "guarded" and plan.workload is not None:
+            wanted.setdefault(plan.workload.uid, set()).add(plan.pod.node)
+    found: list[Guard] = []
+    made: list[tuple[str, Raw, Ref]] = []
+    for uid, nodes in wanted.items():
+        workload = snapshot.workload(uid)
+        if workload is None or workload.replicas < 2 or not workload.selector:
+            continue
+        guard = _guard(snapshot, workload, tuple(sorted(nodes)), made)
+        found.append(guard)
+        if guard.instead is None:
+            made.append((workload.namespace, workload.selector, guard.budget))
+    return tuple(found)
+
+
+def _guard(
+    snapshot: Snapshot, workload: Workload, nodes: tuple[str, ...], made: t.Iterable[tuple[str, Raw, Ref]]
+) -> Guard:
+    selector = workload.selector
+    name = names.guard_name(workload.uid)
+    ref = Ref("PodDisruptionBudget", name, workload.namespace, api_version="policy/v1")
+    covered = [
+        pod
+        for pod in snapshot.pods
+        if pod.namespace == workload.namespace and not pod.finished and selectors.matches(selector, pod.labels)
+    ]
+    others = [(b.namespace, b.selector, b.ref) for b in snapshot.budgets if b.name != name]
+    for namespace, other, owner in [*others, *made]:
+        if namespace == workload.namespace and any(selectors.matches(other, pod.labels) for pod in covered):
+            return Guard(workload.ref, workload.replicas, nodes, ref, instead=owner)
+    serves = {node: snapshot.nodes[node].uid for node in nodes if node in snapshot.nodes}
+    existing = next((b for b in snapshot.budgets if (b.namespace, b.name) == (ref.namespace, name)), None)
+    if existing is None:
+        return Guard(workload.ref, workload.replicas, nodes, ref, _create(workload, ref, serves))
+    now = nodes_of(existing)
+    if all(now.get(node) == uid for node, uid in serves.items()):
+        return Guard(workload.ref, workload.replicas, nodes, existing.ref)
+    return Guard(workload.ref, workload.replicas, nodes, existing.ref, _serve(existing, {**now, **serves}))
+
+
+def nodes_of(budget: Budget) -> dict[str, str]:
+    """The nodes a guard serves, with their UIDs; what cannot be read counts as none."""
+    try:
+        found = json.loads(budget.annotations.get(names.SERVES_NODES, "{}"))
+        return {str(name): str(uid) for name, uid in found.items()}
+    except (ValueError, AttributeError):
+        return {}
+
+
+def unguards(snapshot: Snapshot, nodes: t.Collection[str]) -> tuple[Change, ...]:
+    """Take the nodes, and those that no longer exist, off every guard; a guard without nodes goes."""
+    changes = []
+    for budget in snapshot.budgets:
+        if not budget.ours:
+            continue
+        now = nodes_of(budget)
+        left = {n: uid for n, uid in now.items() if n not in nodes and _exists(snapshot.nodes.get(n), uid)}
+        if not left:
+            changes.append(_remove(budget, f"Remove {budget.ref}, which guards for no node any more"))
+        elif left != now:
+            changes.append(_serve(budget, left))
+    return tuple(changes)
+
+
+def serving(snapshot: Snapshot, nodes: t.Collection[str]) -> tuple[Budget, ...]:
+    """The guards that ``unguards`` would touch."""
+    touched = {(c.target.namespace, c.target.name) for c in unguards(snapshot, nodes)}
+    return tuple(b for b in snapshot.budgets if (b.namespace, b.name) in touched)
+
+
+def yielding(snapshot: Snapshot) -> tuple[Change, ...]:
+    """Remove each guard over whose pods another budget has come."""
+    changes = []
+    ours = [b for b in snapshot.budgets if b.ours]
+    for guard in ours:
+        rivals = [
+            b
+            for b in snapshot.budgets
+            if b.namespace == guard.namespace and b.name != guard.name and (not b.ours or b.name < guard.name)
+        ]
+        if not rivals:
+            continue
+        pods = [pod for pod in snapshot.pods if not pod.finished and guard.covers(pod)]
+        rival = next((b for b in rivals if any(b.covers(pod) for pod in pods)), None)
+        if rival:
+            changes.append(_remove(guard, f"Remove {guard.ref}: {rival.ref} covers its pods now"))
+    return tuple(changes)
+
+
+def _exists(node: Node | None, uid: str) -> bool:
+    return node is not None and uid in ("", node.uid)
+
+
+def _create(workload: Workload, ref: Ref, serves: t.Mapping[str, str]) -> Change:
+    # AlwaysAllow: a guard must never hold a pod that is broken, for without it nothing would.
+    spec = {"selector": workload.selector, "maxUnavailable": 1, "unhealthyPodEvictionPolicy": "AlwaysAllow"}
+    return Change(
+        "create",
+        ref,
+        f"Guard {workload.ref} by {ref}",
+        body={
+            "apiVersion": "policy/v1",
+            "kind": "PodDisruptionBudget",
+            "metadata": {
+                "name": ref.name,
+                "namespace": ref.namespace,
+                "labels": {names.MANAGED_BY_LABEL: names.MANAGED_BY},
+                "annotations": {names.SERVES_NODES: _dump(serves)},
+            },
+            "spec": spec,
+        },
+        before={},
+        after={"nodes": sorted(serves), "spec": spec},
+    )
+
+
+def _serve(budget: Budget, serves: t.Mapping[str, str]) -> Change:
+    return Change(
+        "patch",
+        budget.ref,
+        f"Let {budget.ref} guard for {', '.join(sorted(serves))}",
+        body={"metadata": {"annotations": {names.SERVES_NODES: _dump(serves)}}},
+        before={"nodes": sorted(nodes_of(budget))},
+        after={"nodes": sorted(serves)},
+        resource_version=budget.resource_version,
+    )
+
+
+def _remove(budget: Budget, sentence: str) -> Change:
+    return Change(
+        "delete",
+        budget.ref,
+        sentence,
+        before={"nodes": sorted(nodes_of(budget))},
+        after={},
+        resource_version=budget.resource_version,
+    )
+
+
+def _dump(serves: t.Mapping[str, str]) -> str:
+    return json.dumps(dict(serves), sort_keys=True, separators=(",", ":"))
