@@ -1,0 +1,278 @@
+# Copyright: Contributors to the kubeops.node_maintenance collection
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Starts and ends one named cluster of the lab.
+
+Reads one JSON object from stdin, prints one to stdout; a failure is one sentence on stderr and exit
+code 1. Input, by command:
+
+    up    {name, state, binaries, port, wait, check} -> {changed, what, kubeconfig, audit_log, ...}
+    down  {name, state, check} -> {changed, what}
+
+`state` is the folder of all clusters; below it `clusters/<name>` is kwokctl's, and `labs/<name>` is ours:
+the configuration (written before this is called), the kubeconfig, links to the binaries, and, last of
+all, `lab.json`, without which a cluster is not finished. `check` only says what would be done.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+CONFIGURATION = ("config.yaml", "stages.yaml", "audit-policy.yaml", "metrics/metrics-server.yaml")
+
+
+class LabError(Exception):
+    """What the user has to read, with the remedy."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """The folders of one cluster."""
+
+    name: str
+    state: Path
+
+    @property
+    def cluster(self) -> Path:
+        """What kwokctl keeps: binaries, logs, data, pid files."""
+        return self.state / "clusters" / self.name
+
+    @property
+    def lab(self) -> Path:
+        """What we keep."""
+        return self.state / "labs" / self.name
+
+    @property
+    def facts(self) -> Path:
+        """Written when the cluster is complete."""
+        return self.lab / "lab.json"
+
+    def fingerprint(self) -> str:
+        """The hash of the configuration, the versions and places of the binaries included."""
+        digest = hashlib.sha256()
+        for name in CONFIGURATION:
+            digest.update(hashlib.sha256((self.lab / name).read_bytes()).digest())
+        return digest.hexdigest()
+
+
+def command_line(pid: int) -> list[str]:
+    """The words of a running process; none when it is gone, or a zombie."""
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_text(encoding="utf-8", errors="replace").split("\0")
+    except OSError:
+        return []
+
+
+def kubeconfig_option(place: Place) -> str:
+    """The word by which the kwokctl of one cluster is known."""
+    return f"--kubeconfig={place.lab / 'kubeconfig'}"
+
+
+def processes(place: Place) -> dict[str, int]:
+    """The cluster's processes by component: those started from its own folder of binaries, and a kwokctl
+    that a killed run left at work.
+
+    Not from the pid files: after a restart of the machine their numbers belong to others.
+    """
+    mine = f"{place.cluster}/bin/"
+    found = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            words = command_line(int(entry.name))
+            if words and words[0].startswith(mine):
+                found[words[0].removeprefix(mine)] = int(entry.name)
+            elif kubeconfig_option(place) in words:
+                found["kwokctl"] = int(entry.name)
+    return found
+
+
+def end(place: Place) -> None:
+    """Ends the cluster's processes, at the latest after ten seconds, and removes its folder."""
+    for attempt in (signal.SIGTERM, signal.SIGKILL):
+        for pid in processes(place).values():
+            try:
+                os.kill(pid, attempt)
+            except ProcessLookupError:
+                continue
+            except PermissionError as error:
+                raise LabError(f"the lab {place.name} belongs to another user: {error}") from error
+        until = time.monotonic() + 10
+        while processes(place) and time.monotonic() < until:
+            time.sleep(0.1)
+    if left := processes(place):
+        raise LabError(f"the lab {place.name} does not end: {left}")
+    shutil.rmtree(place.cluster, ignore_errors=True)
+    place.facts.unlink(missing_ok=True)
+
+
+def trouble(place: Place, kubectl: str) -> str:
+    """Why what is there cannot be taken over as it is; nothing when it can."""
+    try:
+        facts = json.loads(place.facts.read_text(encoding="utf-8"))
+        wanted = place.fingerprint()
+    except (OSError, ValueError):
+        return "was not finished"
+    if facts["fingerprint"] != wanted:
+        return "has another configuration or version"
+    gone = sorted(set(facts["components"]) - set(processes(place)))
+    if gone:
+        return f"does not run ({', '.join(gone)})"
+    answer = subprocess.run(
+        [kubectl, f"--kubeconfig={facts['kubeconfig']}", "--request-timeout=10s", "get", "--raw", "/readyz"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return "" if answer.returncode == 0 else f"does not answer ({answer.stderr.strip()})"
+
+
+@contextmanager
+def alone(path: Path) -> Iterator[None]:
+    """Holds a lock; it ends with the process, however that ends."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w", encoding="utf-8") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def check_port(port: int) -> None:
+    """Fails when a port that was asked for cannot be had."""
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError as error:
+            raise LabError(
+                f"port {port} on 127.0.0.1 cannot be used ({error.strerror}): "
+                "choose another lab_port, or leave it out for a free one"
+            ) from error
+
+
+def create(place: Place, binaries: Mapping[str, str], wait: int) -> None:
+    """Starts the cluster; kwokctl looks for free ports, and two at once would find the same."""
+    environment = {
+        **{key: value for key, value in os.environ.items() if not key.startswith("KWOK_") and key != "KUBECONFIG"},
+        "KWOK_WORKDIR": str(place.state),
+        "KWOK_KUBECTL_BINARY": binaries["kubectl"],
+        "PATH": f"{place.lab / 'bin'}{os.pathsep}{os.environ.get('PATH', os.defpath)}",
+    }
+    command = [binaries["kwokctl"], "create", "cluster", f"--name={place.name}", f"--wait={wait}s"]
+    command += [f"--config={place.lab / name}" for name in ("config.yaml", "stages.yaml")]
+    command.append(kubeconfig_option(place))
+    with alone(Path(tempfile.gettempdir()) / f"kubeops-lab-{os.getuid()}.lock"):
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    if done.returncode:
+        reason = said(done.stderr)
+        logs = place.cluster / "logs"
+        if not logs.exists():
+            raise LabError(f"kwokctl could not create the lab {place.name}: {reason}")
+        kept = place.lab / "failed-logs"
+        shutil.rmtree(kept, ignore_errors=True)
+        shutil.copytree(logs, kept)
+        end(place)
+        raise LabError(f"the lab {place.name} did not start within {wait} s: {reason} (logs: {kept})")
+
+
+def said(log: str) -> str:
+    """The errors in a log of kwokctl, one JSON object per line."""
+    errors = []
+    for line in log.splitlines():
+        try:
+            entry = json.loads(line)
+        except ValueError:
+            continue
+        if entry.get("level") in {"ERROR", "WARN"}:
+            errors.append(str(entry.get("err") or entry.get("msg")))
+    return " | ".join(dict.fromkeys(errors)) or " ".join(log.split()[-40:]) or "no message"
+
+
+def link(place: Place, binaries: Mapping[str, str]) -> None:
+    """One folder with all binaries of this cluster, for PATH."""
+    folder = place.lab / "bin"
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    for name, path in binaries.items():
+        (folder / name).symlink_to(path)
+
+
+def up(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Takes over a cluster that is healthy and as wanted, else makes one."""
+    place = Place(given["name"], Path(given["state"]))
+    binaries: Mapping[str, str] = given["binaries"]
+    with alone(place.state / f".{place.name}.lock"):
+        there = place.cluster.exists() or bool(processes(place))
+        wrong = trouble(place, binaries["kubectl"]) if there else ""
+        changed = not there or bool(wrong)
+        what = f"{'replaced: it ' + wrong if wrong else 'started'}" if changed else "runs already"
+        if changed and not given["check"]:
+            if there:
+                end(place)
+            if given["port"]:
+                check_port(given["port"])
+            link(place, binaries)
+            create(place, binaries, given["wait"])
+            finish(place)
+        facts = json.loads(place.facts.read_text(encoding="utf-8")) if place.facts.exists() else {}
+        return {**facts, "changed": changed, "what": what}
+
+
+def finish(place: Place) -> None:
+    """Writes down, in one move, that the cluster is complete."""
+    facts = {
+        "name": place.name,
+        "kubeconfig": str(place.lab / "kubeconfig"),
+        "audit_log": str(place.cluster / "logs" / "audit.log"),
+        "logs": str(place.cluster / "logs"),
+        "bin": str(place.lab / "bin"),
+        "components": sorted(processes(place)),
+        "fingerprint": place.fingerprint(),
+    }
+    draft = place.facts.with_suffix(".part")
+    draft.write_text(json.dumps(facts, indent=2) + "\n", encoding="utf-8")
+    draft.rename(place.facts)
+
+
+def down(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Ends a cluster and removes everything of it."""
+    place = Place(given["name"], Path(given["state"]))
+    if not place.state.exists():
+        return {"changed": False, "what": "was not there"}
+    lock = place.state / f".{place.name}.lock"
+    with alone(lock):
+        there = place.cluster.exists() or place.lab.exists() or bool(processes(place))
+        if there and not given["check"]:
+            end(place)
+            shutil.rmtree(place.lab, ignore_errors=True)
+    return {"changed": there, "what": "removed" if there else "was not there"}
+
+
+COMMANDS: Mapping[str, Callable[[Mapping[str, Any]], dict[str, Any]]] = {"up": up, "down": down}
+
+
+def main() -> int:
+    """Runs the command named on the command line."""
+    try:
+        print(json.dumps(COMMANDS[sys.argv[1]](json.load(sys.stdin))))
+    except (LabError, OSError) as error:
+        print(error, file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
