@@ -6,9 +6,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -18,14 +19,28 @@ if str(HERE) not in sys.path:
     sys.path.insert(0, str(HERE))
 
 from support.arena import Arena, arena_name  # noqa: E402
-from support.lab import Lab, adopted  # noqa: E402
+from support.lab import Lab, adopted, lab_playbook, started  # noqa: E402
 from support.plays import Player  # noqa: E402
-from support.watching import Watching  # noqa: E402
+from support.watching import Watch, Watching  # noqa: E402
 
 
 @pytest.fixture(scope="session")
-def lab(tmp_path_factory: pytest.TempPathFactory) -> Lab:
-    return adopted(Path(os.environ["LAB_KUBECONFIG"]))
+def lab(tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config) -> Iterator[Lab]:
+    """The shared cluster: LAB_KUBECONFIG where that is set, else the lab LAB_NAME (`e2e`).
+
+    It goes when the tests end, unless LAB_KEEP is set.
+    """
+    if given := os.environ.get("LAB_KUBECONFIG"):
+        yield adopted(Path(given))
+        return
+    folder = tmp_path_factory.mktemp("lab")
+    name = os.environ.get("LAB_NAME", "e2e")
+    capture = pytestconfig.pluginmanager.getplugin("capturemanager")
+    with capture.global_and_fixture_disabled() if capture else contextlib.nullcontext():
+        made = started(folder, name)
+    yield made
+    if not os.environ.get("LAB_KEEP"):
+        lab_playbook(folder, name, "absent")
 
 
 @pytest.fixture
@@ -47,7 +62,7 @@ def play(lab: Lab, tmp_path: Path) -> Iterator[Player]:
 
 
 @pytest.fixture
-def watching(lab: Lab, arena: Arena, tmp_path: Path) -> Callable[[], Watching]:
+def watching(lab: Lab, arena: Arena, tmp_path: Path) -> Watch:
     """A witness for each `with`, started once everything in the arena has settled."""
 
     def begin() -> Watching:

@@ -6,16 +6,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 from support.arena import Arena
 from support.lab import Lab
-from support.watching import Watching
+from support.watching import Watch
 
 
 def test_kubectl_drain_leaves_a_single_replica_dark_for_its_start_up_time(
-    lab: Lab, arena: Arena, watching: Callable[[], Watching]
+    lab: Lab, arena: Arena, watching: Watch
 ) -> None:
     here, _ = arena.nodes(2)
     web = arena.deployment("web", on=here, start="5s")
@@ -30,7 +28,7 @@ def test_kubectl_drain_leaves_a_single_replica_dark_for_its_start_up_time(
 
 
 def test_kubectl_drain_waits_for_ever_for_a_single_replica_with_a_budget(
-    lab: Lab, arena: Arena, watching: Callable[[], Watching]
+    lab: Lab, arena: Arena, watching: Watch
 ) -> None:
     here, _ = arena.nodes(2)
     web = arena.deployment("web", on=here, budget={"minAvailable": 1})

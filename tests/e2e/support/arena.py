@@ -344,6 +344,16 @@ class Arena:
             return never or o.ready(obj) or o.finished(obj)
         return True
 
+    def wait_for_autoscaler(self, name: str) -> None:
+        """Until an autoscaler has seen metrics and acts on them."""
+
+        def acting() -> bool:
+            found = self.find("HorizontalPodAutoscaler", name) or {}
+            conditions = (found.get("status") or {}).get("conditions") or []
+            return any(c["type"] == "ScalingActive" and c["status"] == "True" for c in conditions)
+
+        until(acting, 90, f"autoscaler {name} has metrics", every=0.5)
+
     # -- the end
 
     def clear(self) -> None:

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -14,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from witness.api import Api
+from witness.log import Json
 
 ROOT = Path(__file__).resolve().parents[3]
 AGENT = "kubeops-test"
@@ -67,10 +69,12 @@ def environment(tmp: Path, more: Mapping[str, str] | None = None) -> dict[str, s
     }
     home = tmp / "home"
     home.mkdir(parents=True, exist_ok=True)
+    config = tmp / "ansible.cfg"
+    config.touch()
     return {
         **kept,
         "ANSIBLE_COLLECTIONS_PATH": collections_path(tmp),
-        "ANSIBLE_CONFIG": os.devnull,
+        "ANSIBLE_CONFIG": str(config),
         "ANSIBLE_HOME": str(home),
         "ANSIBLE_LOCALHOST_WARNING": "False",
         "ANSIBLE_INVENTORY_UNPARSED_WARNING": "False",
@@ -85,6 +89,37 @@ def environment(tmp: Path, more: Mapping[str, str] | None = None) -> dict[str, s
 def adopted(kubeconfig: Path) -> Lab:
     """A lab that somebody else keeps: LAB_KUBECONFIG, with LAB_AUDIT_LOG and LAB_KUBECTL."""
     api = Api(kubeconfig, AGENT)
-    api.get("/readyz?verbose=0")
+    api.get("/version")
     audit_log = Path(os.environ["LAB_AUDIT_LOG"])
     return Lab("", kubeconfig, audit_log, Path(os.environ.get("LAB_KUBECTL", "kubectl")), api)
+
+
+def lab_playbook(tmp: Path, name: str, state: str) -> Json:
+    """Run the collection's own playbook for the lab; returns its `lab_result` (present only).
+
+    What it says goes to the caller's terminal: a first start builds for minutes.
+    """
+    results = tmp / f"lab-{state}"
+    variables: Json = {"lab_name": name, "lab_state": state, "lab_nodes": 1}
+    if folder := os.environ.get("LAB_BIN_DIR"):
+        variables["lab_bin_dir"] = folder
+    more = {
+        "ANSIBLE_CALLBACK_PLUGINS": str(Path(__file__).parent / "callback"),
+        "ANSIBLE_CALLBACKS_ENABLED": "result_lines",
+        "KUBEOPS_TEST_RESULTS": str(results),
+    }
+    command = [ansible("ansible-playbook"), "kubeops.node_maintenance.lab", "-e", json.dumps(variables)]
+    subprocess.run(command, env=environment(tmp, more), stdin=subprocess.DEVNULL, check=True)
+    facts: Json = {}
+    for line in results.read_text(encoding="utf-8").splitlines():
+        facts |= (json.loads(line).get("result") or {}).get("ansible_facts") or {}
+    found: Json = facts.get("lab_result") or {}
+    return found
+
+
+def started(tmp: Path, name: str) -> Lab:
+    """The lab of this name: started, or adopted where it runs already."""
+    found = lab_playbook(tmp, name, "present")
+    kubeconfig = Path(found["kubeconfig"])
+    kubectl = Path(found["bin"]) / "kubectl"
+    return Lab(name, kubeconfig, Path(found["audit_log"]), kubectl, Api(kubeconfig, AGENT))

@@ -165,10 +165,28 @@ class Running:
     def over(self) -> bool:
         return self.process.poll() is not None
 
+    def until_says(self, text: str, within: float = 60.0, after: int = 0) -> None:
+        """Wait for a text in what the user sees (behind so many characters), while the run goes on."""
+
+        def said() -> bool:
+            assert text in self.text[after:] or not self.over, f"it never said {text!r}:\n{self.text}"
+            return text in self.text[after:]
+
+        until(said, within, f"the run says {text!r}")
+
     def has_started(self, module: str) -> bool:
         """Whether a task with this module of ours has begun."""
         lines = read_lines(self.folder / "results")
         return any(e["event"] == "start" and e["action"] == f"{NAMESPACE}.{module}" for e in lines)
+
+    def until_begun(self, module: str, within: float = 60.0) -> None:
+        """Wait until a module of ours has begun; a run that ended before fails the test."""
+
+        def begun() -> bool:
+            assert self.has_started(module) or not self.over, self.text
+            return self.has_started(module)
+
+        until(begun, within, f"{module} has begun")
 
     def has_done(self, module: str, times: int = 1) -> bool:
         """Whether this module of ours has answered so many times."""
@@ -264,9 +282,13 @@ class Player:
         path.write_text(yaml.safe_dump(content, sort_keys=False), encoding="utf-8")
         return str(path)
 
-    def tasks(self, *tasks: Json, handlers: Sequence[Json] = ()) -> str:
+    def kubectl_task(self, words: str) -> Json:
+        """A task of a user that does something to the cluster while the node is out."""
+        command = f"{self.lab.kubectl} --kubeconfig {self.lab.kubeconfig} {words}"
+        return {"name": "Meanwhile", "ansible.builtin.command": command}
+
+    def tasks(self, *tasks: Json) -> str:
         """A file with tasks of a user, for `maintain_tasks`."""
-        assert not handlers, "a task file brings its handlers by listen in a role or block"
         return self._file("tasks.yml", list(tasks))
 
     def hosts(self, nodes: Sequence[str], **more: Any) -> dict[str, Json]:
@@ -316,13 +338,3 @@ class Player:
     def stop_all(self) -> None:
         for running in self._runs:
             running.stop_if_running()
-
-
-def started(running: Running, module: str, within: float = 60.0) -> None:
-    """Wait until a module of ours has begun; a run that ended before fails the test."""
-
-    def begun() -> bool:
-        assert not running.over or running.has_started(module), running.text
-        return running.has_started(module)
-
-    until(begun, within, f"{module} has begun")

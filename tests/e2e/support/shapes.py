@@ -109,5 +109,10 @@ def node(name: str, arena: str, labels: Json | None = None) -> Json:
             "labels": {**known, **(labels or {})},
             "annotations": {"kwok.x-k8s.io/node": "fake"},
         },
-        "status": {"allocatable": room, "capacity": room},
+        # An address that answers to nobody: a test that wants a host says how it is reached.
+        "status": {
+            "allocatable": room,
+            "capacity": room,
+            "addresses": [{"type": "InternalIP", "address": "127.0.9.1"}, {"type": "Hostname", "address": name}],
+        },
     }

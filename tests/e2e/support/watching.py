@@ -10,7 +10,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -135,3 +135,7 @@ class Watching:
         time.sleep(0.3)
         self._process.stdin.close()
         self._process.wait(30)
+
+
+Watch = Callable[[], Watching]
+"""The fixture `watching`: a witness for each `with`."""

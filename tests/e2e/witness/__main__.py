@@ -139,9 +139,7 @@ class Watcher(threading.Thread):
         )
 
 
-def watch(
-    kubeconfig: Path, log: Path, ready: Path, with_events: bool, stop: threading.Event
-) -> bool:
+def watch(kubeconfig: Path, log: Path, ready: Path, with_events: bool, stop: threading.Event) -> bool:
     """Watch until told to stop; False where the watches did not catch up with the last lists."""
     api = Api(kubeconfig, "kubeops-witness")
     scribe = Scribe(log)

@@ -112,9 +112,7 @@ class Api:
     def connect(self, timeout: float) -> http.client.HTTPConnection:
         target = self._target
         if target.tls is not None:
-            return http.client.HTTPSConnection(
-                target.host, target.port, timeout=timeout, context=target.tls
-            )
+            return http.client.HTTPSConnection(target.host, target.port, timeout=timeout, context=target.tls)
         return http.client.HTTPConnection(target.host, target.port, timeout=timeout)
 
     def _headers(self, content_type: str = "") -> dict[str, str]:

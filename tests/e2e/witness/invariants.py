@@ -231,9 +231,7 @@ def _edited(obj: Json, edits: Iterable[Foreign]) -> Json:
     return changed
 
 
-def _differences(
-    was: object, now: object, path: Path = ()
-) -> Iterator[tuple[Path, object, object]]:
+def _differences(was: object, now: object, path: Path = ()) -> Iterator[tuple[Path, object, object]]:
     """Every place in which two objects differ; lists are compared whole, with their order."""
     if isinstance(was, dict) and isinstance(now, dict):
         for key in sorted(set(was) | set(now)):
@@ -374,8 +372,7 @@ def i7_drained_stays_empty(
 def unseen(log: Log) -> list[Violation]:
     """What the witness itself missed: a verdict from a log with holes is worth nothing."""
     found = [
-        Violation("W", gap.kind, "", "", gap.mono - log.began, "the watch was lost for a while")
-        for gap in log.gaps
+        Violation("W", gap.kind, "", "", gap.mono - log.began, "the watch was lost for a while") for gap in log.gaps
     ]
     if not log.finished:
         found.append(Violation("W", "", "", "", log.ended - log.began, "the log has no end"))

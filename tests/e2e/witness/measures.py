@@ -38,8 +38,7 @@ def _dark(world: World, namespace: str, service: str) -> bool:
     if found is None or o.ready_endpoints(found, world) > 0:
         return False
     return any(
-        o.replicas(workload) > 0
-        and o.serves(found, workload["spec"]["template"]["metadata"].get("labels") or {})
+        o.replicas(workload) > 0 and o.serves(found, workload["spec"]["template"]["metadata"].get("labels") or {})
         for kind in ("Deployment", "StatefulSet", "ReplicaSet")
         for workload in world.of(kind, namespace)
     )
@@ -73,8 +72,7 @@ def least_ready(log: Log, kind: str, namespace: str, name: str) -> int:
     """The fewest pods of a workload that were ready at any moment."""
     counts = [
         sum(
-            o.ready(pod) and o.top_owner(pod, moment.world) == (kind, name)
-            for pod in moment.world.of("Pod", namespace)
+            o.ready(pod) and o.top_owner(pod, moment.world) == (kind, name) for pod in moment.world.of("Pod", namespace)
         )
         for moment in log.moments()
         if moment.event is None or moment.event.kind == "Pod"

@@ -9,8 +9,9 @@ from __future__ import annotations
 import json
 import os
 import sys
+import uuid
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from ansible.errors import AnsibleConnectionFailure
 from ansible.plugins.connection.local import Connection as LocalConnection
@@ -34,6 +35,12 @@ options:
     default: inventory_hostname
     vars:
       - name: inventory_hostname
+  stale:
+    description: The host reboots, its Node object goes on showing the old boot.
+    type: bool
+    default: false
+    vars:
+      - name: fake_node_stale
 extends_documentation_fragment:
   - connection_pipelining
 """
@@ -44,6 +51,7 @@ FOUND = {"changed": False, "matched": 1, "files": [{"path": "/sbin/shutdown"}]}
 
 class Connection(LocalConnection):
     transport = "fake_node"
+    _own_boot: ClassVar[dict[str, str]] = {}
 
     def _lab(self) -> tuple[Api, str]:
         return Api(Path(os.environ["KUBEOPS_TEST_KUBECONFIG"]), "kubeops-test"), str(self.get_option("node"))
@@ -54,12 +62,16 @@ class Connection(LocalConnection):
         if not is_up(api, name):
             raise AnsibleConnectionFailure(f"{name} does not answer")
         if "boot_id" in cmd:
-            return 0, boot_id(api, name).encode(), b""
+            booted = self._own_boot.get(name) or boot_id(api, name)
+            return 0, booted.encode(), b""
         if "AnsiballZ_find" in cmd:
             # The reboot action looks for its command; this machine need not have one.
             return 0, json.dumps(FOUND).encode(), b""
         if any(word in cmd for word in REBOOTS):
-            reboot(api, name)
+            if self.get_option("stale"):
+                self._own_boot[name] = str(uuid.uuid4())
+            else:
+                reboot(api, name)
             return 0, b"", b""
         answer: Any = super().exec_command(cmd, in_data=in_data, sudoable=sudoable)
         code, out, err = answer

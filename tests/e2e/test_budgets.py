@@ -1,0 +1,191 @@
+# Copyright: Contributors to the kubeops.node_maintenance collection
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Budgets are kept, explained, and never laid one over the other."""
+
+from __future__ import annotations
+
+import pytest
+from support.arena import Arena, Workload
+from support.plays import Player
+from support.waiting import until
+from support.watching import Watch
+
+
+def make_sick(arena: Arena, workload: Workload, on: str) -> str:
+    """One pod of the workload on that node loses its readiness; returns its name."""
+    pod = arena.pods(workload.name, on=on)[0]["metadata"]["name"]
+    arena.patch("Pod", pod, {"metadata": {"annotations": {"lab.kubeops.io/ready": "never"}}})
+    wanted = workload.read()["spec"]["replicas"] - 1
+    until(lambda: workload.read()["status"].get("readyReplicas", 0) == wanted, 10, f"{pod} is not ready")
+    until(
+        lambda: (
+            (arena.find("PodDisruptionBudget", workload.name) or {"status": {}})["status"].get("currentHealthy")
+            in (None, wanted)
+        ),
+        10,
+        "its budget has noticed",
+    )
+    return str(pod)
+
+
+def test_a_budget_with_room_lets_several_go_at_once(arena: Arena, play: Player, watching: Watch) -> None:
+    here, _ = arena.nodes(2)
+    web = arena.deployment("web", 6, on=here, start="1s", budget={"maxUnavailable": 3})
+    with watching() as seen:
+        run = play("maintain", maintain_nodes=[here])
+        assert run.ok, run.text
+        arena.settle()
+    seen.all_held()
+    assert 3 <= seen.least_ready(web) < 5, "the room was used, and no more"
+    assert len(seen.evictions()) == 6
+    assert seen.guards() == []
+
+
+def test_a_budget_of_one_lets_one_go_at_a_time(arena: Arena, play: Player, watching: Watch) -> None:
+    here, _ = arena.nodes(2)
+    web = arena.deployment("web", 4, on=here, start="1s", budget={"minAvailable": 3})
+    with watching() as seen:
+        run = play("maintain", maintain_nodes=[here])
+        assert run.ok, run.text
+        arena.settle()
+    seen.all_held()
+    assert seen.least_ready(web) == 3
+    assert len(seen.evictions()) == 4
+    assert len(seen.evictions(429)) <= 4, "room is waited for, not knocked for"
+
+
+@pytest.mark.parametrize("rule", [{"maxUnavailable": 0}, {"minAvailable": "100%"}, {"minAvailable": 2}])
+def test_a_budget_that_allows_nothing_stops_before_any_write(
+    arena: Arena, play: Player, watching: Watch, rule: dict[str, int | str]
+) -> None:
+    here, there = arena.nodes(2)
+    arena.deployment("web", 2, on=[here, there], budget=rule)
+    with watching() as seen:
+        run = play("maintain", maintain_nodes=[here])
+    assert not run.ok
+    finding = run.finding("budget_allows_nothing")
+    key, value = next(iter(rule.items()))
+    told = finding["message"] + finding["remedy"]
+    assert "web" in told
+    assert key in told
+    assert str(value) in told
+    assert "swap_blocked" in told
+    assert seen.writes == []
+    seen.all_held()
+
+
+@pytest.mark.parametrize("rule", [{"maxUnavailable": 0}, {"minAvailable": "100%"}])
+def test_swap_blocked_moves_it_without_ever_going_under_its_budget(
+    arena: Arena, play: Player, watching: Watch, rule: dict[str, int | str]
+) -> None:
+    here, there, _ = arena.nodes(3)
+    web = arena.deployment("web", 3, on=[here, here, there], start="1s", budget=rule)
+    with watching() as seen:
+        run = play("maintain", maintain_nodes=[here], maintain_swap_blocked=True)
+        assert run.ok, run.text
+        arena.settle()
+    seen.all_held()
+    assert seen.least_ready(web) == 3
+    assert len(seen.new_pods(web)) == 2
+    assert seen.counts(web)[-1] == 3
+    assert seen.evictions() == []
+
+
+def test_two_budgets_on_one_pod_are_named_and_never_tried(arena: Arena, play: Player, watching: Watch) -> None:
+    here, there = arena.nodes(2)
+    arena.deployment("web", 2, on=[here, there], budget={"maxUnavailable": 1})
+    arena.budget("web-again", "web", maxUnavailable=1)
+    with watching() as seen:
+        run = play("maintain", maintain_nodes=[here])
+    assert not run.ok
+    finding = run.finding("two_budgets")
+    assert "web-again" in finding["message"] + finding["object"]
+    assert [request for request in seen.requests if request.evicts] == []
+    assert seen.writes == []
+
+
+def test_a_sick_pod_holds_up_its_budget_unless_the_budget_says_otherwise(
+    arena: Arena, play: Player, watching: Watch
+) -> None:
+    here, there, _ = arena.nodes(3)
+    strict = arena.deployment("strict", 3, on=[here, there, there], budget={"minAvailable": 3})
+    arena.settle()
+    make_sick(arena, strict, here)
+    with watching() as seen:
+        run = play("maintain", maintain_nodes=[here], maintain_timeout=15)
+    assert not run.ok
+    assert "strict" in run.text
+    assert seen.least_ready(strict) == 2
+    assert seen.evictions() == []
+    seen.all_held()
+
+
+def test_a_sick_pod_under_always_allow_may_go(arena: Arena, play: Player, watching: Watch) -> None:
+    here, there, _ = arena.nodes(3)
+    rule = {"minAvailable": 3, "unhealthyPodEvictionPolicy": "AlwaysAllow"}
+    lenient = arena.deployment("lenient", 3, on=[here, there, there], budget=rule)
+    arena.settle()
+    sick = make_sick(arena, lenient, here)
+    with watching() as seen:
+        run = play("maintain", maintain_nodes=[here])
+        assert run.ok, run.text
+        arena.settle()
+    seen.all_held()
+    assert seen.least_ready(lenient) == 2
+    assert sick in [request.name for request in seen.evictions()]
+
+
+def test_a_guard_is_never_laid_over_an_existing_budget(arena: Arena, play: Player, watching: Watch) -> None:
+    here, _ = arena.nodes(2)
+    with arena.placing(here):
+        arena.deployment("guarded", 3, budget={"maxUnavailable": 2})
+        bare = arena.deployment("bare", 3)
+    with watching() as seen:
+        run = play("maintain", maintain_nodes=[here])
+        assert run.ok, run.text
+        arena.settle()
+    seen.all_held()
+    uid = bare.read()["metadata"]["uid"]
+    assert seen.guards() == [f"kubeops-guard-{uid}"]
+    (guard,) = [b for b in seen.appeared("PodDisruptionBudget") if b["metadata"]["name"].startswith("kubeops-guard-")]
+    assert guard["spec"]["maxUnavailable"] == 1
+    assert guard["spec"]["selector"] == bare.read()["spec"]["selector"]
+    assert guard["metadata"]["labels"]["app.kubernetes.io/managed-by"] == "kubeops.node_maintenance"
+    assert seen.least_ready(bare) == 2
+
+
+def test_a_guard_goes_when_a_budget_of_somebody_else_arrives(arena: Arena, play: Player, watching: Watch) -> None:
+    here, _ = arena.nodes(2)
+    web = arena.deployment("web", 3, on=here, start="2s", stop="1s")
+    with watching() as seen:
+        running = play.start("maintain", maintain_nodes=[here])
+        until(lambda: len(arena.all("PodDisruptionBudget")) == 1, 60, "the guard is there")
+        arena.budget("theirs", "web", maxUnavailable=1)
+        run = running.wait()
+        assert run.ok, run.text
+        arena.settle()
+    seen.all_held()
+    assert [b["metadata"]["name"] for b in arena.all("PodDisruptionBudget")] == ["theirs"]
+    assert seen.least_ready(web) == 2
+
+
+def test_pinned_budgets_are_saved_and_restored(arena: Arena, play: Player, watching: Watch) -> None:
+    here, there, _ = arena.nodes(3)
+    web = arena.deployment("web", 3, on=[here, there, there], start="1s", budget={"minAvailable": "100%"})
+    with watching() as seen:
+        assert play.module("node_cordon", nodes=[here]).ok
+        pinned = play.module("pdb_guard", nodes=[here], swap_blocked=True, pin_budgets=True)
+        assert pinned.ok, pinned.text
+        spec = (arena.find("PodDisruptionBudget", "web") or {})["spec"]
+        assert spec["minAvailable"] == 3, "an absolute floor, whatever the count is meanwhile"
+        drained = play.module("node_drain", nodes=[here], swap_blocked=True)
+        assert drained.ok, drained.text
+        assert play.module("pdb_guard", state="absent", nodes=[here]).ok
+        assert play.module("node_cordon", state="returning", nodes=[here]).ok
+        assert play.module("node_cordon", state="uncordoned", nodes=[here]).ok
+        arena.settle()
+    seen.all_held()
+    assert (arena.find("PodDisruptionBudget", "web") or {})["spec"]["minAvailable"] == "100%"
+    assert seen.least_ready(web) == 3

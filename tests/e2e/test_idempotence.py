@@ -1,0 +1,142 @@
+# Copyright: Contributors to the kubeops.node_maintenance collection
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""A second time changes nothing, check mode writes nothing and tells the truth."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+from support.arena import Arena
+from support.plays import Player, Run
+from support.watching import Seen, Watch
+
+
+def nothing_happened(run: Run, seen: Seen) -> None:
+    assert run.ok, run.text
+    assert not run.changed, [found.task for found in run.results if found.result.get("changed")]
+    assert seen.writes == []
+
+
+def workloads(arena: Arena, here: str) -> None:
+    with arena.placing(here):
+        arena.deployment("web")
+        arena.deployment("several", 3)
+        arena.deployment("guarded", 2, budget={"maxUnavailable": 1})
+
+
+def test_a_second_evacuate_and_a_second_release_change_nothing(arena: Arena, play: Player, watching: Watch) -> None:
+    here, _ = arena.nodes(2)
+    workloads(arena, here)
+    with watching() as seen:
+        assert play("evacuate", maintain_nodes=[here]).ok
+    seen.all_held(left=True)
+    with watching() as seen:
+        nothing_happened(play("evacuate", maintain_nodes=[here]), seen)
+    with watching() as seen:
+        assert play("release", maintain_nodes=[here]).ok
+    with watching() as seen:
+        nothing_happened(play("release", maintain_nodes=[here]), seen)
+
+
+STEPS: list[tuple[str, dict[str, Any]]] = [
+    ("maintenance_plan", {}),
+    ("node_cordon", {"state": "cordoned"}),
+    ("pdb_guard", {"state": "present"}),
+    ("node_drain", {}),
+    ("node_cordon", {"state": "out"}),
+    ("node_cordon", {"state": "returning"}),
+    ("node_cordon", {"state": "parked"}),
+    ("pdb_guard", {"state": "absent"}),
+    ("node_cordon", {"state": "uncordoned"}),
+]
+
+
+def test_a_second_call_of_each_module_changes_nothing(arena: Arena, play: Player, watching: Watch) -> None:
+    here, _ = arena.nodes(2)
+    workloads(arena, here)
+    arena.settle()
+    for name, arguments in STEPS:
+        first = play.module(name, nodes=[here], **arguments)
+        assert first.ok, first.text
+        with watching() as seen:
+            nothing_happened(play.module(name, nodes=[here], **arguments), seen)
+    with watching() as seen:
+        nothing_happened(play.module("maintenance_state", state="listed"), seen)
+    seen.all_held()
+
+
+def told(run: Run) -> tuple[list[str], str]:
+    """What a module says it changes: its sentences in any order, and its diff without what varies."""
+    diff = json.dumps(run.answer.get("diff"), sort_keys=True)
+    varies = r"[0-9]{4}-[0-9-]+T[0-9:.]+Z|[a-z]+-[0-9a-f]{6,}[-0-9a-f]*|[0-9a-f]{8,}"
+    return sorted(re.sub(varies, "*", line) for line in run.answer["actions"]), re.sub(varies, "*", diff)
+
+
+def test_check_mode_writes_nothing_and_names_exactly_what_each_module_changes(
+    arena: Arena, play: Player, watching: Watch
+) -> None:
+    here, _ = arena.nodes(2)
+    workloads(arena, here)
+    arena.settle()
+    for name, arguments in STEPS:
+        with watching() as seen:
+            foreseen = play.module(name, nodes=[here], check=True, diff=True, **arguments)
+        assert foreseen.ok, foreseen.text
+        assert seen.writes == [], name
+        real = play.module(name, nodes=[here], diff=True, **arguments)
+        assert real.ok, real.text
+        assert foreseen.changed == real.changed, name
+        if name != "maintenance_plan":
+            assert told(foreseen) == told(real), name
+        arena.settle()
+
+
+def test_check_mode_of_a_maintain_writes_nothing_and_goes_through(arena: Arena, play: Player, watching: Watch) -> None:
+    here, _ = arena.nodes(2)
+    workloads(arena, here)
+    tasks = play.tasks({"name": "Patch it", "ansible.builtin.command": "touch /nonexistent/x"})
+    with watching() as seen:
+        run = play(
+            "maintain",
+            check=True,
+            diff=True,
+            inventory=play.hosts([here]),
+            maintain_nodes=[here],
+            maintain_tasks=tasks,
+        )
+    assert run.ok, run.text
+    assert seen.writes == []
+    seen.all_held()
+    assert run.changed
+    for step in ("node_cordon", "pdb_guard", "node_drain"):
+        assert any(answer.get("changed") for answer in run.of(step)), step
+    assert not any("touch" in str(found.result.get("cmd")) for found in run.results), "no task of the user ran"
+
+
+def test_diff_shows_what_is_changed(arena: Arena, play: Player) -> None:
+    here, _ = arena.nodes(2)
+    arena.deployment("web", on=here)
+    arena.settle()
+    run = play("maintain", diff=True, maintain_nodes=[here])
+    assert run.ok, run.text
+    shown = [line for line in run.text.splitlines() if line.startswith(("+", "-"))]
+    assert any("unschedulable" in line for line in shown)
+    assert any("replicas" in line for line in shown)
+
+
+def test_a_node_already_at_its_goal_joins_no_wave(arena: Arena, play: Player, watching: Watch) -> None:
+    one, two, _ = arena.nodes(3)
+    arena.deployment("web", on=one)
+    arena.settle()
+    assert play("evacuate", maintain_nodes=[one]).ok
+    with watching() as seen:
+        run = play("evacuate", maintain_nodes=[one, two])
+        assert run.ok, run.text
+    assert seen.taken_out() == [two]
+    assert play("release", maintain_nodes=[one, two]).ok
+    assert not arena.is_cordoned(one)
+    assert not arena.is_cordoned(two)

@@ -1,0 +1,191 @@
+# Copyright: Contributors to the kubeops.node_maintenance collection
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The main job: nodes go in and out of maintenance and no service is ever dark."""
+
+from __future__ import annotations
+
+from support.arena import Arena
+from support.plays import Player
+from support.watching import Watch
+
+
+def test_a_single_replica_stays_up_with_exactly_one_new_pod(arena: Arena, play: Player, watching: Watch) -> None:
+    here, _ = arena.nodes(2)
+    web = arena.deployment("web", on=here, start="5s")
+    with watching() as seen:
+        run = play("maintain", maintain_nodes=[here], maintain_reason="new kernel")
+        assert run.ok, run.text
+        arena.settle()
+    seen.all_held()
+    assert seen.dark_seconds(web) == 0
+    assert len(seen.new_pods(web)) == 1
+    assert seen.counts(web) == [1, 2, 1]
+    assert seen.guards() == []
+    assert seen.evictions() == []
+    assert here not in web.nodes()
+    assert run.pod(next(p["name"] for p in run.of("node_drain")[0]["nodes"][0]["pods"]))["route"] == "swap"
+
+
+def test_a_single_replica_with_a_budget_that_allows_nothing_is_swapped_too(
+    arena: Arena, play: Player, watching: Watch
+) -> None:
+    here, _ = arena.nodes(2)
+    web = arena.deployment("web", on=here, start="1s", budget={"minAvailable": 1})
+    with watching() as seen:
+        run = play("maintain", maintain_nodes=[here])
+        assert run.ok, run.text
+    seen.all_held()
+    assert seen.dark_seconds(web) == 0
+    assert len(seen.new_pods(web)) == 1
+
+
+def test_a_pod_that_takes_its_time_to_end_is_waited_for(arena: Arena, play: Player, watching: Watch) -> None:
+    here, _ = arena.nodes(2)
+    web = arena.deployment("web", on=here, stop="3s")
+    with watching() as seen:
+        run = play("maintain", maintain_nodes=[here])
+        assert run.ok, run.text
+    seen.all_held()
+    (pod,) = run.of("node_drain")[0]["nodes"][0]["pods"]
+    assert pod["waited_seconds"] >= 3
+    assert len(seen.new_pods(web)) == 1
+
+
+def test_min_ready_seconds_count_before_the_old_pod_goes(arena: Arena, play: Player, watching: Watch) -> None:
+    here, _ = arena.nodes(2)
+    web = arena.deployment("web", on=here, spec={"minReadySeconds": 3})
+    with watching() as seen:
+        run = play("maintain", maintain_nodes=[here])
+        assert run.ok, run.text
+    seen.all_held()
+    available = seen.values(web, "status", "availableReplicas")
+    assert None not in available, "the old pod went before the new one had been ready for 3 s"
+    assert seen.dark_seconds(web) == 0
+
+
+def test_several_workloads_on_one_node_leave_it_together(arena: Arena, play: Player, watching: Watch) -> None:
+    here, _, _ = arena.nodes(3)
+    with arena.placing(here):
+        single = [arena.deployment(f"single-{n}", start="2s") for n in range(3)]
+        several = arena.deployment("several", 3, start="1s")
+        guarded = arena.deployment("guarded", 3, start="1s", budget={"maxUnavailable": 1})
+        stateful = arena.statefulset("stateful", 2, start="1s")
+    with watching() as seen:
+        run = play("maintain", maintain_nodes=[here])
+        assert run.ok, run.text
+        arena.settle()
+    seen.all_held()
+    for workload in (*single, several, guarded, stateful):
+        assert seen.dark_seconds(workload) == 0
+        assert here not in workload.nodes()
+    assert all(len(seen.new_pods(workload)) == 1 for workload in single)
+    assert len(seen.new_pods(several)) == len(seen.new_pods(guarded)) == 3
+    assert len(seen.guards()) == 2, "one for the Deployment and one for the StatefulSet without a budget"
+    assert seen.counts(several) == seen.counts(guarded) == [3]
+
+
+def test_a_workload_with_pods_on_two_nodes_of_one_wave(arena: Arena, play: Player, watching: Watch) -> None:
+    one, two, _ = arena.nodes(3)
+    pair = arena.deployment("pair", 2, on=[one, two], start="1s")
+    web = arena.deployment("web", on=one, start="1s")
+    api = arena.deployment("api", on=two, start="1s")
+    with watching() as seen:
+        run = play("maintain", maintain_nodes=[one, two], maintain_serial=2)
+        assert run.ok, run.text
+        arena.settle()
+    seen.all_held()
+    assert sum(seen.dark_seconds(workload) for workload in (pair, web, api)) == 0
+    assert [len(seen.new_pods(workload)) for workload in (pair, web, api)] == [2, 1, 1]
+    assert len(run.of("node_drain")) == 1, "one bulk call for the whole wave"
+    assert not {one, two} & set(pair.nodes() + web.nodes() + api.nodes())
+
+
+def test_nodes_chosen_by_a_selector_go_one_after_the_other(arena: Arena, play: Player, watching: Watch) -> None:
+    old = arena.nodes(2, labels={"pool": arena.name})
+    arena.nodes(1)
+    web = arena.deployment("web", on=old[0])
+    with watching() as seen:
+        run = play("maintain", maintain_node_selector=f"pool={arena.name}")
+        assert run.ok, run.text
+    seen.all_held()
+    assert sorted(seen.taken_out()) == sorted(old)
+    assert len(run.of("node_drain")) == 2
+    assert seen.dark_seconds(web) == 0
+
+
+def test_an_autoscaler_that_wants_one_is_raised_and_given_back(arena: Arena, play: Player, watching: Watch) -> None:
+    here, _ = arena.nodes(2)
+    web = arena.deployment("web", on=here, start="2s", pod_notes={"lab.kubeops.io/cpu": "1m"}, pod=CPU)
+    scaler = arena.hpa("web", 1, 3)
+    arena.wait_for_autoscaler("web")
+    with watching() as seen:
+        run = play("maintain", maintain_nodes=[here], within=240)
+        assert run.ok, run.text
+        arena.settle()
+    seen.all_held()
+    assert seen.dark_seconds(web) == 0
+    assert seen.values(scaler, "spec", "minReplicas") == [1, 2, 1]
+    assert seen.counts(web) == [1, 2, 1], "the count went up once and down once: nobody fought"
+    assert len(seen.new_pods(web)) == 1
+
+
+def test_an_autoscaler_at_its_maximum_gets_room_for_the_newcomer(arena: Arena, play: Player, watching: Watch) -> None:
+    here, _ = arena.nodes(2)
+    web = arena.deployment("web", on=here, pod_notes={"lab.kubeops.io/cpu": "1m"}, pod=CPU)
+    scaler = arena.hpa("web", 1, 1)
+    arena.wait_for_autoscaler("web")
+    with watching() as seen:
+        run = play("maintain", maintain_nodes=[here], within=240)
+        assert run.ok, run.text
+        arena.settle()
+    seen.all_held()
+    assert seen.values(scaler, "spec", "maxReplicas") == [1, 2, 1]
+    assert seen.counts(web) == [1, 2, 1]
+    assert seen.dark_seconds(web) == 0
+
+
+CPU = {"containers": [{"name": "main", "image": "x", "resources": {"requests": {"cpu": "100m"}}}]}
+
+
+def test_the_report_tells_the_story_of_nodes_pods_and_services(arena: Arena, play: Player) -> None:
+    here, _ = arena.nodes(2)
+    arena.deployment("web", on=here, start="1s")
+    arena.settle()
+    run = play("maintain", maintain_nodes=[here], maintain_reason="new kernel")
+    assert run.ok, run.text
+    page = (run.folder / "report" / "report.html").read_text(encoding="utf-8")
+    for told in (here, "web", "new kernel", "swap"):
+        assert told in page
+    assert "http://" not in page.replace("http://www.w3.org", ""), "the page is self-contained"
+    assert "https://" not in page
+    assert here in str(run.report)
+    assert str(run.folder / "report") in run.text
+
+
+def test_progress_is_told_while_the_long_calls_wait(arena: Arena, play: Player) -> None:
+    here, _ = arena.nodes(2)
+    arena.deployment("web", on=here, start="3s", stop="2s")
+    arena.settle()
+    running = play.start("maintain", maintain_nodes=[here])
+    running.until_begun("pdb_guard")
+    running.until_says("web", after=len(running.text))
+    assert not running.has_done("pdb_guard"), "the line came while the call was still waiting"
+    run = running.wait()
+    assert run.ok, run.text
+
+
+def test_a_plan_reads_only_and_tells_every_route(arena: Arena, play: Player, watching: Watch) -> None:
+    here, _ = arena.nodes(2)
+    with arena.placing(here):
+        arena.deployment("web")
+        arena.deployment("several", 3)
+        arena.statefulset("db")
+    with watching() as seen:
+        run = play("plan", maintain_nodes=[here])
+    assert seen.writes == []
+    routes = {pod["name"].split("-")[0]: pod["route"] for pod in run.of("maintenance_plan")[-1]["pods"]}
+    assert routes == {"web": "swap", "several": "evict", "db": "refuse"}
+    assert arena.name in run.finding("stateful_single")["object"]
+    seen.all_held()

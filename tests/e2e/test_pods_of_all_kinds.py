@@ -1,0 +1,237 @@
+# Copyright: Contributors to the kubeops.node_maintenance collection
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Every kind of pod has a route, an outcome, and where it stops the run, a remedy."""
+
+from __future__ import annotations
+
+from support.arena import Arena
+from support.plays import Player, Run
+from support.waiting import until
+from support.watching import Watch
+from witness.log import Json
+
+EMPTY_DIR: Json = {"volumes": [{"name": "scratch", "emptyDir": {}}]}
+
+
+def outcomes(run: Run) -> dict[str, str]:
+    """Outcome by the first word of each pod's name."""
+    (node,) = run.of("node_drain")[-1]["nodes"]
+    return {pod["name"].split("-")[0]: pod["outcome"] for pod in node["pods"]}
+
+
+def routes(run: Run) -> dict[str, str]:
+    return {pod["name"].split("-")[0]: pod["route"] for pod in run.of("maintenance_plan")[-1]["pods"]}
+
+
+def refused(run: Run, code: str, name: str, remedy: str) -> None:
+    assert not run.ok
+    finding = run.finding(code)
+    assert name in finding["object"] + finding["message"]
+    assert remedy in finding["remedy"]
+
+
+def test_pods_that_stay_and_pods_that_simply_go(arena: Arena, play: Player, watching: Watch) -> None:
+    here, _ = arena.nodes(2)
+    agent = arena.daemonset("agent", pod={"tolerations": [{"operator": "Exists"}]})
+    arena.mirror_pod("mirror", here)
+    arena.pod("finished", here, {"restartPolicy": "Never"}, {"annotations": {"lab.kubeops.io/complete": "0s"}})
+    until(lambda: arena.pods("finished")[0]["status"]["phase"] == "Succeeded", 10, "one pod has ended")
+    with watching() as seen:
+        run = play("maintain", maintain_nodes=[here], maintain_force=True)
+        assert run.ok, run.text
+    seen.all_held()
+    assert routes(run)["agent"] == routes(run)["mirror"] == "skip"
+    assert outcomes(run)["finished"] in ("gone", "evicted")
+    assert len(arena.pods("mirror")) == 1
+    assert seen.new_pods(agent) == []
+
+
+def test_the_pod_of_a_daemonset_that_is_gone_needs_force(arena: Arena, play: Player, watching: Watch) -> None:
+    here, _ = arena.nodes(2)
+    arena.daemonset("agent")
+    arena.settle()
+    arena.delete("DaemonSet", "agent", propagationPolicy="Orphan")
+    until(lambda: arena.find("DaemonSet", "agent") is None, 10, "the DaemonSet is gone")
+    for pod in arena.pods("agent"):
+        # The garbage collector takes the reference of an orphan away; one that lags shows it still.
+        owner = {
+            "apiVersion": "apps/v1",
+            "kind": "DaemonSet",
+            "name": "agent",
+            "uid": "00000000-dead-4000-8000-000000000000",
+            "controller": True,
+        }
+        arena.patch("Pod", pod["metadata"]["name"], {"metadata": {"ownerReferences": [owner]}})
+    with watching() as seen:
+        run = play("plan", maintain_nodes=[here])
+    assert seen.writes == []
+    codes = {finding["code"] for finding in run.findings}
+    assert codes & {"daemonset_gone", "bare_pod"}, run.findings
+    with watching() as seen:
+        run = play("maintain", maintain_nodes=[here], maintain_force=True)
+        assert run.ok, run.text
+    assert arena.pods("agent", on=here) == []
+
+
+def test_a_job_is_waited_for(arena: Arena, play: Player, watching: Watch) -> None:
+    here, _ = arena.nodes(2)
+    arena.job("report", here, lasting="12s")
+    with watching() as seen:
+        run = play("maintain", maintain_nodes=[here])
+        assert run.ok, run.text
+    seen.all_held()
+    assert "report" in run.text, "the wait is told"
+    status = (arena.find("Job", "report") or {})["status"]
+    assert status.get("succeeded") == 1
+    assert not status.get("failed")
+
+
+def test_a_job_that_does_not_end_in_time_gives_the_node_back(arena: Arena, play: Player, watching: Watch) -> None:
+    here, _ = arena.nodes(2)
+    arena.job("endless", here)
+    with watching() as seen:
+        run = play("maintain", maintain_nodes=[here], maintain_timeout=10)
+    assert not run.ok
+    assert "endless" in run.text
+    assert "allow_interruption" in run.text
+    assert len(arena.pods("endless", on=here)) == 1
+    seen.all_held()
+
+
+def test_a_job_with_consent_is_evicted(arena: Arena, play: Player, watching: Watch) -> None:
+    here, _ = arena.nodes(2)
+    arena.job("endless", here)
+    with watching() as seen:
+        run = play("maintain", maintain_nodes=[here], maintain_allow_interruption=True)
+        assert run.ok, run.text
+    assert [request.name.split("-")[0] for request in seen.evictions()] == ["endless"]
+
+
+def test_a_bare_pod_needs_force(arena: Arena, play: Player, watching: Watch) -> None:
+    here, _ = arena.nodes(2)
+    arena.pod("lonely", here)
+    with watching() as seen:
+        run = play("maintain", maintain_nodes=[here])
+    refused(run, "bare_pod", "lonely", "force")
+    assert seen.writes == []
+    with watching() as seen:
+        run = play("maintain", maintain_nodes=[here], maintain_force=True)
+        assert run.ok, run.text
+    assert arena.pods("lonely") == []
+    seen.all_held()
+
+
+def test_a_bare_pod_with_an_emptydir_needs_force_as_well(arena: Arena, play: Player, watching: Watch) -> None:
+    here, _ = arena.nodes(2)
+    arena.pod("lonely", here, EMPTY_DIR)
+    with watching() as seen:
+        run = play("maintain", maintain_nodes=[here], maintain_delete_emptydir_data=True)
+    refused(run, "bare_pod", "lonely", "force")
+    assert seen.writes == []
+    with watching() as seen:
+        run = play("maintain", maintain_nodes=[here], maintain_force=True)
+    refused(run, "emptydir", "lonely", "delete_emptydir_data")
+    assert seen.writes == []
+    assert len(arena.pods("lonely")) == 1
+    run = play("maintain", maintain_nodes=[here], maintain_force=True, maintain_delete_emptydir_data=True)
+    assert run.ok, run.text
+
+
+def test_emptydir_data_is_not_lost_unasked(arena: Arena, play: Player, watching: Watch) -> None:
+    here, _ = arena.nodes(2)
+    web = arena.deployment("web", on=here, pod=EMPTY_DIR)
+    with watching() as seen:
+        run = play("maintain", maintain_nodes=[here])
+    refused(run, "emptydir", "web", "delete_emptydir_data")
+    assert seen.writes == []
+    with watching() as seen:
+        run = play("maintain", maintain_nodes=[here], maintain_delete_emptydir_data=True)
+        assert run.ok, run.text
+    seen.all_held()
+    assert seen.dark_seconds(web) == 0
+
+
+def test_a_local_volume_ties_its_pod_to_the_node(arena: Arena, play: Player, watching: Watch) -> None:
+    here, _ = arena.nodes(2)
+    name = f"local-{arena.name}"
+    term = {"matchExpressions": [{"key": "kubernetes.io/hostname", "operator": "In", "values": [here]}]}
+    spec = {
+        "accessModes": ["ReadWriteOnce"],
+        "capacity": {"storage": "1Gi"},
+        "storageClassName": "none",
+        "local": {"path": "/data"},
+        "nodeAffinity": {"required": {"nodeSelectorTerms": [term]}},
+        "claimRef": {"namespace": arena.namespace, "name": "data"},
+    }
+    arena.api.create("/api/v1/persistentvolumes", {"metadata": {"name": name}, "spec": spec})
+    try:
+        asked: Json = {"accessModes": ["ReadWriteOnce"], "storageClassName": "none", "volumeName": name}
+        asked["resources"] = {"requests": {"storage": "1Gi"}}
+        arena.create("PersistentVolumeClaim", {"apiVersion": "v1", "metadata": {"name": "data"}, "spec": asked})
+        mounted = {"volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]}
+        arena.statefulset("db", on=here, pod=mounted)
+        with watching() as seen:
+            run = play("maintain", maintain_nodes=[here])
+        refused(run, "local_volume", "db", "allow_interruption")
+        assert seen.writes == []
+    finally:
+        arena.api.delete(f"/api/v1/persistentvolumes/{name}")
+
+
+def test_a_pod_that_is_ending_already_is_waited_for(arena: Arena, play: Player, watching: Watch) -> None:
+    here, _ = arena.nodes(2)
+    web = arena.deployment("web", 2, on=here, stop="8s")
+    arena.settle()
+    going = arena.pods("web")[0]["metadata"]["name"]
+    arena.delete("Pod", going)
+    with watching() as seen:
+        run = play("maintain", maintain_nodes=[here])
+        assert run.ok, run.text
+    seen.all_held()
+    assert going not in [request.name for request in seen.evictions()]
+    assert arena.pods("web", on=here) == []
+    assert web.nodes() != []
+
+
+def test_a_finalizer_that_never_goes_is_named_and_never_forced(arena: Arena, play: Player, watching: Watch) -> None:
+    here, _ = arena.nodes(2)
+    held = arena.deployment("held", 2, on=here)
+    arena.settle()
+    pod = arena.pods("held")[0]["metadata"]["name"]
+    arena.patch("Pod", pod, {"metadata": {"finalizers": ["lab.kubeops.io/held"]}})
+    with watching() as seen:
+        run = play("maintain", maintain_nodes=[here], maintain_timeout=12)
+    assert not run.ok
+    assert pod in run.text
+    assert "lab.kubeops.io/held" in run.text
+    assert (arena.find("Pod", pod) or {})["metadata"]["finalizers"] == ["lab.kubeops.io/held"]
+    assert not [request for request in seen.requests if request.verb == "delete" and request.resource == "pods"]
+    assert not arena.is_cordoned(here), "a drain that fails gives the node back"
+    seen.all_held()
+    assert len(held.pods()) == 2
+
+
+def test_a_grace_period_of_zero_means_zero(arena: Arena, play: Player) -> None:
+    here, _ = arena.nodes(2)
+    arena.deployment("slow", 2, on=here, stop="25s")
+    arena.settle()
+    assert play.module("node_cordon", nodes=[here]).ok
+    assert play.module("pdb_guard", nodes=[here]).ok
+    run = play.module("node_drain", nodes=[here], grace_period=0)
+    assert run.ok, run.text
+    assert run.of("node_drain")[-1]["summary"]["seconds"] < 20
+    for state in ("returning", "uncordoned"):
+        assert play.module("node_cordon", state=state, nodes=[here]).ok
+
+
+def test_no_grace_period_leaves_the_pods_their_own(arena: Arena, play: Player, watching: Watch) -> None:
+    here, _ = arena.nodes(2)
+    arena.deployment("slow", 2, on=here, stop="3s", pod={"terminationGracePeriodSeconds": 60})
+    with watching() as seen:
+        run = play("maintain", maintain_nodes=[here])
+        assert run.ok, run.text
+    seen.all_held()
+    (node,) = run.of("node_drain")[-1]["nodes"]
+    assert all(pod["waited_seconds"] >= 3 for pod in node["pods"])

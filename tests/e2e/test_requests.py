@@ -1,0 +1,67 @@
+# Copyright: Contributors to the kubeops.node_maintenance collection
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""How many requests a drain sends, counted by the API server itself."""
+
+from __future__ import annotations
+
+import pytest
+from support.arena import Arena, Workload
+from support.plays import Player, Run
+from support.watching import Seen, Watch
+
+
+def crowd(arena: Arena, nodes: list[str], per_node: int) -> list[Workload]:
+    """Deployments of ten under budgets of three, so many that each node has its share of pods."""
+    made = []
+    for node in nodes:
+        with arena.placing(node):
+            made += [
+                arena.deployment(f"{node[-2:]}-app-{n}", 10, budget={"maxUnavailable": 3}, service=False)
+                for n in range(per_node // 10)
+            ]
+    return made
+
+
+def spent(seen: Seen, run: Run, nodes: int) -> None:
+    """Evictions + refusals + 15 + 2 per node + lease renewals, and not one request more."""
+    requests = seen.requests
+    tries = [request for request in requests if request.evicts]
+    renewals = [request for request in requests if request.resource == "leases" and request.writes]
+    allowed = len(tries) + 15 + 2 * nodes + len(renewals)
+    assert len(requests) <= allowed, seen.counted("verb", "resource", "subresource")
+    assert run.answer["summary"]["requests"] <= len(requests)
+    assert run.answer["summary"]["evicted"] == len(seen.evictions())
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_a_drain_of_crowded_nodes_keeps_to_its_requests(
+    arena: Arena, play: Player, watching: Watch, count: int
+) -> None:
+    leaving = arena.nodes(count)
+    arena.nodes(2)
+    crowd(arena, leaving, 50)
+    arena.settle()
+    assert play.module("node_cordon", nodes=leaving).ok
+    assert play.module("pdb_guard", nodes=leaving).ok
+    with watching() as seen:
+        run = play.module("node_drain", nodes=leaving)
+        assert run.ok, run.text
+    spent(seen, run, count)
+    assert len(seen.evictions()) == 50 * count
+    assert len(seen.evictions(429)) <= 5 * count
+    for state in ("returning", "uncordoned"):
+        assert play.module("node_cordon", state=state, nodes=leaving).ok
+
+
+def test_one_bulk_call_for_a_wave_whatever_its_size(arena: Arena, play: Player, watching: Watch) -> None:
+    leaving = arena.nodes(5)
+    arena.nodes(1)
+    with watching() as seen:
+        run = play("maintain", maintain_nodes=leaving, maintain_serial=5)
+        assert run.ok, run.text
+    seen.all_held()
+    for module in ("pdb_guard", "node_drain"):
+        present = [answer for answer in run.of(module) if answer.get("nodes") or answer.get("workloads") is not None]
+        assert len(present) <= 2, f"{module} was called {len(present)} times for one wave"

@@ -1,0 +1,124 @@
+# Copyright: Contributors to the kubeops.node_maintenance collection
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Several runs and several people: one node, one truth, and it is in the cluster."""
+
+from __future__ import annotations
+
+from support.arena import Arena
+from support.plays import Player
+from support.waiting import until
+from support.watching import Watch
+from witness.kinds import OWN_NAMESPACE
+
+TINA = {"LOGNAME": "tina", "USER": "tina"}
+OTTO = {"LOGNAME": "otto", "USER": "otto"}
+
+
+def test_a_second_run_is_refused_naming_run_person_and_time(arena: Arena, play: Player, watching: Watch) -> None:
+    here, _ = arena.nodes(2)
+    arena.deployment("slow", 2, on=here, stop="12s")
+    with watching() as seen:
+        first = play.start("maintain", maintain_nodes=[here], env=TINA)
+        until(lambda: arena.step(here) == "cordoned" or first.over, 60, "the first run holds the node")
+        record = arena.record(here) or {}
+        second = play("evacuate", maintain_nodes=[here], env=OTTO)
+        assert not first.over, "the first run is still at it"
+        assert not second.ok
+        assert record["run"] in second.words
+        assert "tina" in second.words
+        assert record["since"][:16] in second.words
+        assert (arena.record(here) or {})["nonce"] == record["nonce"]
+        run = first.wait()
+        assert run.ok, run.text
+    seen.all_held()
+
+
+def test_evacuate_today_and_release_tomorrow_by_somebody_else(arena: Arena, play: Player, watching: Watch) -> None:
+    here, _ = arena.nodes(2)
+    web = arena.deployment("web", on=here, start="1s")
+    with watching() as seen:
+        evacuated = play("evacuate", maintain_nodes=[here], maintain_reason="a new disk", env=TINA)
+        assert evacuated.ok, evacuated.text
+        record = arena.record(here) or {}
+        assert (record["step"], record["reason"]) == ("parked", "a new disk")
+        assert "tina" in record["by"]
+        assert arena.find("Lease", f"node-{here}", OWN_NAMESPACE) is None
+        assert arena.is_cordoned(here)
+        assert arena.pods("web", on=here) == []
+        released = play("release", maintain_nodes=[here], env=OTTO)
+        assert released.ok, released.text
+    seen.all_held()
+    assert seen.dark_seconds(web) == 0
+    assert record["run"] in released.text
+
+
+def test_a_maintain_takes_up_a_node_that_somebody_evacuated(arena: Arena, play: Player, watching: Watch) -> None:
+    here, _ = arena.nodes(2)
+    with watching() as seen:
+        assert play("evacuate", maintain_nodes=[here], env=TINA).ok
+        tasks = play.tasks({"name": "Work on it", "ansible.builtin.command": "true"})
+        hosts = play.hosts([here])
+        run = play("maintain", inventory=hosts, env=OTTO, maintain_tasks=tasks, maintain_nodes=[here])
+        assert run.ok, run.text
+    seen.all_held()
+    assert seen.taken_out() == [here], "it was out already: nobody cordoned it again"
+
+
+def test_the_modules_work_on_their_own(arena: Arena, play: Player, watching: Watch) -> None:
+    here, _ = arena.nodes(2)
+    with arena.placing(here):
+        web = arena.deployment("web", start="1s")
+        several = arena.deployment("several", 3)
+    with watching() as seen:
+        cordoned = play.module("node_cordon", nodes=[here], reason="by hand")
+        assert cordoned.ok, cordoned.text
+        guarded = play.module("pdb_guard", nodes=[here])
+        assert guarded.ok, guarded.text
+        outcomes = {w["name"]: (w["replicas_before"], w["replicas_during"]) for w in guarded.answer["workloads"]}
+        assert outcomes["web"] == (1, 2)
+        drained = play.module("node_drain", nodes=[here])
+        assert drained.ok, drained.text
+        assert drained.node(here, "node_drain")["outcome"] == "drained"
+        assert drained.answer["summary"]["evicted"] == 3
+        for state in ("out", "returning"):
+            assert play.module("node_cordon", state=state, nodes=[here]).ok
+        assert play.module("pdb_guard", state="absent", nodes=[here]).ok
+        assert play.module("node_cordon", state="uncordoned", nodes=[here]).ok
+    seen.all_held()
+    assert seen.dark_seconds(web) == seen.dark_seconds(several) == 0
+
+
+def test_modules_without_a_record_say_what_comes_first(arena: Arena, play: Player, watching: Watch) -> None:
+    here, _ = arena.nodes(2)
+    arena.deployment("web", on=here)
+    with watching() as seen:
+        for name in ("node_drain", "pdb_guard"):
+            run = play.module(name, nodes=[here])
+            assert not run.ok
+            assert "not_in_maintenance" in run.text
+            assert "node_cordon" in run.text
+    assert seen.writes == []
+
+
+def test_a_pod_that_needs_a_surge_is_not_evicted_without_one(arena: Arena, play: Player, watching: Watch) -> None:
+    here, _ = arena.nodes(2)
+    web = arena.deployment("web", on=here)
+    with watching() as seen:
+        assert play.module("node_cordon", nodes=[here]).ok
+        run = play.module("node_drain", nodes=[here])
+        assert not run.ok
+        assert "needs_surge" in run.text
+        assert play.module("node_cordon", state="uncordoned", nodes=[here]).ok
+    seen.all_held()
+    assert seen.new_pods(web) == []
+
+
+def test_a_call_with_another_nonce_is_stopped(arena: Arena, play: Player) -> None:
+    here, _ = arena.nodes(2)
+    assert play.module("node_cordon", nodes=[here], run="mine/abc").ok
+    run = play.module("node_drain", nodes=[here], run="mine/xyz")
+    assert not run.ok
+    assert "adopted_by" in run.text
+    assert play.module("node_cordon", state="uncordoned", nodes=[here], run="mine/abc").ok

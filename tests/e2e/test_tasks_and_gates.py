@@ -1,0 +1,209 @@
+# Copyright: Contributors to the kubeops.node_maintenance collection
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The user works on the node: his tasks, the reboot, and the gates before the node takes pods again."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from support import nodes as fake
+from support.arena import Arena
+from support.plays import Player, Run
+from support.waiting import until
+from support.watching import Watch
+from witness.kinds import OWN_NAMESPACE
+from witness.log import Json
+
+FAIL: Json = {"name": "Patch it", "ansible.builtin.fail": {"msg": "no such package"}}
+TOUCH: Json = {"name": "Work on it", "ansible.builtin.command": "true"}
+
+
+def stays_out(arena: Arena, run: Run, here: str) -> None:
+    """Record, cordon and taint are in place, the lock is released, and the user knows how to go on."""
+    assert not run.ok
+    assert arena.step(here) == "parked"
+    assert arena.is_cordoned(here)
+    taints = [taint["key"] for taint in arena.node(here)["spec"]["taints"]]
+    assert "maintenance.kubeops.io/in-progress" in taints
+    assert arena.find("Lease", f"node-{here}", OWN_NAMESPACE) is None
+    assert "release" in run.text
+
+
+def test_the_users_tasks_run_while_the_node_is_empty(
+    arena: Arena, play: Player, watching: Watch, tmp_path: Path
+) -> None:
+    here, _ = arena.nodes(2)
+    web = arena.deployment("web", on=here, start="1s")
+    listed = tmp_path / "pods"
+    command = f"{play.lab.kubectl} --kubeconfig {play.lab.kubeconfig} get pods -A -o name"
+    shell = f"{command} --field-selector spec.nodeName={here} > {listed}; touch {listed}"
+    tasks = play.tasks({"name": "Look", "ansible.builtin.shell": shell})
+    with watching() as seen:
+        run = play("maintain", inventory=play.hosts([here]), maintain_nodes=[here], maintain_tasks=tasks)
+        assert run.ok, run.text
+    seen.all_held()
+    assert listed.read_text(encoding="utf-8") == ""
+    assert seen.dark_seconds(web) == 0
+
+
+def test_when_the_users_tasks_fail_the_node_stays_out(arena: Arena, play: Player, watching: Watch) -> None:
+    here, _ = arena.nodes(2)
+    web = arena.deployment("web", on=here)
+    arguments: Json = {"maintain_nodes": [here], "inventory": play.hosts([here])}
+    with watching() as seen:
+        run = play("maintain", maintain_tasks=play.tasks(FAIL), **arguments)
+        stays_out(arena, run, here)
+        assert "no such package" in run.text
+        run = play("maintain", maintain_tasks=play.tasks(TOUCH), **arguments)
+        assert run.ok, run.text
+    seen.all_held()
+    assert seen.dark_seconds(web) == 0
+    assert len(seen.new_pods(web)) == 1
+
+
+def test_a_node_that_stayed_out_is_released_by_hand(arena: Arena, play: Player, watching: Watch) -> None:
+    here, _ = arena.nodes(2)
+    with watching() as seen:
+        run = play("maintain", inventory=play.hosts([here]), maintain_nodes=[here], maintain_tasks=play.tasks(FAIL))
+        stays_out(arena, run, here)
+        run = play("release", maintain_nodes=[here])
+        assert run.ok, run.text
+    seen.all_held()
+
+
+def test_on_failure_release_gives_the_node_back_whatever_failed(arena: Arena, play: Player, watching: Watch) -> None:
+    here, _ = arena.nodes(2)
+    with watching() as seen:
+        run = play(
+            "maintain",
+            inventory=play.hosts([here]),
+            maintain_nodes=[here],
+            maintain_tasks=play.tasks(FAIL),
+            maintain_on_failure="release",
+        )
+    assert not run.ok
+    seen.all_held()
+    assert not arena.is_cordoned(here)
+
+
+def test_on_failure_keep_leaves_a_node_out_that_could_not_be_drained(arena: Arena, play: Player) -> None:
+    here, _ = arena.nodes(2)
+    arena.job("endless", here)
+    arena.settle()
+    run = play("maintain", maintain_nodes=[here], maintain_timeout=8, maintain_on_failure="keep")
+    stays_out(arena, run, here)
+    assert play("release", maintain_nodes=[here]).ok
+
+
+def test_a_reboot_is_waited_for_and_proven_by_a_new_boot_id(arena: Arena, play: Player, watching: Watch) -> None:
+    here, _ = arena.nodes(2)
+    web = arena.deployment("web", on=here)
+    arena.settle()
+    booted = fake.boot_id(arena.api, here)
+    with watching() as seen:
+        run = play("maintain", inventory=play.hosts([here]), maintain_nodes=[here], maintain_reboot=True, within=180)
+        assert run.ok, run.text
+    seen.all_held()
+    assert fake.boot_id(arena.api, here) != booted
+    assert fake.is_up(arena.api, here)
+    assert seen.dark_seconds(web) == 0
+
+
+def test_a_node_that_still_has_its_old_boot_id_is_given_no_pods(arena: Arena, play: Player, watching: Watch) -> None:
+    here, _ = arena.nodes(2)
+    booted = fake.boot_id(arena.api, here)
+    with watching() as seen:
+        run = play(
+            "maintain",
+            inventory=play.hosts([here], fake_node_stale=True),
+            maintain_nodes=[here],
+            maintain_reboot=True,
+            maintain_timeout=10,
+            within=180,
+        )
+        stays_out(arena, run, here)
+    assert booted in run.text or "boot" in run.text.lower()
+    seen.all_held(left=True)
+
+
+def test_a_node_that_comes_back_not_ready_is_given_no_pods(arena: Arena, play: Player, watching: Watch) -> None:
+    here, _ = arena.nodes(2)
+    broken = play.kubectl_task(f"annotate node {here} lab.kubeops.io/node=not-ready")
+    with watching() as seen:
+        run = play(
+            "maintain",
+            inventory=play.hosts([here]),
+            maintain_nodes=[here],
+            maintain_tasks=play.tasks(broken),
+            maintain_timeout=10,
+        )
+        stays_out(arena, run, here)
+    assert "Ready" in run.text
+    seen.all_held(left=True)
+    fake.switch(arena.api, here, None)
+    until(lambda: fake.is_up(arena.api, here), 20, "the node is Ready")
+    assert play("release", maintain_nodes=[here]).ok
+    assert not arena.is_cordoned(here)
+
+
+UPDATE = "patch daemonset agent -n {} --type merge -p "
+
+
+def test_a_daemonset_that_does_not_tolerate_our_taint_is_there_again_before_pods_come(
+    arena: Arena, play: Player, watching: Watch
+) -> None:
+    here, _ = arena.nodes(2)
+    agent = arena.daemonset("agent", start="1s")
+    arena.settle()
+    new = '{"spec":{"template":{"metadata":{"annotations":{"version":"2"}}}}}'
+    update = play.kubectl_task(UPDATE.format(arena.namespace) + f"'{new}'")
+    gone = {"name": "Let the update reach the node", "ansible.builtin.command": "sleep 3"}
+    with watching() as seen:
+        run = play(
+            "maintain",
+            inventory=play.hosts([here]),
+            maintain_nodes=[here],
+            maintain_tasks=play.tasks(update, gone),
+        )
+        assert run.ok, run.text
+    assert len(arena.pods("agent", on=here)) == 1
+    assert agent.nodes().count(here) == 1
+    assert not arena.is_cordoned(here)
+    assert not [v for v in seen.violations() if v.kind == "Node"]
+
+
+def test_a_node_without_its_daemonset_pods_is_given_no_pods(arena: Arena, play: Player, watching: Watch) -> None:
+    here, _ = arena.nodes(2)
+    arena.daemonset("agent")
+    never = '{"spec":{"template":{"metadata":{"annotations":{"lab.kubeops.io/ready":"never"}}}}}'
+    update = play.kubectl_task(UPDATE.format(arena.namespace) + f"'{never}'")
+    gone = {"name": "Let the update reach the node", "ansible.builtin.command": "sleep 3"}
+    arena.settle()
+    with watching() as seen:
+        run = play(
+            "maintain",
+            inventory=play.hosts([here]),
+            maintain_nodes=[here],
+            maintain_tasks=play.tasks(update, gone),
+            maintain_timeout=10,
+        )
+        stays_out(arena, run, here)
+    assert "agent" in run.text
+    assert not [v for v in seen.violations(left=True) if v.rule != "W"]
+
+
+def test_the_tasks_do_not_run_on_a_node_that_is_not_empty_any_more(arena: Arena, play: Player, tmp_path: Path) -> None:
+    here, _ = arena.nodes(2)
+    assert play("evacuate", maintain_nodes=[here]).ok
+    arena.pod("intruder", here)
+    arena.settle()
+    touched = tmp_path / "touched"
+    tasks = play.tasks({"name": "Work on it", "ansible.builtin.command": f"touch {touched}"})
+    run = play("maintain", inventory=play.hosts([here]), maintain_nodes=[here], maintain_tasks=tasks)
+    assert not run.ok
+    assert "intruder" in run.text
+    assert not touched.exists()
+    arena.delete("Pod", "intruder", gracePeriodSeconds=0)
+    assert play("release", maintain_nodes=[here]).ok
