@@ -139,7 +139,7 @@ class _Drain:
     ) -> None:
         self.ctx, self.options, self.live, self.sites = ctx, options, live, sites
         self.surges = {surge.uid: surge for surge in surges}
-        self.swaps = Swaps(ctx, surges)
+        self.swaps = Swaps(ctx, surges, self._fence)
         self.services = Services(ctx)
         self.replacements = Replacements(ctx, frozenset(sites), options.wait_for)
         self.locks: list[Locks] = []
@@ -248,7 +248,6 @@ class _Drain:
             evictor.settle()
             self._follow(snapshot)
             if not self.swaps.done:
-                self._fence()
                 self.swaps.step(snapshot)
                 self._fail_swaps()
             evictor.step(self._queue(), snapshot)
@@ -299,7 +298,7 @@ class _Drain:
         outcome = {"swap": "swapped", "wait": "gone"}.get(move.plan.route, "gone")
         if move.ours:
             outcome = "deleted" if self.options.choices.disable_eviction else "evicted"
-        if move.plan.code == "tolerates_maintenance":
+        if move.plan.tolerant:
             outcome = "tolerates_maintenance"
         move.end("gone", outcome, now)
         pod = move.pod
@@ -412,6 +411,7 @@ class _Drain:
             leaving = sum(1 for move in left if move.state == "leaving")
             text = f"{len(left)} of {total} pods left, {leaving} ending"
             blocked = {move.blocked_by["message"] for move in left if move.blocked_by}
+            blocked |= set(self.swaps.waiting.values())
             if blocked:
                 text += "; waiting: " + "; ".join(sorted(blocked)[:3])
             if not left:
@@ -471,6 +471,7 @@ class _Drain:
         return {
             "name": site.name,
             "outcome": site.outcome,
+            "failed": site.failed,
             "message": site.message,
             "kept": list(site.kept),
             "pods": [_pod(move, self.ctx.clock.now()) for move in site.moves.values()],

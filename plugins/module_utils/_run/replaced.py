@@ -41,7 +41,7 @@ class Replacements:
 
     def expect(self, plan: PodPlan, snapshot: Snapshot) -> None:
         """Remember what this pod's departure has to be followed by."""
-        if plan.route not in ("evict", "swap") or plan.code == "tolerates_maintenance":
+        if plan.route not in ("evict", "swap") or plan.tolerant:
             return
         for claim in plan.pod.claims:
             for found in snapshot.claims:

@@ -74,7 +74,8 @@ def state(ctx: Context, options: StateOptions) -> Result:
             return _ended(ctx, options)
         case "listed":
             found, alive = _look(ctx)
-            return Result({"traces": [x.shown(alive=x.run in alive) for x in found], "nodes": []})
+            shown = [x.shown(alive=x.run in alive) for x in found]
+            return Result({"traces": shown, "resumable": _resumable(ctx, options), "nodes": []})
     return _recover(ctx, options)
 
 
@@ -93,6 +94,17 @@ def _runs(ctx: Context) -> list[StoredRun]:
 
 def _config_map(run_id: str) -> Ref:
     return Ref("ConfigMap", names.run_name(run_id), names.NAMESPACE, api_version="v1")
+
+
+def _resumable(ctx: Context, options: StateOptions) -> dict[str, t.Any] | None:
+    """The run that ``started`` with the same input would resume, ``None`` without input or such a run."""
+    if options.input is None:
+        return None
+    mark, now = fingerprint(options.input), ctx.clock.wall()
+    for run in _runs(ctx):
+        if run.id == ctx.run.id if ctx.run else run.fingerprint == mark and run.resumable(now):
+            return {"run": run.id, "finished": list(run.finished), "by": run.by, "since": run.since}
+    return None
 
 
 def _started(ctx: Context, options: StateOptions) -> Result:
