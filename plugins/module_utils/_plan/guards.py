@@ -88,6 +88,22 @@ def _guard(
     return Guard(workload.ref, workload.replicas, nodes, existing.ref, _serve(existing, {**now, **serves}))
 
 
+def widened(snapshot: Snapshot, guard: Guard) -> Change | None:
+    """The guard's change as it has to be now; ``None`` when it serves its nodes already."""
+    place = (guard.budget.namespace, guard.budget.name)
+    existing = next((b for b in snapshot.budgets if (b.namespace, b.name) == place), None)
+    if existing is None:
+        return guard.change
+    serves = {node: snapshot.nodes[node].uid for node in guard.nodes if node in snapshot.nodes}
+    now = nodes_of(existing)
+    return None if serves.items() <= now.items() else _serve(existing, {**now, **serves})
+
+
+def workload_uid(budget: Budget) -> str:
+    """The UID of the workload that one of our guards is for."""
+    return budget.name.removeprefix(names.GUARD_PREFIX)
+
+
 def nodes_of(budget: Budget) -> dict[str, str]:
     """The nodes a guard serves, with their UIDs; what cannot be read counts as none."""
     try:

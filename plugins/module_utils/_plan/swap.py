@@ -12,7 +12,7 @@ field follows the three-way rule: what is neither as it was nor as we made it is
 from __future__ import annotations
 
 import typing as t
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan import names, pins, protect
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.change import Change
@@ -60,7 +60,6 @@ class Undo:
 
 def surges(
     snapshot: Snapshot,
-    nodes: t.Collection[str],
     plans: t.Iterable[PodPlan],
     *,
     run: str,
@@ -368,6 +367,22 @@ def giving_back(snapshot: Snapshot, surge: Surge, *, lowered: bool = False) -> U
     if waiting:
         return Undo((*changes, *unpinned), waiting, kept)
     return Undo((*changes, *unpinned, *costs), kept=kept)
+
+
+def shrunk(snapshot: Snapshot, surge: Surge, nodes: t.Collection[str]) -> Surge:
+    """The surge as it serves these nodes only; its target stays, the end of the swap lowers it all."""
+    gone = {pod.uid for pod in snapshot.pods if pod.uid in surge.leaving and pod.node not in nodes}
+    return replace(
+        surge,
+        nodes={name: uid for name, uid in surge.nodes.items() if name in nodes},
+        leaving={uid: leaver for uid, leaver in surge.leaving.items() if uid not in gone},
+    )
+
+
+def shrinking(snapshot: Snapshot, surge: Surge, smaller: Surge) -> tuple[Change, ...]:
+    """Give the pods that leave no more their own costs back; the record is written after that."""
+    stay = [pod for pod in alive(snapshot, surge) if pod.uid not in smaller.leaving]
+    return tuple(_costs_back(stay, surge, snapshot.workload(surge.uid)))
 
 
 def whole_undo(snapshot: Snapshot, surge: Surge) -> tuple[tuple[Change, ...], tuple[str, ...]]:

@@ -1,0 +1,301 @@
+# Copyright: Contributors to the kubeops.node_maintenance collection
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""Raising surges and taking them back: one small machine for each workload, stepped by a loop.
+
+``plan`` (nothing is written yet) -> ``held`` (another run has it) -> ``raise`` -> ``wait`` -> ``ready``,
+and from anywhere ``undo`` -> ``undone``, after which a surge that was only in the way is planned anew.
+"""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import dataclass, replace
+
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.errors import (
+    AlreadyExists,
+    ClusterError,
+    Overloaded,
+    Unreachable,
+)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan import swap
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.endpoints import Endpoints
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.snapshot import Ref, Snapshot
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.surge import Surge, surges_in
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.context import Context, Run
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.hands import Hands
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.surge_lease import (
+    LostSurgeError,
+    SurgeLeases,
+)
+
+GRACE = 2.0
+"""Seconds a refused or unplaced newcomer is given: a scheduler or a quota may be just behind."""
+PATIENT_WITH = frozenset({"surge_refused", "surge_unschedulable"})
+
+State = t.Literal["plan", "held", "raise", "wait", "ready", "undo", "undone"]
+Planner = t.Callable[[Snapshot], t.Mapping[str, Surge]]
+
+
+@dataclass
+class Case:
+    """One workload.
+
+    ``again`` says that its present surge is only in the way of the wanted one, ``shrunk`` what the
+    surge becomes where some of its nodes still need it.
+    """
+
+    workload: Ref
+    nodes: tuple[str, ...]
+    state: State
+    surge: Surge | None = None
+    again: bool = False
+    shrunk: Surge | None = None
+    claimed: bool = False
+    forgotten: str = ""
+    foreign: str = ""
+    foreign_since: float = 0.0
+    serving_since: float | None = None
+    blocked_since: float | None = None
+    outcome: str = ""
+    message: str = ""
+    remedy: str = ""
+    waiting: str = ""
+    kept: tuple[str, ...] = ()
+
+    @property
+    def open(self) -> bool:
+        """Whether it still needs steps."""
+        return self.state not in ("ready", "undone")
+
+    @property
+    def failed(self) -> bool:
+        """Whether it ended without the protection it was asked for."""
+        return bool(self.outcome) and self.outcome not in (
+            "raised",
+            "already_raised",
+            "ended",
+            "given_back",
+            "given_back_in_part",
+        )
+
+
+class Surging:
+    """The machines of one call; ``planner`` gives the surges wanted now, by the UID of the workload."""
+
+    def __init__(
+        self, ctx: Context, me: Run, settle: float, planner: Planner, fence: t.Callable[[], None], cases: list[Case]
+    ) -> None:
+        self._ctx, self._me, self._settle, self._planner, self._fence = ctx, me, settle, planner, fence
+        self._leases, self._hands = SurgeLeases(ctx, str(me)), Hands(ctx, fence)
+        self.cases = cases
+
+    @property
+    def done(self) -> bool:
+        """Whether no machine has a step left."""
+        return not any(case.open for case in self.cases)
+
+    def step(self, snapshot: Snapshot) -> None:
+        """Do for every workload what can be done now."""
+        endpoints = Endpoints(snapshot.slices)
+        steps = {
+            "plan": self._plan,
+            "held": self._plan,
+            "raise": self._raise,
+            "wait": lambda case, seen: self._wait(case, seen, endpoints),
+            "undo": self._undo,
+        }
+        for case in self.cases:
+            try:
+                if case.surge and case.claimed and case.state not in ("held", "undone"):
+                    case.surge = self._leases.keep(case.surge)
+                if case.open:
+                    steps[case.state](case, snapshot)
+            except LostSurgeError as error:
+                self._end(case, "adopted_by", str(error), "Look at the other run; it goes on with the surge.")
+            except (Unreachable, Overloaded):
+                raise
+            except ClusterError as error:
+                self._refused(case, error)
+
+    def fail_open(self, outcome: str, message: str) -> None:
+        """Give up what is not ready, and take it back."""
+        for case in self.cases:
+            if not case.open or case.state == "undo":
+                continue
+            waited = f"{message}; waited for: {case.waiting}" if case.waiting else message
+            self._give_up(case, outcome, waited, "Look at what it waited for, then run again.")
+
+    # -- the steps ----------------------------------------------------------------------------------
+
+    def _plan(self, case: Case, snapshot: Snapshot) -> None:
+        """Find out whose the workload is, and write our record if it is nobody's."""
+        found = next((s for s in surges_in(snapshot) if s.uid == case.workload.uid), None)
+        if found and found.lease_uid == case.forgotten:
+            found = None
+        if found is None:
+            self._begin(case, snapshot)
+        elif found.run == self._me.id or self._silent(case, found):
+            self._take(case, found, snapshot)
+        else:
+            case.state = "held"
+            case.waiting = f"run {found.run} of {found.by} to end its surge of {found.workload} (since {found.since})"
+
+    def _begin(self, case: Case, snapshot: Snapshot) -> None:
+        wanted = self._planner(snapshot).get(case.workload.uid)
+        if wanted is None:
+            case.state, case.outcome = "undone", "ended"
+            case.message = f"No pod of {case.workload} has to leave by a swap any more."
+            return
+        self._fence()
+        try:
+            case.surge = self._leases.write(wanted)
+        except AlreadyExists:
+            case.waiting = f"the record of another surge of {case.workload}"
+            return
+        case.claimed, case.state, case.waiting = True, "raise", ""
+        self._raise(case, snapshot)
+
+    def _silent(self, case: Case, found: Surge) -> bool:
+        """Whether a foreign lease stayed as it is for its duration, on our own clock."""
+        now = self._ctx.clock.now()
+        if case.foreign != found.resource_version:
+            case.foreign, case.foreign_since = found.resource_version, now
+        return now - case.foreign_since >= found.duration
+
+    def _take(self, case: Case, found: Surge, snapshot: Snapshot) -> None:
+        """Go on with our own run's surge where it fits, else take it back and plan anew."""
+        self._fence()
+        case.surge, case.claimed, case.waiting = self._leases.hold(found), True, ""
+        wanted = self._planner(snapshot).get(case.workload.uid)
+        fits = wanted is not None and wanted.leaving.keys() <= found.leaving.keys()
+        if found.run == self._me.id and fits:
+            case.surge = replace(case.surge, stage="raising")
+            case.state = "raise"
+        else:
+            case.state, case.again = "undo", True
+
+    def _raise(self, case: Case, snapshot: Snapshot) -> None:
+        surge = t.cast("Surge", case.surge)
+        workload = snapshot.workload(surge.uid)
+        if workload is None:
+            self._give_up(case, "workload_gone", f"{surge.workload} is gone.", "")
+            return
+        if self._hands.behind(workload.ref, workload.resource_version):
+            return
+        changes = swap.raising(snapshot, surge)
+        if changes and not self._hands.do(changes):
+            case.waiting = f"a fresh view of {surge.workload}"
+            return
+        case.state = "wait"
+        if any(change.verb == "scale" for change in changes):
+            extra = surge.target - surge.prior_replicas
+            self._tell(
+                "raised", case, f"{surge.prior_replicas} -> {surge.target} replicas, {extra} to replace the leaving"
+            )
+
+    def _wait(self, case: Case, snapshot: Snapshot, endpoints: Endpoints) -> None:
+        surge, now = t.cast("Surge", case.surge), self._ctx.clock.now()
+        workload = snapshot.workload(surge.uid)
+        if workload and self._hands.behind(workload.ref, workload.resource_version):
+            return
+        case.waiting = swap.waiting_for(snapshot, surge, endpoints, case.nodes)
+        ended = workload is not None and not swap.alive(snapshot, surge)
+        if ended and not case.waiting:
+            self._ready(case, "ended", f"the leaving pods of {surge.workload} are gone already")
+            return
+        blocked = None if ended else swap.blocked(snapshot, surge, case.nodes)
+        if blocked:
+            case.blocked_since = case.blocked_since or now
+            # A count that was put back takes a moment to end a pod, and it may be a leaving one.
+            acting = blocked.code == "surge_reverted" and swap.settled(snapshot, surge)
+            patient = blocked.code in PATIENT_WITH and now - case.blocked_since < GRACE
+            if not acting and not patient:
+                self._give_up(case, blocked.code, blocked.message, blocked.remedy)
+            return
+        case.blocked_since = None
+        if case.waiting:
+            case.serving_since = None
+            return
+        case.serving_since = now if case.serving_since is None else case.serving_since
+        if now - case.serving_since >= self._settle:
+            self._ready(case, "raised", f"{surge.workload} serves with {workload and workload.replicas} pods")
+        else:
+            case.waiting = f"the new pods of {surge.workload} to serve for {self._settle:g} s"
+
+    def _ready(self, case: Case, outcome: str, message: str) -> None:
+        surge = t.cast("Surge", case.surge)
+        self._fence()
+        case.surge = self._leases.hold(replace(surge, stage="ready"))
+        case.state, case.outcome, case.message, case.waiting = "ready", outcome, message, ""
+        self._tell("ready", case, message)
+
+    def _undo(self, case: Case, snapshot: Snapshot) -> None:
+        surge = t.cast("Surge", case.surge)
+        if not case.claimed:
+            self._fence()
+            case.surge = surge = self._leases.hold(surge)
+            case.claimed = True
+        workload = snapshot.workload(surge.uid)
+        if workload and self._hands.behind(workload.ref, workload.resource_version):
+            return
+        if case.shrunk:
+            self._shrink(case, snapshot, surge, case.shrunk)
+            return
+        undo = swap.giving_back(snapshot, surge)
+        case.kept = tuple(dict.fromkeys((*case.kept, *undo.kept)))
+        if undo.changes:
+            self._hands.do(undo.changes)
+            case.waiting = undo.waiting or f"the changes to {surge.workload} to be seen"
+            return
+        case.waiting = undo.waiting
+        if not undo.waiting:
+            self._fence()
+            self._leases.forget(surge)
+            case.forgotten = surge.lease_uid
+            self._undone(case)
+
+    def _shrink(self, case: Case, snapshot: Snapshot, surge: Surge, smaller: Surge) -> None:
+        """Give back the part of the nodes that need it no more."""
+        changes = swap.shrinking(snapshot, surge, smaller)
+        if changes:
+            self._hands.do(changes)
+            case.waiting = f"the changes to {surge.workload} to be seen"
+            return
+        self._leases.hold(surge.with_record_of(smaller))
+        case.state, case.outcome, case.waiting = "undone", "given_back_in_part", ""
+        case.message = f"the surge of {case.workload} goes on for {', '.join(sorted(smaller.nodes))}"
+
+    def _undone(self, case: Case) -> None:
+        self._tell("given_back", case, f"{case.workload} is as it was before its surge")
+        for what in case.kept:
+            self._tell("kept", case, what)
+        case.surge, case.claimed, case.waiting = None, False, ""
+        if case.again:
+            case.again, case.state = False, "plan"
+            return
+        case.state = "undone"
+        case.outcome = case.outcome or "given_back"
+        case.message = case.message or f"{case.workload} is as it was before its surge"
+
+    # -- ends ---------------------------------------------------------------------------------------
+
+    def _refused(self, case: Case, error: ClusterError) -> None:
+        """A change that the server refuses for good ends the surge; one of an undo stays recorded."""
+        if case.state == "undo":
+            self._end(case, "undo_failed", f"{case.message} {error}".strip(), "Mend that, then run recover.")
+        else:
+            self._give_up(case, "surge_denied", str(error), "")
+
+    def _give_up(self, case: Case, outcome: str, message: str, remedy: str) -> None:
+        self._tell("failed", case, message)
+        case.outcome, case.message, case.remedy, case.again = outcome, message, remedy, False
+        case.state = "undo" if case.surge and case.claimed else "undone"
+
+    def _end(self, case: Case, outcome: str, message: str, remedy: str) -> None:
+        self._tell("failed", case, message)
+        case.outcome, case.message, case.remedy, case.state = outcome, message, remedy, "undone"
+
+    def _tell(self, what: str, case: Case, message: str) -> None:
+        node = case.nodes[0] if case.nodes else ""
+        self._ctx.tell(what, message, node=node, namespace=case.workload.namespace, name=case.workload.name)
