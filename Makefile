@@ -25,6 +25,9 @@ export ANSIBLE_HOME := $(CURDIR)/.build/ansible
 export ANSIBLE_COLLECTIONS_PATH := $(CURDIR)/.build/collections
 export ANSIBLE_CONFIG := $(CURDIR)/.build/ansible.cfg
 export PYTHONPATH := $(CURDIR)/.build/collections
+export ANSIBLE_DISPLAY_SKIPPED_HOSTS := false
+export ANSIBLE_LOCALHOST_WARNING := false
+export ANSIBLE_INVENTORY_UNPARSED_WARNING := false
 unexport KUBECONFIG $(filter K8S_AUTH_%,$(.VARIABLES))
 
 PLAY := ansible-playbook
