@@ -1,0 +1,114 @@
+# Copyright: Contributors to the kubeops.node_maintenance collection
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""What a run has to be allowed to do, so that a missing right is named before the first write."""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import dataclass
+
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan import names
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.case import Choices, PodPlan
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.finding import Finding
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.snapshot import Snapshot
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """One verb on one resource.
+
+    ``namespaces`` empty: it has to be allowed everywhere; else it is enough in each of them.
+    ``resource`` is a plural with its subresource, ``pods/eviction``.
+    """
+
+    verb: str
+    group: str
+    resource: str
+    namespaces: tuple[str, ...] = ()
+
+    @property
+    def words(self) -> str:
+        """As RBAC has it: ``patch deployments.apps/scale``."""
+        plural, slash, subresource = self.resource.partition("/")
+        return f"{self.verb} {plural}{'.' + self.group if self.group else ''}{slash}{subresource}"
+
+
+LOCK_VERBS = ("list", "create", "patch", "delete")
+STATE_VERBS = ("list", "get", "create", "patch", "delete")
+PLURALS: t.Mapping[str, tuple[str, str]] = {
+    "Deployment": ("apps", "deployments"),
+    "ReplicaSet": ("apps", "replicasets"),
+    "StatefulSet": ("apps", "statefulsets"),
+    "Rollout": ("argoproj.io", "rollouts"),
+    "CloneSet": ("apps.kruise.io", "clonesets"),
+}
+
+
+def needs(
+    snapshot: Snapshot, plans: t.Sequence[PodPlan], choices: Choices, *, namespace_missing: bool
+) -> tuple[Need, ...]:
+    """What taking these pods' nodes out and giving them back needs beside the lists that a plan reads."""
+    moved = [plan for plan in plans if plan.route in ("evict", "swap")]
+    swapped = [plan for plan in moved if plan.route == "swap"]
+    guarded = [plan for plan in moved if plan.guarded]
+    found = [
+        Need("patch", "", "nodes"),
+        Need("watch", "", "pods"),
+        Need("watch", "policy", "poddisruptionbudgets"),
+        *(Need(verb, "discovery.k8s.io", "endpointslices") for verb in ("list", "watch")),
+        *(Need(verb, "coordination.k8s.io", "leases", (names.NAMESPACE,)) for verb in LOCK_VERBS),
+        *(Need(verb, "", "configmaps", (names.NAMESPACE,)) for verb in STATE_VERBS),
+    ]
+    if namespace_missing:
+        found.append(Need("create", "", "namespaces"))
+    if any(plan.pod.claims for plan in moved):
+        found.append(Need("list", "storage.k8s.io", "volumeattachments"))
+    if any(plan.route == "evict" or plan.guarded for plan in moved):
+        verb, resource = ("delete", "pods") if choices.disable_eviction else ("create", "pods/eviction")
+        found.append(Need(verb, "", resource, _namespaces(moved)))
+    if guarded:
+        found += [Need(v, "policy", "poddisruptionbudgets", _namespaces(guarded)) for v in ("create", "delete")]
+    if swapped:
+        # A leaving pod that turns NotReady is evicted after all.
+        found.append(Need("create", "", "pods/eviction", _namespaces(swapped)))
+        found += _for_swaps(snapshot, swapped)
+    return tuple(dict.fromkeys(found))
+
+
+def _for_swaps(snapshot: Snapshot, swapped: list[PodPlan]) -> list[Need]:
+    found = [Need("patch", "", "pods", _namespaces(swapped))]
+    found += [Need("watch", "apps", plural) for plural in ("deployments", "replicasets")]
+    scaled: dict[str, list[PodPlan]] = {}
+    scalers: list[PodPlan] = []
+    for plan in swapped:
+        workload = snapshot.workload_of(plan.pod)
+        if workload is None:
+            continue
+        scaled.setdefault(workload.kind, []).append(plan)
+        if snapshot.autoscaler_of(workload):
+            scalers.append(plan)
+    for kind, group in scaled.items():
+        if kind in PLURALS:
+            api_group, plural = PLURALS[kind]
+            found.append(Need("patch", api_group, f"{plural}/scale", _namespaces(group)))
+    if scalers:
+        found.append(Need("watch", "autoscaling", "horizontalpodautoscalers"))
+        found.append(Need("patch", "autoscaling", "horizontalpodautoscalers", _namespaces(scalers)))
+    return found
+
+
+def missing(need: Need, refused: t.Sequence[str]) -> Finding:
+    """The finding for a need that is not met in the ``refused`` namespaces (empty: anywhere)."""
+    where = f"in namespace {', '.join(refused)}" if refused else "in the whole cluster"
+    return Finding(
+        "missing_permission",
+        "blocker",
+        need.words,
+        f"These credentials may not {need.words} {where}.",
+        f"Grant the verb {need.verb} on {need.words.partition(' ')[2]} in a role that is bound to them.",
+    )
+
+
+def _namespaces(plans: t.Iterable[PodPlan]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(plan.pod.namespace for plan in plans))

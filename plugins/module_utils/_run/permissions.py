@@ -1,0 +1,53 @@
+# Copyright: Contributors to the kubeops.node_maintenance collection
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""Asks the API server what these credentials may do; nothing is changed by asking."""
+
+from __future__ import annotations
+
+import typing as t
+from concurrent.futures import ThreadPoolExecutor
+
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds, verbs
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.finding import Finding
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.permissions import Need, missing
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.act import PATIENCE
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.context import Context
+
+AT_ONCE = 8
+
+
+def ask(ctx: Context, needs: t.Sequence[Need]) -> list[Finding]:
+    """A finding for each need that is not met.
+
+    One review for each need, for the whole cluster; namespace by namespace only where that is refused.
+    """
+    with ThreadPoolExecutor(AT_ONCE, thread_name_prefix="permissions") as pool:
+        found = pool.map(lambda need: _ask(ctx, need), needs)
+        return [finding for finding in found if finding]
+
+
+def _ask(ctx: Context, need: Need) -> Finding | None:
+    if _allowed(ctx, need, ""):
+        return None
+    refused = [namespace for namespace in need.namespaces if not _allowed(ctx, need, namespace)]
+    return missing(need, refused) if refused or not need.namespaces else None
+
+
+def _allowed(ctx: Context, need: Need, namespace: str) -> bool:
+    plural, _slash, subresource = need.resource.partition("/")
+    attributes = {
+        "verb": need.verb,
+        "group": need.group,
+        "resource": plural,
+        "subresource": subresource,
+        "namespace": namespace,
+    }
+    kind = kinds.SELF_SUBJECT_ACCESS_REVIEWS
+    review = {
+        "apiVersion": kind.api_version,
+        "kind": kind.kind,
+        "spec": {"resourceAttributes": {key: value for key, value in attributes.items() if value}},
+    }
+    answer = ctx.cluster.send(verbs.create(kind, review), patience=PATIENCE)
+    return bool((answer.get("status") or {}).get("allowed"))
