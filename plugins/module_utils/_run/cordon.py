@@ -237,6 +237,8 @@ def _act(ctx: Context, options: CordonOptions, todo: list[_Task]) -> None:
                 task = next(x for x in group if x.name == node)
                 task.outcome, task.wanted = "held", task.record
                 task.message = f"{held.message}. Wait until it ends, or see what it is with the recover playbook."
+            if options.state == "out":
+                _refuse_undrained(ctx, [task for task in group if not task.failed])
             for task in group:
                 if not task.failed:
                     _write(ctx, options, task, locks)
@@ -248,8 +250,6 @@ def _act(ctx: Context, options: CordonOptions, todo: list[_Task]) -> None:
 def _write(ctx: Context, options: CordonOptions, task: _Task, locks: Locks) -> None:
     """Send one node's patch; planned anew from a fresh read, for the lock may have taken its time."""
     try:
-        if options.state == "out" and not _still_drained(ctx, task):
-            return
         for attempt in range(CONFLICTS):
             if attempt or ctx.run is None or task.record is not None:
                 task.node = Node.of(ctx.cluster.send(verbs.get(kinds.NODES, task.name), patience=PATIENCE))
@@ -296,17 +296,22 @@ def with_lease(change: Change, task: _Task) -> Change:
     return replace(change, body={**body, "metadata": meta})
 
 
-def _still_drained(ctx: Context, task: _Task) -> bool:
-    """The proof once more, right before the user's tasks."""
+def _refuse_undrained(ctx: Context, tasks: list[_Task]) -> None:
+    """The proof once more, right before the user's tasks; a few lists for all nodes together."""
+    nodes = {task.name for task in tasks}
     found = lists(ctx.cluster, ("nodes", "pods", "leases"))
-    found |= lists(ctx.cluster, owners_of(pod for pod in found["pods"] if pod.node == task.name))
-    left = left_to_move(Snapshot.of(found), {task.name}, Choices())
-    if task.record is not None and task.record.step in ("drained", "out", "parked") and not left:
-        return True
-    task.outcome = "not_drained"
-    where = ", ".join(str(pod.ref) for pod in left[:5]) or f"its record says {task.record and task.record.step}"
-    task.message = f"Node {task.name} is not drained ({where}); no task may run on it. Drain it again with node_drain."
-    return False
+    found |= lists(ctx.cluster, owners_of(pod for pod in found["pods"] if pod.node in nodes))
+    left = left_to_move(Snapshot.of(found), nodes, Choices())
+    for task in tasks:
+        mine = [pod for pod in left if pod.node == task.name]
+        step = task.record.step if task.record else "none"
+        if step in ("drained", "out", "parked") and not mine:
+            continue
+        where = ", ".join(str(pod.ref) for pod in mine[:5]) or f"its record says {step}"
+        task.outcome, task.change = "not_drained", None
+        task.message = (
+            f"Node {task.name} is not drained ({where}); no task may run on it. Drain it again with node_drain."
+        )
 
 
 def _await_schedulable(ctx: Context, task: _Task) -> None:
