@@ -95,13 +95,8 @@ class WatchedAxis:
     The user's tasks take minutes, a drain seconds: on a plain axis nothing would be seen of it.
     """
 
-    def __init__(self, services: t.Iterable[ServiceLine]) -> None:
-        self.windows: list[tuple[float, float]] = []
-        for start, end in sorted((w.start, w.end) for s in services for w in s.watches):
-            if self.windows and start <= self.windows[-1][1] + 1.0:
-                self.windows[-1] = (self.windows[-1][0], max(end, self.windows[-1][1]))
-            else:
-                self.windows.append((start, end))
+    def __init__(self, watched: t.Iterable[Span]) -> None:
+        self.windows = [(span.start, span.end) for span in watched]
         self._starts = [start for start, _end in self.windows]
         self._gap = min(1.2, 12 / max(len(self.windows), 1))
         total = sum(end - start for start, end in self.windows)
@@ -164,7 +159,7 @@ def goal_height(service: ServiceLine) -> float:
 
 def _path(watch: Watch, top: int) -> str:
     length = max(watch.end - watch.start, 0.001)
-    parts = []
+    parts: list[str] = []
     for start, _end, ready in watch.steps():
         x, y = round(1000 * (start - watch.start) / length), round(100 - 100 * ready / top)
         parts.append(f"H{x}V{y}" if parts else f"M{x} {y}")

@@ -10,13 +10,13 @@ It is Python because a module carries nothing else to where it runs. Values are 
 from __future__ import annotations
 
 STYLE = """
-:root{color-scheme:light dark;--bg:#fcfcfb;--ink:#1d2126;--soft:#5d656e;--line:#e2e4e7;--grid:#edeff1;
+:root{color-scheme:light dark;--bg:#fcfcfb;--ink:#1d2126;--soft:#5d656e;--line:#e2e4e7;--grid:#e6e9ec;
 --good:#2f7d4f;--bad:#c2362b;--warn:#a8690a;--cordoned:#b9c0c8;--protecting:#5aa79b;--draining:#3f74b8;
---drained:#a9c1de;--out:#7d8793;--returning:#7fb389;--parked:#c99b4e;--waiting:#e3b04b;--area:#d9e5f3}
+--drained:#a9c1de;--out:#7d8793;--returning:#7fb389;--parked:#c99b4e;--blocked:#e3b04b;--area:#d9e5f3}
 @media screen and (prefers-color-scheme:dark){:root{--bg:#14171a;--ink:#e4e7ea;--soft:#98a1ab;
---line:#2c3137;--grid:#22272c;--good:#6cc08b;--bad:#f0736a;--warn:#e0a84e;--cordoned:#59626c;
+--line:#2c3137;--grid:#262c32;--good:#6cc08b;--bad:#f0736a;--warn:#e0a84e;--cordoned:#59626c;
 --protecting:#4c9c90;--draining:#5b93d6;--drained:#38506d;--out:#717b87;--returning:#5f9d6c;
---parked:#ad8036;--waiting:#c8963a;--area:#22354b}}
+--parked:#ad8036;--blocked:#c8963a;--area:#22354b}}
 *{box-sizing:border-box}
 body{margin:0 auto;padding:40px 28px 64px;max-width:1180px;background:var(--bg);color:var(--ink);
 font:15px/1.5 system-ui,-apple-system,"Segoe UI",Roboto,"Helvetica Neue",Arial,sans-serif;
@@ -41,6 +41,7 @@ border-top:1px solid var(--line);border-bottom:1px solid var(--line)}
 .look{margin:28px 0 0;padding:14px 18px 6px;border-left:3px solid var(--bad)}
 .look h2{margin:0 0 8px}
 .look li{margin:0 0 10px}ul{padding-left:0;list-style:none;margin:0}
+p.legend{max-width:none}
 .legend{display:flex;flex-wrap:wrap;gap:2px 18px;font-size:13px;color:var(--soft);margin:0 0 8px}
 .legend .refused{width:3px}.legend i{display:inline-block;width:11px;height:11px;margin-right:6px;border-radius:2px;
 vertical-align:-1px}
@@ -59,7 +60,7 @@ svg{display:block;width:100%;overflow:visible}
 svg .cordoned{fill:var(--cordoned)}svg .protecting,svg .taking_over{fill:var(--protecting)}
 svg .draining,svg .ending{fill:var(--draining)}svg .drained{fill:var(--drained)}
 svg .out{fill:var(--out)}svg .returning{fill:var(--returning)}svg .parked{fill:var(--parked)}
-svg .waiting{fill:var(--waiting)}svg .dark,svg .failed{fill:var(--bad)}
+svg .blocked{fill:var(--blocked)}svg .queued{fill:var(--line)}svg .dark,svg .mark{fill:var(--bad)}
 svg .refused{fill:var(--ink)}svg .both{fill:var(--drained)}
 svg .ready{fill:var(--area)}svg .grid{stroke:var(--grid);stroke-width:1}
 svg .edge{fill:none;stroke:var(--draining);stroke-width:1.5}svg text{fill:var(--soft);font-size:11.5px}
@@ -67,7 +68,7 @@ svg .goal{stroke:var(--out);stroke-width:1;stroke-dasharray:2 3}
 .cordoned{background:var(--cordoned)}.protecting,.taking_over{background:var(--protecting)}
 .draining,.ending{background:var(--draining)}.drained{background:var(--drained)}
 .out{background:var(--out)}.returning{background:var(--returning)}.parked{background:var(--parked)}
-.waiting{background:var(--waiting)}.both{background:var(--drained)}.refused{background:var(--ink)}.dark{background:var(--bad)}
+.queued{background:var(--line)}.blocked{background:var(--blocked)}.both{background:var(--drained)}.refused{background:var(--ink)}.dark{background:var(--bad)}
 svg *{background:none}
 details{border-top:1px solid var(--line)}
 details+details{margin:0}details:last-of-type{border-bottom:1px solid var(--line)}
@@ -105,15 +106,15 @@ if(word)d.open=open.has(d)})})})();
 
 PAGE = """
 {%- macro axis(ticks, grid="") %}<svg height="16" aria-hidden="true">{% if grid %}\
-<defs><g id="{{ grid }}">{% for x, label in ticks %}<line class="grid" x1="{{ x }}%" x2="{{ x }}%" \
+<defs><g id="{{ grid }}">{% for x, label in ticks %}<line x1="{{ x }}%" x2="{{ x }}%" \
 y2="100%"/>{% endfor %}</g></defs>{% endif %}{% for x, label in ticks %}\
 <text x="{{ x }}%" y="11">{{ label }}</text>{% endfor %}</svg>{% endmacro %}
 {%- macro bar(row, grid, height, inset) %}<svg height="{{ height }}" role="img" \
-aria-label="{{ row.label }}"><use href="#{{ grid }}"/>{% for x, w, kind, title in row.bars %}\
+aria-label="{{ row.label }}"><use class="grid" href="#{{ grid }}"/>{% for x, w, kind, title in row.bars %}\
 <rect class="{{ kind }}" x="{{ x }}%" width="{{ w }}%" y="{{ inset }}" \
 height="{{ height - 2 * inset }}"><title>{{ title }}</title></rect>{% endfor %}\
 {% for x, kind, title in row.marks %}<svg x="{{ x }}%" overflow="visible">\
-<rect class="{{ kind }}" x="-1.25" width="2.5" y="{{ inset - 2 }}" \
+<rect class="mark {{ kind }}" x="-1.25" width="2.5" y="{{ inset - 2 }}" \
 height="{{ height - 2 * inset + 4 }}"><title>{{ title }}</title></rect></svg>{% endfor %}\
 </svg>{% endmacro %}
 {%- macro legend(entries) %}<p class="legend">{% for kind, label in entries %}\
@@ -132,11 +133,11 @@ height="{{ height - 2 * inset + 4 }}"><title>{{ title }}</title></rect></svg>{% 
 {%- endmacro %}
 {%- macro service_rows(chart, rows) %}
 <table class="picture"><thead><tr><th scope="col">Service</th>\
-<th scope="col" class="num">Lowest</th><th scope="col" class="num">Below</th>\
+<th scope="col" class="num">Lowest</th><th scope="col" class="num">Short for</th>\
 <th scope="col" class="num">Dark</th><th scope="col" class="lane">{{ axis(chart.ticks) }}</th></tr></thead><tbody>
 {% for row in rows %}
 <tr class="group"><td>{{ row.name }}</td><td class="num" data-is="lowest">{{ row.lowest }}</td>\
-<td class="num soft" data-is="below">{{ row.below }}</td>\
+<td class="num soft" data-is="short for">{{ row.below }}</td>\
 <td class="num {{ row.tone }}" data-is="dark">{{ row.dark }}</td>\
 <td class="lane"><svg height="29" role="img" aria-label="{{ row.label }}">\
 <svg y="4" height="21">{% for x, w, y, h, kind, title in row.steps %}\
@@ -204,12 +205,12 @@ content="default-src 'none'; style-src 'unsafe-inline'; script-src '{{ script_ha
 {% if refusals.rows %}
 <section aria-labelledby="refused"><h2 id="refused">What was refused, and why</h2>
 <table class="words"><thead><tr><th scope="col">By</th><th scope="col">Rule</th>\
-<th scope="col" class="num">Refusals</th><th scope="col" class="num">Longest wait</th>\
+<th scope="col" class="num">Refusals</th><th scope="col" class="num">Held back</th>\
 <th scope="col">Pods</th><th scope="col">What to do</th></tr></thead><tbody>
 {% for row in refusals.rows %}
 <tr><td><b>{{ row.blocker }}</b></td><td>{{ row.rule }}</td>\
 <td class="num" data-is="refused">{{ row.count }}</td>\
-<td class="num" data-is="longest wait">{{ row.wait }}</td>\
+<td class="num" data-is="held back">{{ row.wait }}</td>\
 <td>{{ row.pods }}</td><td class="{{ row.tone }}">{{ row.remedy }}</td></tr>
 {% endfor %}
 </tbody></table>
@@ -249,12 +250,12 @@ content="default-src 'none'; style-src 'unsafe-inline'; script-src '{{ script_ha
 <span class="soft">{{ group.label }}</span></summary>
 {% if group.rows %}
 <table class="picture"><thead><tr><th scope="col">Pod</th><th scope="col">Route</th>\
-<th scope="col">Outcome</th><th scope="col" class="num">Waited</th>\
+<th scope="col">Outcome</th><th scope="col" class="num">Gone after</th>\
 <th scope="col" class="lane">{{ axis(group.ticks, group.grid) }}</th></tr></thead><tbody>
 {% for row in group.rows %}
 <tr data-find="{{ row.find }}"><td>{{ row.name }}</td><td class="soft">{{ row.route }}</td>\
 <td class="fit {{ row.tone }}" title="{{ row.reason }}">{{ row.outcome }}</td>\
-<td class="num" data-is="waited">{{ row.waited }}</td>\
+<td class="num" data-is="gone after">{{ row.waited }}</td>\
 <td class="lane">{{ bar(row, group.grid, 23, 7) }}</td></tr>
 {% endfor %}
 </tbody></table>

@@ -25,6 +25,9 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.rep
     ServiceLine,
     Swap,
 )
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.report_read import (
+    FAILED_OUTCOMES,
+)
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.report_show import (
     clock,
     count,
@@ -58,7 +61,8 @@ PHASES = {
 LANES = {
     "taking_over": "newcomer starts elsewhere",
     "both": "old and new serve",
-    "waiting": "waiting",
+    "queued": "waiting for its turn",
+    "blocked": "held back by a rule",
     "refused": "refused",
     "ending": "ending",
 }
@@ -114,7 +118,7 @@ def _facts(report: Report) -> list[tuple[str, str]]:
 
 def _tiles(report: Report) -> list[View]:
     totals = report.totals
-    watched = duration(totals.watched_seconds)
+    known = "" if totals.services_watched is None else f" of {totals.services_watched:,}"
     swapped = f"{totals.pods_swapped:,} by swap, " if totals.pods_swapped else ""
     waits = [r.longest_wait for r in report.refusals if r.longest_wait is not None]
     foretold = totals.forecast_seconds
@@ -128,14 +132,14 @@ def _tiles(report: Report) -> list[View]:
         _tile("Pods moved", f"{totals.pods_moved:,}", f"{swapped}{totals.pods_left:,} left in place"),
         _tile(
             "Services dark",
-            f"{totals.services_dark} of {totals.services:,}" if totals.services else "not watched",
-            f"watched for {watched}" if totals.services else "",
+            f"{totals.services_dark}{known}" if report.watched else "-",
+            f"watched for {duration(totals.watched_seconds)}" if report.watched else "nobody looked",
             "bad" if totals.services_dark else "",
         ),
         _tile(
             "Evictions refused",
             f"{totals.refusals:,}",
-            f"longest wait {duration(max(waits))}" if waits else "",
+            f"held back {duration(max(waits))} at most" if waits else "",
         ),
         _tile(
             "Emptying nodes",
@@ -208,7 +212,7 @@ def _node_rows(nodes: t.Iterable[NodeLine], axis: Axis) -> list[View]:
                 "moved": node.pods_moved,
                 "label": f"{node.name}: {steps}",
                 "bars": axis.bars(node.spans, PHASES),
-                "marks": axis.marks(node.marks, {"failed"}),
+                "marks": axis.marks(node.marks, FAILED_OUTCOMES),
             }
         )
         wave = node.wave
@@ -217,9 +221,9 @@ def _node_rows(nodes: t.Iterable[NodeLine], axis: Axis) -> list[View]:
 
 def _services(report: Report) -> View:
     lines = [s for s in report.services if s.dark or (s.served and not s.steady)]
-    if not report.services:
+    if not report.services or not report.watched:
         return {"total": 0}
-    axis = WatchedAxis(report.services)
+    axis = WatchedAxis(report.watched)
     lines.sort(key=lambda s: (not s.dark, -s.dark_seconds, s.lowest / max(s.desired, 1)))
     steady = [place(s) for s in report.services if s.served and s.steady]
     never = [place(s) for s in report.services if not s.served]
@@ -236,17 +240,14 @@ def _services(report: Report) -> View:
         "rest_label": f"{count(len(rest), 'more Service')} that never went dark"
         + (f" ({hidden} more are in report.json)" if hidden else ""),
         "steady": ", ".join(listed) + (f" … {more}" if more else ""),
-        "steady_label": f"{count(len(steady) + len(never), 'Service')} without any change",
+        "steady_label": f"{count(len(steady) + len(never), 'more Service')} that kept what it had",
     }
 
 
 def _watch_note(report: Report, axis: WatchedAxis) -> str:
-    text = (
-        f"{count(report.totals.services, 'Service')} watched for "
-        f"{duration(report.totals.watched_seconds)} while pods moved"
-    )
+    text = f"Watched for {duration(report.totals.watched_seconds)} while pods moved"
     if len(axis.windows) > 1:
-        text += f", in {len(axis.windows)} stretches that stand side by side here"
+        text += f", in {len(axis.windows)} stretches that stand side by side; one is empty where nothing changed"
     return f"{text}. The dashed line is the number that should be ready."
 
 
@@ -276,7 +277,7 @@ def _refusal_row(refusal: Refusal) -> View:
     pods = ", ".join(names[:PODS_NAMED]) + (f" and {hidden} more" if hidden > 0 else "")
     remedy = refusal.remedy or "The pod is still there: see its node below."
     return {
-        "blocker": refusal.blocker or "the API server",
+        "blocker": refusal.blocker or ("the API server" if refusal.count else "the plan"),
         "rule": refusal.rule,
         "count": f"{refusal.count:,}" if refusal.count else "",
         "wait": duration(refusal.longest_wait),
@@ -365,7 +366,7 @@ def _group(name: str, node: NodeLine | None, pods: t.Sequence[PodLane], room: in
 
 
 def _first_moment(pod: PodLane) -> tuple[float, str, str]:
-    first = min((m.at for m in pod.marks), default=0.0)
+    first = min([s.start for s in pod.spans] + [m.at for m in pod.marks], default=0.0)
     return first, pod.namespace, pod.name
 
 
@@ -393,7 +394,7 @@ def _lane_row(pod: PodLane, axis: Axis) -> View:
         "waited": duration(pod.waited_seconds) if pod.waited_seconds is not None else "",
         "label": f"{place(pod)}: {outcome}, refused {pod.refused} times",
         "bars": axis.bars(pod.spans, LANES),
-        "marks": axis.marks(pod.marks, {"refused", "failed"}),
+        "marks": axis.marks(pod.marks, {"refused"}),
     }
 
 
@@ -403,10 +404,10 @@ def _given_back(report: Report) -> View:
     shown, more = _capped(ordered, ROWS_MOST, "change")
     given = len(ordered) - len(kept)
     note = f"{count(given, 'object')} given back"
-    note += f", {len(kept)} kept: somebody else had changed them." if kept else "."
+    note += f", {len(kept)} kept as somebody else had made them." if kept else "."
     rows = [
         {
-            "at": clock(g.at),
+            "at": clock(g.at) if g.at is not None else "",
             "word": "kept" if g.kept else "given back",
             "tone": "warn" if g.kept else "soft",
             "object": g.object,

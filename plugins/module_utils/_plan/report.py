@@ -18,12 +18,14 @@ VERSION = 1
 Phase = t.Literal["cordoned", "protecting", "draining", "drained", "out", "returning", "parked"]
 """Where a node is on its way; ``out`` is the time of the user's tasks, ``parked`` has no end."""
 
-Outcome = t.Literal["back", "parked", "failed", "unfinished", "unchanged", "planned"]
+Outcome = t.Literal["back", "parked", "failed", "unfinished", "unchanged", "planned", "gone"]
 """How a node ended: ``back`` in service; ``parked`` out of service on purpose; ``unfinished`` means
-that nothing failed and yet the way was not walked to its end; ``planned`` was never touched."""
+that nothing failed and yet the way was not walked to its end; ``planned`` was never touched; the
+object of a ``gone`` node does not exist any more."""
 
-Verdict = t.Literal["never_dark", "dark", "not_watched", "stopped", "nothing_to_do", "check"]
-"""The first thing to know. ``not_watched``: pods moved, and no Service's endpoints were seen."""
+Verdict = t.Literal["never_dark", "dark", "not_watched", "no_pod_moved", "stopped", "failed", "nothing_to_do", "check"]
+"""The first thing to know. ``not_watched``: pods moved, and no Service's endpoints were seen;
+``stopped``: blockers, and no pod was touched; ``failed``: it broke off before the first pod."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +80,8 @@ class PodLane:
     """One pod's way off its node.
 
     ``refused`` counts evictions that the API refused; ``blocked_by`` is the object behind it
-    (``PodDisruptionBudget shop/web``), ``rule`` what that object demands.
+    (``PodDisruptionBudget shop/web``), ``rule`` what that object demands. ``waited_seconds`` is the
+    time until it was gone, ``held_seconds`` the part of it between the first refusal and the consent.
     """
 
     namespace: str
@@ -90,6 +93,7 @@ class PodLane:
     outcome: str
     reason: str
     waited_seconds: float | None
+    held_seconds: float | None
     moved: bool
     failed: bool
     refused: int
@@ -145,7 +149,8 @@ class ServiceLine:
     """Ready endpoints of one Service over time.
 
     ``dark`` are the stretches without any, once it had had one: a Service that never served was not
-    made dark by anybody (``served`` is False). ``desired`` is what it should have, or had at first.
+    made dark by anybody (``served`` is False). ``desired`` is what it should have; where nobody said
+    that, the smaller one of what it had at first and at last.
     """
 
     namespace: str
@@ -171,7 +176,11 @@ class ServiceLine:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """What one object (or rule) kept from happening, and to which pods."""
+    """What one object (or rule) kept from happening, and to which pods.
+
+    ``stuck`` are those of ``pods`` that never left; ``count`` is 0 where nobody asked in vain, because
+    the rule was known before.
+    """
 
     blocker: str
     rule: str
@@ -205,9 +214,9 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class GivenBack:
-    """An object that was given back, or kept because somebody else had changed it meanwhile."""
+    """An object that was given back, or ``kept`` as somebody else had made it."""
 
-    at: float
+    at: float | None
     object: str
     kept: bool
     message: str
@@ -218,7 +227,8 @@ class Totals:
     """Numbers over the whole run.
 
     ``moving_seconds`` is the time spent on emptying nodes, which ``forecast_seconds`` foretold;
-    ``watched_seconds`` the time in which any Service's endpoints were seen.
+    ``watched_seconds`` the time in which Services' endpoints were seen, ``services_watched`` how many
+    of them (``None``: only the changed ones are known, and ``services_changed`` counts those).
     """
 
     nodes: int
@@ -232,7 +242,8 @@ class Totals:
     evictions: int
     refusals: int
     requests: int | None
-    services: int
+    services_watched: int | None
+    services_changed: int
     services_dark: int
     dark_seconds: float
     watched_seconds: float
@@ -256,6 +267,7 @@ class Report:
     pods: tuple[PodLane, ...]
     swaps: tuple[Swap, ...]
     services: tuple[ServiceLine, ...]
+    watched: tuple[Span, ...]
     refusals: tuple[Refusal, ...]
     problems: tuple[Problem, ...]
     findings: tuple[Finding, ...]
@@ -266,4 +278,4 @@ class Report:
     @property
     def failed(self) -> bool:
         """Whether a person has to look at something."""
-        return bool(self.problems) or self.totals.nodes_failed > 0
+        return bool(self.problems) or self.totals.nodes_failed > 0 or self.verdict == "stopped"

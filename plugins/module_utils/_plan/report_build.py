@@ -25,6 +25,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.rep
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.report_read import (
     Call,
     failed_entry,
+    listed,
     number,
     read,
     samples_of,
@@ -37,7 +38,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.rep
     pod_lanes,
 )
 
-GIVEN_BACK = frozenset({"given_back", "restored", "unguarded", "unpinned"})
+GIVEN_BACK = frozenset({"given_back", "uncordoned", "restored", "unguarded", "unpinned"})
 SEVERITIES = ("blocker", "warning", "info")
 
 
@@ -57,25 +58,27 @@ def build_report(results: t.Iterable[t.Any], *, check: bool = False) -> Report:
     pods = pod_lanes(calls, past, swaps)
     nodes = node_lines(calls, past, pods, check=check)
     services = _services(calls)
+    watched = _watched(calls)
     refusals = _refusals(pods)
     problems = _problems(calls)
-    totals = _totals(calls, nodes, pods, services, refusals, started, ended)
+    totals = _totals(calls, nodes, pods, services, watched, refusals, started, ended)
     return Report(
         run=next((c.run for c in calls if c.run), ""),
         by=next((c.by for c in calls if c.by), ""),
         reason=next((c.reason for c in calls if c.reason), ""),
         check=check,
-        verdict=_verdict(calls, totals, check=check),
+        verdict=_verdict(calls, totals, watched, check=check),
         started=started,
         ended=ended,
         nodes=nodes,
         pods=pods,
         swaps=swaps,
         services=services,
+        watched=watched,
         refusals=refusals,
         problems=problems,
         findings=_findings(calls),
-        given_back=_given_back(past),
+        given_back=_given_back(calls, past),
         actions=tuple(action for call in calls for action in call.actions),
         totals=totals,
     )
@@ -130,7 +133,9 @@ def _service(key: tuple[str, str], watches: t.Sequence[Watch], desired: int | No
     served, dark, below = False, list[Span](), 0.0
     counts: list[int] = []
     steps = [(*step, watch.end) for watch in watches for step in watch.steps()]
-    goal = steps[0][2] if desired is None else desired
+    first, last = steps[0][2], steps[-1][2]
+    # Watching begins when newcomers of swaps are ready already: what is there at the end counts too.
+    goal = desired if desired is not None else min(first, last) or first
     for start, end, ready, watched_to in steps:
         served = served or ready > 0
         if not served:
@@ -155,13 +160,13 @@ def _service(key: tuple[str, str], watches: t.Sequence[Watch], desired: int | No
 def _refusals(pods: t.Iterable[PodLane]) -> tuple[Refusal, ...]:
     groups: dict[tuple[str, str], list[PodLane]] = {}
     for pod in pods:
-        if pod.refused or pod.blocked_by:
+        if pod.refused or pod.blocked_by or pod.rule:
             key = (pod.blocked_by, "") if pod.blocked_by else ("", pod.rule)
             groups.setdefault(key, []).append(pod)
     found = []
     for (blocker, _rule), lanes in groups.items():
         marks = [m.at for lane in lanes for m in lane.marks if m.what == "refused"]
-        waits = [lane.waited_seconds for lane in lanes if lane.waited_seconds is not None]
+        waits = [lane.held_seconds for lane in lanes if lane.held_seconds is not None]
         found.append(
             Refusal(
                 blocker=blocker,
@@ -201,17 +206,25 @@ def _findings(calls: t.Sequence[Call]) -> tuple[Finding, ...]:
     return tuple(sorted(found, key=lambda f: rank.get(f.severity, len(rank))))
 
 
-def _given_back(past: Past) -> tuple[GivenBack, ...]:
-    return tuple(
+def _given_back(calls: t.Iterable[Call], past: Past) -> tuple[GivenBack, ...]:
+    kept = {
+        (text(raw["name"]), text(message)): call.end
+        for call in calls
+        for raw in call.nodes
+        for message in listed(raw.get("kept"))
+    }
+    found = [GivenBack(at, f"Node {name}", True, message) for (name, message), at in kept.items()]
+    given = (
         GivenBack(
             at=event.at,
-            object="/".join(part for part in (event.namespace, event.name) if part) or event.node,
+            object="/".join(part for part in (event.namespace, event.name) if part) or f"Node {event.node}",
             kept=event.what == "kept",
             message=event.message,
         )
         for event in past.events
         if event.what in GIVEN_BACK or event.what == "kept"
     )
+    return (*found, *given)
 
 
 def _sum(calls: t.Iterable[Call], key: str) -> float | None:
@@ -224,6 +237,7 @@ def _totals(
     nodes: t.Sequence[NodeLine],
     pods: t.Sequence[PodLane],
     services: t.Sequence[ServiceLine],
+    watched: t.Sequence[Span],
     refusals: t.Sequence[Refusal],
     started: float | None,
     ended: float | None,
@@ -239,28 +253,32 @@ def _totals(
         pods_left=sum(count for n in nodes for _reason, count in n.left),
         pods_failed=sum(p.failed for p in pods),
         evictions=int(evicted or 0),
-        refusals=sum(r.count for r in refusals),
+        refusals=int(_sum(calls, "refusals") or 0) or sum(r.count for r in refusals),
         requests=None if requests is None else int(requests),
-        services=len(services),
+        services_watched=max((n for c in calls if (n := whole(c.summary.get("services")))), default=None),
+        services_changed=len(services),
         services_dark=sum(bool(s.dark) for s in services),
         dark_seconds=round(sum(s.dark_seconds for s in services), 3),
-        watched_seconds=round(_watched(services), 3),
+        watched_seconds=round(sum(span.seconds for span in watched), 3),
         seconds=None if started is None or ended is None else round(ended - started, 3),
         moving_seconds=_sum(calls, "seconds"),
         forecast_seconds=next((c.estimate for c in calls if c.estimate is not None), None),
     )
 
 
-def _watched(services: t.Iterable[ServiceLine]) -> float:
-    """Length of the union of all stretches in which any Service was watched."""
-    total, reached = 0.0, float("-inf")
-    for start, end in sorted((w.start, w.end) for s in services for w in s.watches):
-        total += max(0.0, end - max(start, reached))
-        reached = max(reached, end)
-    return total
+def _watched(calls: t.Iterable[Call]) -> tuple[Span, ...]:
+    """The stretches in which Services were watched, overlapping and touching ones joined."""
+    found: list[Span] = []
+    for call in sorted((c for c in calls if c.watched), key=lambda c: c.start or 0.0):
+        times = [at for raw in call.services for at, _ready in samples_of(raw)] or [call.start or 0.0]
+        start, end = min(times), max(*times, call.end or 0.0)
+        if found and start <= found[-1].end + 1.0:
+            start, end = found[-1].start, max(end, found.pop().end)
+        found.append(Span("watched", start, end))
+    return tuple(found)
 
 
-def _verdict(calls: t.Sequence[Call], totals: Totals, *, check: bool) -> Verdict:
+def _verdict(calls: t.Sequence[Call], totals: Totals, watched: t.Sequence[Span], *, check: bool) -> Verdict:
     blocked = any(c.feasible is False for c in calls) or any(
         text(f.get("severity")) == "blocker" for c in calls for f in c.findings
     )
@@ -270,10 +288,8 @@ def _verdict(calls: t.Sequence[Call], totals: Totals, *, check: bool) -> Verdict
         return "stopped"
     if check:
         return "check"
-    if totals.services:
-        return "never_dark"
-    if totals.pods_moved or any(call.failed for call in calls):
-        return "not_watched"
-    if any(call.events for call in calls):
-        return "not_watched" if totals.nodes else "nothing_to_do"
-    return "nothing_to_do"
+    if totals.pods_moved or totals.services_changed:
+        return "never_dark" if watched else "not_watched"
+    if totals.nodes_failed or any(call.failed for call in calls):
+        return "failed"
+    return "no_pod_moved" if any(c.actions or c.events for c in calls) else "nothing_to_do"

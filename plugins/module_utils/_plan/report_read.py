@@ -15,7 +15,22 @@ from dataclasses import dataclass
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.snapshot import Raw
 
-FAILED_OUTCOMES = frozenset({"failed", "timeout", "blocked", "refused", "unreachable", "lost"})
+FAILED_OUTCOMES = frozenset(
+    {
+        "failed",
+        "failed_tasks",
+        "unreachable",
+        "held",
+        "adopted_by",
+        "not_in_maintenance",
+        "not_in_maintenance_yet",
+        "not_drained",
+        "needs_surge",
+        "refused",
+        "timed_out",
+    }
+)
+"""Outcomes of nodes that say so on their own; an entry with ``failed`` is believed instead."""
 PLACES: t.Mapping[str, str] = {
     "cordoned": "out",
     "drained": "out",
@@ -26,8 +41,15 @@ PLACES: t.Mapping[str, str] = {
     "uncordoned": "back",
     "released": "back",
     "done": "back",
+    "gone": "gone",
 }
-"""Where a node is after an outcome or a node event of that name."""
+"""Where a node is after an outcome (also one with ``already_`` before it) or an event of that name."""
+
+
+LONGEST = 2000
+"""Characters of one text; a webhook may answer with a page."""
+LATEST = 4102444800.0
+"""The year 2100: what lies beyond is no instant of a run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +66,10 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One module's result. ``start`` and ``end`` are the first and last moment it tells of."""
+    """One module's result. ``start`` and ``end`` are the first and last moment it tells of.
+
+    ``watched`` says that it looked at Services: only those that changed are listed in ``services``.
+    """
 
     run: str
     by: str
@@ -56,6 +81,7 @@ class Call:
     workloads: tuple[Raw, ...]
     findings: tuple[Raw, ...]
     services: tuple[Raw, ...]
+    watched: bool
     actions: tuple[str, ...]
     waves: tuple[tuple[str, ...], ...]
     summary: Raw
@@ -75,7 +101,11 @@ def text(value: t.Any) -> str:
         return f"{text(value.get('kind'))} {place}".strip()
     if isinstance(value, (list, tuple)):
         return ", ".join(text(item) for item in value)
-    return " ".join(str(value).split())
+    line = " ".join(str(value).split())
+    if not line.isprintable():
+        # Terminal escapes, bidirectional overrides, lone surrogates: none may act on the reader.
+        line = "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in line)
+    return line if len(line) <= LONGEST else line[:LONGEST] + "..."
 
 
 def number(value: t.Any) -> float | None:
@@ -105,7 +135,8 @@ def instant(value: t.Any) -> float | None:
         return None
     if when.tzinfo is None:
         when = when.replace(tzinfo=datetime.UTC)
-    return round(when.timestamp(), 3)
+    seconds = round(when.timestamp(), 3)
+    return seconds if 0 <= seconds < LATEST else None
 
 
 def read(results: t.Iterable[t.Any]) -> tuple[Call, ...]:
@@ -116,23 +147,31 @@ def read(results: t.Iterable[t.Any]) -> tuple[Call, ...]:
 def samples_of(service: Raw) -> tuple[tuple[float, int], ...]:
     """A Service's samples in the order of time, the last one of each instant."""
     found: dict[float, int] = {}
-    for sample in _items(service.get("samples")):
+    for sample in listed(service.get("samples")):
         if isinstance(sample, (list, tuple)) and len(sample) == 2:
             at, ready = instant(sample[0]), whole(sample[1])
             if at is not None and ready is not None:
-                found[at] = ready
+                found[at] = max(ready, 0)
     return tuple(sorted(found.items()))
 
 
 def failed_entry(entry: Raw, call: Call) -> bool:
     """Whether a node's entry tells of a failure.
 
-    The outcome decides; a word that nobody knows counts as a failure when the call failed.
+    What it says of itself decides, else its outcome; a word that nobody knows counts as a failure
+    when the call failed.
     """
+    if isinstance(entry.get("failed"), bool):
+        return t.cast("bool", entry["failed"])
     outcome = text(entry.get("outcome"))
-    if entry.get("failed") is True or outcome.partition("_")[0] in FAILED_OUTCOMES:
+    if outcome in FAILED_OUTCOMES:
         return True
-    return call.failed and outcome not in PLACES and outcome not in ("", "unchanged", "skipped")
+    return call.failed and not place_of(outcome) and outcome not in ("", "noted", "left")
+
+
+def place_of(outcome: str) -> str:
+    """Where a node is after this outcome, empty where that does not say."""
+    return PLACES.get(outcome.removeprefix("already_"), "")
 
 
 def _flat(result: t.Any) -> t.Iterator[Raw]:
@@ -145,12 +184,13 @@ def _flat(result: t.Any) -> t.Iterator[Raw]:
         yield result
 
 
-def _items(value: t.Any) -> t.Sequence[t.Any]:
+def listed(value: t.Any) -> t.Sequence[t.Any]:
+    """The items of a list, none of anything else."""
     return value if isinstance(value, (list, tuple)) else ()
 
 
 def _mappings(value: t.Any) -> tuple[Raw, ...]:
-    return tuple(item for item in _items(value) if isinstance(item, t.Mapping))
+    return tuple(item for item in listed(value) if isinstance(item, t.Mapping))
 
 
 def _events(value: t.Any) -> t.Iterator[Event]:
@@ -186,8 +226,9 @@ def _call(raw: Raw) -> Call:
         workloads=_mappings(raw.get("workloads")),
         findings=_mappings(raw.get("findings")),
         services=services,
-        actions=tuple(text(action) for action in _items(raw.get("actions"))),
-        waves=tuple(tuple(text(n) for n in _items(wave)) for wave in _items(raw.get("waves"))),
+        watched=isinstance(raw.get("services"), (list, tuple)) and bool(times),
+        actions=tuple(text(action) for action in listed(raw.get("actions"))),
+        waves=tuple(tuple(text(n) for n in listed(wave)) for wave in listed(raw.get("waves"))),
         summary=raw["summary"] if isinstance(raw.get("summary"), t.Mapping) else {},
         estimate=number(raw.get("estimate_seconds")),
         feasible=feasible if isinstance(feasible, bool) else None,

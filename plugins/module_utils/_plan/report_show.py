@@ -66,7 +66,10 @@ def headline(report: Report) -> str:
     totals = report.totals
     match report.verdict:
         case "never_dark":
-            return "Never dark"
+            if totals.nodes_failed:
+                nodes = f"{totals.nodes_failed} of {count(totals.nodes, 'node')}"
+                return f"Never dark, but {nodes} failed"
+            return "Never dark, but the run failed" if report.failed else "Never dark"
         case "dark":
             dark = sorted((s for s in report.services if s.dark), key=lambda s: -s.dark_seconds)
             if len(dark) == 1:
@@ -80,6 +83,10 @@ def headline(report: Report) -> str:
             return "Check mode: nothing was changed"
         case "nothing_to_do":
             return "Nothing to do"
+        case "no_pod_moved":
+            return "No pod had to move"
+        case "failed":
+            return "Failed before the first pod moved"
     return f"{count(totals.pods_moved, 'pod')} moved, no Service was watched"
 
 
@@ -92,7 +99,7 @@ def subline(report: Report) -> str:
         return "No node took part."
     ends = {
         outcome: sum(node.outcome == outcome for node in report.nodes)
-        for outcome in ("back", "parked", "unchanged", "failed", "unfinished", "planned")
+        for outcome in ("back", "parked", "unchanged", "failed", "unfinished", "planned", "gone")
     }
     words = {
         "back": "back in service",
@@ -101,6 +108,7 @@ def subline(report: Report) -> str:
         "failed": "failed",
         "unfinished": "left unfinished",
         "planned": "not reached",
+        "gone": "does not exist any more",
     }
     parts = [f"{n} {words[outcome]}" for outcome, n in ends.items() if n]
     took = f" in {duration(totals.seconds)}" if totals.seconds is not None else ""
@@ -162,17 +170,18 @@ def _refused(report: Report) -> str:
     waits = [r.longest_wait for r in report.refusals if r.longest_wait is not None]
     text = f"{count(report.totals.refusals, 'eviction')} by {count(len(report.refusals), 'rule')}"
     text += f", {count(stuck, 'pod')} still there" if stuck else ", all went through later"
-    return text + (f", longest wait {duration(max(waits))}" if waits else "")
+    return text + (f", held back {duration(max(waits))} at most" if waits else "")
 
 
 def _services(report: Report) -> str:
-    if not report.services:
+    totals = report.totals
+    if not report.watched:
         return ""
-    dark = [s for s in report.services if s.dark]
     changed = [s for s in report.services if s.served and not s.steady]
-    watched = duration(report.totals.watched_seconds)
-    text = f"{len(report.services):,} watched for {watched}, {len(dark) or 'none'} dark"
-    if not dark and changed:
+    known = "" if totals.services_watched is None else f" of {totals.services_watched:,}"
+    text = f"{len(changed):,}{known} changed in {duration(totals.watched_seconds)} of watching, "
+    text += f"{totals.services_dark or 'none'} went dark"
+    if not totals.services_dark and changed:
         lowest = min(changed, key=lambda s: (s.lowest / max(s.desired, 1), s.lowest))
         text += f"; lowest: {place(lowest)} at {lowest.lowest} of {lowest.desired}"
     return text
@@ -247,7 +256,7 @@ def as_json(report: Report) -> dict[str, t.Any]:
         }
         for raw, line in zip(data["services"], report.services, strict=True)
     ]
-    return {
+    whole = {
         "version": VERSION,
         **data,
         "failed": report.failed,
@@ -260,16 +269,21 @@ def as_json(report: Report) -> dict[str, t.Any]:
         ],
         "pods": [_timed(raw, lane) for raw, lane in zip(data["pods"], report.pods, strict=True)],
         "swaps": [
-            {**raw, **{key: rfc3339(raw[key]) for key in ("raised", "ready", "lowered")}}
-            for raw in data["swaps"]
+            {**raw, **{key: rfc3339(raw[key]) for key in ("raised", "ready", "lowered")}} for raw in data["swaps"]
         ],
         "services": services,
-        "refusals": [
-            {**raw, "first": rfc3339(raw["first"]), "last": rfc3339(raw["last"])}
-            for raw in data["refusals"]
-        ],
+        "refusals": [{**raw, "first": rfc3339(raw["first"]), "last": rfc3339(raw["last"])} for raw in data["refusals"]],
+        "watched": [_span(span) for span in report.watched],
         "given_back": [{**raw, "at": rfc3339(raw["at"])} for raw in data["given_back"]],
     }
+    return t.cast("dict[str, t.Any]", _plain(whole))
+
+
+def _plain(value: t.Any) -> t.Any:
+    """The same with lists where there are tuples, as JSON has it."""
+    if isinstance(value, dict):
+        return {key: _plain(item) for key, item in value.items()}
+    return [_plain(item) for item in value] if isinstance(value, (list, tuple)) else value
 
 
 def _rounded(seconds: float | None) -> float | None:

@@ -22,24 +22,22 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.rep
     Swap,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.report_read import (
-    FAILED_OUTCOMES,
-    PLACES,
     Call,
     Event,
     failed_entry,
+    listed,
     number,
+    place_of,
     text,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.snapshot import Raw
 
 PHASES = ("cordoned", "protecting", "draining", "drained", "out", "returning", "parked")
 PROTECT_WORDS = frozenset({"guarded", "raised", "ready", "pinned"})
-POD_WORDS = frozenset({"waiting", "refused", "evicted", "lowered", "gone", "failed"})
-LEAVING_WORDS = frozenset({"evicted", "lowered", "deleted", "finished"})
-MOVED_OUTCOMES = frozenset(
-    {"moved", "gone", "evicted", "swapped", "migrated", "deleted", "finished", "interrupted"}
-)
-STAYING_OUTCOMES = frozenset({"skipped", "left", "stays", "tolerates_maintenance"})
+POD_WORDS = frozenset({"refused", "evicted", "gone"})
+MOVED_OUTCOMES = frozenset({"gone", "already_gone", "evicted", "swapped", "migrated", "deleted"})
+FAILED_PODS = frozenset({"failed", "refused", "needs_surge", "swap_failed", "still_ending"})
+STAYING_OUTCOMES = frozenset({"skipped", "tolerates_maintenance"})
 
 
 @dataclass(frozen=True)
@@ -94,9 +92,7 @@ def waves_of(calls: t.Sequence[Call]) -> dict[str, int]:
     return found
 
 
-def node_lines(
-    calls: t.Sequence[Call], past: Past, pods: t.Iterable[PodLane], *, check: bool
-) -> tuple[NodeLine, ...]:
+def node_lines(calls: t.Sequence[Call], past: Past, pods: t.Iterable[PodLane], *, check: bool) -> tuple[NodeLine, ...]:
     """Every node that a call, a wave or an event names, in the order of waves and calls."""
     waves = waves_of(calls)
     named = (text(n["name"]) for call in calls for n in call.nodes)
@@ -117,7 +113,7 @@ def node_lines(
                 message=message,
                 spans=() if check else _spans(past.of_node(name), past.end),
                 marks=tuple(
-                    Mark(e.at, e.what, e.message) for e in past.of_node(name) if not e.name
+                    Mark(e.at, e.what, e.message) for e in past.of_node(name) if not e.name and e.what != "progress"
                 ),
                 pods_moved=sum(p.moved for p in mine),
                 pods_failed=sum(p.failed for p in mine),
@@ -144,15 +140,15 @@ def _ending(name: str, calls: t.Iterable[Call], past: Past, *, check: bool) -> t
                 failure = said or outcome.replace("_", " ")
             elif outcome == "drained":
                 failure = ""
-            place, message = PLACES.get(outcome, place), said or message
+            place, message = place_of(outcome) or place, said or message
     if not place:
-        words = [PLACES[e.what] for e in past.of_node(name) if not e.name and e.what in PLACES]
-        place = words[-1] if words else ""
+        words = [place_of(e.what) for e in past.of_node(name) if not e.name]
+        place = next((word for word in reversed(words) if word), "")
     if failure:
         return "failed", failure
     if check or not (seen or place):
         return "planned", message
-    if place in ("back", "parked"):
+    if place in ("back", "parked", "gone"):
         return t.cast("Outcome", place), message
     return ("unfinished" if place else "unchanged"), message
 
@@ -177,7 +173,9 @@ def _following(phase: str, event: Event) -> str:
     if not event.name:
         if event.what in PHASES:
             return event.what
-        return "" if PLACES.get(event.what) == "back" else phase
+        if event.what == "progress" and phase in ("cordoned", "protecting"):
+            return "draining"
+        return "" if place_of(event.what) in ("back", "gone") else phase
     if phase == "cordoned" and event.what in PROTECT_WORDS:
         return "protecting"
     if phase in ("cordoned", "protecting") and event.what in POD_WORDS:
@@ -192,8 +190,7 @@ def pod_lanes(calls: t.Sequence[Call], past: Past, swaps: t.Sequence[Swap]) -> t
         for raw in call.pods:
             _merge(known, text(raw.get("node")), raw, {"planned": True})
         for entry in call.nodes:
-            listed = entry.get("pods")
-            for raw in listed if isinstance(listed, (list, tuple)) else ():
+            for raw in listed(entry.get("pods")):
                 if isinstance(raw, t.Mapping):
                     _merge(known, text(entry["name"]), raw, {"drained": True})
     workloads = {(swap.namespace, swap.name) for swap in swaps}
@@ -207,9 +204,7 @@ def pod_lanes(calls: t.Sequence[Call], past: Past, swaps: t.Sequence[Swap]) -> t
     )
 
 
-def _merge(
-    known: dict[tuple[str, str, str], dict[str, t.Any]], node: str, raw: Raw, more: Raw
-) -> None:
+def _merge(known: dict[tuple[str, str, str], dict[str, t.Any]], node: str, raw: Raw, more: Raw) -> None:
     key = (node, text(raw.get("namespace")), text(raw.get("name")))
     if key[2]:
         merged = known.setdefault(key, {})
@@ -228,12 +223,12 @@ def _lane(
     events = past.of_object(namespace, name, node)
     owner, route, outcome = (text(raw.get(key)) for key in ("owner", "route", "outcome"))
     refused = [event for event in events if event.what == "refused"]
-    blocked = raw.get("blocked_by")
-    rule = text(blocked.get("message")) if isinstance(blocked, t.Mapping) else ""
     moved = outcome in MOVED_OUTCOMES or (not outcome and any(e.what == "gone" for e in events))
-    staying = route == "skip" or outcome in STAYING_OUTCOMES
+    blocker, rule = _blocker(raw, refused)
     workload = (namespace, owner.rpartition(" ")[2].rpartition("/")[2])
     handed = past.of_object(*workload, node) if route == "swap" and workload in workloads else ()
+    waited = number(raw.get("waited_seconds"))
+    spans = _lane_spans(events, handed, waited)
     return PodLane(
         namespace=namespace,
         name=name,
@@ -241,40 +236,60 @@ def _lane(
         node=node,
         owner=owner,
         route=route,
-        outcome=outcome or ("moved" if moved else "planned" if "drained" not in raw else "unknown"),
+        outcome=outcome or ("gone" if moved else "planned" if "drained" not in raw else "unknown"),
         reason=text(raw.get("reason")),
-        waited_seconds=number(raw.get("waited_seconds")),
+        waited_seconds=waited,
+        held_seconds=next((round(s.seconds, 3) for s in spans if s.phase == "blocked"), None),
         moved=moved,
-        failed=outcome.partition("_")[0] in FAILED_OUTCOMES and not staying,
+        failed=outcome in FAILED_PODS or (outcome == "not_moved" and bool(blocker)),
         refused=len(refused),
-        blocked_by=text({**blocked, "message": ""}) if isinstance(blocked, t.Mapping) else "",
-        rule=rule or (refused[-1].message if refused else ""),
+        blocked_by=blocker,
+        rule=rule,
         remedy=text(raw.get("remedy")),
-        spans=_lane_spans(events, handed),
+        spans=spans,
         marks=tuple(Mark(e.at, e.what, e.message) for e in events),
     )
 
 
-def _lane_spans(events: t.Sequence[Event], handed: t.Sequence[Event]) -> tuple[Span, ...]:
-    """``taking_over`` (newcomers start), ``waiting`` (to be let go), ``ending`` (told to end).
+def _blocker(raw: Raw, refused: t.Sequence[Event]) -> tuple[str, str]:
+    """What stood in a pod's way, and its rule; both empty where nothing did."""
+    found = raw.get("blocked_by")
+    if isinstance(found, t.Mapping):
+        return text(found), text(found.get("message")) or (refused[-1].message if refused else "")
+    if refused:
+        # Evictions are asked of the pod's first budget alone; two budgets are no way at all.
+        return next((text(b) for b in listed(raw.get("budgets"))), ""), refused[-1].message
+    if text(raw.get("route")) == "refuse" or text(raw.get("outcome")) in FAILED_PODS:
+        return "", text(raw.get("reason"))
+    return "", ""
 
-    ``handed`` are the events of the workload that was swapped; of several surges the last one
-    before the pod was gone counts.
+
+def _lane_spans(events: t.Sequence[Event], handed: t.Sequence[Event], waited: float | None) -> tuple[Span, ...]:
+    """The stretches of a pod's way.
+
+    A swapped pod: ``taking_over`` (newcomers start), ``both`` (old and new serve), ``ending``. An
+    evicted one: ``queued``, ``blocked`` (from the first refusal on), ``ending``. ``handed`` are the
+    events of the workload that was swapped; of several surges the last one before the pod was gone
+    counts. ``waited`` is the time until the pod was gone, as the result tells it.
     """
-    leaving = next((e.at for e in events if e.what in LEAVING_WORDS), None)
     gone = next((e.at for e in reversed(events) if e.what == "gone"), None)
-    start = events[0].at if events else None
-    found = []
+    leaving = next((e.at for e in events if e.what == "evicted"), None)
     times = {e.what: e.at for e in handed if gone is None or e.at <= gone}
     if "raised" in times and times.get("ready", 0.0) >= times["raised"]:
-        found.append(Span("taking_over", times["raised"], times["ready"]))
-        start = times["ready"] if start is None else max(start, times["ready"])
-        leaving = times.get("lowered") if leaving is None else leaving
-    let_go = leaving if leaving is not None else gone
-    if start is not None and let_go is not None and let_go > start:
-        found.append(Span("waiting", start, let_go))
-    elif start is not None and let_go is None and len(events) > 1:
-        found.append(Span("waiting", start, events[-1].at, open=True))
+        found = [Span("taking_over", times["raised"], times["ready"])]
+        lowered = max(times.get("lowered", 0.0), times["ready"])
+        leaving = lowered if "lowered" in times else leaving or gone
+        found += [Span("both", times["ready"], leaving)] if leaving is not None else []
+    elif events:
+        last = gone if gone is not None else events[-1].at
+        let_go = leaving if leaving is not None else last
+        start = min(last - waited if waited is not None else events[0].at, events[0].at)
+        asked = next((e.at for e in events if e.what == "refused"), let_go)
+        open_end = gone is None and leaving is None
+        found = [Span("queued", start, min(asked, let_go), open=open_end and asked == let_go)]
+        found += [Span("blocked", asked, let_go, open=open_end)] if asked < let_go else []
+    else:
+        return ()
     if leaving is not None and gone is not None and gone >= leaving:
         found.append(Span("ending", leaving, gone))
-    return tuple(found)
+    return tuple(span for span in found if span.seconds > 0 or span.open)

@@ -6,19 +6,22 @@
 
 from __future__ import annotations
 
+import collections
 import datetime
-import itertools
 import random
 import typing as t
 
 Json = dict[str, t.Any]
 
 START = datetime.datetime(2025, 3, 14, 2, 58, 3, 120_000, tzinfo=datetime.UTC)
-APPS = ("web", "api", "cart", "search", "mail", "auth", "queue", "feed", "media", "audit")
-NAMESPACES = ("shop", "billing", "platform", "ml")
+APPS = ("web", "api", "cart", "search", "mail", "auth", "queue", "feed", "media", "audit", "geo", "tax", "stock")
+NAMESPACES = ("shop", "billing", "platform")
 RUN = "r-7f3a91"
 NONCE = "n0nce-must-not-show"
-BUDGET_RULE = "needs 2 ready pods (minAvailable: 2), has 2: no disruption allowed now"
+TOKEN = "sha256~token-must-not-show"
+RULE = "Cannot evict: the disruption budget needs 2 healthy pods and has 2 currently"
+STARTS = 5.0
+"""Seconds that a new pod needs to be ready."""
 
 
 def at(seconds: float) -> str:
@@ -28,7 +31,11 @@ def at(seconds: float) -> str:
 
 
 class Sample:
-    """A roll over some nodes, wave by wave; the same seed gives the same results."""
+    """A roll over some nodes, wave by wave; the same arguments give the same ``results``.
+
+    Every sixth pod is a single replica and swapped, every seventh is refused three times first.
+    ``dark`` evicts the single replicas instead.
+    """
 
     def __init__(
         self,
@@ -39,255 +46,186 @@ class Sample:
         out: float = 95.0,
         fail_tasks: t.Collection[int] = (),
         dark: bool = False,
-        seed: int = 7,
     ) -> None:
-        self.random = random.Random(seed)
+        self.random = random.Random(7)
         self.clock = 0.0
-        self.out = out
-        self.dark = dark
-        self.fail_tasks = fail_tasks
+        self.out, self.dark, self.fail_tasks = out, dark, fail_tasks
         self.names = [f"worker-{n:02d}" for n in range(1, nodes + 1)]
         self.waves = [self.names[i : i + per_wave] for i in range(0, nodes, per_wave)]
-        self.pods = {node: self._pods(node, index, pods) for index, node in enumerate(self.names)}
-        self.ready: dict[tuple[str, str], int] = {}
-        for pod in itertools.chain(*self.pods.values()):
-            if pod["app"]:
-                key = (pod["namespace"], pod["app"])
-                self.ready[key] = 1 if pod["route"] == "swap" else 3
+        self.pods = {node: self._pods(node, index * pods, pods) for index, node in enumerate(self.names)}
         self.results: list[Json] = [self._plan()]
-        for index, wave in enumerate(self.waves):
-            self._wave(index, wave)
+        for wave in self.waves:
+            self._wave(wave)
 
-    def _pods(self, node: str, index: int, amount: int) -> list[Json]:
-        found = [
-            self._pod(node, "kube-system", f"{ds}-{self._tag()}", "skip", "daemonset")
-            for ds in ("cni", "node-exporter")
-        ]
-        for n in range(amount):
-            number = index * amount + n
-            app = APPS[number % len(APPS)] + ("" if number < 40 else f"-{number // 40}")
-            namespace = NAMESPACES[(number // 3) % len(NAMESPACES)]
-            route = "swap" if n % 6 == 1 else "evict"
-            pod = self._pod(
-                node,
-                namespace,
-                f"{app}-{self._tag(10)}-{self._tag()}",
-                route,
-                "single_replica" if route == "swap" else "replicas",
-            )
-            found.append({**pod, "app": app, "owner": f"Deployment {namespace}/{app}"})
-        return found
-
-    def _tag(self, length: int = 5) -> str:
+    def _tag(self, length: int) -> str:
         return "".join(self.random.choices("bcdfghjklmnpqrstvwxz2456789", k=length))
 
-    def _pod(self, node: str, namespace: str, name: str, route: str, reason: str) -> Json:
-        return {
-            "namespace": namespace,
-            "name": name,
-            "uid": f"uid-{name}",
-            "node": node,
-            "owner": "DaemonSet kube-system/cni",
-            "route": route,
-            "reason": reason,
-            "app": "",
-        }
+    def _pods(self, node: str, first: int, amount: int) -> list[Json]:
+        found = [
+            self._pod(node, "kube-system", name, "skip", "daemonset", f"DaemonSet kube-system/{name}")
+            for name in ("cni", "node-exporter")
+        ]
+        for n in range(amount):
+            space, app = NAMESPACES[(first + n) % 3], APPS[(first + n) % 13]
+            route, reason = ("swap", "single_replica") if n % 6 == 1 and not self.dark else ("evict", "replicas")
+            if n % 6 == 1:
+                app, reason = f"{app}-{first + n}", "interruption_allowed" if self.dark else reason
+            pod = self._pod(node, space, f"{app}-{self._tag(10)}", route, reason, f"Deployment {space}/{app}")
+            if n % 7 == 4:
+                pod["budgets"] = [f"PodDisruptionBudget {space}/{app}"]
+            found.append({**pod, "app": app, "single": n % 6 == 1})
+        return found
+
+    def _pod(self, node: str, space: str, name: str, route: str, reason: str, owner: str) -> Json:
+        name = f"{name}-{self._tag(5)}"
+        place = {"namespace": space, "name": name, "uid": f"uid-{name}", "node": node}
+        return {**place, "owner": owner, "route": route, "reason": reason}
 
     def _plan(self) -> Json:
         pods = [
-            {k: v for k, v in pod.items() if k != "app"} | {"fits": None, "target": None}
-            for pod in itertools.chain(*self.pods.values())
+            {key: value for key, value in pod.items() if key not in ("app", "single")}
+            for found in self.pods.values()
+            for pod in found
         ]
-        findings = [
-            {
-                "code": "single_replica",
-                "severity": "info",
-                "object": "Deployment shop/api",
-                "message": "It has one replica; a second one is started before the first one ends.",
-                "remedy": "",
-            },
-            {
-                "code": "cordoned_before",
-                "severity": "warning",
-                "object": "Node worker-02",
-                "message": "It was cordoned before by somebody else and stays cordoned afterwards.",
-                "remedy": "kubectl uncordon worker-02, if it is meant to take pods.",
-            },
-        ]
+        warning = {
+            "code": "cordoned_before",
+            "severity": "warning",
+            "object": "Node worker-02",
+            "message": "It was cordoned before by somebody else and stays cordoned afterwards.",
+            "remedy": "kubectl uncordon worker-02, if it is meant to take pods.",
+        }
+        info = {
+            "code": "single_replica",
+            "severity": "info",
+            "object": "Deployment billing/api",
+            "message": "It has one replica: a second one is started before the first one ends.",
+            "remedy": "",
+        }
         return {
             "changed": False,
+            "failed": False,
             "feasible": True,
-            "findings": findings,
+            "findings": [info, warning],
             "pods": pods,
             "waves": self.waves,
             "estimate_seconds": 11.0 * len(self.waves),
             "actions": [],
-            "invocation": {"module_args": {"api_key": "sha256~secret-token"}},
+            "invocation": {"module_args": {"api_key": TOKEN}},
         }
 
-    def _event(self, node: str, what: str, message: str, ns: str = "", name: str = "") -> Json:
-        return {"at": at(self.clock), "node": node, "namespace": ns, "name": name, "what": what, "message": message}
+    def _event(self, node: str, what: str, message: str, space: str = "", name: str = "") -> Json:
+        place = {"node": node, "namespace": space, "name": name}
+        return {"at": at(self.clock), **place, "what": what, "message": message}
 
-    def _nodes(self, wave: list[str], outcome: str) -> list[Json]:
-        record = {
-            "run": RUN,
-            "by": "mira@bastion",
-            "reason": "kernel 6.12.9, CHG-4711",
-            "since": at(0),
-            "step": outcome,
-        }
-        return [{"name": n, "outcome": outcome, "message": "", "record": record} for n in wave]
+    def _add(self, events: t.Iterable[Json], **more: t.Any) -> None:
+        timeline = sorted(events, key=lambda event: event["at"])
+        actions = [event["message"] for event in timeline if event["what"] in ("evicted", "raised", "lowered")]
+        self.results.append({"changed": True, "failed": False, "timeline": timeline, "actions": actions, **more})
 
-    def _add(self, events: list[Json], **more: t.Any) -> None:
-        self.results.append({"changed": True, "run": f"{RUN}/{NONCE}", "timeline": events, **more})
-
-    def _step(self, wave: list[str], what: str, message: str, outcome: str = "") -> None:
-        events = []
-        for node in wave:
-            events.append(self._event(node, what, message))
+    def _step(self, nodes: list[str], state: str, message: str) -> None:
+        events, shown = [], []
+        for node in nodes:
+            events.append(self._event(node, state, f"{message} {node}"))
             self.clock += 0.02
-        self._add(events, nodes=self._nodes(wave, outcome or what))
+            kept = ["it was cordoned before and stays so"] if node == "worker-02" else []
+            record = {"run": RUN, "by": "mira@bastion", "reason": "kernel 6.12.9, CHG-4711", "step": state}
+            shown.append(
+                {"name": node, "outcome": state, "failed": False, "message": "", "kept": kept, "record": record}
+            )
+        self._add(events, nodes=shown, run=f"{RUN}/{NONCE}")
 
-    def _wave(self, index: int, wave: list[str]) -> None:
-        self._step(wave, "cordoned", "cordoned and held by our taint")
+    def _wave(self, wave: list[str]) -> None:
+        self._step(wave, "cordoned", "Cordon")
         self.clock += 0.8
         self._protect(wave)
         self.clock += 0.6
         self._drain(wave)
         self.clock += 1.1
-        self._step(wave, "out", "proof checked, the tasks may run")
+        self._step(wave, "out", "Hand over to the tasks:")
         self.clock += self.out * self.random.uniform(0.9, 1.15)
-        failed = [n for n in wave if self.names.index(n) in self.fail_tasks]
-        good = [n for n in wave if n not in failed]
+        failed = [node for node in wave if self.names.index(node) in self.fail_tasks]
         if failed:
-            self.results.append(
-                {
-                    "nodes": [
-                        {
-                            "name": n,
-                            "outcome": "failed_tasks",
-                            "message": "apt-get: dpkg was interrupted. The node stays out of service; run the "
-                            f"same command again, or release with -e maintain_run={RUN}.",
-                        }
-                        for n in failed
-                    ]
-                }
-            )
-            self._step(failed, "parked", "stays out of service, lock released")
-        if good:
-            self._step(good, "returning", "our taint lifted, gates follow")
-            self.clock += self.random.uniform(3, 8)
-            events = [self._event(n, "given_back", "taint and cordon removed as recorded") for n in good]
-            if index == 1:
-                events.append(self._event(good[0], "kept", "cordoned before us: stays cordoned"))
-            self._add(events, nodes=self._nodes(good, "returning"))
-            self._step(good, "uncordoned", "back in service")
+            message = f"apt-get: dpkg was interrupted. Run the same command again, or release run {RUN}."
+            self.results.append({"nodes": [{"name": n, "outcome": "failed_tasks", "message": message} for n in failed]})
+            self._step(failed, "parked", "Keep out of service:")
+        good = [node for node in wave if node not in failed]
+        self._step(good, "returning", "Lift our taint from")
+        self.clock += self.random.uniform(3, 8)
+        self._step(good, "uncordoned", "Give back")
         self.clock += 1.4
 
     def _protect(self, wave: list[str]) -> None:
         events, workloads = [], []
-        singles = [p for node in wave for p in self.pods[node] if p["route"] == "swap"]
+        singles = [pod for node in wave for pod in self.pods[node] if pod["route"] == "swap"]
         for pod in singles:
-            events.append(self._event(pod["node"], "raised", "1 to 2 replicas", pod["namespace"], pod["app"]))
+            place = {"namespace": pod["namespace"], "name": pod["app"]}
+            events.append(self._event(pod["node"], "raised", "1 to 2 replicas", *place.values()))
             self.clock += 0.05
-        self.clock += self.random.uniform(3.5, 5.5)
+            counts = {"replicas_before": 1, "replicas_during": 2, "budget": ""}
+            workloads.append({"kind": "Deployment", **place, **counts, "outcome": "surged"})
+        self.clock += STARTS
         for pod in singles:
-            events.append(self._event(pod["node"], "ready", "newcomer ready elsewhere", pod["namespace"], pod["app"]))
+            events.append(self._event(pod["node"], "ready", "newcomer serves", pod["namespace"], pod["app"]))
             self.clock += 0.15
-            workloads.append(
-                {
-                    "kind": "Deployment",
-                    "namespace": pod["namespace"],
-                    "name": pod["app"],
-                    "replicas_before": 1,
-                    "replicas_during": 2,
-                    "budget": "",
-                    "outcome": "surged",
-                }
-            )
-        guarded = sorted({(p["namespace"], p["app"]) for n in wave for p in self.pods[n] if p["route"] == "evict"})
-        for ns, app in guarded[:2]:
-            workloads.append(
-                {
-                    "kind": "Deployment",
-                    "namespace": ns,
-                    "name": app,
-                    "replicas_before": 3,
-                    "replicas_during": 3,
-                    "budget": f"kubeops-guard-{app}",
-                    "outcome": "guarded",
-                }
-            )
         self._add(events, workloads=workloads)
 
     def _drain(self, wave: list[str]) -> None:
         begin = self.clock
         events: list[Json] = []
-        samples = {key: [[at(begin), n]] for key, n in self.ready.items()}
-        entries: dict[str, list[Json]] = {node: [] for node in wave}
-        refused = 0
-        timed: list[tuple[float, Json]] = []
+        shown: dict[str, list[Json]] = {node: [] for node in wave}
+        turns: dict[tuple[str, str], list[tuple[float, int]]] = collections.defaultdict(list)
+        refusals, latest = 0, begin
         for node in wave:
             for n, pod in enumerate(self.pods[node]):
-                entry = {k: v for k, v in pod.items() if k != "app"} | {"outcome": "skipped", "waited_seconds": 0.0}
-                entries[node].append(entry)
+                entry = {key: pod[key] for key in ("namespace", "name", "uid", "route", "reason")}
+                shown[node].append({**entry, "outcome": "daemonset", "waited_seconds": 0.0})
                 if pod["route"] == "skip":
                     continue
-                now = begin + 0.1 + n * 0.12
-                place = (pod["namespace"], pod["app"])
-
-                def tell(when: float, what: str, message: str, pod: Json = pod) -> None:
-                    self.clock = when
-                    timed.append((when, self._event(pod["node"], what, message, pod["namespace"], pod["name"])))
-
-                if n % 7 == 4:
-                    for _ in range(3):
-                        tell(now, "refused", BUDGET_RULE)
-                        refused += 1
-                        now += self.random.uniform(0.8, 1.6)
-                    entry["blocked_by"] = {
-                        "kind": "PodDisruptionBudget",
-                        "namespace": pod["namespace"],
-                        "name": pod["app"],
-                        "message": BUDGET_RULE,
-                    }
-                else:
-                    tell(now - 0.05, "waiting", "its turn comes")
-                ended = now + self.random.uniform(1.0, 4.5)
-                tell(now, "lowered" if pod["route"] == "swap" else "evicted", "told to end")
-                tell(ended, "gone", "ended; replacement ready")
-                entry |= {
-                    "outcome": "swapped" if pod["route"] == "swap" else "evicted",
-                    "waited_seconds": round(now - begin, 1),
-                }
+                place = (pod["namespace"], pod["name"])
+                self.clock = begin + 0.1 + n * 0.12
+                for _ in range(3 if "budgets" in pod else 0):
+                    events.append(self._event(node, "refused", RULE, *place))
+                    refusals += 1
+                    self.clock += self.random.uniform(0.8, 1.6)
+                service = (pod["namespace"], pod["app"])
+                what = (node, "evicted", f"Evict Pod {place[0]}/{place[1]} from node {node}", *place)
+                if pod["route"] == "swap":
+                    what = (node, "lowered", f"Scale Deployment {'/'.join(service)} from 2 to 1", *service)
+                events.append(self._event(*what))
+                turns[service].append((self.clock, -1))
                 if pod["route"] == "evict":
-                    back = now + self.random.uniform(2, 5)
-                    samples[place] += [[at(now), 2], [at(back), 3]]
-                elif self.dark and pod["app"] == "api":
-                    samples[place] += [[at(now), 0], [at(now + 5.02), 1]]
-                    ended = max(ended, now + 5.02)
-        timed.sort(key=lambda pair: pair[0])
-        events = [event for _when, event in timed]
-        self.clock = max([when for when, _event in timed], default=begin) + 0.9
-        for found in samples.values():
-            found.sort()
-            last = found[-1][1]
-            found.append([at(self.clock), last])
-        drained = [self._event(node, "drained", "nothing left that had to go") for node in wave]
-        evicted = sum(p["outcome"] == "evicted" for node in wave for p in entries[node])
+                    turns[service].append((self.clock + STARTS * (1 if pod["single"] else 0.7), 1))
+                self.clock += self.random.uniform(1.0, 4.5)
+                outcome = "swapped" if pod["route"] == "swap" else "evicted"
+                events.append(self._event(node, "gone", outcome, *place))
+                shown[node][-1] |= {"outcome": outcome, "waited_seconds": round(self.clock - begin, 3)}
+                latest = max(latest, self.clock, *(when for when, _step in turns[service]))
+        self.clock = latest + 0.9
+        events += [self._event(node, "drained", f"Node {node} is drained.") for node in wave]
+        outcomes = collections.Counter(pod["outcome"] for node in wave for pod in shown[node])
         self._add(
-            events + drained,
-            nodes=[{"name": n, "outcome": "drained", "message": "", "pods": entries[n]} for n in wave],
+            events,
+            nodes=[{"name": n, "outcome": "drained", "message": "", "kept": [], "pods": shown[n]} for n in wave],
             summary={
-                "evicted": evicted,
-                "migrated": 0,
-                "skipped": 2 * len(wave),
+                "evicted": outcomes["evicted"],
+                "migrated": outcomes["swapped"],
+                "skipped": outcomes["daemonset"],
                 "failed": 0,
-                "requests": evicted + refused + 15 + 2 * len(wave),
-                "seconds": round(self.clock - begin, 1),
+                "refusals": refusals,
+                "requests": outcomes["evicted"] + refusals + 15 + 2 * len(wave),
+                "seconds": round(self.clock - begin, 3),
             },
             services=[
-                {"namespace": ns, "name": app, "desired": self.ready[ns, app], "samples": found}
-                for (ns, app), found in samples.items()
+                {"namespace": space, "name": app, "samples": self._samples(begin, (space, app), steps)}
+                for (space, app), steps in sorted(turns.items())
             ],
         )
+
+    def _samples(self, begin: float, service: tuple[str, str], steps: list[tuple[float, int]]) -> list[list[t.Any]]:
+        single = service[1][-1].isdigit()
+        ready = (1 if self.dark else 2) if single else 3
+        found: list[list[t.Any]] = [[at(begin), ready]]
+        for when, step in sorted(steps):
+            ready += step
+            found.append([at(when), ready])
+        return [*found, [at(self.clock), ready]]

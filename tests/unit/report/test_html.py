@@ -1,0 +1,201 @@
+# Copyright: Contributors to the kubeops.node_maintenance collection
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The page, read by a parser as a browser would."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import html.parser
+import typing as t
+
+import pytest
+
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge import report_html
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.report_build import build_report
+from ansible_collections.kubeops.node_maintenance.tests.unit.report.sample import NONCE, TOKEN, Sample
+
+VOID = {"meta", "br", "input", "link", "img"}
+HOSTILE = "</title></script><script>alert(1)</script>\"'><img src=x onerror=alert(2)>{{ 7*7 }}{% raw %}&amp;"
+
+
+class Page(html.parser.HTMLParser):
+    """Every tag with its attributes, all text, and whether tags are closed in order."""
+
+    def __init__(self, source: str) -> None:
+        super().__init__(convert_charrefs=True)
+        self.tags: list[tuple[str, dict[str, str]]] = []
+        self.texts: list[tuple[str, str]] = []
+        self.open: list[str] = []
+        self.feed(source)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, {name: value or "" for name, value in attrs}))
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, {name: value or "" for name, value in attrs}))
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.texts.append((self.open[-1] if self.open else "", data))
+
+    def count(self, tag: str, kind: str = "") -> int:
+        return (
+            sum(t == tag and kind in a.get("class", "").split() for t, a in self.tags)
+            if kind
+            else sum(t == tag for t, _a in self.tags)
+        )
+
+    def text(self, *tags: str) -> str:
+        return " ".join(data for tag, data in self.texts if (tag in tags if tags else tag not in ("style", "script")))
+
+
+def page(results: t.Iterable[t.Any], **more: t.Any) -> Page:
+    return Page(report_html.render(build_report(results, **more)))
+
+
+def test_the_page_shows_every_part_of_a_run() -> None:
+    found = page(Sample(fail_tasks=[1]).results)
+    assert found.open == []
+    assert found.text("h1") == "Never dark, but 1 of 3 nodes failed"
+    titles = found.text("h2")
+    for title in (
+        "To look at",
+        "Nodes over time",
+        "Ready endpoints",
+        "refused",
+        "protected",
+        "Findings",
+        "Pods",
+        "kept",
+    ):
+        assert title in titles
+    everything = found.text()
+    for text in ("worker-03", "dpkg was interrupted", "PodDisruptionBudget billing/mail", "kubectl uncordon worker-02"):
+        assert text in everything
+    assert found.count("details", "node") == 3
+    assert found.count("rect", "out") == 3
+    assert found.count("rect", "refused") == 18
+    assert "swapped" in everything
+
+
+def test_a_dark_service_heads_the_page_and_its_chart() -> None:
+    found = page(Sample(nodes=1, pods=6, dark=True).results)
+    assert found.text("h1") == "billing/api-1 was dark for 5.0 s"
+    assert found.count("rect", "dark") == 1
+    assert "0 ready endpoints for 5.0 s, 02:58:10 to 02:58:15" in found.text("title")
+
+
+def test_the_page_needs_nothing_but_itself() -> None:
+    found = page(Sample().results)
+    for tag, attributes in found.tags:
+        assert tag not in {"link", "img", "iframe", "object", "embed", "base", "form"}
+        assert "src" not in attributes
+        assert not any(name.startswith("on") for name in attributes)
+        assert attributes.get("href", "#").startswith("#")
+    style = found.text("style")
+    assert "url(" not in style
+    assert "@import" not in style
+    assert "prefers-color-scheme:dark" in style
+    assert "@media print" in style
+
+
+def test_only_our_own_script_may_run() -> None:
+    found = page(Sample().results)
+    policy = next(a["content"] for tag, a in found.tags if a.get("http-equiv") == "Content-Security-Policy")
+    digest = base64.b64encode(hashlib.sha256(found.text("script").encode()).digest()).decode()
+    assert f"script-src 'sha256-{digest}'" in policy
+    assert policy.startswith("default-src 'none'")
+
+
+def test_the_page_can_be_read_without_eyes() -> None:
+    found = page(Sample().results)
+    assert ("html", {"lang": "en"}) in found.tags
+    for tag, attributes in found.tags:
+        if tag == "svg" and attributes.get("role") == "img":
+            assert attributes["aria-label"]
+        if tag == "th":
+            assert attributes["scope"] == "col"
+        if tag == "section":
+            assert ("h2", {"id": attributes["aria-labelledby"]}) in found.tags
+    ids = [a["id"] for _tag, a in found.tags if "id" in a]
+    assert len(ids) == len(set(ids))
+    used = {a["href"][1:] for tag, a in found.tags if tag == "use"}
+    assert used <= set(ids)
+
+
+def hostile(value: t.Any) -> t.Any:
+    """The same result with every text that is no key word replaced."""
+    plain = {"at", "what", "outcome", "route", "severity", "node", "namespace", "uid"}
+    if isinstance(value, dict):
+        return {k: v if k in plain or k == "samples" else hostile(v) for k, v in value.items()}
+    if isinstance(value, list):
+        return [hostile(item) for item in value]
+    return HOSTILE if isinstance(value, str) else value
+
+
+def test_no_name_of_a_cluster_becomes_a_part_of_the_page() -> None:
+    plain, found = page(Sample(nodes=2).results), page(hostile(Sample(nodes=2).results))
+    assert found.open == []
+    assert found.count("script") == plain.count("script") == 1
+    assert found.count("img") == 0
+    assert {a for _tag, attributes in found.tags for a in attributes} <= {
+        a for _tag, attributes in plain.tags for a in attributes
+    }
+    assert HOSTILE in found.text("td", "b")
+    assert "49" not in found.text("td", "b")
+
+
+def test_no_secret_is_on_the_page() -> None:
+    source = report_html.render(build_report(Sample().results))
+    assert NONCE not in source
+    assert TOKEN not in source
+
+
+@pytest.mark.parametrize(("nodes", "pods", "most"), [(1, 5, 40_000), (3, 14, 140_000), (100, 30, 4_500_000)])
+def test_the_page_stays_small(nodes: int, pods: int, most: int) -> None:
+    source = report_html.render(build_report(Sample(nodes, pods, fail_tasks=[0]).results))
+    assert len(source.encode()) < most
+    found = Page(source)
+    assert found.count("details", "node") == nodes
+    assert "worker-01" in found.text("td")
+
+
+def test_what_is_left_out_is_said_and_is_never_what_failed() -> None:
+    results = Sample(nodes=2, pods=400).results
+    blocked = {"kind": "PodDisruptionBudget", "namespace": "shop", "name": "x", "message": "full"}
+    stuck = {"namespace": "shop", "name": "stuck-one", "route": "evict", "outcome": "not_moved", "blocked_by": blocked}
+    results.append({"failed": True, "nodes": [{"name": "worker-02", "outcome": "timed_out", "pods": [stuck]}]})
+    found = page(results)
+    assert "shop/stuck-one" in found.text("td")
+    assert "more pods had no trouble: see report.json." in found.text("p")
+    assert sum("data-find" in attributes for _tag, attributes in found.tags) == 240
+
+
+def test_check_mode_shows_what_would_be_changed() -> None:
+    result = {"actions": ["Cordon node n1", "Evict Pod shop/web-1 from node n1"], "nodes": []}
+    found = page([result], check=True)
+    assert found.text("h1") == "Check mode: nothing was changed"
+    assert found.text("li").splitlines() == ["Cordon node n1 Evict Pod shop/web-1 from node n1"]
+    assert "What would be changed" in found.text("h2")
+
+
+def test_an_empty_run_makes_a_page_too() -> None:
+    assert page([]).text("h1") == "Nothing to do"
+
+
+def test_equal_runs_make_equal_pages() -> None:
+    assert report_html.render(build_report(Sample().results)) == report_html.render(build_report(Sample().results))
+
+
+def test_without_jinja_the_message_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(report_html, "MISSING", "No module named 'jinja2'")
+    with pytest.raises(report_html.NoTemplates, match="write the report on the controller"):
+        report_html.render(build_report([]))

@@ -1,0 +1,246 @@
+# Copyright: Contributors to the kubeops.node_maintenance collection
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What a report makes of results: whole ones, cut ones, strange ones."""
+
+from __future__ import annotations
+
+import typing as t
+
+import pytest
+
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.report import Report
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.report_build import build_report
+from ansible_collections.kubeops.node_maintenance.tests.unit.report.sample import RULE, RUN, Sample, at
+
+Json = dict[str, t.Any]
+
+
+def event(when: float, what: str, node: str = "n1", name: str = "", message: str = "") -> Json:
+    space = "shop" if name else ""
+    return {"at": at(when), "node": node, "namespace": space, "name": name, "what": what, "message": message}
+
+
+def node(name: str, outcome: str, **more: t.Any) -> Json:
+    return {"name": name, "outcome": outcome, "message": "", **more}
+
+
+def drained(*samples: tuple[float, int], end: float = 30, **service: t.Any) -> Json:
+    series = {"namespace": "shop", "name": "web", "samples": [[at(w), n] for w, n in samples], **service}
+    return {"nodes": [node("n1", "drained")], "services": [series], "timeline": [event(end, "drained")]}
+
+
+def phases(report: Report, index: int = 0) -> list[tuple[str, float]]:
+    return [(span.phase, round(span.seconds, 3)) for span in report.nodes[index].spans]
+
+
+def test_two_waves_go_their_way_and_come_back() -> None:
+    report = build_report(Sample(nodes=4, per_wave=2).results)
+    assert report.verdict == "never_dark"
+    assert not report.failed
+    assert (report.run, report.by, report.reason) == (RUN, "mira@bastion", "kernel 6.12.9, CHG-4711")
+    assert [(n.name, n.wave, n.outcome) for n in report.nodes] == [
+        ("worker-01", 1, "back"),
+        ("worker-02", 1, "back"),
+        ("worker-03", 2, "back"),
+        ("worker-04", 2, "back"),
+    ]
+    way = [span.phase for span in report.nodes[0].spans]
+    assert way == ["cordoned", "protecting", "draining", "drained", "out", "returning"]
+    assert report.totals.pods_moved == 4 * 14
+    assert report.totals.pods_swapped == 4 * 3
+    assert report.totals.pods_left == 4 * 2
+    assert report.totals.waves == 2
+    assert report.totals.forecast_seconds == 22.0
+    assert report.totals.requests == sum(r["summary"]["requests"] for r in Sample(4, per_wave=2).results[3::6])
+
+
+def test_a_failure_of_the_tasks_is_kept_though_the_node_was_parked_afterwards() -> None:
+    report = build_report(Sample(fail_tasks=[1]).results)
+    failed = report.nodes[1]
+    assert (failed.outcome, failed.message.split(":")[0]) == ("failed", "apt-get")
+    assert failed.spans[-1].phase == "parked"
+    assert failed.spans[-1].open
+    assert report.totals.nodes_done == 2
+    assert [problem.subject for problem in report.problems] == ["node worker-02"]
+
+
+def test_a_drain_that_failed_and_then_succeeded_is_no_failure() -> None:
+    calls = [{"failed": True, "msg": "x", "nodes": [node("n1", "timed_out")]}, {"nodes": [node("n1", "drained")]}]
+    report = build_report([*calls, {"nodes": [node("n1", "parked", failed=False)]}])
+    assert report.nodes[0].outcome == "parked"
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "expected"),
+    [
+        (["cordoned", "drained", "parked"], "parked"),
+        (["already_cordoned", "already_drained", "already_parked"], "parked"),
+        (["cordoned"], "unfinished"),
+        (["cordoned", "needs_surge", "uncordoned"], "failed"),
+        (["gone"], "gone"),
+        (["not_in_maintenance"], "failed"),
+    ],
+)
+def test_where_a_node_ends(outcomes: list[str], expected: str) -> None:
+    assert build_report([{"nodes": [node("n1", o)]} for o in outcomes]).nodes[0].outcome == expected
+
+
+def test_an_entry_that_says_it_did_not_fail_is_believed() -> None:
+    entry = node("n1", "not_in_maintenance", failed=False)
+    assert build_report([{"nodes": [entry]}]).nodes[0].outcome == "unchanged"
+
+
+def test_dark_time_is_what_lies_between_the_samples() -> None:
+    service = build_report([drained((0, 2), (10, 0), (14.5, 1), (20, 0), (20.25, 2))]).services[0]
+    assert [(span.start, round(span.seconds, 3)) for span in service.dark] == [
+        (service.watches[0].start + 10, 4.5),
+        (service.watches[0].start + 20, 0.25),
+    ]
+    assert service.dark_seconds == pytest.approx(4.75)
+    assert (service.lowest, service.highest, service.desired) == (0, 2, 2)
+    assert service.below_seconds == pytest.approx(10.25 - 0.0)
+
+
+def test_a_service_that_is_dark_at_the_last_look_is_dark_until_then() -> None:
+    report = build_report([drained((0, 1), (29, 0))])
+    assert report.verdict == "dark"
+    assert report.services[0].dark[0].open
+    assert report.services[0].dark_seconds == pytest.approx(1.0)
+
+
+def test_a_service_that_never_served_was_not_made_dark() -> None:
+    report = build_report([drained((0, 0), (10, 0))])
+    assert not report.services[0].served
+    assert report.totals.services_dark == 0
+
+
+def test_time_between_two_calls_is_not_called_dark_for_nobody_looked() -> None:
+    report = build_report([drained((0, 1), (10, 0), end=12), drained((500, 0), (501, 1), end=510)])
+    assert report.services[0].dark_seconds == pytest.approx(3.0)
+    assert report.totals.watched_seconds == pytest.approx(22.0)
+
+
+def test_the_newcomer_of_a_swap_does_not_raise_what_is_desired() -> None:
+    service = build_report([drained((0, 2), (5, 1))]).services[0]
+    assert (service.desired, service.lowest, service.below_seconds) == (1, 1, 0.0)
+
+
+def test_a_swapped_pod_shows_the_time_in_which_both_served() -> None:
+    report = build_report(Sample(nodes=1).results)
+    lane = next(pod for pod in report.pods if pod.route == "swap")
+    assert [span.phase for span in lane.spans] == ["taking_over", "both", "ending"]
+    swap = report.swaps[0]
+    assert (swap.replicas_before, swap.replicas_during) == (1, 2)
+    assert swap.raised is not None
+    assert swap.ready is not None
+    assert swap.lowered is not None
+    assert swap.raised < swap.ready < swap.lowered
+
+
+def test_refusals_are_gathered_by_what_refused() -> None:
+    report = build_report(Sample(nodes=1).results)
+    assert report.totals.refusals == 6
+    assert [(r.count, r.rule, r.stuck) for r in report.refusals] == [(3, RULE, ()), (3, RULE, ())]
+    assert {r.blocker for r in report.refusals} == {
+        "PodDisruptionBudget billing/mail",
+        "PodDisruptionBudget platform/tax",
+    }
+    assert all(r.longest_wait and r.longest_wait > 1 for r in report.refusals)
+
+
+def test_a_pod_that_stays_says_what_blocks_it() -> None:
+    blocked = {"kind": "PodDisruptionBudget", "namespace": "shop", "name": "web", "message": "needs 1, has 1"}
+    pod = {"namespace": "shop", "name": "web-1", "route": "evict", "outcome": "not_moved", "blocked_by": blocked}
+    call = {
+        "failed": True,
+        "msg": "Node n1: time is up",
+        "nodes": [node("n1", "timed_out", message="Node n1: time is up", pods=[{**pod, "waited_seconds": 30.0}])],
+        "timeline": [event(0, "cordoned"), event(5, "refused", name="web-1"), event(30, "timed_out")],
+    }
+    report = build_report([call])
+    refusal = report.refusals[0]
+    assert (refusal.blocker, refusal.rule) == ("PodDisruptionBudget shop/web", "needs 1, has 1")
+    assert refusal.stuck == ("shop/web-1",)
+    assert report.pods[0].failed
+    assert report.verdict == "failed"
+    assert [p.subject for p in report.problems] == ["node n1"]
+
+
+def test_phases_that_nobody_announced_are_told_by_what_happens() -> None:
+    events = [event(0, "cordoned"), event(2, "raised", name="web"), event(9, "evicted", name="web-1")]
+    report = build_report([{"timeline": [*events, event(12, "drained"), event(14, "uncordoned")]}])
+    assert phases(report) == [("cordoned", 2.0), ("protecting", 7.0), ("draining", 3.0), ("drained", 2.0)]
+
+
+def test_blockers_of_the_plan_stop_and_are_shown() -> None:
+    finding = {"code": "two_budgets", "severity": "blocker", "object": "Pod a/b", "message": "m", "remedy": "r"}
+    report = build_report([{"feasible": False, "findings": [finding], "waves": [["n1"]], "pods": []}])
+    assert report.verdict == "stopped"
+    assert report.failed
+    assert report.nodes[0].outcome == "planned"
+
+
+def test_in_check_mode_nothing_has_happened() -> None:
+    result = {"nodes": [node("n1", "cordoned")], "actions": ["Cordon node n1"], "timeline": [event(0, "cordoned")]}
+    report = build_report([result], check=True)
+    assert (report.verdict, report.nodes[0].outcome, report.nodes[0].spans) == ("check", "planned", ())
+    assert report.actions == ("Cordon node n1",)
+    assert report.started is None
+
+
+def test_what_somebody_else_made_is_listed_as_kept() -> None:
+    report = build_report(Sample(nodes=2).results)
+    kept = [(g.object, g.message) for g in report.given_back if g.kept]
+    assert kept == [("Node worker-02", "it was cordoned before and stays so")]
+    assert [g.object for g in report.given_back if not g.kept] == ["Node worker-01", "Node worker-02"]
+
+
+def test_a_call_that_failed_whole_is_a_problem_of_the_run() -> None:
+    report = build_report([{"failed": True, "msg": "connection refused", "timeline": [], "findings": []}])
+    assert report.verdict == "failed"
+    assert [(p.subject, p.message) for p in report.problems] == [("run", "connection refused")]
+
+
+def test_evacuate_alone_ends_parked() -> None:
+    results = Sample(nodes=1).results[:4]
+    report = build_report([*results, {"nodes": [node("worker-01", "parked")], "timeline": []}])
+    assert report.nodes[0].outcome == "parked"
+    assert report.verdict == "never_dark"
+
+
+def test_a_loop_is_taken_apart_and_skipped_tasks_are_left_out() -> None:
+    looped = {"results": [{"nodes": [node("n1", "parked")]}, {"skipped": True, "nodes": [node("n2", "parked")]}]}
+    assert [n.name for n in build_report([looped, {"skipped": True}]).nodes] == ["n1"]
+
+
+@pytest.mark.parametrize("strange", [None, 7, "text", [], {}, {"nodes": 3}, {"timeline": "x"}, {"summary": []}])
+def test_nothing_strange_is_an_error(strange: t.Any) -> None:
+    assert build_report([strange]).verdict == "nothing_to_do"
+
+
+@pytest.mark.parametrize("key", ["nodes", "pods", "workloads", "findings", "services", "timeline", "waves", "actions"])
+@pytest.mark.parametrize("value", [None, True, -1, "x", ["x"], [None], [{}], [[]], {"a": 1}, [{"name": ["x"]}]])
+def test_any_part_may_be_broken(key: str, value: t.Any) -> None:
+    results = [{**result, key: value} for result in Sample(nodes=1, pods=3).results]
+    assert build_report(results).totals.nodes >= 0
+
+
+@pytest.mark.parametrize("length", range(14))
+def test_a_run_that_was_cut_anywhere_still_reports(length: int) -> None:
+    report = build_report(Sample(nodes=2).results[:length])
+    assert all(span.end >= span.start for line in report.nodes for span in line.spans)
+
+
+def test_what_acts_on_the_reader_is_replaced() -> None:
+    report = build_report([{"failed": True, "msg": "\x1b[31mred\u202eevil\udce9 " + "x" * 5000}])
+    message = report.problems[0].message
+    assert "\x1b" not in message
+    assert "\u202e" not in message
+    assert len(message) < 2100
+    message.encode()
+
+
+def test_equal_results_make_equal_reports() -> None:
+    assert build_report(Sample().results) == build_report(Sample().results)
