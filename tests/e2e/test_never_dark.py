@@ -115,35 +115,24 @@ def test_nodes_chosen_by_a_selector_go_one_after_the_other(arena: Arena, play: P
     assert seen.dark_seconds(web) == 0
 
 
-def test_an_autoscaler_that_wants_one_is_raised_and_given_back(arena: Arena, play: Player, watching: Watch) -> None:
+def test_autoscalers_are_raised_given_back_and_never_fought(arena: Arena, play: Player, watching: Watch) -> None:
     here, _ = arena.nodes(2)
-    web = arena.deployment("web", on=here, start="2s", pod_notes={"lab.kubeops.io/cpu": "1m"}, pod=CPU)
-    scaler = arena.hpa("web", 1, 3)
+    with arena.placing(here):
+        web = arena.deployment("web", start="2s", pod_notes={"lab.kubeops.io/cpu": "1m"}, pod=CPU)
+        full = arena.deployment("full", start="1s", pod_notes={"lab.kubeops.io/cpu": "1m"}, pod=CPU)
+    scaler, at_its_maximum = arena.hpa("web", 1, 3), arena.hpa("full", 1, 1)
     arena.wait_for_autoscaler("web")
+    arena.wait_for_autoscaler("full")
     with watching() as seen:
         run = play("maintain", maintain_nodes=[here], within=240)
         assert run.ok, run.text
         arena.settle()
     seen.all_held()
-    assert seen.dark_seconds(web) == 0
+    assert seen.dark_seconds(web) == seen.dark_seconds(full) == 0
     assert seen.values(scaler, "spec", "minReplicas") == [1, 2, 1]
-    assert seen.counts(web) == [1, 2, 1], "the count went up once and down once: nobody fought"
-    assert len(seen.new_pods(web)) == 1
-
-
-def test_an_autoscaler_at_its_maximum_gets_room_for_the_newcomer(arena: Arena, play: Player, watching: Watch) -> None:
-    here, _ = arena.nodes(2)
-    web = arena.deployment("web", on=here, pod_notes={"lab.kubeops.io/cpu": "1m"}, pod=CPU)
-    scaler = arena.hpa("web", 1, 1)
-    arena.wait_for_autoscaler("web")
-    with watching() as seen:
-        run = play("maintain", maintain_nodes=[here], within=240)
-        assert run.ok, run.text
-        arena.settle()
-    seen.all_held()
-    assert seen.values(scaler, "spec", "maxReplicas") == [1, 2, 1]
-    assert seen.counts(web) == [1, 2, 1]
-    assert seen.dark_seconds(web) == 0
+    assert seen.values(at_its_maximum, "spec", "maxReplicas") == [1, 2, 1]
+    assert seen.counts(web) == seen.counts(full) == [1, 2, 1], "up once and down once: nobody fought"
+    assert len(seen.new_pods(web)) == len(seen.new_pods(full)) == 1
 
 
 CPU = {"containers": [{"name": "main", "image": "x", "resources": {"requests": {"cpu": "100m"}}}]}

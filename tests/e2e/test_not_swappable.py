@@ -142,7 +142,6 @@ def claim(arena: Arena, mode: str) -> Json:
     """Volumes with a claim of this access mode, to be bound or not."""
     spec = {"accessModes": [mode], "storageClassName": "none", "resources": {"requests": {"storage": "1Gi"}}}
     made = {"apiVersion": "v1", "metadata": {"name": "data"}, "spec": {**spec, "volumeName": f"pv-{arena.name}"}}
-    arena.create("PersistentVolumeClaim", made)
     volume = {
         "metadata": {"name": f"pv-{arena.name}"},
         "spec": {
@@ -154,6 +153,7 @@ def claim(arena: Arena, mode: str) -> Json:
         },
     }
     arena.api.create("/api/v1/persistentvolumes", volume)
+    arena.create("PersistentVolumeClaim", made)
     return {"volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]}
 
 

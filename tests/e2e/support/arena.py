@@ -324,6 +324,11 @@ class Arena:
         never = "lab.kubeops.io/ready" in o.notes(spec.get("template", obj))
         if kind in ("Deployment", "StatefulSet", "ReplicaSet"):
             wanted = spec["replicas"]
+            if any(
+                "lab.kubeops.io/ready" in o.notes(pod) for pod in pods if o.matches(spec["selector"], o.labels(pod))
+            ):
+                # Told to be not ready: its workload never comes to rest.
+                return fresh
             counted: bool = status.get("replicas", 0) == wanted
             return fresh and counted and (never or bool(status.get("readyReplicas", 0) == wanted))
         if kind == "DaemonSet":

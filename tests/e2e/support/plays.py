@@ -10,6 +10,7 @@ import json
 import os
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -293,7 +294,8 @@ class Player:
 
     def hosts(self, nodes: Sequence[str], **more: Any) -> dict[str, Json]:
         """An inventory in which the nodes are hosts that live, reboot and die with their Node."""
-        return {name: {"ansible_connection": "fake_node", **more} for name in nodes}
+        known = {"ansible_connection": "fake_node", "ansible_python_interpreter": sys.executable}
+        return {name: {**known, **more} for name in nodes}
 
     def _start(
         self,

@@ -107,12 +107,20 @@ def node(name: str, arena: str, labels: Json | None = None) -> Json:
         "metadata": {
             "name": name,
             "labels": {**known, **(labels or {})},
-            "annotations": {"kwok.x-k8s.io/node": "fake"},
+            "annotations": {
+                "kwok.x-k8s.io/node": "fake",
+                "metrics.k8s.io/resource-metrics-path": f"/metrics/nodes/{name}/metrics/resource",
+            },
         },
-        # An address that answers to nobody: a test that wants a host says how it is reached.
+        # The IP answers to nobody: a test that wants a host says how it is reached. By the DNS name
+        # the metrics server finds the lab's numbers.
         "status": {
             "allocatable": room,
             "capacity": room,
-            "addresses": [{"type": "InternalIP", "address": "127.0.9.1"}, {"type": "Hostname", "address": name}],
+            "addresses": [
+                {"type": "InternalIP", "address": "127.0.9.1"},
+                {"type": "Hostname", "address": name},
+                {"type": "InternalDNS", "address": "localhost"},
+            ],
         },
     }
