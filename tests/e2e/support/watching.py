@@ -11,7 +11,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Collection
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
@@ -33,7 +33,7 @@ class Seen:
     lab: Lab
     path: Path
     mark: int
-    end: int = field(default=-1)
+    end: int | None = None
 
     @cached_property
     def log(self) -> Log:
@@ -42,7 +42,8 @@ class Seen:
     @cached_property
     def requests(self) -> list[audit.Request]:
         """Client requests of the tool under test: not of the system, not of the tests."""
-        known = audit.read(self.lab.audit_log, self.mark)
+        assert self.end is not None, "the watching is not over yet"
+        known = audit.read(self.lab.audit_log, self.mark, self.end)
         return [request for request in known if not request.by_the_system]
 
     @property
@@ -135,6 +136,7 @@ class Watching:
         time.sleep(0.3)
         self._process.stdin.close()
         self._process.wait(30)
+        self._seen.end = self._lab.audit_log.stat().st_size
 
 
 Watch = Callable[[], Watching]

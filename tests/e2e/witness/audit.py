@@ -103,11 +103,12 @@ def parse(lines: Iterable[str]) -> list[Request]:
     return found
 
 
-def read(path: Path, offset: int = 0) -> list[Request]:
-    """Requests logged behind a byte offset (a mark taken earlier with the file's size)."""
+def read(path: Path, offset: int = 0, end: int | None = None) -> list[Request]:
+    """Requests logged between two byte offsets (marks taken earlier with the file's size)."""
     with path.open("rb") as file:
         file.seek(offset)
-        return parse(file.read().decode("utf-8", "replace").splitlines())
+        known = file.read() if end is None else file.read(end - offset)
+    return parse(known.decode("utf-8", "replace").splitlines())
 
 
 def counted(requests: Iterable[Request], *fields: str) -> Counter[tuple[str, ...]]:

@@ -75,8 +75,7 @@ def endpoints(*ready: str, of: str = "web", not_ready: Iterable[str] = ()) -> Js
     return {
         "metadata": meta(f"{of}-slice", labels={"kubernetes.io/service-name": of}),
         "endpoints": [
-            {"conditions": {"ready": is_ready}, "targetRef": {"uid": f"uid-{name}"}}
-            for name, is_ready in known.items()
+            {"conditions": {"ready": is_ready}, "targetRef": {"uid": f"uid-{name}"}} for name, is_ready in known.items()
         ],
     }
 
@@ -101,9 +100,7 @@ class Story:
         self._world: dict[tuple[str, str], Json] = {}
 
     def _tell(self, kind: str, what: str, second: float, obj: Json) -> None:
-        self._events.append(
-            Event(kind, what, self._rv, 100.0 + second, 5000.0 + second, copy.deepcopy(obj))
-        )
+        self._events.append(Event(kind, what, self._rv, 100.0 + second, 5000.0 + second, copy.deepcopy(obj)))
 
     def before(self, **objects: Json | list[Json]) -> Story:
         for kind, given in objects.items():

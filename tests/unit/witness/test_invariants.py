@@ -73,18 +73,14 @@ def test_i1_lets_a_guard_of_ours_not_loosen_the_floor() -> None:
 
 
 def test_i1_spares_what_was_down_before_what_is_scaled_to_zero_and_what_has_consent() -> None:
-    down = Story().before(
-        Deployment=h.deployment(), Service=h.service(), EndpointSlice=h.endpoints()
-    )
+    down = Story().before(Deployment=h.deployment(), Service=h.service(), EndpointSlice=h.endpoints())
     assert i.i1_services_stay_up(down.at(1, EndpointSlice=h.endpoints()).end()) == []
     ended = shop().at(1, Deployment=h.deployment(replicas=0))
     assert i.i1_services_stay_up(ended.at(2, EndpointSlice=h.endpoints()).end()) == []
     dark = shop().at(2, EndpointSlice=h.endpoints()).end()
     assert i.i1_services_stay_up(dark, [("Deployment", "shop", "web")]) == []
     agreed = h.deployment(notes={"maintenance.kubeops.io/allow-interruption": "true"})
-    story = Story().before(
-        Deployment=agreed, Service=h.service(), EndpointSlice=h.endpoints("web-0")
-    )
+    story = Story().before(Deployment=agreed, Service=h.service(), EndpointSlice=h.endpoints("web-0"))
     assert i.i1_services_stay_up(story.at(1, EndpointSlice=h.endpoints()).end()) == []
 
 
@@ -160,9 +156,7 @@ TAINTS: list[Json] = [
         ),
     ],
 )
-def test_i3_names_the_field_that_is_not_as_before(
-    kind: str, was: Json, now: Json, message: str
-) -> None:
+def test_i3_names_the_field_that_is_not_as_before(kind: str, was: Json, now: Json, message: str) -> None:
     (found,) = i.i3_all_as_before(Story().before(**{kind: was}).at(1, **{kind: now}).end())
     assert (found.rule, found.kind, found.name) == ("I3", kind, was["metadata"]["name"])
     assert message in found.message

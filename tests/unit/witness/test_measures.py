@@ -55,9 +55,7 @@ def test_the_fewest_ready_pods_and_the_values_of_a_field() -> None:
 def test_objects_that_came_and_went_are_seen() -> None:
     story = web().at(1, PodDisruptionBudget=h.budget("kubeops-guard-1", maxUnavailable=1))
     log = story.gone(2, "PodDisruptionBudget", "kubeops-guard-1").end()
-    assert [o["metadata"]["name"] for o in measures.appeared(log, "PodDisruptionBudget")] == [
-        "kubeops-guard-1"
-    ]
+    assert [o["metadata"]["name"] for o in measures.appeared(log, "PodDisruptionBudget")] == ["kubeops-guard-1"]
 
 
 def test_nodes_are_told_in_the_order_in_which_they_were_taken_out() -> None:
@@ -139,3 +137,4 @@ def test_a_mark_leaves_out_what_was_logged_before_it(tmp_path: Path) -> None:
     with file.open("a", encoding="utf-8") as log:
         log.write(entry(auditID="2", verb="list") + "\n")
     assert [request.verb for request in audit.read(file, mark)] == ["list"]
+    assert [request.verb for request in audit.read(file, 0, mark)] == ["create"]
