@@ -12,6 +12,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.
     ClusterError,
     ConfigError,
 )
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.record import BadRecordError
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.context import (
     Context,
     Event,
@@ -41,9 +42,7 @@ def perform(
     What was changed before an error is in the result too; only errors that nobody expects are raised.
     """
     try:
-        cluster = connection.connect(
-            connection.ConnectionOptions(**target), user_agent=user_agent, guard=guard
-        )
+        cluster = connection.connect(connection.ConnectionOptions(**target), user_agent=user_agent, guard=guard)
     except (ConfigError, ClusterError) as error:
         return failure(str(error))
     ctx = Context(cluster, check=check, run=run, progress=progress)
@@ -51,7 +50,7 @@ def perform(
         result = loop(ctx)
     except StopRun as stop:
         result = stopped(stop)
-    except (ConfigError, ClusterError) as error:
+    except (ConfigError, ClusterError, BadRecordError) as error:
         result = Result({"findings": []}, failed=True, message=str(error))
     finally:
         cluster.close()

@@ -1,0 +1,68 @@
+# Copyright: Contributors to the kubeops.node_maintenance collection
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+
+class ModuleDocFragment:
+    """What may be done to pods: the options that planning and draining share."""
+
+    DOCUMENTATION = r"""
+options:
+  backend:
+    description:
+      - How pods are moved. V(auto) takes Koordinator where it is there and fit for it, else the Eviction API.
+    type: str
+    choices: [auto, eviction, koordinator]
+    default: auto
+  force:
+    description:
+      - Whether pods without a controller may go. Nobody makes them anew.
+    type: bool
+    default: false
+  delete_emptydir_data:
+    description:
+      - Whether pods with V(emptyDir) volumes may go. The data in these volumes goes with them.
+    type: bool
+    default: false
+  ignore_daemonsets:
+    description:
+      - Whether pods of DaemonSets are left where they are. If not, they stand in the way.
+    type: bool
+    default: true
+  disable_eviction:
+    description:
+      - Whether pods are deleted instead of evicted, past all budgets. For clusters without the Eviction API.
+    type: bool
+    default: false
+  allow_interruption:
+    description:
+      - Whether what cannot be moved without an interruption (a StatefulSet of one, a C(Recreate) Deployment, a volume
+        that only one node can mount) may be interrupted.
+      - The owner of a workload can allow the same with the annotation
+        C(maintenance.kubeops.io/allow-interruption=true). Neither overrides a budget.
+    type: bool
+    default: false
+  swap_blocked:
+    description:
+      - Whether Deployments of several replicas whose budget allows nothing are moved by a swap, which never goes below
+        the budget.
+    type: bool
+    default: false
+  pod_selector:
+    description:
+      - Label selector of the pods to move. The others stay, and a node on which one stays is not called drained.
+    type: str
+  namespaces:
+    description:
+      - Namespaces of the pods to move; all of them where it is not given.
+    type: list
+    elements: str
+  reactive_budgets:
+    description:
+      - Budgets that are lifted only after a cordon or an eviction attempt, as V(longhorn), V(kubevirt), V(rook) or as a
+        label selector of the pods. They are waited for instead of standing in the way. The three are always known.
+    type: list
+    elements: str
+"""

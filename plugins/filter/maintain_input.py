@@ -1,0 +1,57 @@
+# Copyright: Contributors to the kubeops.node_maintenance collection
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.inputs import read
+
+DOCUMENTATION = r"""
+name: maintain_input
+short_description: Reads the input of the maintenance playbooks
+version_added: 0.1.0
+author:
+  - Contributors to the kubeops.node_maintenance collection (@kubeops)
+description:
+  - Turns the C(maintain_*) variables, as a survey, C(-e) or an inventory give them, into their final types, and says
+    everything that is wrong with them at once.
+  - For the playbooks of this collection; it may change at any time.
+positional: playbook, folders
+options:
+  _input:
+    description: The variables by their full names.
+    type: dict
+    required: true
+  playbook:
+    description: Name of the playbook.
+    type: str
+    required: true
+  folders:
+    description: Where to look for a task file with a relative path, after the current folder.
+    type: list
+    elements: str
+    default: []
+"""
+
+EXAMPLES = r"""
+- name: Show what a playbook would read
+  ansible.builtin.debug:
+    msg: "{{ {'maintain_nodes': 'worker-1 worker-2'} | kubeops.node_maintenance.maintain_input('maintain') }}"
+"""
+
+RETURN = r"""
+_value:
+  description: The input, with a list of what is wrong in C(errors).
+  type: dict
+"""
+
+
+class FilterModule:
+    def filters(self) -> dict[str, t.Callable[..., t.Any]]:
+        return {"maintain_input": _maintain_input}
+
+
+def _maintain_input(variables: t.Mapping[str, t.Any], playbook: str, folders: t.Sequence[str] = ()) -> dict[str, t.Any]:
+    return read(variables, playbook, folders)

@@ -1,0 +1,35 @@
+# Copyright: Contributors to the kubeops.node_maintenance collection
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""Arguments of ``node_drain``."""
+
+from __future__ import annotations
+
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.choices import CHOICES, split
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.face import ClusterFace, built
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drain import DrainOptions, drain
+
+FACE = ClusterFace(
+    name="node_drain",
+    options={
+        "nodes": {"type": "list", "elements": "str", "required": True},
+        "run": {"type": "str"},
+        **CHOICES,
+        "fallback": {"type": "str", "choices": ["eviction", "fail"], "default": "eviction"},
+        "grace_period": {"type": "int"},
+        "order": {"type": "str", "choices": ["priority", "listed"], "default": "priority"},
+        "parallel": {"type": "int", "default": 8},
+        "timeout": {"type": "str"},
+        "pod_timeout": {"type": "str"},
+        "wait_for": {
+            "type": "list",
+            "elements": "str",
+            "choices": ["gone", "replacement", "volumes"],
+            "default": ["gone", "replacement", "volumes"],
+        },
+    },
+    durations=("timeout", "pod_timeout"),
+    lists=("nodes", "namespaces"),
+    engine=lambda ctx, own: drain(ctx, built(DrainOptions, own)),
+    prepare=split,
+)

@@ -1,0 +1,209 @@
+# Copyright: Contributors to the kubeops.node_maintenance collection
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""The input of the playbooks: ``maintain_*`` variables as people, surveys and ``-e k=v`` give them.
+
+Everything is converted once, here. All that is wrong is said at once.
+"""
+
+from __future__ import annotations
+
+import datetime
+import difflib
+import os
+import re
+import typing as t
+from dataclasses import dataclass
+from pathlib import Path
+
+from ansible.module_utils.parsing.convert_bool import boolean
+
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge import durations, lists
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.errors import BadOption
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.verify import GATES
+
+PREFIX = "maintain_"
+RUN_ID = re.compile(r"[a-z0-9]([a-z0-9-]{0,50}[a-z0-9])?")
+
+Convert = t.Callable[[str, t.Any], t.Any]
+
+
+def _text(name: str, value: t.Any) -> str:
+    if isinstance(value, (t.Mapping, list, tuple)):
+        raise BadOption(name, value, "a text")
+    return str(value).strip()
+
+
+def _truth(name: str, value: t.Any) -> bool:
+    try:
+        return bool(boolean(value.strip() if isinstance(value, str) else value))
+    except TypeError:
+        raise BadOption(name, value, "true or false") from None
+
+
+def _seconds(name: str, value: t.Any) -> int | None:
+    seconds = durations.seconds(name, value)
+    return None if seconds is None else int(seconds)
+
+
+def _names(name: str, value: t.Any) -> list[str]:
+    if isinstance(value, t.Mapping):
+        raise BadOption(name, value, "a list, or a text with commas, spaces or newlines between the names")
+    return list(lists.names(value))
+
+
+def _at_least(smallest: int) -> Convert:
+    def convert(name: str, value: t.Any) -> int:
+        text = str(value).strip()
+        if isinstance(value, bool) or not re.fullmatch(r"[+-]?\d+", text) or int(text) < smallest:
+            raise BadOption(name, value, f"a whole number, {smallest} or more")
+        return int(text)
+
+    return convert
+
+
+def _one_of(*words: str) -> Convert:
+    def convert(name: str, value: t.Any) -> str:
+        text = _text(name, value)
+        if text not in words:
+            raise BadOption(name, value, f"one of {', '.join(words)}")
+        return text
+
+    return convert
+
+
+def _gates(name: str, value: t.Any) -> list[str]:
+    wanted = _names(name, value)
+    if not set(wanted) <= set(GATES):
+        raise BadOption(name, value, f"some of {', '.join(GATES)}")
+    return wanted
+
+
+def _run(name: str, value: t.Any) -> str:
+    text = _text(name, value)
+    if not RUN_ID.fullmatch(text):
+        raise BadOption(name, value, "the id of a run, as it was printed first")
+    return text
+
+
+def _moment(name: str, value: t.Any) -> float:
+    """Seconds since the epoch, from RFC 3339 or from a time of day (its next occurrence, local)."""
+    text = _text(name, value)
+    now = datetime.datetime.now().astimezone()
+    if found := re.fullmatch(r"(\d{1,2}):(\d{2})", text):
+        hour, minute = int(found[1]), int(found[2])
+        if hour < 24 and minute < 60:
+            when = now.replace(hour=hour, minute=minute, second=0, microsecond=0)
+            return (when if when > now else when + datetime.timedelta(days=1)).timestamp()
+    try:
+        moment = datetime.datetime.fromisoformat(text)
+    except ValueError:
+        moment = datetime.datetime.min
+    if moment.tzinfo is None:
+        raise BadOption(name, value, "a time of day such as 05:30, or a moment such as 2026-11-21T05:30:00+01:00")
+    return moment.timestamp()
+
+
+def _later(what: str) -> Convert:
+    def convert(name: str, value: t.Any) -> t.NoReturn:
+        raise BadOption(name, value, f"nothing: {what} is not part of this version")
+
+    return convert
+
+
+@dataclass(frozen=True, slots=True)
+class Variable:
+    """How one variable is read, and what it is when nobody sets it."""
+
+    convert: Convert
+    unset: t.Any = None
+
+
+VARIABLES: t.Mapping[str, Variable] = {
+    "nodes": Variable(_names, ()),
+    "node_selector": Variable(_text, ""),
+    "reason": Variable(_text, ""),
+    "run": Variable(_run, ""),
+    "tasks": Variable(_text, ""),
+    "tasks_timeout": Variable(_seconds, 3600),
+    "reboot": Variable(_truth, False),
+    "serial": Variable(_at_least(1)),
+    "max_failures": Variable(_at_least(0), 0),
+    "backend": Variable(_one_of("auto", "eviction", "koordinator"), "auto"),
+    "allow_interruption": Variable(_truth, False),
+    "swap_blocked": Variable(_truth, False),
+    "settle": Variable(_seconds),
+    "force": Variable(_truth, False),
+    "delete_emptydir_data": Variable(_truth, False),
+    "timeout": Variable(_seconds),
+    "gates": Variable(_gates),
+    "until": Variable(_moment),
+    "on_failure": Variable(_one_of("auto", "keep", "release"), "auto"),
+    "taints": Variable(_later("the module node_taint")),
+    "descheduler": Variable(_later("the role descheduler")),
+    "report_dir": Variable(_text, ""),
+}
+
+
+def read(raw: t.Mapping[str, t.Any], playbook: str, folders: t.Sequence[str]) -> dict[str, t.Any]:
+    """The input in its final types, and under ``errors`` everything that is wrong with it.
+
+    ``raw`` maps the variables' full names to their values; ``folders`` are where a relative path of
+    ``maintain_tasks`` is looked for after the current one. Empty and null mean unset.
+    """
+    errors: list[str] = []
+    values: dict[str, t.Any] = {name: variable.unset for name, variable in VARIABLES.items()}
+    for full, value in sorted(raw.items()):
+        name = full.removeprefix(PREFIX)
+        if name not in VARIABLES:
+            errors.append(unknown(full))
+        elif not _empty(value):
+            try:
+                values[name] = VARIABLES[name].convert(full, value)
+            except BadOption as error:
+                errors.append(str(error))
+    errors += _together(values, playbook)
+    if values["tasks"]:
+        values["tasks"], missing = _file(values["tasks"], folders)
+        errors += missing
+    values["nodes"] = list(values["nodes"])
+    values["gates"] = values["gates"] or [gate for gate in GATES if gate != "rebooted" or values["reboot"]]
+    values["report_dir"] = str(Path(values["report_dir"] or ".").expanduser().absolute())
+    return {**values, "fingerprint": fingerprint(values, playbook), "errors": errors}
+
+
+def unknown(full: str) -> str:
+    """The message about a variable that no playbook reads."""
+    names = [PREFIX + name for name in VARIABLES]
+    close = difflib.get_close_matches(full, names, n=3, cutoff=0.8)
+    hint = f"Did you mean {' or '.join(close)}?" if close else f"There are {', '.join(names)}."
+    return f"{full} is not a variable of this playbook. {hint}"
+
+
+def fingerprint(values: t.Mapping[str, t.Any], playbook: str) -> dict[str, t.Any]:
+    """What makes two starts the same run: what is done to which nodes, not how patiently."""
+    parts = ("nodes", "node_selector", "tasks", "reboot", "backend", "taints")
+    return {"playbook": playbook, **{name: values[name] for name in parts}}
+
+
+def _empty(value: t.Any) -> bool:
+    return value is None or (isinstance(value, (str, t.Mapping, list, tuple)) and not str(value or "").strip())
+
+
+def _together(values: t.Mapping[str, t.Any], playbook: str) -> list[str]:
+    if values["nodes"] and values["node_selector"]:
+        return ["maintain_nodes and maintain_node_selector are both set; give one of them."]
+    if not values["nodes"] and not values["node_selector"]:
+        example = f"-e maintain_nodes=worker-1,worker-2, or -e maintain_node_selector={'pool=blue'!r}"
+        return [f"Which nodes? Give {example} to {playbook}."]
+    return []
+
+
+def _file(path: str, folders: t.Sequence[str]) -> tuple[str, list[str]]:
+    wanted = Path(path).expanduser()
+    tried = [Path(folder, wanted) for folder in dict.fromkeys([os.getcwd(), *folders])]  # noqa: PTH109
+    found = next((place for place in tried if place.is_file()), None)
+    if found is not None:
+        return str(found.resolve()), []
+    places = ", ".join(dict.fromkeys(str(place) for place in tried))
+    return path, [f"maintain_tasks: there is no file {path} (looked for {places})."]

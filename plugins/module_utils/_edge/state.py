@@ -1,0 +1,34 @@
+# Copyright: Contributors to the kubeops.node_maintenance collection
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""Arguments of ``maintenance_state``."""
+
+from __future__ import annotations
+
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.face import ClusterFace, built
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.state import StateOptions, state
+
+FACE = ClusterFace(
+    name="maintenance_state",
+    options={
+        "state": {
+            "type": "str",
+            "choices": ["started", "noted", "ended", "listed", "finished", "undone"],
+            "default": "listed",
+        },
+        "run": {"type": "str"},
+        "input": {"type": "dict"},
+        "plan": {"type": "dict"},
+        "nodes": {"type": "list", "elements": "str"},
+        "failed": {"type": "bool", "default": False},
+    },
+    lists=("nodes",),
+    rules={
+        "required_if": [
+            ("state", "started", ["input"]),
+            ("state", "noted", ["run", "nodes"]),
+            ("state", "ended", ["run"]),
+        ]
+    },
+    engine=lambda ctx, own: state(ctx, built(StateOptions, own)),
+)

@@ -1,0 +1,76 @@
+# Copyright: Contributors to the kubeops.node_maintenance collection
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: maintenance_report
+short_description: Write the report of a maintenance
+version_added: 0.1.0
+author:
+  - Contributors to the kubeops.node_maintenance collection (@kubeops)
+description:
+  - Writes C(report.html), one page that needs no network, and C(report.json) from the results of this collection's
+    modules, and returns the summary as text.
+  - Results that are partial or failed are as welcome as others; a report is wanted most when something went wrong.
+extends_documentation_fragment:
+  - kubeops.node_maintenance.attributes
+options:
+  results:
+    description:
+      - What the modules returned, in the order of the run.
+    type: list
+    elements: dict
+    required: true
+  dest:
+    description:
+      - The folder for the files. It is made where it is missing.
+    type: path
+    required: true
+"""
+
+EXAMPLES = r"""
+- name: Write the report
+  kubeops.node_maintenance.maintenance_report:
+    results: "{{ [planned, cordoned, drained, released] }}"
+    dest: ./report
+"""
+
+RETURN = r"""
+html:
+  description: Path of the page.
+  returned: success
+  type: str
+  sample: /home/mira/report/report.html
+json:
+  description: Path of the data.
+  returned: success
+  type: str
+  sample: /home/mira/report/report.json
+summary:
+  description: The summary, for a terminal.
+  returned: success
+  type: str
+verdict:
+  description: The first thing to know, as one word.
+  returned: success
+  type: str
+  sample: never_dark
+failed_nodes:
+  description: The nodes that failed.
+  returned: success
+  type: list
+  elements: str
+"""
+
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.module import run_module
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.report import FACE
+
+
+def main() -> None:
+    run_module(FACE)
+
+
+if __name__ == "__main__":
+    main()

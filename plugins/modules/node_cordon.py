@@ -1,0 +1,147 @@
+# Copyright: Contributors to the kubeops.node_maintenance collection
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: node_cordon
+short_description: Take nodes out of service and give them back
+version_added: 0.1.0
+author:
+  - Contributors to the kubeops.node_maintenance collection (@kubeops)
+description:
+  - Takes the lock on each node, writes the record of what it was, cordons it and holds it with a taint, in one
+    conditional patch for each node. Later steps of the maintenance and giving back are the other states.
+  - Giving back undoes only what the record says is ours. What somebody else changed meanwhile is kept and reported.
+  - A node that cannot be changed (another run holds it, it is not drained) does not keep the others from it.
+extends_documentation_fragment:
+  - kubeops.node_maintenance.auth
+  - kubeops.node_maintenance.attributes
+options:
+  state:
+    description:
+      - V(cordoned) takes the nodes out of service.
+      - V(out) says that work on the hosts begins. It checks once more that the nodes are drained, and keeps the lock
+        for O(lease_duration), because the work may go on after this playbook was killed.
+      - V(returning) lifts our taint while the cordon stays, so that DaemonSet pods come back before any other.
+      - V(parked) leaves the nodes out of service with nobody working on them. Anybody may take them up again.
+      - V(uncordoned) gives the nodes back.
+    type: str
+    choices: [cordoned, out, returning, parked, uncordoned]
+    default: cordoned
+  nodes:
+    description:
+      - Names of the nodes, as a list or as one text with commas, spaces or newlines between them.
+    type: list
+    elements: str
+    required: true
+  run:
+    description:
+      - The run on whose behalf this is done, as C(<id>) or C(<id>/<nonce>); see
+        M(kubeops.node_maintenance.maintenance_state).
+      - Without it, the run in the node's record; a node without a record gets a new one.
+    type: str
+  reason:
+    description:
+      - Why; others read it when they find the node out of service.
+    type: str
+  taint:
+    description:
+      - Whether a taint C(maintenance.kubeops.io/in-progress) holds the node even if somebody lifts the cordon.
+    type: bool
+    default: true
+  lease_namespace:
+    description:
+      - Where the locks are kept. Without it C(medik8s-leases) where that namespace exists, else
+        C(kubeops-node-maintenance).
+    type: str
+  lease_duration:
+    description:
+      - With O(state=out), how long the work on the hosts may take before others may take over, in seconds or as
+        C(90s), C(10m), C(1h30m).
+    type: str
+  adopt:
+    description:
+      - Whether to take over a node whose tasks are, as far as anybody knows, still running.
+      - Only say so when you know that they are not.
+    type: bool
+    default: false
+seealso:
+  - module: kubeops.node_maintenance.node_drain
+  - module: kubeops.node_maintenance.maintenance_state
+"""
+
+EXAMPLES = r"""
+- name: Take two nodes out of service
+  kubeops.node_maintenance.node_cordon:
+    nodes: [worker-1, worker-2]
+    reason: new kernel
+
+- name: Give them back
+  kubeops.node_maintenance.node_cordon:
+    nodes: worker-1, worker-2
+    state: uncordoned
+"""
+
+RETURN = r"""
+nodes:
+  description: What became of each node, in the order asked for. Not there when the call failed as a whole.
+  returned: when the work could begin
+  type: list
+  elements: dict
+  contains:
+    name:
+      description: The node.
+      type: str
+      sample: worker-1
+    outcome:
+      description:
+        - V(cordoned), V(out), V(returning), V(parked), V(uncordoned) where it was brought to the state.
+        - The same with V(already_) before it where it was there already.
+        - V(not_in_maintenance) where nothing of ours was to undo; V(gone) where the node does not exist any more.
+        - Failures are V(held) (another run works on it), V(adopted_by) (another run took it over), V(not_drained),
+          V(not_in_maintenance_yet) and V(failed).
+      type: str
+      sample: cordoned
+    failed:
+      description: Whether it failed.
+      type: bool
+    message:
+      description: The outcome as a sentence; for failures with what to do.
+      type: str
+    kept:
+      description: What somebody else changed and what was therefore left as it is.
+      type: list
+      elements: str
+    record:
+      description: The record on the node, without what gives the right to act; C(null) when there is none.
+      type: dict
+actions:
+  description: What was done, or would be done in check mode, as sentences.
+  returned: always
+  type: list
+  elements: str
+  sample: [Take node worker-1 out of service]
+timeline:
+  description: Everything that was told while it happened.
+  returned: always
+  type: list
+  elements: dict
+findings:
+  description: Why the call failed as a whole.
+  returned: when the call failed as a whole
+  type: list
+  elements: dict
+"""
+
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.cordon import FACE
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.module import run_module
+
+
+def main() -> None:
+    run_module(FACE)
+
+
+if __name__ == "__main__":
+    main()

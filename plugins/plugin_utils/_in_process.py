@@ -1,0 +1,151 @@
+# Copyright: Contributors to the kubeops.node_maintenance collection
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""A module's engine inside the controller: live progress, and a call that finds nothing to do is cheap.
+
+The module itself runs instead where the engine would act as somebody else than asked: with become,
+over a connection, with a foreign interpreter, or in the background.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import sys
+import typing as t
+from pathlib import Path
+
+from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
+from ansible.module_utils.errors import UnsupportedError
+from ansible.plugins.action import ActionBase
+from ansible.utils.display import Display
+
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.face import (
+    Call,
+    Event,
+    Face,
+    failure,
+    line,
+    plain,
+    run_face,
+)
+
+COLLECTION = "kubeops.node_maintenance"
+
+display = Display()
+
+
+class InProcess(ActionBase):
+    """Base of the action plugins; a subclass names its ``face`` and nothing else."""
+
+    face: t.ClassVar[Face]
+    _supports_async = True
+    _supports_check_mode = True
+
+    def run(self, tmp: str | None = None, task_vars: dict[str, t.Any] | None = None) -> dict[str, t.Any]:
+        """Ansible's entry point."""
+        variables = task_vars or {}
+        result: dict[str, t.Any] = super().run(tmp, variables)
+        if self._foreign(variables):
+            ran: dict[str, t.Any] = self._execute_module(
+                module_name=f"{COLLECTION}.{self.face.name}",
+                module_args=self._task.args,
+                task_vars=variables,
+                wrap_async=self._task.async_val,
+            )
+            return {**result, **ran}
+        return {**result, **self._run_here()}
+
+    def _foreign(self, variables: t.Mapping[str, t.Any]) -> bool:
+        if self._task.async_val or self._play_context.become:
+            return True
+        if self._connection.transport.rpartition(".")[2] != "local":
+            return True
+        if self._task.delegate_to:
+            variables = variables.get("ansible_delegated_vars", {}).get(self._task.delegate_to, variables)
+        interpreter = self._templar.template(variables.get("ansible_python_interpreter"))
+        return not (interpreter is None or runs_here(str(interpreter)))
+
+    def _run_here(self) -> dict[str, t.Any]:
+        environment: dict[str, t.Any] = {}
+        self._compute_environment_string(environment)
+        validation = ArgumentSpecValidator(self.face.argument_spec, **self.face.rules).validate(plain(self._task.args))
+        if validation.error_messages:
+            return failure("; ".join(map(self._worded, validation.errors.errors)))
+        with task_environment(environment) as environ:
+            call = Call(
+                check=bool(self._task.check_mode),
+                diff=bool(self._task.diff),
+                progress=_silent if self._task.no_log else _show,
+                environ=environ,
+                guard=orphan_guard(),
+            )
+            return run_face(self.face, validation.validated_parameters, call)
+
+    def _worded(self, error: Exception) -> str:
+        text = str(error)
+        if isinstance(error, UnsupportedError):
+            return f"Unsupported parameters for ({COLLECTION}.{self.face.name}) module: {text}"
+        return text
+
+
+def _show(event: Event) -> None:
+    # Display hands a worker's lines to the main process, so they reach the terminal and the job's log.
+    display.display(line(event))
+
+
+def _silent(event: Event) -> None:
+    del event
+
+
+def runs_here(interpreter: str) -> bool:
+    """Whether the interpreter is the one of this process; the discovery modes leave the choice to us.
+
+    Folder and target are compared apart: two virtual environments have the same target, and
+    ``python`` and ``python3`` of one environment have the same folder.
+    """
+    if interpreter.startswith("auto"):
+        return True
+    mine, other = Path(sys.executable), Path(interpreter)
+    return mine.parent.resolve() == other.parent.resolve() and mine.resolve() == other.resolve()
+
+
+class task_environment:  # noqa: N801  (used like a function)
+    """The task's ``environment`` for as long as the engine works, seen by exec plugins and proxies too."""
+
+    def __init__(self, wanted: t.Mapping[str, t.Any]) -> None:
+        self._wanted = {key: str(value) for key, value in wanted.items()}
+
+    def __enter__(self) -> dict[str, str]:
+        """Set the variables; the whole environment is returned."""
+        self._before = {key: os.environ.get(key) for key in self._wanted}
+        os.environ.update(self._wanted)
+        return dict(os.environ)
+
+    def __exit__(self, *_error: object) -> None:
+        """A looping task uses one worker for all its items: the next must not inherit ours."""
+        for key, value in self._before.items():
+            if value is None:
+                os.environ.pop(key, None)
+            else:
+                os.environ[key] = value
+
+
+def orphan_guard() -> t.Callable[[], None] | None:
+    """What ends this worker before its next request once ``ansible-playbook`` is gone.
+
+    Since core 2.19 a worker is in its own session and outlives a killed process group. It must not act
+    on: somebody may already have taken over. It ends at once and tidies nothing up, as if it had been
+    killed with its parent; the cluster's state is made for that.
+    """
+    parent = multiprocessing.parent_process()
+    if parent is None:
+        return None
+    expected = parent.pid
+
+    def guard() -> None:
+        if os.getppid() != expected:
+            os._exit(1)
+
+    return guard
