@@ -40,7 +40,7 @@ border-top:1px solid var(--line);border-bottom:1px solid var(--line)}
 .tiles .note{font-size:13px;font-weight:400;letter-spacing:0;color:var(--soft)}
 .look{margin:28px 0 0;padding:14px 18px 6px;border-left:3px solid var(--bad)}
 .look h2{margin:0 0 8px}
-.look li{margin:0 0 10px}ul{padding-left:0;list-style:none;margin:0}
+.look li{margin:0 0 8px}.look b{margin-right:6px}ul{padding-left:0;list-style:none;margin:0}
 p.legend{max-width:none}
 .legend{display:flex;flex-wrap:wrap;gap:2px 18px;font-size:13px;color:var(--soft);margin:0 0 8px}
 .legend .refused{width:3px}.legend i{display:inline-block;width:11px;height:11px;margin-right:6px;border-radius:2px;
@@ -177,7 +177,7 @@ content="default-src 'none'; style-src 'unsafe-inline'; script-src '{{ script_ha
 {% if look %}
 <section class="look" aria-labelledby="look"><h2 id="look">To look at</h2><ul>
 {% for subject, message, remedy in look %}
-<li><b>{{ subject }}</b><br>{{ message }}{% if remedy %} <span class="soft">{{ remedy }}</span>{% endif %}</li>
+<li><b>{{ subject }}</b> {{ message }}{% if remedy %} <span class="soft">{{ remedy }}</span>{% endif %}</li>
 {% endfor %}
 </ul></section>
 {% endif %}

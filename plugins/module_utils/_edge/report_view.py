@@ -37,7 +37,10 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.rep
     place,
     subline,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.report_ways import stays
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.report_ways import (
+    stays,
+    why_left,
+)
 
 View = dict[str, t.Any]
 T = t.TypeVar("T")
@@ -176,7 +179,7 @@ def _darkness(service: ServiceLine) -> str:
 
 def _nodes(report: Report) -> View:
     axis = Axis(report.started or 0.0, report.ended or 0.0)
-    nodes = [n for n in report.nodes if n.spans or n.outcome not in ("planned",)]
+    nodes = [n for n in report.nodes if n.spans or n.outcome not in ("planned", "blocked")]
     if report.started is None or not nodes:
         return {"rows": [], "rest": [], "rest_label": "", "ticks": [], "legend": []}
     first = nodes
@@ -349,7 +352,7 @@ def _group(name: str, node: NodeLine | None, pods: t.Sequence[PodLane], room: in
     axis = Axis(min(times, default=0.0), max(times, default=0.0), relative=True)
     going.sort(key=lambda p: (not p.failed, p.moved, not p.refused, -(p.waited_seconds or 0.0)))
     shown = sorted(going[:room], key=_first_moment)
-    left = collections.Counter(words(p.reason or p.outcome) for p in pods if stays(p))
+    left = collections.Counter(words(why_left(p)) for p in pods if stays(p))
     notes = []
     if len(going) > room:
         notes.append(f"{len(going) - room} more pods had no trouble: see report.json.")
@@ -390,7 +393,7 @@ def _lane_row(pod: PodLane, axis: Axis) -> View:
         "route": words(pod.route),
         "outcome": outcome,
         "tone": "bad" if pod.failed else "",
-        "reason": words(pod.reason) + kept_by,
+        "reason": pod.reason + kept_by,
         "waited": duration(pod.waited_seconds) if pod.waited_seconds is not None else "",
         "label": f"{place(pod)}: {outcome}, refused {pod.refused} times",
         "bars": axis.bars(pod.spans, LANES),

@@ -18,10 +18,10 @@ VERSION = 1
 Phase = t.Literal["cordoned", "protecting", "draining", "drained", "out", "returning", "parked"]
 """Where a node is on its way; ``out`` is the time of the user's tasks, ``parked`` has no end."""
 
-Outcome = t.Literal["back", "parked", "failed", "unfinished", "unchanged", "planned", "gone"]
+Outcome = t.Literal["back", "parked", "failed", "unfinished", "unchanged", "planned", "blocked", "gone"]
 """How a node ended: ``back`` in service; ``parked`` out of service on purpose; ``unfinished`` means
-that nothing failed and yet the way was not walked to its end; ``planned`` was never touched; the
-object of a ``gone`` node does not exist any more."""
+that nothing failed and yet the way was not walked to its end; ``planned`` was never touched,
+``blocked`` neither because a finding forbids it; a ``gone`` node does not exist any more."""
 
 Verdict = t.Literal["never_dark", "dark", "not_watched", "no_pod_moved", "stopped", "failed", "nothing_to_do", "check"]
 """The first thing to know. ``not_watched``: pods moved, and no Service's endpoints were seen;
@@ -56,7 +56,7 @@ class Mark:
 class NodeLine:
     """One node's way; ``wave`` counts from 1 (0: in none), ``seconds`` is its time out of service.
 
-    ``left`` counts, by reason, the pods that stay (mirror, DaemonSet …).
+    ``left`` counts, by code, the pods that stay (mirror, daemonset …).
     """
 
     name: str
@@ -77,7 +77,7 @@ class NodeLine:
 
 @dataclass(frozen=True, slots=True)
 class PodLane:
-    """One pod's way off its node.
+    """One pod's way off its node; ``code`` and ``reason`` say why its route is what it is.
 
     ``refused`` counts evictions that the API refused; ``blocked_by`` is the object behind it
     (``PodDisruptionBudget shop/web``), ``rule`` what that object demands. ``waited_seconds`` is the
@@ -90,6 +90,7 @@ class PodLane:
     node: str
     owner: str
     route: str
+    code: str
     outcome: str
     reason: str
     waited_seconds: float | None

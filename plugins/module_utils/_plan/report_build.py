@@ -38,7 +38,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.rep
     pod_lanes,
 )
 
-GIVEN_BACK = frozenset({"given_back", "uncordoned", "restored", "unguarded", "unpinned"})
+GIVEN_BACK = frozenset({"given_back", "restored", "uncordoned"})
 SEVERITIES = ("blocker", "warning", "info")
 
 
@@ -90,7 +90,9 @@ def _swaps(calls: t.Sequence[Call], past: Past) -> tuple[Swap, ...]:
         for raw in call.workloads:
             key = (text(raw.get("kind")), text(raw.get("namespace")), text(raw.get("name")))
             merged = known.setdefault(key, {})
-            merged.update({k: v for k, v in raw.items() if v not in (None, "")})
+            # Giving back tells the counts as they are then; the surge is the highest of all.
+            during = max(whole(raw.get("replicas_during")) or 0, merged.get("during", 0))
+            merged.update({k: v for k, v in raw.items() if v not in (None, "")}, during=during)
     found = []
     for (kind, namespace, name), raw in sorted(known.items(), key=lambda item: item[0][1:]):
         times = past.of_object(namespace, name)
@@ -100,7 +102,7 @@ def _swaps(calls: t.Sequence[Call], past: Past) -> tuple[Swap, ...]:
                 namespace=namespace,
                 name=name,
                 replicas_before=whole(raw.get("replicas_before")),
-                replicas_during=whole(raw.get("replicas_during")),
+                replicas_during=raw["during"] or None,
                 budget=text(raw.get("budget")),
                 outcome=text(raw.get("outcome")),
                 message=text(raw.get("message")),
@@ -206,7 +208,7 @@ def _findings(calls: t.Sequence[Call]) -> tuple[Finding, ...]:
     return tuple(sorted(found, key=lambda f: rank.get(f.severity, len(rank))))
 
 
-def _given_back(calls: t.Iterable[Call], past: Past) -> tuple[GivenBack, ...]:
+def _given_back(calls: t.Sequence[Call], past: Past) -> tuple[GivenBack, ...]:
     kept = {
         (text(raw["name"]), text(message)): call.end
         for call in calls
@@ -224,7 +226,13 @@ def _given_back(calls: t.Iterable[Call], past: Past) -> tuple[GivenBack, ...]:
         for event in past.events
         if event.what in GIVEN_BACK or event.what == "kept"
     )
-    return (*found, *given)
+    guards = (
+        GivenBack(call.end, text({**raw, "kind": "PodDisruptionBudget", "name": raw.get("budget")}), False, "removed")
+        for call in calls
+        for raw in call.workloads
+        if text(raw.get("outcome")) == "unguarded"
+    )
+    return (*found, *given, *guards)
 
 
 def _sum(calls: t.Iterable[Call], key: str) -> float | None:
@@ -262,7 +270,7 @@ def _totals(
         watched_seconds=round(sum(span.seconds for span in watched), 3),
         seconds=None if started is None or ended is None else round(ended - started, 3),
         moving_seconds=_sum(calls, "seconds"),
-        forecast_seconds=next((c.estimate for c in calls if c.estimate is not None), None),
+        forecast_seconds=next((c.estimate for c in calls if c.waves and c.estimate is not None), None),
     )
 
 

@@ -42,6 +42,7 @@ PLACES: t.Mapping[str, str] = {
     "released": "back",
     "done": "back",
     "gone": "gone",
+    "blocked": "blocked",
 }
 """Where a node is after an outcome (also one with ``already_`` before it) or an event of that name."""
 
@@ -159,8 +160,10 @@ def failed_entry(entry: Raw, call: Call) -> bool:
     """Whether a node's entry tells of a failure.
 
     What it says of itself decides, else its outcome; a word that nobody knows counts as a failure
-    when the call failed.
+    when the call failed. ``blocked`` is a plan's word: nothing was tried, and a finding says why.
     """
+    if text(entry.get("outcome")) == "blocked":
+        return False
     if isinstance(entry.get("failed"), bool):
         return t.cast("bool", entry["failed"])
     outcome = text(entry.get("outcome"))

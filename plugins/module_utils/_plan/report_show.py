@@ -99,7 +99,7 @@ def subline(report: Report) -> str:
         return "No node took part."
     ends = {
         outcome: sum(node.outcome == outcome for node in report.nodes)
-        for outcome in ("back", "parked", "unchanged", "failed", "unfinished", "planned", "gone")
+        for outcome in ("back", "parked", "unchanged", "failed", "unfinished", "blocked", "planned", "gone")
     }
     words = {
         "back": "back in service",
@@ -107,8 +107,9 @@ def subline(report: Report) -> str:
         "unchanged": "already as wanted",
         "failed": "failed",
         "unfinished": "left unfinished",
+        "blocked": "blocked by a finding",
         "planned": "not reached",
-        "gone": "does not exist any more",
+        "gone": "gone for good",
     }
     parts = [f"{n} {words[outcome]}" for outcome, n in ends.items() if n]
     took = f" in {duration(totals.seconds)}" if totals.seconds is not None else ""

@@ -33,7 +33,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.rep
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.snapshot import Raw
 
 PHASES = ("cordoned", "protecting", "draining", "drained", "out", "returning", "parked")
-PROTECT_WORDS = frozenset({"guarded", "raised", "ready", "pinned"})
+PROTECT_WORDS = frozenset({"waiting", "guarded", "raised", "ready", "failed"})
 POD_WORDS = frozenset({"refused", "evicted", "gone"})
 MOVED_OUTCOMES = frozenset({"gone", "already_gone", "evicted", "swapped", "migrated", "deleted"})
 FAILED_PODS = frozenset({"failed", "refused", "needs_surge", "swap_failed", "still_ending"})
@@ -104,7 +104,7 @@ def node_lines(calls: t.Sequence[Call], past: Past, pods: t.Iterable[PodLane], *
     for name in order:
         outcome, message = _ending(name, calls, past, check=check)
         mine = lanes.get(name, [])
-        left = collections.Counter(p.reason or p.outcome for p in mine if stays(p))
+        left = collections.Counter(why_left(p) for p in mine if stays(p))
         found.append(
             NodeLine(
                 name=name,
@@ -128,14 +128,19 @@ def stays(pod: PodLane) -> bool:
     return not pod.moved and (pod.route == "skip" or pod.outcome in STAYING_OUTCOMES)
 
 
+def why_left(pod: PodLane) -> str:
+    """The code for which a pod stays; a drain gives it as the outcome."""
+    return (pod.code if pod.outcome in ("planned", "unknown") else pod.outcome) or pod.route
+
+
 def _ending(name: str, calls: t.Iterable[Call], past: Past, *, check: bool) -> tuple[Outcome, str]:
     place, failure, message, seen = "", "", "", False
     for call in calls:
         for raw in call.nodes:
             if text(raw["name"]) != name:
                 continue
-            seen = True
             outcome, said = text(raw.get("outcome")), text(raw.get("message"))
+            seen = seen or outcome != "planned"
             if failed_entry(raw, call):
                 failure = said or outcome.replace("_", " ")
             elif outcome == "drained":
@@ -146,9 +151,9 @@ def _ending(name: str, calls: t.Iterable[Call], past: Past, *, check: bool) -> t
         place = next((word for word in reversed(words) if word), "")
     if failure:
         return "failed", failure
-    if check or not (seen or place):
+    if place != "blocked" and (check or not (seen or place)):
         return "planned", message
-    if place in ("back", "parked", "gone"):
+    if place in ("back", "parked", "gone", "blocked"):
         return t.cast("Outcome", place), message
     return ("unfinished" if place else "unchanged"), message
 
@@ -221,12 +226,12 @@ def _lane(
     workloads: t.Collection[tuple[str, str]],
 ) -> PodLane:
     events = past.of_object(namespace, name, node)
-    owner, route, outcome = (text(raw.get(key)) for key in ("owner", "route", "outcome"))
+    owner, route, code, outcome = (text(raw.get(key)) for key in ("owner", "route", "code", "outcome"))
     refused = [event for event in events if event.what == "refused"]
     moved = outcome in MOVED_OUTCOMES or (not outcome and any(e.what == "gone" for e in events))
     blocker, rule = _blocker(raw, refused)
     workload = (namespace, owner.rpartition(" ")[2].rpartition("/")[2])
-    handed = past.of_object(*workload, node) if route == "swap" and workload in workloads else ()
+    handed = past.of_object(*workload) if route == "swap" and workload in workloads else ()
     waited = number(raw.get("waited_seconds"))
     spans = _lane_spans(events, handed, waited)
     return PodLane(
@@ -236,6 +241,7 @@ def _lane(
         node=node,
         owner=owner,
         route=route,
+        code=code,
         outcome=outcome or ("gone" if moved else "planned" if "drained" not in raw else "unknown"),
         reason=text(raw.get("reason")),
         waited_seconds=waited,
@@ -270,7 +276,7 @@ def _lane_spans(events: t.Sequence[Event], handed: t.Sequence[Event], waited: fl
     A swapped pod: ``taking_over`` (newcomers start), ``both`` (old and new serve), ``ending``. An
     evicted one: ``queued``, ``blocked`` (from the first refusal on), ``ending``. ``handed`` are the
     events of the workload that was swapped; of several surges the last one before the pod was gone
-    counts. ``waited`` is the time until the pod was gone, as the result tells it.
+    counts, for whichever node it was told. ``waited`` is the time until the pod was gone, as the result tells it.
     """
     gone = next((e.at for e in reversed(events) if e.what == "gone"), None)
     leaving = next((e.at for e in events if e.what == "evicted"), None)

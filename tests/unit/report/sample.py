@@ -67,19 +67,20 @@ class Sample:
         ]
         for n in range(amount):
             space, app = NAMESPACES[(first + n) % 3], APPS[(first + n) % 13]
-            route, reason = ("swap", "single_replica") if n % 6 == 1 and not self.dark else ("evict", "replicas")
+            route, code = ("swap", "single_replica") if n % 6 == 1 and not self.dark else ("evict", "replicas")
             if n % 6 == 1:
-                app, reason = f"{app}-{first + n}", "interruption_allowed" if self.dark else reason
-            pod = self._pod(node, space, f"{app}-{self._tag(10)}", route, reason, f"Deployment {space}/{app}")
+                app, code = f"{app}-{first + n}", "interruption_allowed" if self.dark else code
+            pod = self._pod(node, space, f"{app}-{self._tag(10)}", route, code, f"Deployment {space}/{app}")
             if n % 7 == 4:
                 pod["budgets"] = [f"PodDisruptionBudget {space}/{app}"]
             found.append({**pod, "app": app, "single": n % 6 == 1})
         return found
 
-    def _pod(self, node: str, space: str, name: str, route: str, reason: str, owner: str) -> Json:
+    def _pod(self, node: str, space: str, name: str, route: str, code: str, owner: str) -> Json:
         name = f"{name}-{self._tag(5)}"
         place = {"namespace": space, "name": name, "uid": f"uid-{name}", "node": node}
-        return {**place, "owner": owner, "route": route, "reason": reason}
+        why = {"code": code, "reason": f"A sentence about {code}.", "remedy": ""}
+        return {**place, "owner": owner, "route": route, **why}
 
     def _plan(self) -> Json:
         pods = [
@@ -108,6 +109,7 @@ class Sample:
             "findings": [info, warning],
             "pods": pods,
             "waves": self.waves,
+            "nodes": [{"name": n, "outcome": "planned", "failed": False, "message": ""} for n in self.names],
             "estimate_seconds": 11.0 * len(self.waves),
             "actions": [],
             "invocation": {"module_args": {"api_key": TOKEN}},

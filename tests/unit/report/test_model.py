@@ -182,6 +182,34 @@ def test_blockers_of_the_plan_stop_and_are_shown() -> None:
     assert report.nodes[0].outcome == "planned"
 
 
+def test_a_blocked_node_did_not_fail_and_is_not_told_twice() -> None:
+    finding = {"code": "two_budgets", "severity": "blocker", "object": "Pod a/b", "message": "m", "remedy": "r"}
+    blocked = node("n1", "blocked", failed=True, message="m")
+    report = build_report([{"feasible": False, "findings": [finding], "nodes": [blocked], "waves": []}])
+    assert (report.verdict, report.nodes[0].outcome, report.problems) == ("stopped", "blocked", ())
+
+
+def test_giving_back_does_not_hide_what_was_raised() -> None:
+    web = {"kind": "Deployment", "namespace": "shop", "name": "web"}
+    raised = {**web, "replicas_before": 1, "replicas_during": 2, "budget": "floor", "outcome": "raised"}
+    back = {**web, "replicas_before": 1, "replicas_during": 1, "budget": None, "outcome": "given_back"}
+    gone = {**web, "name": "api", "budget": "kubeops-guard-1", "outcome": "unguarded"}
+    report = build_report([{"workloads": [raised]}, {"workloads": [back, gone]}])
+    swap = next(s for s in report.swaps if s.name == "web")
+    assert (swap.replicas_before, swap.replicas_during, swap.budget, swap.outcome) == (1, 2, "floor", "given_back")
+    assert [(g.object, g.kept) for g in report.given_back] == [("PodDisruptionBudget shop/kubeops-guard-1", False)]
+
+
+def test_a_swap_told_for_one_node_is_seen_for_the_pods_of_all() -> None:
+    pods = [{"namespace": "shop", "name": f"web-{n}", "node": f"n{n}", "route": "swap"} for n in (1, 2)]
+    owned = [{**pod, "owner": "Deployment shop/web"} for pod in pods]
+    told = [event(1, "raised", name="web"), event(6, "ready", name="web"), event(8, "lowered", name="web")]
+    gone = [event(9, "gone", node=f"n{n}", name=f"web-{n}") for n in (1, 2)]
+    web = {"kind": "Deployment", "namespace": "shop", "name": "web", "outcome": "raised"}
+    report = build_report([{"pods": owned}, {"workloads": [web], "timeline": told + gone}])
+    assert [[span.phase for span in pod.spans] for pod in report.pods] == [["taking_over", "both", "ending"]] * 2
+
+
 def test_in_check_mode_nothing_has_happened() -> None:
     result = {"nodes": [node("n1", "cordoned")], "actions": ["Cordon node n1"], "timeline": [event(0, "cordoned")]}
     report = build_report([result], check=True)

@@ -25,7 +25,7 @@ SHAPE = {
     "nodes": "left marks message name outcome pods_failed pods_moved seconds spans wave",
     "nodes.spans": "end open phase seconds start",
     "nodes.marks": "at message what",
-    "pods": "blocked_by failed held_seconds marks moved name namespace node outcome owner reason refused remedy "
+    "pods": "blocked_by code failed held_seconds marks moved name namespace node outcome owner reason refused remedy "
     "route rule spans uid waited_seconds",
     "pods.spans": "end open phase seconds start",
     "pods.marks": "at message what",
