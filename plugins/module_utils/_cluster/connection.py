@@ -31,6 +31,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.transport import (
     Endpoint,
     Transport,
+    address,
     plain,
     tls_context,
 )
@@ -241,6 +242,7 @@ def _configuration(options: ConnectionOptions) -> tuple[Any, str]:
 def _from_kubeconfig(configuration: Any, options: ConnectionOptions) -> str:
     given = options.kubeconfig or kubeconfig.default_paths()
     chosen = kubeconfig.choose(given, options.context or "")
+    address(str(chosen.cluster["server"]))
     source = f"{chosen.where}, context {chosen.context!r}"
     with _captured() as told:
         try:
@@ -295,7 +297,7 @@ def _plugin_error(plugin: Mapping[str, Any], chosen: kubeconfig.Chosen, told: st
 
 def _override(configuration: Any, options: ConnectionOptions) -> None:
     if options.host:
-        configuration.host = options.host.rstrip("/")
+        configuration.host = address(options.host)
     if options.api_key:
         # Both names, and no hook: a loader's token would come back and win.
         bearer = f"Bearer {options.api_key.strip()}"
@@ -319,9 +321,7 @@ def _override(configuration: Any, options: ConnectionOptions) -> None:
 
 
 def _endpoint(configuration: Any, source: str) -> Endpoint:
-    base = str(configuration.host).rstrip("/")
-    if not base.startswith(("http://", "https://")):
-        base = f"https://{base}"
+    base = address(str(configuration.host))
     context = None
     if base.startswith("https://"):
         context = tls_context(

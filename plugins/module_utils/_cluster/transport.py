@@ -105,11 +105,8 @@ class Transport:
             )
         except EmptyPoolError as error:
             raise Unreachable("all connections are in use", request=request) from error
-        except (LocationParseError, LocationValueError) as error:
-            raise ConfigError(
-                f"the address {plain(self._endpoint.base)!r} is not usable",
-                remedy="Give a URL such as https://api.example.org:6443.",
-            ) from error
+        except (LocationParseError, LocationValueError):
+            raise _no_address(self._endpoint.base) from None
         except (HTTPError, HTTPException, OSError) as error:
             if _untrusted(error):
                 raise self._distrust(error) from error
@@ -229,6 +226,24 @@ def plain(url: str) -> str:
     return scheme + mark + rest.rpartition("@")[2]
 
 
+def address(url: str) -> str:
+    """A server's URL as it is used: with a scheme, without a slash at its end.
+
+    Raises:
+        ConfigError: it is none.
+    """
+    url = url.strip().rstrip("/")
+    url = url if "://" in url else f"https://{url}"
+    try:
+        parts = urlsplit(url)
+        usable = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        usable = False
+    if not usable:
+        raise _no_address(url)
+    return url
+
+
 def bypassed(url: str, no_proxy: str) -> bool:
     """Whether `no_proxy` (names, domains, addresses, networks, `*`; commas between) exempts a URL."""
     parts = urlsplit(url)
@@ -252,6 +267,13 @@ def bypassed(url: str, no_proxy: str) -> bool:
         if host == name or host.endswith("." + name) or parts.netloc.lower() == name:
             return True
     return False
+
+
+def _no_address(url: str) -> ConfigError:
+    return ConfigError(
+        f"the address {plain(url)!r} of the API server is not usable",
+        remedy="Give a URL such as https://api.example.org:6443.",
+    )
 
 
 def _manager(endpoint: Endpoint) -> Any:

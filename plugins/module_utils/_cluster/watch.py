@@ -36,6 +36,8 @@ Key = tuple[str, str]
 WATCH_SECONDS = 290
 SILENCE_SECONDS = 75.0
 _JOIN_SECONDS = 0.2
+# A connection that held this long was a good one: what ends it is news, not a storm.
+_LIVED_SECONDS = 10.0
 _TRANSIENT = (Unreachable, Overloaded, ServerError)
 
 
@@ -129,7 +131,8 @@ class Reflector:
             try:
                 if not self._resource_version:
                     self._take(self._list())
-                self._follow()
+                if not self._stopping.is_set():
+                    self._follow()
                 if time.monotonic() - began > 1.0:
                     backoff.reset()
                     continue
@@ -138,8 +141,8 @@ class Reflector:
                 self._resource_version = ""
                 delay = 0.0 if time.monotonic() - began > 1.0 else backoff.delay()
             except _TRANSIENT as error:
-                self.trouble = error
-                if time.monotonic() - began > self._silence / 2:
+                self._tell_trouble(error)
+                if time.monotonic() - began > _LIVED_SECONDS:
                     backoff.reset()
                 delay = backoff.delay(error)
             except Exception as error:  # what `guard` raises is not ours to name
@@ -227,6 +230,11 @@ class Reflector:
 
     def _trimmed(self, obj: Object) -> Object:
         return obj if self._keep is None else self._keep(obj)
+
+    def _tell_trouble(self, error: ClusterError) -> None:
+        with self._wake:
+            self.trouble = error
+            self._wake.notify_all()
 
     def _give_up(self, error: Exception) -> None:
         with self._wake:

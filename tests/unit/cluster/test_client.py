@@ -1,0 +1,324 @@
+# Copyright: Contributors to the kubeops.node_maintenance collection
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What is sent once, what is sent again, and what is never sent twice."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import (
+    errors,
+    kinds,
+    verbs,
+)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.client import (
+    Backoff,
+    Cluster,
+)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.connection import (
+    ConnectionOptions,
+    connect,
+)
+from ansible_collections.kubeops.node_maintenance.tests.unit.cluster.api import (
+    BEFORE,
+    INSIDE,
+    RECORDED,
+    RESET,
+    Api,
+    Call,
+    listing,
+    pod,
+)
+
+NODE = verbs.get(kinds.NODES, "n1")
+PATH = "/api/v1/nodes/n1"
+PATCH = verbs.merge_patch(kinds.NODES, "n1", {"spec": {"unschedulable": True}})
+EVICT = verbs.evict("shop", "web-1", "u1")
+EVICT_PATH = "/api/v1/namespaces/shop/pods/web-1/eviction"
+
+
+def test_a_request_arrives_as_it_was_meant(api: Api, cluster: Cluster) -> None:
+    api.expect("PATCH", PATH, {"kind": "Node"}, query={"fieldManager": verbs.FIELD_MANAGER})
+    assert cluster.send(PATCH) == {"kind": "Node"}
+    call = api.calls[0]
+    assert call.body == {"spec": {"unschedulable": True}}
+    assert call.header("Content-Type") == "application/merge-patch+json"
+    assert call.header("Accept") == "application/json"
+    assert call.header("User-Agent") == "kubeops.node_maintenance/test"
+    assert call.header("Authorization") == "Bearer first"
+    assert cluster.requests == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("budget_spent", errors.BudgetSpent),
+        ("budget_not_observed", errors.BudgetNotObserved),
+        ("two_budgets", errors.TwoBudgets),
+        ("uid_conflict", errors.Conflict),
+        ("webhook_denies_429", errors.DeniedByWebhook),
+        ("forbidden", errors.Forbidden),
+        ("evict_gone", errors.NotFound),
+        ("storage_frozen_write", errors.UnknownOutcome),
+        ("webhook_down", errors.ServerError),
+    ],
+)
+def test_decisions_of_the_server_are_not_asked_for_twice(
+    api: Api, cluster: Cluster, name: str, kind: type[errors.ClusterError]
+) -> None:
+    known = RECORDED[name]
+    api.expect("POST", EVICT_PATH, known["body"], status=known["status"], headers=known["headers"])
+    with pytest.raises(kind) as caught:
+        cluster.send(EVICT, patience=30)
+    assert caught.value.request is EVICT
+    assert cluster.requests == 1
+
+
+@pytest.mark.parametrize("cut", [BEFORE, INSIDE, RESET])
+def test_a_write_whose_answer_is_lost_is_not_repeated(api: Api, cluster: Cluster, cut: str) -> None:
+    api.expect("POST", EVICT_PATH, {"kind": "Status", "status": "Success"}, cut=cut)
+    with pytest.raises(errors.UnknownOutcome, match="pods/eviction shop/web-1"):
+        cluster.send(EVICT, patience=30)
+
+
+def test_a_write_without_an_answer_in_time_is_not_repeated(api: Api, cluster: Cluster) -> None:
+    api.expect("POST", EVICT_PATH, delay=5.0)
+    began = time.monotonic()
+    with pytest.raises(errors.UnknownOutcome, match="no answer in time"):
+        cluster.send(EVICT, timeout=0.3, patience=30)
+    assert time.monotonic() - began < 1.0
+
+
+@pytest.mark.parametrize("cut", [BEFORE, INSIDE, RESET])
+def test_a_read_that_is_cut_is_repeated(api: Api, cluster: Cluster, cut: str) -> None:
+    api.expect("GET", PATH, {"kind": "Node"}, cut=cut)
+    api.expect("GET", PATH, {"kind": "Node"})
+    assert cluster.send(NODE, patience=10)["kind"] == "Node"
+    assert cluster.requests == 2
+
+
+def test_a_read_that_is_cut_without_patience_is_unreachable(api: Api, cluster: Cluster) -> None:
+    api.expect("GET", PATH, cut=BEFORE)
+    with pytest.raises(errors.Unreachable):
+        cluster.send(NODE)
+
+
+def test_an_answer_that_drips_ends_at_the_timeout(api: Api, cluster: Cluster) -> None:
+    drops: list[Any] = [b"[", *(x for _ in range(40) for x in (0.1, b" "))]
+    api.expect("GET", PATH, events=drops)
+    began = time.monotonic()
+    with pytest.raises(errors.Unreachable, match="took too long"):
+        cluster.send(NODE, timeout=0.5)
+    assert time.monotonic() - began < 1.5
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def test_a_refused_connection_is_tried_again_even_for_a_write(
+    serve: Callable[..., Api],
+) -> None:
+    port = free_port()
+    url = f"http://127.0.0.1:{port}"
+    cluster = connect(ConnectionOptions(host=url, api_key="t"), user_agent="x")
+    started: list[Api] = []
+
+    def later() -> None:
+        api = serve(port=port)
+        api.expect("POST", EVICT_PATH, {"status": "Success"})
+        started.append(api)
+
+    timer = threading.Timer(0.6, later)
+    timer.start()
+    try:
+        assert cluster.send(EVICT, patience=20) == {"status": "Success"}
+    finally:
+        timer.join()
+    assert len(started[0].calls) == 1
+    assert cluster.requests > 1
+
+
+def test_patience_ends(cluster: Cluster) -> None:
+    url = f"http://127.0.0.1:{free_port()}"
+    nobody = connect(ConnectionOptions(host=url, api_key="t"), user_agent="x")
+    began = time.monotonic()
+    with pytest.raises(errors.Unreachable, match=f"{url}: Connection refused"):
+        nobody.send(EVICT, patience=1.0)
+    assert 0.9 < time.monotonic() - began < 2.5
+
+
+def test_closing_ends_the_patience() -> None:
+    url = f"http://127.0.0.1:{free_port()}"
+    nobody = connect(ConnectionOptions(host=url, api_key="t"), user_agent="x")
+    threading.Timer(0.3, nobody.close).start()
+    began = time.monotonic()
+    with pytest.raises(errors.Unreachable):
+        nobody.send(NODE, patience=60)
+    assert time.monotonic() - began < 2.0
+
+
+def test_an_overloaded_server_is_asked_again_after_its_time(api: Api, cluster: Cluster) -> None:
+    known = RECORDED["overloaded"]
+    api.expect("POST", EVICT_PATH, known["body"], status=429, headers=known["headers"])
+    api.expect("POST", EVICT_PATH, {"status": "Success"})
+    began = time.monotonic()
+    cluster.send(EVICT, patience=20)
+    assert 1.0 <= time.monotonic() - began < 3.0
+
+
+def test_a_retry_after_beyond_the_patience_ends_at_once(api: Api, cluster: Cluster) -> None:
+    api.expect("GET", PATH, "busy", status=503, headers={"Retry-After": "60"})
+    began = time.monotonic()
+    with pytest.raises(errors.Overloaded) as caught:
+        cluster.send(NODE, patience=5)
+    assert caught.value.retry_after == 60
+    assert time.monotonic() - began < 1.0
+
+
+def test_a_write_that_a_proxy_failed_to_hand_on_is_in_doubt(api: Api, cluster: Cluster) -> None:
+    api.expect("POST", EVICT_PATH, "<html>503 upstream reset</html>", status=503)
+    with pytest.raises(errors.UnknownOutcome) as caught:
+        cluster.send(EVICT, patience=30)
+    assert "<html>" not in str(caught.value)
+
+
+def test_delays_grow_are_spread_and_bounded() -> None:
+    backoff = Backoff(first=0.5, longest=2.0)
+    delays = [backoff.delay() for _ in range(5)]
+    for delay, step in zip(delays, [0.5, 1.0, 2.0, 2.0, 2.0], strict=True):
+        assert step <= delay <= step * 1.5
+    backoff.reset()
+    assert backoff.delay() <= 0.75
+    assert backoff.delay(errors.Overloaded("x", retry_after=7.0)) >= 7.0
+
+
+def test_a_login_page_is_not_taken_for_an_answer(api: Api, cluster: Cluster) -> None:
+    api.expect("GET", PATH, "<html>log in</html>")
+    with pytest.raises(errors.ServerError, match="not JSON"):
+        cluster.send(NODE, patience=30)
+    api.expect("PATCH", PATH, "<html>log in</html>")
+    with pytest.raises(errors.UnknownOutcome, match="not JSON"):
+        cluster.send(PATCH, patience=30)
+
+
+def test_a_redirect_is_not_followed(api: Api, cluster: Cluster) -> None:
+    api.expect("GET", PATH, status=302, headers={"Location": f"{api.url}/elsewhere"})
+    with pytest.raises(errors.ServerError, match="302"):
+        cluster.send(NODE)
+
+
+def test_a_refused_token_without_a_better_one_is_unauthorized(api: Api, cluster: Cluster) -> None:
+    known = RECORDED["unauthorized"]
+    api.expect("GET", PATH, known["body"], status=401, times=2)
+    with pytest.raises(errors.Unauthorized, match="the credentials given for http:"):
+        cluster.send(NODE, patience=30)
+    assert cluster.requests == 2
+
+
+def test_guard_speaks_before_every_request(api: Api) -> None:
+    class Stop(Exception):
+        pass
+
+    left = [1]
+
+    def guard() -> None:
+        if not left:
+            raise Stop
+        left.pop()
+
+    options = ConnectionOptions(host=api.url, api_key="t")
+    cluster = connect(options, user_agent="x", guard=guard)
+    api.expect("GET", PATH, cut=BEFORE)
+    with pytest.raises(Stop):
+        cluster.send(NODE, patience=30)
+    with pytest.raises(Stop):
+        cluster.stream(verbs.watch(kinds.PODS), read_timeout=5)
+    with pytest.raises(Stop):
+        cluster.items(kinds.PODS)
+    assert cluster.requests == 1
+
+
+def test_pages_become_one_list_with_kinds(api: Api, cluster: Cluster) -> None:
+    api.expect(
+        "GET",
+        "/api/v1/pods",
+        listing("Pod", pod("a"), pod("b"), version="7", token="next"),
+        query={"limit": "2", "labelSelector": "app=web"},
+        matches=lambda call: "continue" not in call.query,
+    )
+    api.expect(
+        "GET",
+        "/api/v1/pods",
+        listing("Pod", pod("c"), version="7"),
+        query={"limit": "2", "labelSelector": "app=web", "continue": "next"},
+    )
+    found = cluster.items(kinds.PODS, labels="app=web", limit=2)
+    assert [item["metadata"]["name"] for item in found.items] == ["a", "b", "c"]
+    assert {(item["apiVersion"], item["kind"]) for item in found.items} == {("v1", "Pod")}
+    assert found.resource_version == "7"
+    assert cluster.requests == 2
+
+
+GONE = {"kind": "Status", "code": 410, "reason": "Expired", "message": "the token is too old"}
+
+
+def first(call: Call) -> bool:
+    return "continue" not in call.query
+
+
+def test_pages_that_expire_begin_again(api: Api, cluster: Cluster) -> None:
+    page = listing("Pod", pod("old"), token="t1")
+    api.expect("GET", "/api/v1/pods", page, matches=first)
+    api.expect("GET", "/api/v1/pods", GONE, query={"continue": "t1"}, status=410)
+    api.expect("GET", "/api/v1/pods", listing("Pod", pod("new"), version="9"), matches=first)
+    found = cluster.items(kinds.PODS)
+    assert [item["metadata"]["name"] for item in found.items] == ["new"]
+
+
+def test_pages_that_always_expire_are_asked_for_in_one_piece(api: Api, cluster: Cluster) -> None:
+    page = listing("Pod", pod("old"), token="t1")
+    api.expect("GET", "/api/v1/pods", page, query={"limit": "1000"}, matches=first, times=3)
+    api.expect("GET", "/api/v1/pods", GONE, query={"continue": "t1"}, status=410, times=3)
+    api.expect(
+        "GET",
+        "/api/v1/pods",
+        listing("Pod", pod("new")),
+        matches=lambda call: "limit" not in call.query,
+    )
+    assert len(cluster.items(kinds.PODS).items) == 1
+
+
+def test_an_empty_list_may_be_null(api: Api, cluster: Cluster) -> None:
+    api.expect("GET", "/api/v1/pods", {"kind": "PodList", "metadata": {}, "items": None})
+    assert cluster.items(kinds.PODS).items == []
+
+
+def test_many_threads_share_connections_that_stay(api: Api, cluster: Cluster) -> None:
+    api.expect("GET", PATH, {"kind": "Node"}, times=200)
+    with ThreadPoolExecutor(16) as threads:
+        answers = list(threads.map(lambda _: cluster.send(NODE), range(200)))
+    assert len(answers) == 200
+    assert cluster.requests == 200
+    assert api.connections <= 16
+
+
+def test_a_connection_that_the_server_closed_meanwhile_is_not_used_for_a_write(api: Api, cluster: Cluster) -> None:
+    api.expect("GET", PATH, {"kind": "Node"}, headers={"Connection": "keep-alive"})
+    api.expect("PATCH", PATH, {"kind": "Node"})
+    cluster.send(NODE)
+    api.drop_idle()
+    time.sleep(0.1)
+    cluster.send(PATCH)
+    assert api.connections == 2

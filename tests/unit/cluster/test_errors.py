@@ -1,0 +1,161 @@
+# Copyright: Contributors to the kubeops.node_maintenance collection
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Every answer that a real API server gave has its type, and a message one can act on."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import (
+    errors,
+    kinds,
+    verbs,
+)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.errors import (
+    ClusterError,
+    from_answer,
+)
+from ansible_collections.kubeops.node_maintenance.tests.unit.cluster.api import RECORDED
+
+EXPECTED = {
+    "already_exists": errors.AlreadyExists,
+    "bad_request": errors.Invalid,
+    "budget_not_observed": errors.BudgetNotObserved,
+    "budget_spent": errors.BudgetSpent,
+    "delete_version_conflict": errors.Conflict,
+    "evict_gone": errors.NotFound,
+    "forbidden": errors.Forbidden,
+    "forbidden_list": errors.Forbidden,
+    "invalid": errors.Invalid,
+    "namespace_terminating": errors.NamespaceTerminating,
+    "no_such_kind": errors.NotFound,
+    "not_found": errors.NotFound,
+    "overloaded": errors.Overloaded,
+    "patch_conflict": errors.Conflict,
+    "policy_denies": errors.DeniedByWebhook,
+    "policy_denies_forbidden": errors.DeniedByWebhook,
+    "quota": errors.Forbidden,
+    "storage_frozen_write": errors.UnknownOutcome,
+    "two_budgets": errors.TwoBudgets,
+    "uid_conflict": errors.Conflict,
+    "unauthorized": errors.Unauthorized,
+    "version_conflict": errors.Conflict,
+    "watch_expired": errors.Expired,
+    "webhook_denies": errors.DeniedByWebhook,
+    "webhook_denies_429": errors.DeniedByWebhook,
+    "webhook_denies_500": errors.DeniedByWebhook,
+    "webhook_down": errors.ServerError,
+}
+
+
+def of(name: str) -> ClusterError:
+    known = RECORDED[name]
+    request = verbs.Request(
+        known["request"]["method"],
+        known["request"]["path"],
+        verb="create",
+        resource=known["request"]["resource"],
+        namespace="shop",
+        name="web-1",
+    )
+    body: Any = known["body"]
+    after = known["headers"].get("Retry-After")
+    return from_answer(
+        request,
+        known["status"],
+        body if isinstance(body, dict) else None,
+        text=body if isinstance(body, str) else "",
+        retry_after=float(after) if after else None,
+    )
+
+
+def test_every_recorded_answer_is_in_the_table() -> None:
+    assert set(EXPECTED) == {name for name in RECORDED if not name.startswith("_")}
+
+
+@pytest.mark.parametrize("name", sorted(EXPECTED))
+def test_type(name: str) -> None:
+    assert type(of(name)) is EXPECTED[name]
+
+
+@pytest.mark.parametrize("name", sorted(EXPECTED))
+def test_message_names_what_was_asked_and_what_the_server_said(name: str) -> None:
+    text = str(of(name))
+    body = RECORDED[name]["body"]
+    said = body["message"] if isinstance(body, dict) else body.strip()
+    assert text.startswith(f"create {RECORDED[name]['request']['resource']} shop/web-1: ")
+    assert said[:60] in text
+    assert ".." not in text.replace("...", "")
+
+
+def test_budget_message_has_the_numbers_and_a_remedy() -> None:
+    text = str(of("budget_spent"))
+    assert "The disruption budget web needs 2 healthy pods and has 2 currently" in text
+    assert "Wait for its pods to become healthy" in text
+
+
+def test_fields_are_kept() -> None:
+    error = of("budget_not_observed")
+    assert (error.status, error.reason, error.retry_after) == (429, "TooManyRequests", 10.0)
+    assert error.causes[0].reason == "DisruptionBudget"
+    assert error.request is not None
+    assert error.request.object == "shop/web-1"
+
+
+def status(code: int, **fields: Any) -> dict[str, Any]:
+    return {"kind": "Status", "status": "Failure", "code": code, "message": "x", **fields}
+
+
+@pytest.mark.parametrize(
+    ("code", "body", "kind"),
+    [
+        (504, status(504, reason="Timeout"), errors.UnknownOutcome),
+        (504, None, errors.UnknownOutcome),
+        (502, None, errors.UnknownOutcome),
+        (503, None, errors.UnknownOutcome),
+        (503, status(503, reason="ServiceUnavailable"), errors.Overloaded),
+        (500, status(500, reason="InternalError"), errors.ServerError),
+        (500, status(500), errors.UnknownOutcome),
+        (429, None, errors.Overloaded),
+        (405, status(405), errors.ServerError),
+        (301, None, errors.ServerError),
+    ],
+)
+def test_a_write_that_may_have_happened_is_in_doubt(
+    code: int, body: dict[str, Any] | None, kind: type[ClusterError]
+) -> None:
+    request = verbs.delete(kinds.PODS, "a", "shop")
+    assert type(from_answer(request, code, body)) is kind
+
+
+@pytest.mark.parametrize("code", [429, 502, 503, 504])
+def test_a_read_is_never_in_doubt(code: int) -> None:
+    request = verbs.get(kinds.PODS, "a", "shop")
+    assert type(from_answer(request, code, None)) is errors.Overloaded
+
+
+def test_an_access_review_only_asks() -> None:
+    request = verbs.create(kinds.SELF_SUBJECT_ACCESS_REVIEWS, {"spec": {}})
+    assert type(from_answer(request, 504, None)) is errors.Overloaded
+
+
+def test_a_body_of_another_kind_is_not_believed() -> None:
+    error = from_answer(None, 403, {"kind": "Login", "message": "sign in"}, text="sign in")
+    assert type(error) is errors.Forbidden
+    assert "sign in" in str(error)
+
+
+def test_long_messages_are_cut() -> None:
+    error = from_answer(None, 422, status(422, message="x" * 5000))
+    assert len(str(error)) < 800
+
+
+@pytest.mark.parametrize("causes", [None, [], [{}], [{"reason": None, "message": None}]])
+def test_details_may_be_empty(causes: Any) -> None:
+    body = status(429, details={"causes": causes})
+    assert type(from_answer(None, 429, body)) is errors.Overloaded
+    assert type(from_answer(None, 429, status(429, details=None))) is errors.Overloaded
