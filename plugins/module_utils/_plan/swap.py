@@ -277,7 +277,7 @@ def blocked(snapshot: Snapshot, surge: Surge, leaving_nodes: t.Collection[str]) 
         if owner.failure and owner.current < owner.replicas:
             return Blocked(
                 "surge_refused",
-                f"One more pod of {workload.ref} is refused: {owner.failure}",
+                f"One more pod of {workload.ref} is refused: {owner.failure.rstrip('.')}.",
                 "Make room for one more pod (quota, LimitRange, admission), or accept the interruption.",
             )
     newcomers = [p for p in active(snapshot, surge) if p.uid not in surge.leaving and p.created >= surge.created]
@@ -291,14 +291,15 @@ def blocked(snapshot: Snapshot, surge: Surge, leaving_nodes: t.Collection[str]) 
         if not pod.node and pod.unschedulable:
             return Blocked(
                 "surge_unschedulable",
-                f"{pod.ref} has no place in the cluster: {pod.unschedulable}",
+                f"{pod.ref} has no place in the cluster: {pod.unschedulable.rstrip('.')}.",
                 "Make room (add a node, end something), or accept the interruption.",
             )
-        if pod.node in leaving_nodes:
+        node = snapshot.nodes.get(pod.node)
+        if pod.node in leaving_nodes or (node and node.unschedulable):
             return Blocked(
                 "surge_on_leaving_node",
-                f"{pod.ref} was placed on {pod.node}, which is leaving.",
-                "It tolerates the cordon: remove that toleration, or accept the interruption.",
+                f"{pod.ref} was placed on {pod.node}, which takes no pods: it tolerates that.",
+                "Remove the toleration, or accept the interruption.",
             )
     return None
 

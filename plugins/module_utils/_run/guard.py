@@ -76,7 +76,7 @@ def guard(ctx: Context, options: GuardOptions) -> Result:
     else:
         _absent(work)
     failed = [site.message for site in work.sites.values() if site.outcome in FAILURES]
-    shown = [site.shown() for site in work.sites.values()]
+    shown = [{**site.shown(), "failed": site.outcome in FAILURES} for site in work.sites.values()]
     return Result(
         {"nodes": shown, "workloads": work.workloads, "findings": work.findings},
         failed=bool(failed),
@@ -140,7 +140,7 @@ def _protect(work: Work, options: GuardOptions, nodes: list[str]) -> None:
         if before and _is_ready(work.snapshot, before, surge, me):
             work.show_surge(before, "already_raised")
         else:
-            cases.append(Case(surge.workload, tuple(nodes), "plan"))
+            cases.append(Case(surge.workload, tuple(surge.nodes), "plan"))
     todo = []
     for one in guards.guards(work.snapshot, _routes(ctx, options, work.snapshot, nodes)):
         if one.change and not ctx.check:
@@ -155,7 +155,7 @@ def _protect(work: Work, options: GuardOptions, nodes: list[str]) -> None:
         try:
             with Live(ctx, SURGING if cases else ("budgets", "pods")) as live:
                 live.seed(work.found)
-                surging = Surging(ctx, me, options.settle, planner, work.fence, cases)
+                surging = Surging(ctx, me, options.settle, planner, work.fence, nodes, cases)
                 for one in todo:
                     _make_guard(work, one, live)
                 work.loop(surging, live, [one.budget for one in todo], options.timeout)
@@ -260,6 +260,8 @@ def _absent(work: Work) -> None:
     if surges:
         work.read("deployments", "replica_sets", "autoscalers")
     changes = guards.unguards(work.snapshot, nodes)
+    if changes:
+        work.read("deployments", "replica_sets", "stateful_sets")
     for budget in guards.serving(work.snapshot, nodes):
         work.show_unguarded(budget, guards.nodes_of(budget))
     if ctx.check:
@@ -314,7 +316,7 @@ def _give_back(work: Work, nodes: frozenset[str], surges: list[Surge]) -> None:
         with Live(ctx, SURGING if cases else ("budgets",)) as live:
             live.seed(work.found)
             _remove_guards(work, nodes, live)
-            surging = Surging(ctx, me, 0.0, lambda seen: {}, work.fence, cases)
+            surging = Surging(ctx, me, 0.0, lambda seen: {}, work.fence, nodes, cases)
             work.loop(surging, live, (), UNDO_WITHIN)
     finally:
         work.unlock()

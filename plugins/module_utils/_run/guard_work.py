@@ -20,6 +20,8 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.surg
 TICK = 0.5
 """Longest pause of the loop; every change in the cluster ends it early."""
 TELL_EVERY = 10.0
+PACE = 1.0
+"""Least seconds between two lines about one workload; its controllers pass through many states in that."""
 UNDO_WITHIN = 60.0
 """Seconds for taking surges back after the call's own time is up."""
 
@@ -55,7 +57,7 @@ class Work:
     workloads: list[dict[str, t.Any]] = field(default_factory=list)
     findings: list[dict[str, t.Any]] = field(default_factory=list)
     _locks: list[Locks] = field(default_factory=list)
-    _told: dict[str, str] = field(default_factory=dict)
+    _told: dict[str, tuple[str, float]] = field(default_factory=dict)
     _told_at: float = 0.0
 
     def __post_init__(self) -> None:
@@ -114,6 +116,7 @@ class Work:
         What is not ready in time is taken back, for which there is a minute more.
         """
         ctx, late = self.ctx, False
+        self._told_at = ctx.clock.now()
         deadline = ctx.clock.now() + limit if limit is not None else float("inf")
         while True:
             snapshot = live.snapshot()
@@ -138,8 +141,9 @@ class Work:
         now = self.ctx.clock.now()
         waiting = [case for case in surging.cases if case.open and case.waiting]
         for case in waiting:
-            if self._told.get(case.workload.uid) != case.waiting:
-                self._told[case.workload.uid], self._told_at = case.waiting, now
+            text, at = self._told.setdefault(case.workload.uid, ("", now))
+            if text != case.waiting and now - at >= PACE:
+                self._told[case.workload.uid], self._told_at = (case.waiting, now), now
                 where = {"namespace": case.workload.namespace, "name": case.workload.name}
                 node = case.nodes[0] if case.nodes else ""
                 self.ctx.tell("waiting", f"waiting: {case.waiting}", node=node, **where)

@@ -81,12 +81,24 @@ class Case:
 
 
 class Surging:
-    """The machines of one call; ``planner`` gives the surges wanted now, by the UID of the workload."""
+    """The machines of one call.
+
+    ``planner`` gives the surges wanted now, by the UID of the workload; ``leaving`` are the nodes that
+    this call empties, where no newcomer may be.
+    """
 
     def __init__(
-        self, ctx: Context, me: Run, settle: float, planner: Planner, fence: t.Callable[[], None], cases: list[Case]
+        self,
+        ctx: Context,
+        me: Run,
+        settle: float,
+        planner: Planner,
+        fence: t.Callable[[], None],
+        leaving: t.Collection[str],
+        cases: list[Case],
     ) -> None:
         self._ctx, self._me, self._settle, self._planner, self._fence = ctx, me, settle, planner, fence
+        self._leaving = frozenset(leaving)
         self._leases, self._hands = SurgeLeases(ctx, str(me)), Hands(ctx, fence)
         self.cases = cases
 
@@ -199,12 +211,12 @@ class Surging:
         workload = snapshot.workload(surge.uid)
         if workload and self._hands.behind(workload.ref, workload.resource_version):
             return
-        case.waiting = swap.waiting_for(snapshot, surge, endpoints, case.nodes)
+        case.waiting = swap.waiting_for(snapshot, surge, endpoints, self._leaving)
         ended = workload is not None and not swap.alive(snapshot, surge)
         if ended and not case.waiting:
             self._ready(case, "ended", f"the leaving pods of {surge.workload} are gone already")
             return
-        blocked = None if ended else swap.blocked(snapshot, surge, case.nodes)
+        blocked = None if ended else swap.blocked(snapshot, surge, self._leaving)
         if blocked:
             case.blocked_since = case.blocked_since or now
             # A count that was put back takes a moment to end a pod, and it may be a leaving one.
