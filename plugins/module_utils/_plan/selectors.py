@@ -24,8 +24,9 @@ def matches(selector: t.Mapping[str, t.Any] | None, labels: t.Mapping[str, str])
     if selector is None:
         return False
     wanted: t.Mapping[str, str] = selector.get("matchLabels") or {}
-    if any(labels.get(key) != value for key, value in wanted.items()):
-        return False
+    for key, value in wanted.items():
+        if labels.get(key) != value:
+            return False
     return all(_expression(e, labels) for e in selector.get("matchExpressions") or ())
 
 

@@ -394,7 +394,37 @@ class Snapshot:
 
     def budgets_of(self, pod: Pod) -> tuple[Budget, ...]:
         """Every budget that selects the pod."""
-        return tuple(b for b in self.budgets if b.covers(pod))
+        found = list(self._budgets_by_label.get((pod.namespace, "", ""), ()))
+        for key, value in pod.labels.items():
+            found += self._budgets_by_label.get((pod.namespace, key, value), ())
+        return tuple(b for b in found if b.covers(pod))
+
+    @functools.cached_property
+    def _budgets_by_label(self) -> dict[tuple[str, str, str], list[Budget]]:
+        """Budgets by the first label they ask for; those that ask for none under empty words."""
+        found: dict[tuple[str, str, str], list[Budget]] = {}
+        for budget in self.budgets:
+            exact: Raw = (budget.selector or {}).get("matchLabels") or {}
+            key, value = next(iter(exact.items()), ("", ""))
+            found.setdefault((budget.namespace, key, value), []).append(budget)
+        return found
+
+    @functools.cached_property
+    def _pods_by_label(self) -> dict[tuple[str, str, str], list[Pod]]:
+        found: dict[tuple[str, str, str], list[Pod]] = {}
+        for pod in self.pods:
+            for key, value in pod.labels.items():
+                found.setdefault((pod.namespace, key, value), []).append(pod)
+        return found
+
+    def selected(self, namespace: str, selector: Raw | None) -> t.Iterator[Pod]:
+        """The namespace's pods that a label selector matches, without looking at all pods each time."""
+        exact: Raw = (selector or {}).get("matchLabels") or {}
+        candidates: t.Iterable[Pod] = self.pods
+        if exact:
+            key, value = next(iter(exact.items()))
+            candidates = self._pods_by_label.get((namespace, key, value), ())
+        return (p for p in candidates if p.namespace == namespace and selectors.matches(selector, p.labels))
 
     @functools.cached_property
     def _workloads_by_uid(self) -> dict[str, Workload]:

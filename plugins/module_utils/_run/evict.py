@@ -177,18 +177,13 @@ class Evictor:
             return False
         verdict = budgets.diagnose(snapshot, move.pod)
         if verdict.allowed and (not move.pod.ready or budget.allowed - line.taken > 0):
-            return not move.pod.ready or self._truly_healthy(budget, snapshot)
+            return True
         if verdict.budget and not verdict.allowed:
             move.block(verdict.budget.kind, verdict.budget.namespace, verdict.budget.name, verdict.message)
         if verdict.code == "reactive_budget" and now >= line.ask_again:
             return True
         line.ask_again = max(line.ask_again, now + ASK_AGAIN)
         return False
-
-    def _truly_healthy(self, budget: Budget, snapshot: Snapshot) -> bool:
-        """Count for ourselves: a budget's status is stale while its controller is down."""
-        ready = sum(1 for p in snapshot.pods if p.ready and not p.deleting and not p.finished and budget.covers(p))
-        return ready > budget.desired
 
     def _send(self, move: Move, key: tuple[str, str] | None) -> None:
         if key:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan import selectors
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.migrate import PodPlan
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.snapshot import Snapshot, Workload
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.context import Context
@@ -38,6 +37,8 @@ class Replacements:
         self._volumes: set[tuple[str, str]] = set()
         self._attached: list[str] = []
         self._looked = float("-inf")
+        self._judged: Snapshot | None = None
+        self._missing: list[str] = []
 
     def expect(self, plan: PodPlan, snapshot: Snapshot) -> None:
         """Remember what this pod's departure has to be followed by."""
@@ -58,6 +59,11 @@ class Replacements:
 
     def missing(self, snapshot: Snapshot) -> list[str]:
         """What is still waited for, in words; empty when nothing is."""
+        if self._judged is not snapshot:
+            self._judged, self._missing = snapshot, self._look(snapshot)
+        return self._missing
+
+    def _look(self, snapshot: Snapshot) -> list[str]:
         found = []
         if "replacement" in self._wait_for:
             found += [text for text in (self._short(e, snapshot) for e in self._workloads.values()) if text]
@@ -70,10 +76,8 @@ class Replacements:
         wanted = min(expected.ready, workload.replicas)
         ready = waiting = 0
         why = ""
-        for pod in snapshot.pods:
-            if pod.namespace != workload.namespace or pod.owner is None or pod.deleting or pod.finished:
-                continue
-            if not selectors.matches(workload.selector, pod.labels):
+        for pod in snapshot.selected(workload.namespace, workload.selector):
+            if pod.owner is None or pod.deleting or pod.finished:
                 continue
             if pod.ready:
                 ready += 1
