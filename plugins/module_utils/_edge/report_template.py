@@ -12,11 +12,11 @@ from __future__ import annotations
 STYLE = """
 :root{color-scheme:light dark;--bg:#fcfcfb;--ink:#1d2126;--soft:#5d656e;--line:#e2e4e7;--grid:#e6e9ec;
 --good:#2f7d4f;--bad:#c2362b;--warn:#a8690a;--cordoned:#b9c0c8;--protecting:#5aa79b;--draining:#3f74b8;
---drained:#a9c1de;--out:#7d8793;--returning:#7fb389;--parked:#c99b4e;--blocked:#e3b04b;--area:#d9e5f3}
+--drained:#a9c1de;--out:#7d8793;--returning:#7fb389;--parked:#c99b4e;--blocked:#e3b04b;--area:#d9e5f3;--queued:#d3d7dc}
 @media screen and (prefers-color-scheme:dark){:root{--bg:#14171a;--ink:#e4e7ea;--soft:#98a1ab;
 --line:#2c3137;--grid:#262c32;--good:#6cc08b;--bad:#f0736a;--warn:#e0a84e;--cordoned:#59626c;
 --protecting:#4c9c90;--draining:#5b93d6;--drained:#38506d;--out:#717b87;--returning:#5f9d6c;
---parked:#ad8036;--blocked:#c8963a;--area:#22354b}}
+--parked:#ad8036;--blocked:#c8963a;--area:#22354b;--queued:#3d444c}}
 *{box-sizing:border-box}
 body{margin:0 auto;padding:40px 28px 64px;max-width:1180px;background:var(--bg);color:var(--ink);
 font:15px/1.5 system-ui,-apple-system,"Segoe UI",Roboto,"Helvetica Neue",Arial,sans-serif;
@@ -60,7 +60,7 @@ svg{display:block;width:100%;overflow:visible}
 svg .cordoned{fill:var(--cordoned)}svg .protecting,svg .taking_over{fill:var(--protecting)}
 svg .draining,svg .ending{fill:var(--draining)}svg .drained{fill:var(--drained)}
 svg .out{fill:var(--out)}svg .returning{fill:var(--returning)}svg .parked{fill:var(--parked)}
-svg .blocked{fill:var(--blocked)}svg .queued{fill:var(--line)}svg .dark,svg .mark{fill:var(--bad)}
+svg .blocked{fill:var(--blocked)}svg .queued{fill:var(--queued)}svg .dark,svg .mark{fill:var(--bad)}
 svg .refused{fill:var(--ink)}svg .both{fill:var(--drained)}
 svg .ready{fill:var(--area)}svg .grid{stroke:var(--grid);stroke-width:1}
 svg .edge{fill:none;stroke:var(--draining);stroke-width:1.5}svg text{fill:var(--soft);font-size:11.5px}
@@ -68,7 +68,7 @@ svg .goal{stroke:var(--out);stroke-width:1;stroke-dasharray:2 3}
 .cordoned{background:var(--cordoned)}.protecting,.taking_over{background:var(--protecting)}
 .draining,.ending{background:var(--draining)}.drained{background:var(--drained)}
 .out{background:var(--out)}.returning{background:var(--returning)}.parked{background:var(--parked)}
-.queued{background:var(--line)}.blocked{background:var(--blocked)}.both{background:var(--drained)}.refused{background:var(--ink)}.dark{background:var(--bad)}
+.queued{background:var(--queued)}.blocked{background:var(--blocked)}.both{background:var(--drained)}.refused{background:var(--ink)}.dark{background:var(--bad)}
 svg *{background:none}
 details{border-top:1px solid var(--line)}
 details+details{margin:0}details:last-of-type{border-bottom:1px solid var(--line)}

@@ -121,6 +121,13 @@ def _facts(report: Report) -> list[tuple[str, str]]:
 
 def _tiles(report: Report) -> list[View]:
     totals = report.totals
+    if report.planned:
+        going, forecast = len(report.pods) - totals.pods_left, duration(totals.forecast_seconds)
+        return [
+            _tile("Nodes planned", f"{totals.nodes}", f"in {count(totals.waves, 'wave')}" if totals.waves else ""),
+            _tile("Pods to move", f"{going:,}", f"{totals.pods_left:,} left in place"),
+            _tile("Emptying nodes", forecast, "forecast" if totals.forecast_seconds is not None else "no forecast"),
+        ]
     known = "" if totals.services_watched is None else f" of {totals.services_watched:,}"
     swapped = f"{totals.pods_swapped:,} by swap, " if totals.pods_swapped else ""
     waits = [r.longest_wait for r in report.refusals if r.longest_wait is not None]

@@ -277,6 +277,11 @@ class Report:
     totals: Totals
 
     @property
+    def planned(self) -> bool:
+        """Whether it speaks of what would be, as nothing was done yet."""
+        return self.check or self.verdict == "stopped"
+
+    @property
     def failed(self) -> bool:
         """Whether a person has to look at something."""
         return bool(self.problems) or self.totals.nodes_failed > 0 or self.verdict == "stopped"

@@ -93,7 +93,7 @@ def headline(report: Report) -> str:
 def subline(report: Report) -> str:
     """How it ended, in one sentence."""
     totals = report.totals
-    if report.check or report.verdict == "stopped":
+    if report.planned:
         return f"{count(totals.nodes, 'node')} in {count(totals.waves, 'wave')} planned."
     if not totals.nodes:
         return "No node took part."
@@ -152,6 +152,8 @@ def _pods(report: Report) -> str:
     totals = report.totals
     if not report.pods:
         return ""
+    if report.planned:
+        return f"{len(report.pods) - totals.pods_left:,} to move, {totals.pods_left:,} left in place"
     parts = [f"{totals.pods_moved:,} moved"]
     if totals.pods_swapped:
         parts[0] += f" ({totals.pods_swapped:,} swapped)"
@@ -200,7 +202,7 @@ def _nodes(report: Report) -> list[str]:
     shown: t.Sequence[NodeLine] = report.nodes
     if len(shown) > NODES_SHOWN:
         shown = [n for n in shown if n.outcome in ("failed", "unfinished")][:NODES_SHOWN]
-    if not shown or report.check:
+    if not shown or report.planned:
         return []
     width = max(4, *(len(node.name) for node in shown))
     lines = ["", f"  {'node':<{width}}  wave  {'outcome':<10}  {'away':>11}  pods"]

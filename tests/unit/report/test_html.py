@@ -185,6 +185,9 @@ def test_check_mode_shows_what_would_be_changed() -> None:
     assert found.text("h1") == "Check mode: nothing was changed"
     assert found.text("li").splitlines() == ["Cordon node n1 Evict Pod shop/web-1 from node n1"]
     assert "What would be changed" in found.text("h2")
+    planned = page(Sample(nodes=1).results[:1], check=True)
+    assert "Pods to move" in planned.text("dt")
+    assert planned.text("dd").split() == ["1", "14", "11", "s"]
 
 
 def test_an_empty_run_makes_a_page_too() -> None:

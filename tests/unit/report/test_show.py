@@ -102,6 +102,13 @@ def test_the_summary_fits_a_terminal_at_any_size() -> None:
     assert max(map(len, lines)) <= 120
 
 
+def test_a_plan_speaks_of_what_would_be() -> None:
+    text = summary_text(build_report(Sample().results[:1], check=True))
+    assert text.startswith("Check mode: nothing was changed. 3 nodes in 3 waves planned.")
+    assert "42 to move, 6 left in place" in text
+    assert "worker-01" not in text
+
+
 def test_an_empty_run_is_said_in_a_line() -> None:
     assert summary_text(build_report([])).strip() == "Nothing to do. No node took part."
 
