@@ -45,6 +45,24 @@ PLURALS: t.Mapping[str, tuple[str, str]] = {
 }
 
 
+READS = tuple(
+    Need("list", group, resource)
+    for group, resource in (
+        ("", "nodes"),
+        ("", "pods"),
+        ("", "persistentvolumeclaims"),
+        ("", "persistentvolumes"),
+        ("policy", "poddisruptionbudgets"),
+        ("apps", "deployments"),
+        ("apps", "replicasets"),
+        ("apps", "statefulsets"),
+        ("apps", "daemonsets"),
+        ("autoscaling", "horizontalpodautoscalers"),
+    )
+)
+"""What a plan may have to list; asked only after one of the lists was refused."""
+
+
 def needs(
     snapshot: Snapshot, plans: t.Sequence[PodPlan], choices: Choices, *, namespace_missing: bool
 ) -> tuple[Need, ...]:

@@ -148,18 +148,20 @@ def _takes_pods_of(node: Node, leaving: t.Iterable[Node]) -> bool:
     return node.ready and not node.unschedulable and free and not held.recorded(node)
 
 
-WARNED: t.Mapping[str, str] = {
-    "interruption_allowed": "is interrupted, which was allowed",
-    "daemonset_gone": "ends for good, which force allows",
-    "bare_pod": "ends for good, which force allows",
-    "local_volume": "is down until its node is back, which was allowed",
-    "disable_eviction": "is deleted without asking any budget",
-    "reactive_budget": "waits for its operator to lift the budget",
-    "stuck_terminating": "may never end by itself",
-    "job": "is waited for",
-    "tolerates_maintenance": "tolerates the cordon and our taint",
-}
-"""Codes that do not stop a run and still have to be said, and what they mean for the pod."""
+WARNED = frozenset(
+    {
+        "interruption_allowed",
+        "daemonset_gone",
+        "bare_pod",
+        "local_volume",
+        "disable_eviction",
+        "reactive_budget",
+        "stuck_terminating",
+        "job",
+        "tolerates_maintenance",
+    }
+)
+"""Codes that do not stop a run and still have to be said."""
 
 
 def _pods(snapshot: Snapshot, plans: t.Sequence[migrate.PodPlan], asked: Asked) -> list[Finding]:
@@ -186,12 +188,10 @@ def _subject(plan: migrate.PodPlan) -> str:
 def _grouped(code: str, severity: Severity, subject: str, group: t.Sequence[migrate.PodPlan]) -> Finding:
     nodes = tuple(dict.fromkeys(plan.pod.node for plan in group))
     pods = ", ".join(plan.pod.name for plan in group[:5]) + (f" and {len(group) - 5} more" if len(group) > 5 else "")
-    reasons = " ".join(dict.fromkeys(plan.reason for plan in group[:3]))
-    remedies = " ".join(dict.fromkeys(plan.remedy for plan in group[:3] if plan.remedy))
-    what = f" {WARNED[code]}" if severity == "warning" else ""
-    pod = group[0].pod
-    who = f"{pod.ref}" if len(group) == 1 else f"{len(group)} pods in {pod.namespace} ({pods})"
-    return Finding(code, severity, subject, f"{who} on {', '.join(nodes)}{what}: {reasons}", remedies, nodes)
+    first = group[0]
+    who = str(first.pod.ref) if len(group) == 1 else f"{len(group)} pods in {first.pod.namespace} ({pods})"
+    message = f"{who} on {', '.join(nodes)}: {first.reason}"
+    return Finding(code, severity, subject, message, first.remedy, nodes)
 
 
 def _spent(snapshot: Snapshot, plans: t.Iterable[migrate.PodPlan]) -> list[Finding]:

@@ -179,7 +179,7 @@ def _in_scope(quota: Raw, spec: Raw) -> bool:
 
 def _has_scope(expression: Raw, spec: Raw) -> bool:
     ends: bool = spec.get("activeDeadlineSeconds") is not None
-    says_something = any((c.get("resources") or {}).values() for c in spec.get("containers") or ())
+    says_something = any(any((c.get("resources") or {}).values()) for c in spec.get("containers") or ())
     match expression.get("scopeName"):
         case "Terminating":
             return ends

@@ -63,7 +63,7 @@ def _of_workload(snapshot: Snapshot, workload: Workload, group: list[PodPlan]) -
                 "blocker",
                 f"LimitRange {workload.namespace}/{name}",
                 f"One more pod of {workload.ref} breaks LimitRange {workload.namespace}/{name}: {why}.",
-                "Change the LimitRange or the workload, or accept the interruption with allow_interruption.",
+                "Change the LimitRange or the workload.",
                 nodes,
             )
         )
@@ -83,10 +83,9 @@ def _quotas(snapshot: Snapshot, moves: list[tuple[Workload, list[PodPlan]]]) -> 
                     "quota_forbids_surge",
                     "blocker",
                     f"ResourceQuota {namespace}/{name}",
-                    f"ResourceQuota {namespace}/{name} has no room for {count} more pods "
+                    f"ResourceQuota {namespace}/{name} has no room for {count} more pod{'s' if count > 1 else ''} "
                     f"({', '.join(str(workload.ref) for workload, _group in inside)}): {why}.",
-                    "Raise the quota for the maintenance, take fewer nodes at a time, "
-                    "or accept the interruption with allow_interruption.",
+                    "Raise the quota for the maintenance, or take fewer nodes at a time.",
                     _nodes(plan for _workload, group in inside for plan in group),
                 )
             )

@@ -212,7 +212,7 @@ def _node(snapshot: Snapshot, name: str, there: t.Collection[str], found: list[F
     """One node of the result: ``planned``, ``blocked``, ``at_goal`` or ``unknown``."""
     node = snapshot.nodes.get(name)
     record = _record(node) if node else None
-    blockers = [f.message for f in found if f.severity == "blocker" and (name in f.nodes or not f.nodes)]
+    blockers = [f for f in found if f.severity == "blocker" and (name in f.nodes or not f.nodes)]
     outcome = "planned"
     if node is None:
         outcome = "unknown"
@@ -220,13 +220,18 @@ def _node(snapshot: Snapshot, name: str, there: t.Collection[str], found: list[F
         outcome, blockers = "at_goal", []
     elif blockers:
         outcome = "blocked"
-    words = {"planned": f"Node {name} can be taken out.", "at_goal": f"Node {name} is out and empty already."}
+    words = {
+        "planned": f"Node {name} can be taken out.",
+        "at_goal": f"Node {name} is out and empty already.",
+        "unknown": f"There is no node {name}.",
+        "blocked": f"Against taking node {name} out: {', '.join(f'{f.code} ({f.object})' for f in blockers)}.",
+    }
     return {
         "name": name,
         "outcome": outcome,
         "failed": outcome in ("unknown", "blocked"),
         "address": node.address if node else "",
-        "message": words.get(outcome, " ".join(blockers)),
+        "message": words[outcome],
         "record": record.public() if record else None,
     }
 
@@ -285,7 +290,8 @@ def _forbidden(ctx: Context, options: PlanOptions, error: Forbidden) -> Result:
             f"Grant the verb {words.replace(' ', ' on ', 1)} in a role that is bound to them.",
         )
     ]
-    found += ask(ctx, permissions.needs(Snapshot(), (), options.choices, namespace_missing=False))
+    needed = permissions.READS + permissions.needs(Snapshot(), (), options.choices, namespace_missing=False)
+    found += [finding for finding in ask(ctx, needed) if finding.object != words]
     return Result(
         {"feasible": False, "findings": [finding.shown() for finding in found]},
         failed=True,

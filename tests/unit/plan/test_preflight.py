@@ -1,0 +1,421 @@
+# Copyright: Contributors to the kubeops.node_maintenance collection
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import replace
+
+import pytest
+
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan import names, preflight
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.estimate import estimate_seconds
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.finding import Finding
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.migrate import Choices, PodPlan, routes
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.permissions import missing, needs
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.record import Record, Step
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.snapshot import Snapshot
+from ansible_collections.kubeops.node_maintenance.tests.unit.plan.objects import (
+    TOLERATES_ALL,
+    Raw,
+    budget,
+    deployment,
+    mounts,
+    node,
+    owned,
+    pod,
+    snapshot,
+    workload,
+)
+
+NOW = "2026-01-02T00:00:00.000Z"
+WEB = owned("ReplicaSet", "web")
+NEVER: Raw = {"rule": {"maxUnavailable": 0}, "desired": 3}
+
+
+def planned(found: Snapshot, nodes: tuple[str, ...] = ("n1",), **choices: t.Any) -> tuple[PodPlan, ...]:
+    return routes(found, nodes, Choices(**choices), now=NOW)
+
+
+def findings(
+    found: Snapshot,
+    nodes: tuple[str, ...] = ("n1",),
+    *,
+    waves: preflight.Waves | None = None,
+    run: str = "",
+    stay_out: bool = False,
+    terminating: frozenset[str] = frozenset(),
+    **choices: t.Any,
+) -> tuple[Finding, ...]:
+    waves = tuple((name,) for name in nodes if name in found.nodes) if waves is None else waves
+    asked = preflight.Asked(nodes, waves, Choices(**choices), run, NOW, stay_out, terminating)
+    return preflight.findings(found, planned(found, nodes, **choices), asked)
+
+
+def coded(found: t.Iterable[Finding]) -> list[tuple[str, str]]:
+    return [(finding.severity, finding.code) for finding in found]
+
+
+def web(replicas: int, here: int = 1, **kinds: list[Raw]) -> Snapshot:
+    pods = [pod(f"web-{i}", "n1" if i < here else "n2", WEB) for i in range(replicas)]
+    return snapshot(deployment("web", replicas), pods=pods, **kinds)
+
+
+def test_a_plain_node_has_nothing_against_it() -> None:
+    assert findings(snapshot()) == ()
+    assert findings(web(3)) == ()
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("n11", "Did you mean n1?"),
+        ("10.0.0.1", "Did you mean n1?"),
+        ("something-else", "There is no node something-else."),
+    ],
+)
+def test_an_unknown_node_is_named_with_what_may_be_meant(name: str, meant: str) -> None:
+    raw = node("n1")
+    raw["status"]["addresses"] = [{"type": "InternalIP", "address": "10.0.0.1"}]
+    found = findings(snapshot(nodes=[raw, node("n2")]), (name,))
+    assert coded(found) == [("blocker", "unknown_node")]
+    assert meant in found[0].message
+
+
+@pytest.mark.parametrize(
+    ("nodes", "waves", "stay_out", "last"),
+    [
+        pytest.param([node("n1"), node("n2")], (("n1",),), False, False, id="another one is left"),
+        pytest.param([node("n1")], (("n1",),), False, True, id="the only one"),
+        pytest.param([node("n1"), node("n2")], (("n1", "n2"),), False, True, id="all in one wave"),
+        pytest.param([node("n1"), node("n2")], (("n1",), ("n2",)), False, False, id="one after the other"),
+        pytest.param([node("n1"), node("n2")], (("n1",), ("n2",)), True, True, id="one after the other, for good"),
+        pytest.param([node("n1"), node("n2", unschedulable=True)], (("n1",),), False, True, id="the other is cordoned"),
+        pytest.param(
+            [node("n1"), node("n2", conditions={"Ready": "False"})],
+            (("n1",),),
+            False,
+            True,
+            id="the other is not ready",
+        ),
+        pytest.param(
+            [node("n1"), node("n2", annotations={names.RECORD: "{}"})], (("n1",),), False, True, id="the other is out"
+        ),
+        pytest.param(
+            [node("n1"), node("n2", taints=[{"key": "gpu", "effect": "NoSchedule"}])],
+            (("n1",),),
+            False,
+            True,
+            id="the other has a taint",
+        ),
+        pytest.param(
+            [node(name, taints=[{"key": "gpu", "effect": "NoSchedule"}]) for name in ("n1", "n2")],
+            (("n1",),),
+            False,
+            False,
+            id="both have the same taint",
+        ),
+        pytest.param(
+            [node("n1"), node("n2", taints=[{"key": "gpu", "effect": "PreferNoSchedule"}])],
+            (("n1",),),
+            False,
+            False,
+            id="a taint that keeps nobody out",
+        ),
+        pytest.param([node("n1")], (), False, False, id="nothing to do"),
+    ],
+)
+def test_the_last_schedulable_node(nodes: list[Raw], waves: preflight.Waves, stay_out: bool, last: bool) -> None:
+    asked = tuple(name for wave in waves for name in wave) or ("n1",)
+    found = findings(snapshot(nodes=nodes), asked, waves=waves, stay_out=stay_out)
+    assert ("blocker", "last_schedulable_node") in coded(found) if last else found == ()
+
+
+def recorded(step: Step, run: str = "r1") -> Raw:
+    record = Record(run, "n", "ann@desk", "", "2026-01-01T00:00:00Z", step, "uid-n1", "locks/node-n1", {})
+    return node("n1", annotations={names.RECORD: record.dump()}, unschedulable=True)
+
+
+def lease(renewed: str, seconds: int = 15, holder: str = "r1/n") -> Raw:
+    spec = {"holderIdentity": holder, "renewTime": renewed, "leaseDurationSeconds": seconds}
+    return {"metadata": {"name": "node-n1", "namespace": "locks"}, "spec": spec}
+
+
+FRESH = "2026-01-01T23:59:50.000000Z"
+STALE = "2026-01-01T23:00:00.000000Z"
+
+
+@pytest.mark.parametrize(
+    ("step", "leases", "run", "expected"),
+    [
+        pytest.param("drained", [lease(FRESH)], "r1", ("info", "resumed"), id="ours"),
+        pytest.param("drained", [lease(FRESH)], "r2", ("blocker", "held"), id="another run works on it"),
+        pytest.param("drained", [lease(FRESH)], "", ("blocker", "held"), id="asked for no run"),
+        pytest.param("drained", [lease(STALE)], "r2", ("warning", "abandoned"), id="its lock has run out"),
+        pytest.param("drained", [lease(STALE, 7200)], "r2", ("blocker", "held"), id="a long lock"),
+        pytest.param("drained", [lease(FRESH, holder="")], "r2", ("warning", "abandoned"), id="nobody holds the lock"),
+        pytest.param("drained", [lease("yesterday")], "r2", ("warning", "abandoned"), id="a lock without a time"),
+        pytest.param("drained", [], "r2", ("warning", "abandoned"), id="no lock"),
+        pytest.param("parked", [], "r2", ("info", "parked"), id="nobody works on it"),
+        pytest.param("out", [], "r2", ("blocker", "out"), id="its tasks may be running"),
+        pytest.param("out", [], "r1", ("info", "resumed"), id="our tasks"),
+    ],
+)
+def test_nodes_of_other_runs(step: Step, leases: list[Raw], run: str, expected: tuple[str, str]) -> None:
+    found = findings(snapshot(nodes=[recorded(step), node("n2")], leases=leases), run=run)
+    assert coded(found) == [expected]
+    if expected[1] in ("held", "out", "abandoned"):
+        assert all(word in found[0].message for word in ("r1", "ann@desk", "2026-01-01T00:00:00Z"))
+
+
+def test_what_to_run_for_a_node_that_is_out() -> None:
+    found = findings(snapshot(nodes=[recorded("out"), node("n2")]))
+    assert "maintain_run=r1" in found[0].remedy
+
+
+@pytest.mark.parametrize(
+    ("raw", "expected"),
+    [
+        (node("n1", unschedulable=True), ("warning", "foreign_cordon")),
+        (node("n1", conditions={"Ready": "Unknown"}), ("warning", "node_not_ready")),
+        (node("n1", annotations={names.RECORD: "{"}), ("blocker", "bad_record")),
+    ],
+)
+def test_nodes_in_an_odd_state(raw: Raw, expected: tuple[str, str]) -> None:
+    assert coded(findings(snapshot(nodes=[raw, node("n2")]))) == [expected]
+
+
+BARE = pod("bare")
+JOB = pod("job", owner=owned("Job", "import", "batch/v1"))
+UNHEALTHY = [pod(f"web-{i}", "n1", WEB, ready=False) for i in range(2)]
+
+
+@pytest.mark.parametrize(
+    ("found", "choices", "expected"),
+    [
+        pytest.param(snapshot(pods=[BARE]), {}, [("blocker", "bare_pod")], id="refused"),
+        pytest.param(snapshot(pods=[BARE]), {"force": True}, [("warning", "bare_pod")], id="forced"),
+        pytest.param(snapshot(pods=[JOB]), {}, [("warning", "job")], id="waited for"),
+        pytest.param(
+            snapshot(pods=[JOB]), {"allow_interruption": True}, [("warning", "interruption_allowed")], id="interrupted"
+        ),
+        pytest.param(
+            snapshot(pods=[pod("p", deleting="2026-01-01T00:00:00Z")]),
+            {},
+            [("warning", "stuck_terminating")],
+            id="stuck",
+        ),
+        pytest.param(snapshot(pods=[BARE]), {"namespaces": ("bank",)}, [("info", "not_selected")], id="not selected"),
+        pytest.param(
+            snapshot(pods=[BARE, JOB]), {}, [("blocker", "bare_pod"), ("warning", "job")], id="everything at once"
+        ),
+        pytest.param(
+            web(3, 3, budgets=[budget("b", 0, **NEVER)]),
+            {},
+            [("blocker", "budget_allows_nothing")],
+            id="one a workload",
+        ),
+        pytest.param(
+            web(3, 3, budgets=[budget("b", 0, healthy=2, desired=2, expected=3)]),
+            {},
+            [("warning", "budget_spent")],
+            id="spent for the moment",
+        ),
+        pytest.param(
+            snapshot(deployment("web", 2), pods=UNHEALTHY, budgets=[budget("b", 0, healthy=0, desired=1, expected=2)]),
+            {},
+            [("blocker", "unhealthy_blocked")],
+            id="held by their own ill health",
+        ),
+        pytest.param(
+            web(3, budgets=[budget("b", 0, **NEVER)]),
+            {"reactive_budgets": ("app=web",)},
+            [("warning", "reactive_budget")],
+            id="reactive",
+        ),
+        pytest.param(
+            web(3),
+            {"disable_eviction": True},
+            [("blocker", "disable_eviction"), ("warning", "disable_eviction")],
+            id="deletion without force",
+        ),
+        pytest.param(
+            web(3), {"disable_eviction": True, "force": True}, [("warning", "disable_eviction")], id="deletion"
+        ),
+        pytest.param(
+            snapshot(deployment("web", 1), pods=[pod("p", owner=WEB, tolerations=[TOLERATES_ALL])]),
+            {},
+            [("warning", "tolerates_maintenance")],
+            id="tolerant",
+        ),
+    ],
+)
+def test_findings_about_pods(found: Snapshot, choices: dict[str, t.Any], expected: list[tuple[str, str]]) -> None:
+    assert coded(findings(found, **choices)) == expected
+
+
+def test_pods_of_one_workload_are_one_finding() -> None:
+    found = findings(web(9, 9, budgets=[budget("b", 0, **NEVER)]))
+    assert [finding.object for finding in found] == ["Deployment shop/web"]
+    assert "9 pods in shop (web-0, web-1, web-2, web-3, web-4 and 4 more) on n1" in found[0].message
+    assert "PodDisruptionBudget shop/b" in found[0].message
+
+
+def quota(pods: int) -> Raw:
+    return {
+        "metadata": {"name": "q", "namespace": "shop"},
+        "spec": {"hard": {"pods": str(pods)}},
+        "status": {"hard": {"pods": str(pods)}, "used": {"pods": "2"}},
+    }
+
+
+def two_singles(quotas: list[Raw]) -> Snapshot:
+    """Two Deployments of one replica, on n1 and on n2."""
+    return snapshot(
+        deployment("web", 1),
+        deployment("api", 1),
+        pods=[pod("web-0", owner=WEB), pod("api-0", "n2", owned("ReplicaSet", "api"))],
+        quotas=quotas,
+    )
+
+
+@pytest.mark.parametrize(
+    ("room", "waves", "expected"),
+    [
+        pytest.param(2, (("n1",), ("n2",)), 2, id="no room at all"),
+        pytest.param(3, (("n1",), ("n2",)), 0, id="room for one at a time"),
+        pytest.param(3, (("n1", "n2"),), 1, id="no room for both"),
+        pytest.param(4, (("n1", "n2"),), 0, id="room for both"),
+    ],
+)
+def test_quotas_count_the_newcomers_of_one_wave(room: int, waves: preflight.Waves, expected: int) -> None:
+    found = findings(two_singles([quota(room)]), ("n1", "n2"), waves=waves)
+    assert coded(found) == [("blocker", "quota_forbids_surge")] * expected
+
+
+def test_a_limit_range_that_a_newcomer_would_break() -> None:
+    template = {"spec": {"containers": [{"name": "c", "resources": {"limits": {"cpu": "2"}}}]}}
+    limits: Raw = {
+        "metadata": {"name": "small", "namespace": "shop"},
+        "spec": {"limits": [{"type": "Container", "max": {"cpu": "1"}}]},
+    }
+    top = deployment("web", 1, template=template)
+    top["replica_sets"][0]["spec"]["template"] = template
+    found = findings(snapshot(top, pods=[pod("web-0", owner=WEB)], limits=[limits]))
+    assert coded(found) == [("blocker", "limit_range_forbids_surge")]
+
+
+def test_a_pod_elsewhere_that_is_not_ready_stands_against_a_swap() -> None:
+    pods = [pod("web-0", owner=WEB), pod("web-1", "n2", WEB, ready=False)]
+    found = snapshot(deployment("web", 2), pods=pods, budgets=[budget("b", 0, **NEVER)])
+    assert coded(findings(found, swap_blocked=True)) == [("blocker", "not_ready_elsewhere")]
+
+
+@pytest.mark.parametrize(("replicas", "blocked"), [(1, True), (3, True)])
+def test_neither_newcomer_nor_guard_in_a_namespace_that_goes(replicas: int, blocked: bool) -> None:
+    found = findings(web(replicas), terminating=frozenset({"shop"}))
+    assert coded(found) == [("blocker", "namespace_terminating")]
+
+
+def test_an_eviction_needs_nothing_new_in_a_namespace_that_goes() -> None:
+    assert findings(web(3, budgets=[budget("b", 1)]), terminating=frozenset({"shop"})) == ()
+
+
+@pytest.mark.parametrize(
+    ("found", "waves", "settle", "seconds"),
+    [
+        pytest.param(snapshot(), (("n1",),), 0.0, 5, id="nothing to move"),
+        pytest.param(web(1), (("n1",),), 0.0, 5 + 10 + 30, id="a swap"),
+        pytest.param(web(1), (("n1",),), 15.0, 5 + 10 + 15 + 30, id="a swap that settles"),
+        pytest.param(web(3, 3), (("n1",),), 0.0, 5 + 3 * 40, id="a guard lets go one by one"),
+        pytest.param(web(3, 3, budgets=[budget("b", 2)]), (("n1",),), 0.0, 5 + 2 * 40, id="a budget lets go two"),
+        pytest.param(web(3), (("n1",), ("n2",)), 0.0, 2 * 5 + 40 + 2 * 40, id="wave after wave"),
+    ],
+)
+def test_the_estimate(found: Snapshot, waves: preflight.Waves, settle: float, seconds: int) -> None:
+    nodes = tuple(name for wave in waves for name in wave)
+    assert estimate_seconds(found, planned(found, nodes), waves, settle=settle) == seconds
+
+
+def test_the_estimate_reads_probes_and_grace() -> None:
+    template = {"spec": {"containers": [{"name": "c", "readinessProbe": {"initialDelaySeconds": 20}}]}}
+    top = deployment("web", 1, template=template, minReadySeconds=5)
+    top["replica_sets"][0]["spec"]["template"] = template
+    found = snapshot(top, pods=[pod("web-0", owner=WEB, grace=600)])
+    assert estimate_seconds(found, planned(found), (("n1",),)) == 5 + 10 + 20 + 5 + 30
+
+
+def words(found: Snapshot, *, namespace_missing: bool = False, **choices: t.Any) -> set[str]:
+    plans = planned(found, **choices)
+    return {need.words for need in needs(found, plans, Choices(**choices), namespace_missing=namespace_missing)}
+
+
+@pytest.mark.parametrize(
+    ("found", "choices", "more", "less"),
+    [
+        pytest.param(snapshot(), {}, {"patch nodes"}, {"create pods/eviction", "create namespaces"}, id="always"),
+        pytest.param(
+            web(3),
+            {},
+            {"create pods/eviction", "create poddisruptionbudgets.policy", "delete poddisruptionbudgets.policy"},
+            {"patch pods", "delete pods"},
+            id="guarded",
+        ),
+        pytest.param(
+            web(3, budgets=[budget("b", 1)]),
+            {},
+            {"create pods/eviction"},
+            {"create poddisruptionbudgets.policy"},
+            id="under a budget",
+        ),
+        pytest.param(
+            web(1),
+            {},
+            {"patch deployments.apps/scale", "patch pods", "create pods/eviction"},
+            {"patch horizontalpodautoscalers.autoscaling"},
+            id="swapped",
+        ),
+        pytest.param(
+            web(3), {"disable_eviction": True, "force": True}, {"delete pods"}, {"create pods/eviction"}, id="deleted"
+        ),
+        pytest.param(
+            snapshot(replica_sets=[workload("ReplicaSet", "web", 1)], pods=[pod("p", owner=WEB)]),
+            {},
+            {"patch replicasets.apps/scale"},
+            {"patch deployments.apps/scale"},
+            id="a ReplicaSet of its own",
+        ),
+        pytest.param(
+            snapshot(deployment("web", 2), pods=[pod("p", owner=WEB, volumes=mounts("data"))]),
+            {},
+            {"list volumeattachments.storage.k8s.io"},
+            set(),
+            id="with a claim",
+        ),
+    ],
+)
+def test_what_a_run_has_to_be_allowed(
+    found: Snapshot, choices: dict[str, t.Any], more: set[str], less: set[str]
+) -> None:
+    assert more <= words(found, **choices)
+    assert not less & words(found, **choices)
+
+
+def test_autoscalers_are_written_only_where_there_is_one() -> None:
+    scaler: Raw = {
+        "metadata": {"name": "web", "namespace": "shop", "uid": "uid-hpa"},
+        "spec": {"scaleTargetRef": {"kind": "Deployment", "name": "web"}, "minReplicas": 1, "maxReplicas": 3},
+    }
+    assert "patch horizontalpodautoscalers.autoscaling" in words(web(1, autoscalers=[scaler]))
+
+
+def test_our_namespace_is_made_only_where_it_is_missing() -> None:
+    assert "create namespaces" in words(snapshot(), namespace_missing=True)
+
+
+def test_a_missing_permission_names_verb_resource_and_place() -> None:
+    plans = planned(web(3))
+    need = next(n for n in needs(web(3), plans, Choices(), namespace_missing=False) if n.resource == "pods/eviction")
+    assert "create pods/eviction in namespace shop" in missing(need, ["shop"]).message
+    assert "create pods/eviction in the whole cluster" in missing(replace(need, namespaces=()), []).message

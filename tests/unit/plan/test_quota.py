@@ -1,0 +1,190 @@
+# Copyright: Contributors to the kubeops.node_maintenance collection
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import pytest
+
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan import quota
+from ansible_collections.kubeops.node_maintenance.tests.unit.plan.objects import Raw
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [
+        ("1", Fraction(1)),
+        (2, Fraction(2)),
+        ("0.5", Fraction(1, 2)),
+        ("250m", Fraction(1, 4)),
+        ("3u", Fraction(3, 1000000)),
+        ("5n", Fraction(5, 1000000000)),
+        ("2k", Fraction(2000)),
+        ("1E", Fraction(10**18)),
+        ("1e3", Fraction(1000)),
+        ("1E-1", Fraction(1, 10)),
+        ("64Mi", Fraction(64 * 1024**2)),
+        ("1.5Gi", Fraction(3 * 1024**3, 2)),
+        ("-1", Fraction(-1)),
+    ],
+)
+def test_quantities(text: str | int, number: Fraction) -> None:
+    assert quota.quantity(text) == number
+
+
+@pytest.mark.parametrize("text", ["", "x", "1X", "1 Gi", "mi", "1mi"])
+def test_what_is_no_quantity(text: str) -> None:
+    with pytest.raises(ValueError, match="no resource quantity"):
+        quota.quantity(text)
+
+
+def container(name: str = "c", requests: Raw | None = None, limits: Raw | None = None, **more: str) -> Raw:
+    return {"name": name, "resources": {"requests": requests or {}, "limits": limits or {}}, **more}
+
+
+DEFAULTS: Raw = {
+    "metadata": {"name": "defaults"},
+    "spec": {"limits": [{"type": "Container", "default": {"cpu": "1"}, "defaultRequest": {"cpu": "100m"}}]},
+}
+
+
+@pytest.mark.parametrize(
+    ("spec", "limits", "resource", "amount"),
+    [
+        pytest.param({"containers": [container()]}, [], "pods", "1", id="a pod is a pod"),
+        pytest.param({"containers": [container()]}, [], "count/pods", "1", id="and an object"),
+        pytest.param({"containers": [container()]}, [], "requests.cpu", None, id="nothing said"),
+        pytest.param(
+            {"containers": [container(requests={"cpu": "1"}), container(requests={"cpu": "500m"})]},
+            [],
+            "requests.cpu",
+            "1500m",
+            id="containers together",
+        ),
+        pytest.param(
+            {"containers": [container(requests={"cpu": "1"})]}, [], "cpu", "1", id="cpu is short for requests.cpu"
+        ),
+        pytest.param({"containers": [container(limits={"cpu": "2"})]}, [], "requests.cpu", "2", id="limit as request"),
+        pytest.param({"containers": [container(limits={"cpu": "2"})]}, [], "limits.cpu", "2", id="limit"),
+        pytest.param({"containers": [container()]}, [DEFAULTS], "requests.cpu", "100m", id="default request"),
+        pytest.param({"containers": [container()]}, [DEFAULTS], "limits.cpu", "1", id="default limit"),
+        pytest.param(
+            {"containers": [container(requests={"cpu": "2"})]}, [DEFAULTS], "requests.cpu", "2", id="said, not default"
+        ),
+        pytest.param(
+            {"containers": [container(requests={"cpu": "1"})], "initContainers": [container(requests={"cpu": "3"})]},
+            [],
+            "requests.cpu",
+            "3",
+            id="a large init container",
+        ),
+        pytest.param(
+            {
+                "containers": [container(requests={"cpu": "1"})],
+                "initContainers": [
+                    container("side", requests={"cpu": "2"}, restartPolicy="Always"),
+                    container("init", requests={"cpu": "2"}),
+                ],
+            },
+            [],
+            "requests.cpu",
+            "4",
+            id="an init container beside a sidecar",
+        ),
+        pytest.param(
+            {
+                "containers": [container(requests={"cpu": "3"})],
+                "initContainers": [container("side", requests={"cpu": "2"}, restartPolicy="Always")],
+            },
+            [],
+            "requests.cpu",
+            "5",
+            id="sidecars go on",
+        ),
+        pytest.param(
+            {"containers": [container(requests={"cpu": "1"})], "overhead": {"cpu": "250m"}},
+            [],
+            "requests.cpu",
+            "1250m",
+            id="overhead",
+        ),
+        pytest.param(
+            {"containers": [container(requests={"cpu": "1"})], "resources": {"requests": {"cpu": "2"}}},
+            [],
+            "requests.cpu",
+            "2",
+            id="said for the whole pod",
+        ),
+    ],
+)
+def test_what_one_pod_takes(spec: Raw, limits: list[Raw], resource: str, amount: str | None) -> None:
+    taken = quota.usage(spec, limits)
+    assert taken.get(resource) == (quota.quantity(amount) if amount is not None else None)
+
+
+def limited(hard: Raw, used: Raw, **spec: object) -> Raw:
+    return {"metadata": {"name": "q"}, "spec": {"hard": hard, **spec}, "status": {"hard": hard, "used": used}}
+
+
+POD: Raw = {"containers": [container(requests={"cpu": "1"})]}
+SILENT: Raw = {"containers": [container()]}
+CRITICAL = {"matchExpressions": [{"scopeName": "PriorityClass", "operator": "In", "values": ["critical"]}]}
+
+
+@pytest.mark.parametrize(
+    ("found", "spec", "count", "why"),
+    [
+        pytest.param(limited({"pods": "3"}, {"pods": "2"}), POD, 1, "", id="room for one"),
+        pytest.param(limited({"pods": "3"}, {"pods": "2"}), POD, 2, "pods: 2 of 3", id="no room for two"),
+        pytest.param(limited({"count/pods": "3"}, {"count/pods": "3"}), POD, 1, "count/pods", id="counted objects"),
+        pytest.param(limited({"requests.cpu": "2"}, {"requests.cpu": "1500m"}), POD, 1, "requests.cpu", id="cpu"),
+        pytest.param(limited({"requests.cpu": "2"}, {"requests.cpu": "1"}), POD, 1, "", id="cpu just fits"),
+        pytest.param(limited({"services": "0"}, {}), POD, 1, "", id="about something else"),
+        pytest.param(limited({"limits.cpu": "2"}, {}), POD, 1, "do not say", id="a limit must be said"),
+        pytest.param(limited({"pods": "0"}, {}, scopes=["Terminating"]), POD, 1, "", id="for pods that end"),
+        pytest.param(limited({"pods": "0"}, {}, scopes=["NotTerminating"]), POD, 1, "pods", id="for pods that stay"),
+        pytest.param(limited({"pods": "0"}, {}, scopes=["BestEffort"]), POD, 1, "", id="for silent pods"),
+        pytest.param(limited({"pods": "0"}, {}, scopes=["BestEffort"]), SILENT, 1, "pods", id="a silent pod"),
+        pytest.param(limited({"pods": "0"}, {}, scopeSelector=CRITICAL), POD, 1, "", id="of another priority"),
+        pytest.param(
+            limited({"pods": "0"}, {}, scopeSelector=CRITICAL),
+            {**POD, "priorityClassName": "critical"},
+            1,
+            "pods",
+            id="of this priority",
+        ),
+    ],
+)
+def test_quotas(found: Raw, spec: Raw, count: int, why: str) -> None:
+    exceeded = quota.exceeded([found], [], [quota.Newcomers("shop", spec, count)])
+    assert list(exceeded) == (["q"] if why else [])
+    assert why in exceeded.get("q", "")
+
+
+def test_newcomers_of_several_workloads_count_together() -> None:
+    one = quota.Newcomers("shop", POD, 1)
+    assert quota.exceeded([limited({"pods": "2"}, {"pods": "1"})], [], [one]) == {}
+    assert "2 more" in quota.exceeded([limited({"pods": "2"}, {"pods": "1"})], [], [one, one])["q"]
+
+
+def ranged(kind: str, **bounds: Raw) -> Raw:
+    return {"metadata": {"name": "r"}, "spec": {"limits": [{"type": kind, **bounds}]}}
+
+
+@pytest.mark.parametrize(
+    ("found", "broken"),
+    [
+        (ranged("Container", max={"cpu": "500m"}), True),
+        (ranged("Container", max={"cpu": "1"}), False),
+        (ranged("Container", min={"cpu": "2"}), True),
+        (ranged("Container", min={"cpu": "1"}), False),
+        (ranged("Container", max={"memory": "1Mi"}), False),
+        (ranged("Pod", max={"cpu": "500m"}), True),
+        (ranged("Pod", min={"cpu": "2"}), True),
+        (ranged("PersistentVolumeClaim", max={"cpu": "0"}), False),
+    ],
+)
+def test_limit_ranges(found: Raw, broken: bool) -> None:
+    assert bool(quota.violated([found], POD)) == broken
