@@ -11,7 +11,7 @@ waits for replacements and volumes, and writes the drained proof of each node as
 from __future__ import annotations
 
 import typing as t
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds, verbs
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.errors import Conflict, NotFound
@@ -31,6 +31,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.lock
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.observe import Live, gather, owners_of
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.replaced import Replacements
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.services import Services
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.sites import Site, result_of, too_late
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.swaps import Swaps
 
 QUIET = 1.0
@@ -57,33 +58,6 @@ class DrainOptions:
     wait_for: tuple[WaitFor, ...] = ("gone", "replacement", "volumes")
 
 
-@dataclass
-class _Site:
-    """One node of the call and all of its pods."""
-
-    name: str
-    node: Node | None = None
-    record: Record | None = None
-    moves: dict[str, Move] = field(default_factory=dict)
-    outcome: str = ""
-    message: str = ""
-    kept: tuple[str, ...] = ()
-    quiet_since: float = 0.0
-    present: frozenset[str] = frozenset()
-
-    @property
-    def open(self) -> bool:
-        """Whether its outcome is not decided yet."""
-        return not self.outcome
-
-    @property
-    def failed(self) -> bool:
-        return self.outcome not in ("", "drained", "already_drained", "gone")
-
-    def left(self) -> list[Move]:
-        return [move for move in self.moves.values() if not move.done]
-
-
 def drain(ctx: Context, options: DrainOptions) -> Result:
     """Empty the nodes.
 
@@ -93,9 +67,9 @@ def drain(ctx: Context, options: DrainOptions) -> Result:
     """
     began, requests = ctx.clock.now(), ctx.cluster.requests
     before = gather(ctx.cluster, ("nodes", "leases"))
-    sites = {name: _Site(name, before.nodes.get(name)) for name in dict.fromkeys(options.nodes)}
+    sites = {name: Site(name, before.nodes.get(name)) for name in dict.fromkeys(options.nodes)}
     for site in sites.values():
-        _read_record(ctx, site)
+        site.read_record(ctx)
     surges = [
         surge for surge in map(protect.Surge.from_lease, before.leases) if surge and set(surge.nodes) & sites.keys()
     ]
@@ -105,25 +79,15 @@ def drain(ctx: Context, options: DrainOptions) -> Result:
         work = _Drain(ctx, options, live, sites, surges)
         work.plan()
         work.run()
-    return work.result(ctx.clock.now() - began, ctx.cluster.requests - requests)
-
-
-def _read_record(ctx: Context, site: _Site) -> None:
-    if site.node is None:
-        site.outcome, site.message = "gone", f"Node {site.name} does not exist."
-        return
-    site.record = record_of(site.node)
-    if site.record is None:
-        if not ctx.check:
-            site.outcome = "not_in_maintenance"
-            site.message = f"Node {site.name} carries no record: call node_cordon with state=cordoned first."
-        return
-    if ctx.run and ctx.run.nonce and ctx.run.nonce != site.record.nonce:
-        site.outcome = "adopted_by"
-        site.message = (
-            f"Node {site.name} belongs to run {site.record.run} of {site.record.by} now "
-            f"(since {site.record.since}, step {site.record.step})."
-        )
+    now = ctx.clock.now()
+    return result_of(
+        sites.values(),
+        work.services.shown(),
+        now,
+        services=work.services.watched,
+        requests=ctx.cluster.requests - requests,
+        seconds=round(now - began, 3),
+    )
 
 
 class _Drain:
@@ -134,7 +98,7 @@ class _Drain:
         ctx: Context,
         options: DrainOptions,
         live: Live,
-        sites: dict[str, _Site],
+        sites: dict[str, Site],
         surges: list[protect.Surge],
     ) -> None:
         self.ctx, self.options, self.live, self.sites = ctx, options, live, sites
@@ -184,7 +148,7 @@ class _Drain:
             site.moves[plan.pod.uid] = new
             self.replacements.expect(plan, snapshot)
 
-    def _close_if_refused(self, site: _Site) -> None:
+    def _close_if_refused(self, site: Site) -> None:
         refused = [move for move in site.moves.values() if move.plan.route == "refuse"]
         unprepared = [
             move
@@ -304,7 +268,7 @@ class _Drain:
         pod = move.pod
         self.ctx.note("gone", outcome, node=pod.node, namespace=pod.namespace, name=pod.name)
 
-    def _close_late_refusals(self, site: _Site) -> None:
+    def _close_late_refusals(self, site: Site) -> None:
         """A pod that came after the plan and may not be moved stops its node."""
         for move in site.moves.values():
             if move.state == "waiting" and move.plan.route == "refuse":
@@ -318,7 +282,7 @@ class _Drain:
                         move.block(move.plan.workload.kind, move.pod.namespace, move.plan.workload.name, why)
                         move.end("failed", "swap_failed", self.ctx.clock.now(), why)
 
-    def _judge(self, site: _Site, snapshot: Snapshot, deadline: float) -> None:
+    def _judge(self, site: Site, snapshot: Snapshot, deadline: float) -> None:
         """Decide whether a node is through, has failed, or goes on."""
         now = self.ctx.clock.now()
         failed = [move for move in site.moves.values() if move.state == "failed"]
@@ -330,7 +294,7 @@ class _Drain:
         left = site.left()
         late = [m for m in left if self._too_late(m, now)]
         if now >= deadline or late:
-            self._close(site, "timed_out", _late_message(late or left, self.replacements.missing(snapshot)))
+            self._close(site, "timed_out", too_late(late or left, self.replacements.missing(snapshot)))
             return
         if left or now - site.quiet_since < QUIET or self.live.quiet_for("pods") == 0:
             return
@@ -345,7 +309,7 @@ class _Drain:
         limit = self.options.pod_timeout
         return limit is not None and now - (move.left_at or move.since) > limit
 
-    def _close(self, site: _Site, outcome: str, message: str) -> None:
+    def _close(self, site: Site, outcome: str, message: str) -> None:
         site.outcome, site.message = outcome, f"Node {site.name}: {message}"
         for move in site.left():
             if move.state == "waiting":
@@ -354,7 +318,7 @@ class _Drain:
                 move.end("failed", "still_ending", self.ctx.clock.now(), move.reason)
         self.ctx.tell(outcome, site.message, node=site.name)
 
-    def _prove(self, site: _Site) -> None:
+    def _prove(self, site: Site) -> None:
         """Write ``drained`` into the record, on the condition that nobody changed the node."""
         for _attempt in range(5):
             node, record = site.node, site.record
@@ -382,8 +346,8 @@ class _Drain:
 
     # -- locks --------------------------------------------------------------------------------------
 
-    def _lock(self, sites: list[_Site]) -> None:
-        groups: dict[str, list[_Site]] = {}
+    def _lock(self, sites: list[Site]) -> None:
+        groups: dict[str, list[Site]] = {}
         for site in sites:
             record = t.cast("Record", site.record)
             groups.setdefault(f"{record.run}/{record.nonce}", []).append(site)
@@ -421,7 +385,7 @@ class _Drain:
                 self.told[site.name] = (text, now)
                 self.ctx.tell("progress", text, node=site.name)
 
-    def _predict(self, sites: list[_Site]) -> None:
+    def _predict(self, sites: list[Site]) -> None:
         """What the real run would write, and nothing else."""
         for site in sites:
             for move in site.left():
@@ -441,65 +405,3 @@ class _Drain:
                     apply(self.ctx, change)
             site.outcome, site.message = "drained", f"Node {site.name} would be drained."
         self.swaps.predict(self.live.snapshot())
-
-    # -- the result ---------------------------------------------------------------------------------
-
-    def result(self, seconds: float, requests: int) -> Result:
-        """The documented return."""
-        moves = [move for site in self.sites.values() for move in site.moves.values()]
-        failed = [site for site in self.sites.values() if site.failed]
-        count: t.Callable[..., int] = lambda *words: sum(1 for m in moves if m.outcome in words)  # noqa: E731
-        return Result(
-            {
-                "nodes": [self._shown(site) for site in self.sites.values()],
-                "summary": {
-                    "evicted": sum(1 for m in moves if m.ours and m.state == "gone"),
-                    "migrated": count("migrated", "swapped"),
-                    "skipped": sum(1 for m in moves if m.state == "skipped"),
-                    "failed": sum(1 for m in moves if m.state == "failed"),
-                    "refusals": sum(m.refusals for m in moves),
-                    "requests": requests,
-                    "seconds": round(seconds, 3),
-                },
-                "services": self.services.shown(),
-            },
-            failed=bool(failed),
-            message="; ".join(site.message for site in failed),
-        )
-
-    def _shown(self, site: _Site) -> dict[str, t.Any]:
-        return {
-            "name": site.name,
-            "outcome": site.outcome,
-            "failed": site.failed,
-            "message": site.message,
-            "kept": list(site.kept),
-            "pods": [_pod(move, self.ctx.clock.now()) for move in site.moves.values()],
-        }
-
-
-def _pod(move: Move, now: float) -> dict[str, t.Any]:
-    pod = move.pod
-    shown: dict[str, t.Any] = {
-        "namespace": pod.namespace,
-        "name": pod.name,
-        "uid": pod.uid,
-        "route": move.plan.route,
-        "outcome": move.outcome or "not_moved",
-        "reason": move.reason,
-        "waited_seconds": round((move.ended or now) - move.since, 3) if move.state != "skipped" else 0.0,
-    }
-    if move.blocked_by and move.state == "failed":
-        shown["blocked_by"] = move.blocked_by
-    return shown
-
-
-def _late_message(moves: list[Move], missing: list[str]) -> str:
-    if not moves:
-        return "time is up; " + "; ".join(missing[:5])
-    parts = []
-    for move in moves[:10]:
-        why = move.blocked_by["message"] if move.blocked_by else move.plan.reason
-        parts.append(f"{move.pod.ref} ({why}{' ' + move.plan.remedy if move.plan.remedy else ''})")
-    more = f" and {len(moves) - 10} more" if len(moves) > 10 else ""
-    return f"time is up with {len(moves)} pods left: " + "; ".join(parts) + more

@@ -232,8 +232,9 @@ class Evictor:
             move.refusals += 1
             line.refused_at, line.ask_again = line.seen, now + (error.retry_after or ASK_AGAIN)
             budget = move.plan.budgets[0]
-            move.block(budget.kind, budget.namespace, budget.name, error.message)
-            self.ctx.note("refused", error.message, node=pod.node, namespace=pod.namespace, name=pod.name)
+            said = "; ".join(cause.message for cause in error.causes if cause.message) or error.message
+            move.block(budget.kind, budget.namespace, budget.name, said)
+            self.ctx.note("refused", said, node=pod.node, namespace=pod.namespace, name=pod.name)
             return
         move.block("Pod", pod.namespace, pod.name, str(error))
         self.ctx.note("refused", str(error), node=pod.node, namespace=pod.namespace, name=pod.name)

@@ -40,8 +40,13 @@ class Services:
             if not series or series[-1][1] != count:
                 series.append((at, count))
 
+    @property
+    def watched(self) -> int:
+        """How many Services were looked at."""
+        return len(self._series)
+
     def shown(self) -> list[dict[str, t.Any]]:
-        """``[{namespace, name, samples: [[at, ready], ...]}]``, unchanged Services left out."""
+        """``[{namespace, name, samples: [[at, ready], ...]}]``; Services that served all the same are left out."""
         at = self._ctx.clock.wall()
         return [
             {
@@ -50,5 +55,5 @@ class Services:
                 "samples": [list(sample) for sample in series] + [[at, series[-1][1]]],
             }
             for (namespace, name), series in sorted(self._series.items())
-            if len(series) > 1
+            if len(series) > 1 or series[-1][1] == 0
         ]
