@@ -167,7 +167,7 @@ def read(raw: t.Mapping[str, t.Any], playbook: str, folders: t.Sequence[str]) ->
         values["tasks"], missing = _file(values["tasks"], folders)
         errors += missing
     values["nodes"] = list(values["nodes"])
-    values["gates"] = values["gates"] or [gate for gate in GATES if gate != "rebooted" or values["reboot"]]
+    values["gates"] = values["gates"] or _usual_gates(values)
     values["report_dir"] = str(Path(values["report_dir"] or ".").expanduser().absolute())
     return {**values, "fingerprint": fingerprint(values, playbook), "errors": errors}
 
@@ -197,6 +197,14 @@ def _together(values: t.Mapping[str, t.Any], playbook: str) -> list[str]:
         example = f"-e maintain_nodes=worker-1,worker-2, or -e maintain_node_selector={'pool=blue'!r}"
         return [f"Which nodes? Give {example} to {playbook}."]
     return []
+
+
+def _usual_gates(values: t.Mapping[str, t.Any]) -> list[str]:
+    """All but those that ask for the effects of something that was not done on the host."""
+    left_out = set() if values["reboot"] else {"rebooted"}
+    if not values["reboot"] and not values["tasks"]:
+        left_out.add("stable")
+    return [gate for gate in GATES if gate not in left_out]
 
 
 def _file(path: str, folders: t.Sequence[str]) -> tuple[str, list[str]]:
