@@ -67,6 +67,6 @@ def watching(lab: Lab, arena: Arena, tmp_path: Path) -> Watch:
 
     def begin() -> Watching:
         arena.settle()
-        return Watching(lab, tmp_path)
+        return Watching(arena, lab, tmp_path)
 
     return begin

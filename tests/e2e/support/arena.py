@@ -82,7 +82,7 @@ class Arena:
         self.name = self.namespace = name
         self._nodes: list[str] = []
         self._made: list[Workload] = []
-        self._namespaces: list[str] = []
+        self.namespaces: list[str] = []
         self._placing = False
         self.add_namespace(name)
 
@@ -91,7 +91,7 @@ class Arena:
     def add_namespace(self, name: str, labels: Json | None = None) -> str:
         made = {"metadata": {"name": name, "labels": {shapes.ARENA: self.name, **(labels or {})}}}
         self.api.create("/api/v1/namespaces", made)
-        self._namespaces.append(name)
+        self.namespaces.append(name)
         # A bare pod is refused as long as its namespace has no service account.
         account = f"/api/v1/namespaces/{name}/serviceaccounts/default"
         until(lambda: self.api.find(account), PATIENCE, f"namespace {name} has its account")
@@ -363,7 +363,7 @@ class Arena:
 
     def clear(self) -> None:
         """Take everything away, held by a finalizer or not, and what runs left of it."""
-        for name in self._namespaces:
+        for name in self.namespaces:
             self.api.delete(f"/api/v1/namespaces/{name}")
             pods = f"/api/v1/namespaces/{name}/pods"
             for pod in self.api.items(pods):
