@@ -137,19 +137,14 @@ def serving(snapshot: Snapshot, nodes: t.Collection[str]) -> tuple[Budget, ...]:
 def yielding(snapshot: Snapshot) -> tuple[Change, ...]:
     """Remove each guard over whose pods another budget has come."""
     changes = []
-    ours = [b for b in snapshot.budgets if b.ours]
-    for guard in ours:
-        rivals = [
-            b
-            for b in snapshot.budgets
-            if b.namespace == guard.namespace and b.name != guard.name and (not b.ours or b.name < guard.name)
-        ]
-        if not rivals:
-            continue
-        pods = [pod for pod in snapshot.pods if not pod.finished and guard.covers(pod)]
-        rival = next((b for b in rivals if any(b.covers(pod) for pod in pods)), None)
-        if rival:
-            changes.append(_remove(guard, f"Remove {guard.ref}: {rival.ref} covers its pods now"))
+    for guard in (b for b in snapshot.budgets if b.ours):
+        for pod in snapshot.selected(guard.namespace, guard.selector):
+            rivals = [
+                b for b in snapshot.budgets_of(pod) if b.name != guard.name and (not b.ours or b.name < guard.name)
+            ]
+            if rivals and not pod.finished:
+                changes.append(_remove(guard, f"Remove {guard.ref}: {rivals[0].ref} covers its pods now"))
+                break
     return tuple(changes)
 
 

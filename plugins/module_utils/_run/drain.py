@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds, verbs
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.errors import Conflict, NotFound
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan import cordon as node_steps
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan import migrate, protect, volumes
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan import guards, migrate, protect, volumes
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.change import Change
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.record import Record, record_of
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.snapshot import Node, Pod, Snapshot
@@ -27,6 +27,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.cont
     Run,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.evict import Evictor, Move
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.hands import Hands
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.lock import Locks
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.observe import Live, gather, owners_of
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.replaced import Replacements
@@ -108,6 +109,8 @@ class _Drain:
         self.replacements = Replacements(ctx, frozenset(sites), options.wait_for)
         self.locks: list[Locks] = []
         self.evictor: Evictor | None = None
+        self.hands = Hands(ctx, self._fence)
+        self.budgets: frozenset[tuple[str, str]] = frozenset()
         self.told: dict[str, tuple[str, float]] = {}
 
     # -- planning -----------------------------------------------------------------------------------
@@ -211,6 +214,7 @@ class _Drain:
             self.services.sample(snapshot.slices)
             evictor.settle()
             self._follow(snapshot)
+            self._yield_guards(snapshot)
             if not self.swaps.done:
                 self.swaps.step(snapshot)
                 self._fail_swaps()
@@ -220,6 +224,13 @@ class _Drain:
                     self._judge(site, snapshot, deadline)
             self._tell_progress()
             self.live.wait(TICK)
+
+    def _yield_guards(self, snapshot: Snapshot) -> None:
+        """A guard of ours goes when somebody lays a budget over its pods: two would hold them for good."""
+        present = frozenset((b.namespace, b.name) for b in snapshot.budgets)
+        if present - self.budgets and not self.hands.do(guards.yielding(snapshot)):
+            return
+        self.budgets = present
 
     def _queue(self) -> list[Move]:
         moves = [m for site in self.sites.values() if site.open for m in site.moves.values() if m.state == "waiting"]

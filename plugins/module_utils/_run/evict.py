@@ -25,6 +25,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.
     NotFound,
     Overloaded,
     ServerError,
+    TwoBudgets,
     UnknownOutcome,
     Unreachable,
 )
@@ -59,6 +60,7 @@ class Move:
     left_at: float | None = None
     blocked_by: dict[str, str] | None = None
     ours: bool = False
+    budget: tuple[str, str] | None = None
 
     @property
     def pod(self) -> Pod:
@@ -121,17 +123,16 @@ class Evictor:
     def step(self, moves: t.Iterable[Move], snapshot: Snapshot) -> None:
         """Send what may go now, in the order of the moves."""
         now = self.ctx.clock.now()
-        known = {(b.namespace, b.name): b for b in snapshot.budgets}
         for move in moves:
             if self._flying >= self.parallel:
                 return
             if move.state != "waiting" or move.plan.route != "evict" or now < move.not_before:
                 continue
-            key = self._key(move)
-            budget = known.get(key) if key else None
-            if key and budget and not self._may_ask(key, budget, move, snapshot, now):
+            budget = self._budget_of(move, snapshot)
+            move.budget = (budget.namespace, budget.name) if budget else None
+            if budget and not self._may_ask(budget, move, snapshot, now):
                 continue
-            self._send(move, key)
+            self._send(move)
 
     def settle(self) -> None:
         """Draw the consequences of the answers that have come in.
@@ -145,8 +146,7 @@ class Evictor:
             except queue.Empty:
                 return
             self._flying -= 1
-            key = self._key(move)
-            line = self._lines.setdefault(key, _Line()) if key else _Line()
+            line = self._line(move)
             line.busy = False
             if error is None:
                 self._accept(move, line)
@@ -160,13 +160,17 @@ class Evictor:
         """Whether no request is under way."""
         return self._flying == 0
 
-    def _key(self, move: Move) -> tuple[str, str] | None:
-        if self.delete or not move.plan.budgets:
+    def _budget_of(self, move: Move, snapshot: Snapshot) -> Budget | None:
+        """The budget that will be asked; it may have come or gone since the pod was planned."""
+        if self.delete or move.pod.finished or move.pod.phase == "Pending":
             return None
-        return move.plan.budgets[0].namespace, move.plan.budgets[0].name
+        return next(iter(snapshot.budgets_of(move.pod)), None)
 
-    def _may_ask(self, key: tuple[str, str], budget: Budget, move: Move, snapshot: Snapshot, now: float) -> bool:
-        line = self._lines.setdefault(key, _Line())
+    def _line(self, move: Move) -> _Line:
+        return self._lines.setdefault(move.budget, _Line()) if move.budget else _Line()
+
+    def _may_ask(self, budget: Budget, move: Move, snapshot: Snapshot, now: float) -> bool:
+        line = self._line(move)
         if line.busy:
             return False
         if budget.resource_version != line.seen:
@@ -180,15 +184,16 @@ class Evictor:
             return True
         if verdict.budget and not verdict.allowed:
             move.block(verdict.budget.kind, verdict.budget.namespace, verdict.budget.name, verdict.message)
+        if verdict.code == "two_budgets" and not any(b.ours for b in snapshot.budgets_of(move.pod)):
+            move.end("failed", "two_budgets", now, f"{verdict.message} {verdict.remedy}")
+            return False
         if verdict.code == "reactive_budget" and now >= line.ask_again:
             return True
         line.ask_again = max(line.ask_again, now + ASK_AGAIN)
         return False
 
-    def _send(self, move: Move, key: tuple[str, str] | None) -> None:
-        if key:
-            line = self._lines.setdefault(key, _Line())
-            line.busy = True
+    def _send(self, move: Move) -> None:
+        self._line(move).busy = True
         move.state, move.tries = "asked", move.tries + 1
         self._flying += 1
         self._pool.submit(self._ask, move)
@@ -231,13 +236,17 @@ class Evictor:
             self.refused += 1
             move.refusals += 1
             line.refused_at, line.ask_again = line.seen, now + (error.retry_after or ASK_AGAIN)
-            budget = move.plan.budgets[0]
+            namespace, name = move.budget or (pod.namespace, "")
             said = "; ".join(cause.message for cause in error.causes if cause.message) or error.message
-            move.block(budget.kind, budget.namespace, budget.name, said)
+            move.block("PodDisruptionBudget", namespace, name, said)
             self.ctx.note("refused", said, node=pod.node, namespace=pod.namespace, name=pod.name)
             return
         move.block("Pod", pod.namespace, pod.name, str(error))
         self.ctx.note("refused", str(error), node=pod.node, namespace=pod.namespace, name=pod.name)
+        if isinstance(error, TwoBudgets):
+            # The second budget is so new that the watch has not shown it; one of the two may be ours to remove.
+            move.not_before = now + 1.0
+            return
         if isinstance(error, AGAIN):
             move.not_before = now + min(2.0 ** (move.tries - 1), 30.0)
             return

@@ -101,13 +101,22 @@ class Live:
         }
 
     def __enter__(self) -> Live:
-        """Start watching and wait until every kind was listed once."""
+        """Start watching and wait until every kind was listed once.
+
+        Raises:
+            ClusterError: the API server did not answer for ``PATIENCE`` seconds.
+            StopRun: a kind may not be watched.
+        """
+        until = self._ctx.clock.now() + PATIENCE
         for reflector in self._reflectors.values():
             reflector.start()
         try:
             with self._wake:
                 while not all(r.synced for r in self._reflectors.values()):
                     self._raise_errors()
+                    trouble = next((r.trouble for r in self._reflectors.values() if r.trouble), None)
+                    if trouble and self._ctx.clock.now() > until:
+                        raise trouble
                     self._wake.wait(1.0)
         except BaseException:
             self.__exit__(None, None, None)

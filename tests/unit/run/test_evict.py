@@ -1,0 +1,258 @@
+# Copyright: Contributors to the kubeops.node_maintenance collection
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What the evictor does with each answer an API server can give, also those no lab gives on demand."""
+
+from __future__ import annotations
+
+import threading
+import time
+import typing as t
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import pytest
+
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import errors
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.verbs import Request
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.migrate import PodPlan
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.snapshot import Budget, Pod, Snapshot
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.context import Clock, Context, StopRun
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.evict import Evictor, Move
+from ansible_collections.kubeops.node_maintenance.tests.unit.plan import objects
+
+
+@dataclass
+class Time(Clock):
+    present: float = 100.0
+
+    def now(self) -> float:
+        return self.present
+
+
+@dataclass
+class Server:
+    """Answers evictions from a script, in order; without a script it accepts."""
+
+    script: list[Exception] = field(default_factory=list)
+    asked: list[Request] = field(default_factory=list)
+    gate: threading.Event = field(default_factory=threading.Event)
+
+    def send(self, request: Request, *, patience: float) -> dict[str, t.Any]:
+        del patience
+        self.asked.append(request)
+        self.gate.wait(5)
+        if self.script:
+            raise self.script.pop(0)
+        return {}
+
+
+@pytest.fixture
+def server() -> Server:
+    made = Server()
+    made.gate.set()
+    return made
+
+
+@pytest.fixture
+def clock() -> Time:
+    return Time()
+
+
+@pytest.fixture
+def evictor(server: Server, clock: Time) -> Iterator[Evictor]:
+    made = Evictor(Context(t.cast("t.Any", server), clock=clock), lambda: None, lambda: None, 8, None, False)
+    yield made
+    server.gate.set()
+    made.close()
+
+
+def pods(count: int) -> list[Pod]:
+    return [Pod.of(objects.pod(f"p{n}")) for n in range(count)]
+
+
+def moves(found: list[Pod]) -> list[Move]:
+    return [Move(PodPlan(p, "evict", "replicas", "", None), "waiting", 100.0) for p in found]
+
+
+def budget(allowed: int, version: str = "5", name: str = "web", healthy: int = 5) -> Budget:
+    return Budget.of(
+        {
+            "metadata": {"name": name, "namespace": "shop", "uid": name, "resourceVersion": version, "generation": 1},
+            "spec": {"maxUnavailable": 3, "selector": {"matchLabels": {"app": "web"}}},
+            "status": {
+                "observedGeneration": 1,
+                "disruptionsAllowed": allowed,
+                "currentHealthy": healthy,
+                "desiredHealthy": healthy - allowed,
+                "expectedPods": healthy,
+            },
+        }
+    )
+
+
+def snapshot(found: list[Pod], *budgets: Budget) -> Snapshot:
+    return Snapshot(pods=tuple(found), budgets=budgets)
+
+
+def settled(evictor: Evictor) -> None:
+    until = time.monotonic() + 5
+    while not evictor.idle and time.monotonic() < until:
+        evictor.settle()
+        time.sleep(0.005)
+    assert evictor.idle
+
+
+def test_one_budget_has_one_request_in_flight(evictor: Evictor, server: Server) -> None:
+    server.gate.clear()
+    found = pods(5)
+    line = moves(found)
+    evictor.step(line, snapshot(found, budget(3)))
+    evictor.step(line, snapshot(found, budget(3)))
+    assert [m.state for m in line] == ["asked", "waiting", "waiting", "waiting", "waiting"]
+    server.gate.set()
+    settled(evictor)
+    assert len(server.asked) == 1
+
+
+def test_no_more_are_asked_than_a_budget_allows_until_its_status_changes(evictor: Evictor, server: Server) -> None:
+    found = pods(5)
+    line = moves(found)
+    for _turn in range(5):
+        evictor.step(line, snapshot(found, budget(2)))
+        settled(evictor)
+    assert len(server.asked) == 2
+    evictor.step(line, snapshot(found, budget(1, version="6")))
+    settled(evictor)
+    assert len(server.asked) == 3
+
+
+def test_pods_without_a_budget_go_in_parallel(evictor: Evictor, server: Server) -> None:
+    server.gate.clear()
+    found = pods(12)
+    line = moves(found)
+    evictor.step(line, snapshot(found))
+    assert sum(m.state == "asked" for m in line) == 8
+    server.gate.set()
+    settled(evictor)
+
+
+def test_evictions_carry_the_uid_of_the_pod(evictor: Evictor, server: Server) -> None:
+    found = pods(1)
+    evictor.step(moves(found), snapshot(found))
+    settled(evictor)
+    body = server.asked[0].body
+    assert body is not None
+    assert body["deleteOptions"]["preconditions"] == {"uid": "uid-p0"}
+
+
+def spent() -> errors.ClusterError:
+    cause = errors.Cause("DisruptionBudget", "needs 5 healthy pods and has 4 currently")
+    return errors.BudgetSpent("no", status=429, causes=(cause,))
+
+
+def test_a_refused_budget_is_asked_again_when_it_changes_and_not_before(
+    evictor: Evictor, server: Server, clock: Time
+) -> None:
+    server.script = [spent()]
+    found = pods(5)
+    line = moves(found[:1])
+    evictor.step(line, snapshot(found, budget(1)))
+    settled(evictor)
+    assert line[0].state == "waiting"
+    assert line[0].blocked_by is not None
+    assert "has 4" in line[0].blocked_by["message"]
+    evictor.step(line, snapshot(found, budget(1)))
+    assert len(server.asked) == 1
+    clock.present += 1
+    evictor.step(line, snapshot(found, budget(1, version="6")))
+    settled(evictor)
+    assert [m.state for m in line] == ["leaving"]
+    assert line[0].blocked_by is None
+
+
+@pytest.mark.parametrize("error", [errors.NotFound("gone", status=404), errors.Conflict("uid", status=409)])
+def test_a_pod_that_is_another_one_now_has_left(evictor: Evictor, server: Server, error: Exception) -> None:
+    server.script = [error]
+    found = pods(1)
+    line = moves(found)
+    evictor.step(line, snapshot(found))
+    settled(evictor)
+    assert (line[0].state, line[0].outcome) == ("gone", "already_gone")
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        errors.DeniedByWebhook("not now", status=403),
+        errors.NamespaceTerminating("ends", status=403),
+        errors.ServerError("oops", status=500),
+        errors.UnknownOutcome("cut"),
+        errors.Unreachable("away"),
+    ],
+)
+def test_what_may_pass_is_tried_again_after_a_growing_pause(
+    evictor: Evictor, server: Server, clock: Time, error: Exception
+) -> None:
+    server.script = [error, error]
+    found = pods(1)
+    line = moves(found)
+    for pause in (1.0, 2.0):
+        evictor.step(line, snapshot(found))
+        settled(evictor)
+        assert line[0].state == "waiting"
+        assert line[0].not_before - clock.present == pause
+        clock.present = line[0].not_before
+    evictor.step(line, snapshot(found))
+    settled(evictor)
+    assert line[0].state == "leaving"
+
+
+def test_a_missing_permission_ends_the_move(evictor: Evictor, server: Server) -> None:
+    server.script = [errors.Forbidden("no", status=403)]
+    found = pods(1)
+    line = moves(found)
+    evictor.step(line, snapshot(found))
+    settled(evictor)
+    assert line[0].state == "failed"
+
+
+def test_two_foreign_budgets_are_never_asked(evictor: Evictor, server: Server) -> None:
+    found = pods(1)
+    line = moves(found)
+    evictor.step(line, snapshot(found, budget(1), budget(1, name="other")))
+    assert server.asked == []
+    assert line[0].outcome == "two_budgets"
+    assert "shop/web" in line[0].reason
+    assert "shop/other" in line[0].reason
+
+
+def test_a_status_that_the_pods_contradict_is_not_believed(evictor: Evictor, server: Server) -> None:
+    found = [Pod.of(objects.pod(f"p{n}", ready=n == 0)) for n in range(5)]
+    evictor.step(moves(found[:1]), snapshot(found, budget(3)))
+    assert server.asked == []
+
+
+def test_a_lost_lock_stops_everything(server: Server, clock: Time) -> None:
+    def fence() -> None:
+        raise StopRun("adopted_by", "taken over")
+
+    evictor = Evictor(Context(t.cast("t.Any", server), clock=clock), fence, lambda: None, 8, None, False)
+    found = pods(1)
+    evictor.step(moves(found), snapshot(found))
+    evictor.close()
+    with pytest.raises(StopRun, match="taken over"):
+        evictor.settle()
+    assert server.asked == []
+
+
+def test_grace_period_zero_is_zero(server: Server, clock: Time) -> None:
+    evictor = Evictor(Context(t.cast("t.Any", server), clock=clock), lambda: None, lambda: None, 8, 0, False)
+    found = pods(1)
+    evictor.step(moves(found), snapshot(found))
+    settled(evictor)
+    evictor.close()
+    body = server.asked[0].body
+    assert body is not None
+    assert body["deleteOptions"]["gracePeriodSeconds"] == 0
