@@ -47,6 +47,7 @@ try:
         load_kube_config,
         load_kube_config_from_dict,
     )
+    from urllib3._collections import HTTPHeaderDict  # public only since urllib3 2
 except ImportError:
     LIBRARY_ERROR: str | None = traceback.format_exc()
 else:
@@ -155,7 +156,7 @@ class Credentials:
         self._loaded.transport.close()
 
     def _headers(self, loaded: _Loaded, request: Request) -> Mapping[str, str]:
-        headers = urllib3.HTTPHeaderDict()
+        headers = HTTPHeaderDict()
         headers["User-Agent"] = self._user_agent
         headers["Accept"] = "application/json"
         if request.body is not None:

@@ -65,11 +65,11 @@ class Transport:
         self._endpoint = endpoint
         try:
             self._manager = _manager(endpoint)
-        except (LocationValueError, ValueError) as error:
+        except (LocationValueError, ValueError):
             raise ConfigError(
                 f"the proxy address {plain(endpoint.proxy)!r} is not usable",
                 remedy="Give a URL such as http://proxy.example.org:3128.",
-            ) from error
+            ) from None
 
     def open(
         self,
@@ -102,6 +102,7 @@ class Transport:
                 retries=False,
                 redirect=False,
                 preload_content=False,
+                enforce_content_length=True,
             )
         except EmptyPoolError as error:
             raise Unreachable("all connections are in use", request=request) from error
@@ -284,6 +285,9 @@ def _manager(endpoint: Endpoint) -> Any:
     }
     if endpoint.context is not None:
         verified = endpoint.context.verify_mode != ssl.CERT_NONE
+        if urllib3.__version__.startswith("1."):
+            # It gives OpenSSL no name where the host is an address, and checks the name itself.
+            endpoint.context.check_hostname = False
         options["ssl_context"] = endpoint.context
         options["cert_reqs"] = "CERT_REQUIRED" if verified else "CERT_NONE"
         if endpoint.server_name:

@@ -315,9 +315,10 @@ def test_many_threads_share_connections_that_stay(api: Api, cluster: Cluster) ->
 
 
 def test_a_connection_that_the_server_closed_meanwhile_is_not_used_for_a_write(api: Api, cluster: Cluster) -> None:
-    api.expect("GET", PATH, {"kind": "Node"}, headers={"Connection": "keep-alive"})
+    first = api.expect("GET", PATH, {"kind": "Node"}, headers={"Connection": "keep-alive"})
     api.expect("PATCH", PATH, {"kind": "Node"})
     cluster.send(NODE)
+    assert first.ended.wait(2)
     api.drop_idle()
     time.sleep(0.1)
     cluster.send(PATCH)
