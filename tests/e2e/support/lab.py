@@ -94,13 +94,13 @@ def adopted(kubeconfig: Path) -> Lab:
     return Lab("", kubeconfig, audit_log, Path(os.environ.get("LAB_KUBECTL", "kubectl")), api)
 
 
-def lab_playbook(tmp: Path, name: str, state: str) -> Json:
+def lab_playbook(tmp: Path, name: str, state: str, **more_vars: object) -> Json:
     """Run the collection's own playbook for the lab; returns its `lab_result` (present only).
 
     What it says goes to the caller's terminal: a first start builds for minutes.
     """
     results = tmp / f"lab-{state}"
-    variables: Json = {"lab_name": name, "lab_state": state, "lab_nodes": 1}
+    variables: Json = {"lab_name": name, "lab_state": state, "lab_nodes": 1, **more_vars}
     if folder := os.environ.get("LAB_BIN_DIR"):
         variables["lab_bin_dir"] = folder
     more = {
@@ -117,9 +117,9 @@ def lab_playbook(tmp: Path, name: str, state: str) -> Json:
     return found
 
 
-def started(tmp: Path, name: str) -> Lab:
+def started(tmp: Path, name: str, **more_vars: object) -> Lab:
     """The lab of this name: started, or adopted where it runs already."""
-    found = lab_playbook(tmp, name, "present")
+    found = lab_playbook(tmp, name, "present", **more_vars)
     kubeconfig = Path(found["kubeconfig"])
     kubectl = Path(found["bin"]) / "kubectl"
     return Lab(name, kubeconfig, Path(found["audit_log"]), kubectl, Api(kubeconfig, AGENT))

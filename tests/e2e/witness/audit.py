@@ -28,7 +28,10 @@ SYSTEM = (
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """`at` is wall time in seconds; `verb` as the audit log has it (create, patch, list, ...)."""
+    """`at` (received) and `ended` (answered) are wall time in seconds.
+
+    `verb` is as the audit log has it: create, patch, list, ...
+    """
 
     at: float
     agent: str
@@ -40,6 +43,7 @@ class Request:
     name: str
     code: int
     uri: str
+    ended: float = 0.0
 
     @property
     def accepted(self) -> bool:
@@ -86,9 +90,10 @@ def parse(lines: Iterable[str]) -> list[Request]:
             continue
         told.add(audit_id)
         what = entry.get("objectRef") or {}
+        received = entry["requestReceivedTimestamp"]
         found.append(
             Request(
-                at=datetime.fromisoformat(entry["requestReceivedTimestamp"]).timestamp(),
+                at=datetime.fromisoformat(received).timestamp(),
                 agent=entry.get("userAgent", ""),
                 user=(entry.get("user") or {}).get("username", ""),
                 verb=entry.get("verb", ""),
@@ -98,6 +103,7 @@ def parse(lines: Iterable[str]) -> list[Request]:
                 name=what.get("name", ""),
                 code=(entry.get("responseStatus") or {}).get("code", 0),
                 uri=entry.get("requestURI", ""),
+                ended=datetime.fromisoformat(entry.get("stageTimestamp", received)).timestamp(),
             )
         )
     return found
