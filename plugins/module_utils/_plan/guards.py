@@ -45,10 +45,10 @@ class Guard:
 
 
 def guards(snapshot: Snapshot, plans: t.Iterable[PodPlan]) -> tuple[Guard, ...]:
-    """The guards for all pods that are evicted with no budget over them (plans with the code ``guarded``)."""
+    """The guards for all pods that are evicted with no budget over them (``PodPlan.guarded``)."""
     wanted: dict[str, set[str]] = {}
     for plan in plans:
-        if plan.code == "guarded" and plan.workload is not None:
+        if plan.guarded and plan.workload is not None:
             wanted.setdefault(plan.workload.uid, set()).add(plan.pod.node)
     found: list[Guard] = []
     made: list[tuple[str, Raw, Ref]] = []

@@ -20,6 +20,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan imp
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.change import Change
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.record import Record, record_of
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.snapshot import Node, Pod, Snapshot
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run import owners
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.act import PATIENCE, apply
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.context import (
     Context,
@@ -122,6 +123,7 @@ class _Drain:
         pods = snapshot.pods_on(open_sites)
         wanted = owners_of(pods) + (["claims", "volumes"] if volumes.claimants(pods) else [])
         self.live.fetch(wanted)
+        self.live.seed({"scales": owners.scales(self.ctx, self.live.snapshot(), pods)})
         snapshot = self.live.snapshot()
         self._adopt(snapshot, open_sites)
         for name in open_sites:

@@ -24,6 +24,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.sur
     surges_for,
     surges_in,
 )
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run import owners
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.context import Context, Result, Run
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.guard_work import (
     TICK,
@@ -113,6 +114,7 @@ def _present(work: Work, options: GuardOptions) -> None:
     work.read(*owners_of(pods), *(("claims", "volumes") if volumes.claimants(pods) else ()))
     if any(pod.owner for pod in pods):
         work.read("autoscalers")
+    work.add("scales", owners.scales(work.ctx, work.snapshot, pods))
     groups: dict[str, list[str]] = {}
     for name in work.nodes:
         groups.setdefault(str(work.identity([name])), []).append(name)

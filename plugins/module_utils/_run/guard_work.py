@@ -73,6 +73,11 @@ class Work:
         self.found.update(lists(self.ctx.cluster, [name for name in wanted if name not in self.found]))
         self.snapshot = Snapshot.of(self.found)
 
+    def add(self, name: str, objects: list[t.Any]) -> None:
+        """Take in a kind that was read in another way than by a list."""
+        self.found[name] = objects
+        self.snapshot = Snapshot.of(self.found)
+
     def identity(self, nodes: t.Iterable[str]) -> Run:
         """In whose name the call acts on the nodes: that of their record, else its own."""
         record = next((record for name in nodes if (record := self.sites[name].record)), None)

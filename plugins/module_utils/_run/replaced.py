@@ -50,7 +50,8 @@ class Replacements:
                 volume = (found.get("spec") or {}).get("volumeName")
                 if volume and (meta["namespace"], meta["name"]) == (plan.pod.namespace, claim):
                     self._volumes.add((plan.pod.node, volume))
-        if plan.route == "swap":
+        if plan.route == "swap" or plan.code == "local_volume":
+            # Bound to its volume on this node, a replacement cannot be ready before the node is back.
             return
         workload = snapshot.workload_of(plan.pod)
         if workload and workload.uid not in self._workloads and workload.replicas > 0:
