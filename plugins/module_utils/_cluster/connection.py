@@ -159,6 +159,8 @@ class Credentials:
         headers = HTTPHeaderDict()
         headers["User-Agent"] = self._user_agent
         headers["Accept"] = "application/json"
+        if request.verb == "list":
+            headers["Accept-Encoding"] = "gzip"  # a tenth of the bytes for the same time
         if request.body is not None:
             headers["Content-Type"] = request.content_type
         token = self._token(loaded) or loaded.basic

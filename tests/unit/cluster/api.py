@@ -146,7 +146,7 @@ class Api:
         Args:
             method: of the request.
             path: of the request, without its query.
-            body: of the answer; a str goes out as it is.
+            body: of the answer; str and bytes go out as they are.
             query: what the query has to hold at least.
             matches: a further condition.
             status: of the answer.
@@ -272,8 +272,9 @@ class Api:
                 if step.events is not None:
                     self.stream(step)
                     return
-                text = step.body if isinstance(step.body, str) else json.dumps(step.body)
-                raw = text.encode()
+                raw = step.body
+                if not isinstance(raw, bytes):
+                    raw = (raw if isinstance(raw, str) else json.dumps(raw)).encode()
                 if step.cut == INSIDE:
                     self.plain(step.status, step.headers, raw[: len(raw) // 2], len(raw))
                     self.hang_up(step.cut)

@@ -6,6 +6,8 @@
 
 from __future__ import annotations
 
+import gzip
+import json
 import socket
 import threading
 import time
@@ -298,6 +300,13 @@ def test_pages_that_always_expire_are_asked_for_in_one_piece(api: Api, cluster: 
         matches=lambda call: "limit" not in call.query,
     )
     assert len(cluster.items(kinds.PODS).items) == 1
+
+
+def test_a_list_may_come_compressed(api: Api, cluster: Cluster) -> None:
+    page = gzip.compress(json.dumps(listing("Pod", pod("a"))).encode())
+    api.expect("GET", "/api/v1/pods", page, headers={"Content-Encoding": "gzip"})
+    assert len(cluster.items(kinds.PODS).items) == 1
+    assert api.calls[0].header("Accept-Encoding") == "gzip"
 
 
 def test_an_empty_list_may_be_null(api: Api, cluster: Cluster) -> None:
