@@ -1,0 +1,81 @@
+# Copyright: Contributors to the kubeops.node_maintenance collection
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The witness of the demo: watch until a file says that it is over, then say in words what happened.
+
+    python -m witness.demo --kubeconfig FILE --audit-log FILE --folder DIR --within SECONDS
+
+`DIR/ready` appears when it watches, `DIR/stop` ends it. Its verdict goes to standard output; the exit
+code is 1 when a service went dark or anything else did not hold.
+"""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from witness import audit, invariants, measures
+from witness import objects as o
+from witness.log import Log, load
+
+QUIET = 0.3
+"""Seconds after the end in which controllers still follow the last write."""
+
+
+def observe(kubeconfig: Path, folder: Path, within: float) -> Log:
+    """Watch in a process of its own until told to stop, or for so many seconds."""
+    log, ready, stop = folder / "witness.jsonl", folder / "ready", folder / "stop"
+    command = [sys.executable, "-m", "witness", "--kubeconfig", str(kubeconfig), "--log", str(log)]
+    deadline = time.monotonic() + within
+    with subprocess.Popen([*command, "--ready", str(ready)], stdin=subprocess.PIPE) as process:
+        while not stop.exists() and time.monotonic() < deadline and process.poll() is None:
+            time.sleep(0.1)
+        time.sleep(QUIET)
+        process.communicate()
+    return load(log)
+
+
+def verdict(log: Log, requests: list[audit.Request]) -> tuple[list[str], bool]:
+    """What happened, line by line, and whether all held."""
+    violations = [
+        *invariants.unseen(log),
+        *invariants.i1_services_stay_up(log),
+        *invariants.i2_budgets_are_kept(log),
+        *invariants.i3_all_as_before(log),
+        *invariants.i4_moved_once(log, requests),
+        *invariants.i7_drained_stays_empty(log),
+    ]
+    services = [(o.namespace(s), o.name(s)) for s in log.before.of("Service") if s["spec"].get("selector")]
+    dark = {(ns, name): measures.dark_seconds(log, ns, name) for ns, name in services}
+    lines = [f"Watched {len(services)} services for {log.ended - log.began:.0f} s on a connection of its own."]
+    lines += [f"{ns}/{name} had no ready endpoint for {s:.1f} s." for (ns, name), s in dark.items() if s > 0]
+    if not any(dark.values()):
+        lines.append("Every one of them had a ready endpoint all the time: never dark.")
+    if violations:
+        lines += [f"Did not hold: {violation}" for violation in violations]
+    else:
+        lines.append("Budgets were kept, no pod moved twice, and everything is as it was before.")
+    return lines, not violations and not any(dark.values())
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="witness.demo", description=__doc__)
+    parser.add_argument("--kubeconfig", type=Path, required=True)
+    parser.add_argument("--audit-log", type=Path, required=True)
+    parser.add_argument("--folder", type=Path, required=True)
+    parser.add_argument("--within", type=float, default=900.0)
+    options = parser.parse_args()
+    mark = options.audit_log.stat().st_size
+    log = observe(options.kubeconfig, options.folder, options.within)
+    requests = [r for r in audit.read(options.audit_log, mark) if not r.by_the_system]
+    lines, held = verdict(log, requests)
+    print("\n".join(lines))
+    return 0 if held else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
