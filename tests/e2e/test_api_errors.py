@@ -1,0 +1,198 @@
+# Copyright: Contributors to the kubeops.node_maintenance collection
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""A real API server still answers as tests/unit/cluster/recorded.json has it."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from support.arena import Arena
+from support.lab import AGENT, Lab
+from support.waiting import until
+
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import (
+    errors,
+    kinds,
+    verbs,
+)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.client import (
+    Cluster,
+)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.connection import (
+    ConnectionOptions,
+    connect,
+)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.watch import (
+    Reflector,
+)
+
+POLICIES = kinds.Kind(
+    "admissionregistration.k8s.io",
+    "v1",
+    "validatingadmissionpolicies",
+    "ValidatingAdmissionPolicy",
+    namespaced=False,
+)
+BINDINGS = kinds.Kind(
+    "admissionregistration.k8s.io",
+    "v1",
+    "validatingadmissionpolicybindings",
+    "ValidatingAdmissionPolicyBinding",
+    namespaced=False,
+)
+
+
+@pytest.fixture
+def cluster(lab: Lab) -> Iterator[Cluster]:
+    cluster = connect(ConnectionOptions(kubeconfig=str(lab.kubeconfig)), user_agent=AGENT)
+    yield cluster
+    cluster.close()
+
+
+def made(cluster: Cluster, kind: kinds.Kind, namespace: str, name: str, **more: Any) -> dict[str, Any]:
+    metadata = {"name": name, **({"namespace": namespace} if kind.namespaced else {})}
+    obj = {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": metadata, **more}
+    return cluster.send(verbs.create(kind, obj))
+
+
+def budget(cluster: Cluster, arena: Arena, name: str, app: str, **spec: Any) -> None:
+    selector = {"matchLabels": {"app": app}}
+    made(cluster, kinds.BUDGETS, arena.namespace, name, spec={"selector": selector, **spec})
+    until(
+        lambda: (
+            cluster.send(verbs.get(kinds.BUDGETS, name, arena.namespace)).get("status", {}).get("observedGeneration")
+        ),
+        10,
+        f"budget {name} is observed",
+    )
+
+
+def eviction(arena: Arena, app: str) -> verbs.Request:
+    metadata = arena.pods(app)[0]["metadata"]
+    return verbs.evict(arena.namespace, metadata["name"], metadata["uid"])
+
+
+def test_budgets_and_pods(cluster: Cluster, arena: Arena) -> None:
+    arena.nodes(1)
+    arena.deployment("web", 2, service=False)
+    arena.settle()
+    ours = eviction(arena, "web")
+    with pytest.raises(errors.Conflict):
+        cluster.send(verbs.evict(arena.namespace, ours.name, "00000000-0000-0000-0000-000000000000"))
+    with pytest.raises(errors.NotFound):
+        cluster.send(verbs.evict(arena.namespace, "gone", "x"))
+    budget(cluster, arena, "one", "web", minAvailable=2)
+    with pytest.raises(errors.BudgetSpent, match="needs 2 healthy pods and has 2 currently"):
+        cluster.send(ours)
+    budget(cluster, arena, "two", "web", maxUnavailable=1)
+    with pytest.raises(errors.TwoBudgets):
+        cluster.send(ours)
+
+
+def test_writes_on_what_was_read(cluster: Cluster, arena: Arena) -> None:
+    read = made(cluster, kinds.CONFIGMAPS, arena.namespace, "a", data={"x": "0"})
+    with pytest.raises(errors.AlreadyExists):
+        made(cluster, kinds.CONFIGMAPS, arena.namespace, "a")
+    cluster.send(verbs.replace(kinds.CONFIGMAPS, {**read, "data": {"x": "1"}}))
+    with pytest.raises(errors.Conflict):
+        cluster.send(verbs.replace(kinds.CONFIGMAPS, {**read, "data": {"x": "2"}}))
+    version = read["metadata"]["resourceVersion"]
+    old = {"metadata": {"resourceVersion": version}, "data": {"x": "3"}}
+    with pytest.raises(errors.Conflict):
+        cluster.send(verbs.merge_patch(kinds.CONFIGMAPS, "a", old, arena.namespace))
+    with pytest.raises(errors.Conflict):
+        cluster.send(verbs.delete(kinds.CONFIGMAPS, "a", arena.namespace, resource_version=version))
+    with pytest.raises(errors.Invalid):
+        made(cluster, kinds.CONFIGMAPS, arena.namespace, "Not_A_Name")
+    now = cluster.send(verbs.get(kinds.CONFIGMAPS, "a", arena.namespace))
+    assert now["data"] == {"x": "1"}
+    managers = {entry["manager"] for entry in now["metadata"]["managedFields"]}
+    assert managers == {verbs.FIELD_MANAGER}
+
+
+def test_permissions(lab: Lab, arena: Arena) -> None:
+    options = ConnectionOptions(kubeconfig=str(lab.kubeconfig), impersonate_user="nobody")
+    nobody = connect(options, user_agent=AGENT)
+    with pytest.raises(errors.Forbidden, match=r'"nobody" cannot create resource "pods/eviction"'):
+        nobody.send(verbs.evict(arena.namespace, "a", "u"))
+    wake = threading.Condition()
+    pods = Reflector(nobody, kinds.PODS, wake=wake)
+    pods.start()
+    with wake:
+        assert wake.wait_for(lambda: pods.error is not None, 10)
+    assert isinstance(pods.error, errors.Forbidden)
+
+
+def test_a_namespace_that_ends(cluster: Cluster, arena: Arena) -> None:
+    name = arena.add_namespace(f"{arena.name}-ends")
+    held = {"name": "held", "namespace": name, "finalizers": ["test.kubeops.io/held"]}
+    cluster.send(verbs.create(kinds.CONFIGMAPS, {"metadata": held}))
+    cluster.send(verbs.delete(kinds.NAMESPACES, name))
+    try:
+        with pytest.raises(errors.NamespaceTerminating):
+            made(cluster, kinds.CONFIGMAPS, name, "late")
+    finally:
+        free = {"metadata": {"finalizers": None}}
+        cluster.send(verbs.merge_patch(kinds.CONFIGMAPS, "held", free, name))
+
+
+def test_an_admission_policy(cluster: Cluster, arena: Arena) -> None:
+    name = f"{arena.name}-deny"
+    rule = {
+        "apiGroups": [""],
+        "apiVersions": ["v1"],
+        "operations": ["CREATE"],
+        "resources": ["configmaps"],
+    }
+    here = {"matchLabels": {"kubernetes.io/metadata.name": arena.namespace}}
+    match = {"resourceRules": [rule], "namespaceSelector": here}
+    said = [{"expression": "false", "message": "not today"}]
+    spec = {"failurePolicy": "Fail", "matchConstraints": match, "validations": said}
+    made(cluster, POLICIES, "", name, spec=spec)
+    made(cluster, BINDINGS, "", name, spec={"policyName": name, "validationActions": ["Deny"]})
+    try:
+
+        def denied() -> str:
+            try:
+                made(cluster, kinds.CONFIGMAPS, arena.namespace, f"a{time.monotonic_ns()}")
+            except errors.DeniedByWebhook as error:
+                return str(error)
+            return ""
+
+        until(denied, 20, "the policy is in force")
+        assert "not today" in denied()
+    finally:
+        cluster.send(verbs.delete(BINDINGS, name))
+        cluster.send(verbs.delete(POLICIES, name))
+
+
+def test_a_minute_of_watching_is_one_list_and_one_watch(lab: Lab, arena: Arena) -> None:
+    """The server's bookmarks come once a minute, which keeps a quiet watch from counting as dead."""
+    options = ConnectionOptions(kubeconfig=str(lab.kubeconfig))
+    cluster = connect(options, user_agent=AGENT)
+    wake = threading.Condition()
+    told: list[str] = []
+    watched = Reflector(
+        cluster,
+        kinds.CONFIGMAPS,
+        namespace=arena.namespace,
+        labels="test=quiet",
+        wake=wake,
+        on_event=lambda what, obj: told.append(what),
+    )
+    watched.start()
+    until(lambda: watched.quiet_for() > 80, 90, "80 quiet seconds")
+    assert cluster.requests == 2
+    labels = {"name": "a", "namespace": arena.namespace, "labels": {"test": "quiet"}}
+    other = connect(options, user_agent=AGENT)
+    other.send(verbs.create(kinds.CONFIGMAPS, {"metadata": labels}))
+    until(lambda: told == ["ADDED"], 5, "the watch is still alive")
+    began = time.monotonic()
+    watched.stop()
+    assert time.monotonic() - began < 0.3
