@@ -1,0 +1,153 @@
+# Copyright: Contributors to the kubeops.node_maintenance collection
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What the Eviction API would say, in the order of its handler, and what it would not say."""
+
+from __future__ import annotations
+
+import typing as t
+
+import pytest
+
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan import budgets
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.snapshot import Budget
+from ansible_collections.kubeops.node_maintenance.tests.unit.plan.objects import (
+    Raw,
+    budget,
+    deployment,
+    owned,
+    pod,
+    snapshot,
+)
+
+SPENT = {"allowed": 0, "healthy": 2, "desired": 2, "expected": 3}
+ROOM = {"allowed": 1, "healthy": 3, "desired": 2}
+
+
+def over(name: str = "b", **changes: t.Any) -> Raw:
+    return budget(name, changes.pop("allowed"), **changes)
+
+
+def verdict(leaving: Raw, *laid: Raw, peers: int = 3, reactive: tuple[str, ...] = ()) -> budgets.Verdict:
+    owner = owned("ReplicaSet", "web")
+    pods = [leaving, *(pod(f"peer-{i}", "n2", owner) for i in range(peers - 1))]
+    seen = snapshot(deployment("web", peers), pods=pods, budgets=list(laid))
+    return budgets.diagnose(seen, seen.pods[0], budgets.reactive_selectors(reactive))
+
+
+@pytest.mark.parametrize(
+    ("state", "laid", "code", "allowed"),
+    [
+        ({}, [], "no_budget", True),
+        ({"phase": "Pending", "ready": False}, [over(**SPENT)], "bypass", True),
+        ({"phase": "Succeeded", "ready": False}, [over(**SPENT)], "bypass", True),
+        ({"phase": "Failed", "ready": False}, [over(**SPENT)], "bypass", True),
+        ({"deleting": "2026-01-01T00:00:00Z"}, [over(**SPENT)], "bypass", True),
+        ({"deleting": "2026-01-01T00:00:00Z"}, [over("a", **ROOM), over("b", **ROOM)], "bypass", True),
+        ({}, [over("a", **ROOM), over("b", **ROOM)], "two_budgets", False),
+        ({"ready": False}, [over("a", **ROOM, policy="AlwaysAllow"), over("b", **ROOM)], "two_budgets", False),
+        ({}, [over(**ROOM)], "room", True),
+        ({}, [over(**ROOM, observed=False)], "not_observed", False),
+        ({}, [over(**SPENT)], "spent", False),
+        ({"ready": False}, [over(**SPENT)], "unhealthy_allowed", True),
+        ({"ready": False}, [over(allowed=0, healthy=1, desired=2, expected=3)], "unhealthy_blocked", False),
+        ({"ready": False}, [over(allowed=0, healthy=0, desired=0, expected=3)], "unhealthy_blocked", False),
+        (
+            {"ready": False},
+            [over(allowed=0, healthy=1, desired=2, expected=3, policy="AlwaysAllow")],
+            "unhealthy_allowed",
+            True,
+        ),
+        ({"ready": False}, [over(**SPENT, observed=False)], "unhealthy_allowed", True),
+        ({}, [over(allowed=-1, healthy=1, desired=2)], "refused_by_server", False),
+    ],
+)
+def test_verdicts_follow_the_order_of_the_eviction_handler(
+    state: dict[str, t.Any], laid: list[Raw], code: str, allowed: bool
+) -> None:
+    found = verdict(pod("leaving", "n1", owned("ReplicaSet", "web"), **state), *laid)
+    assert (found.code, found.allowed) == (code, allowed)
+    assert found.allowed or (found.message and found.remedy and found.budget)
+
+
+@pytest.mark.parametrize(
+    ("rule", "numbers", "blocking"),
+    [
+        ({"maxUnavailable": 0}, {"allowed": 0, "healthy": 2, "expected": 3}, True),
+        ({"maxUnavailable": "0%"}, {"allowed": 0, "healthy": 3, "expected": 3}, True),
+        ({"minAvailable": "100%"}, {"allowed": 0, "healthy": 2, "expected": 3}, True),
+        ({"minAvailable": 3}, {"allowed": 0, "healthy": 3, "expected": 3}, True),
+        ({"minAvailable": "90%"}, {"allowed": 0, "healthy": 3, "expected": 3}, True),
+        ({"minAvailable": 3}, {"allowed": 0, "healthy": 2, "expected": 3}, False),
+        ({"minAvailable": 3}, {"allowed": 0, "healthy": 0, "expected": 0}, False),
+        ({"minAvailable": 2}, {"allowed": 1, "healthy": 3, "expected": 3}, False),
+        ({"minAvailable": 3}, {"allowed": 0, "healthy": 3, "expected": 3, "observed": False}, False),
+    ],
+)
+def test_a_budget_that_can_never_allow_anything_is_told_from_one_that_is_spent(
+    rule: dict[str, t.Any], numbers: dict[str, t.Any], blocking: bool
+) -> None:
+    assert budgets.fully_blocking(Budget.of(over(rule=rule, **numbers))) is blocking
+
+
+def test_a_disruption_under_way_means_that_waiting_helps() -> None:
+    raw = over(allowed=0, healthy=3, desired=3, expected=3)
+    raw["status"]["disruptedPods"] = {"other": "2026-01-01T00:00:00Z"}
+    assert not budgets.fully_blocking(Budget.of(raw))
+    found = verdict(pod("leaving", "n1", owned("ReplicaSet", "web")), raw)
+    assert found.code == "spent"
+    assert "1 more are on their way out" in found.message
+
+
+def test_an_autoscaler_at_its_minimum_is_named() -> None:
+    scaler = {
+        "metadata": {"name": "web", "namespace": "shop", "uid": "h"},
+        "spec": {"scaleTargetRef": {"kind": "Deployment", "name": "web"}, "minReplicas": 2, "maxReplicas": 5},
+    }
+    leaving = pod("leaving", "n1", owned("ReplicaSet", "web"))
+    seen = snapshot(
+        deployment("web", 2), pods=[leaving], budgets=[over(allowed=0, desired=2, healthy=2)], autoscalers=[scaler]
+    )
+    found = budgets.diagnose(seen, seen.pods[0])
+    assert found.code == "misconfigured"
+    assert found.lasting
+    assert "HorizontalPodAutoscaler shop/web is at its minimum of 2" in found.message
+
+
+def test_a_status_that_cannot_be_computed_is_its_own_verdict() -> None:
+    raw = over(allowed=0, healthy=0, desired=0, expected=0)
+    raw["status"]["conditions"] = [
+        {"type": "DisruptionAllowed", "status": "False", "reason": "SyncFailed", "message": "no scale"}
+    ]
+    found = verdict(pod("leaving", "n1", owned("ReplicaSet", "web")), raw)
+    assert (found.code, found.lasting) == ("sync_failed", True)
+    assert "no scale" in found.message
+
+
+def test_a_status_that_is_ahead_of_its_pods_is_not_believed() -> None:
+    """The disruption controller is down: it still says 3 healthy, and 2 are ready."""
+    found = verdict(pod("leaving", "n1", owned("ReplicaSet", "web")), over(**ROOM), peers=2)
+    assert (found.code, found.allowed) == ("stale", False)
+
+
+@pytest.mark.parametrize(
+    ("labels", "wanted", "code"),
+    [
+        ({"longhorn.io/component": "instance-manager"}, ("longhorn",), "reactive_budget"),
+        ({"kubevirt.io": "virt-launcher"}, ("kubevirt", "rook"), "reactive_budget"),
+        ({"app": "rook-ceph-osd"}, ("rook",), "reactive_budget"),
+        ({"app": "rook-ceph-osd"}, ("longhorn",), "misconfigured"),
+        ({"role": "osd"}, ("role in (osd,mon)",), "reactive_budget"),
+    ],
+)
+def test_reactive_budgets_are_told_by_preset_and_by_selector(
+    labels: dict[str, str], wanted: tuple[str, ...], code: str
+) -> None:
+    laid = over(allowed=0, healthy=1, desired=1, expected=1, selector={"matchLabels": labels})
+    assert verdict(pod("leaving", "n1", labels=labels), laid, reactive=wanted).code == code
+
+
+def test_a_selector_that_is_none_is_an_error() -> None:
+    with pytest.raises(ValueError, match="no part of a label selector"):
+        budgets.reactive_selectors(["!!"])

@@ -1,0 +1,185 @@
+# Copyright: Contributors to the kubeops.node_maintenance collection
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Guard budgets: only where there is none, shared by nodes, gone with the last, never over another."""
+
+from __future__ import annotations
+
+import json
+import typing as t
+
+import pytest
+
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan import guards, names
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.migrate import Choices, routes
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.snapshot import Snapshot
+from ansible_collections.kubeops.node_maintenance.tests.unit.plan.objects import (
+    Raw,
+    budget,
+    deployment,
+    node,
+    owned,
+    pod,
+    snapshot,
+)
+
+UID = "uid-Deployment-web"
+NAME = names.guard_name(UID)
+
+
+def laid(serves: dict[str, str]) -> Raw:
+    """A guard of the Deployment `web` as it is in the cluster."""
+    raw = budget(NAME, 1, rule={"maxUnavailable": 1})
+    raw["metadata"]["annotations"] = {names.SERVES_NODES: json.dumps(serves)}
+    return raw
+
+
+def cluster(replicas: int = 2, on: t.Sequence[str] = ("n1", "n2"), **kinds: t.Any) -> Snapshot:
+    pods = [pod(f"web-{i}", name, owned("ReplicaSet", "web")) for i, name in enumerate(on)]
+    return snapshot(deployment("web", replicas), pods=[*pods, *kinds.pop("more", [])], **kinds)
+
+
+def wanted(seen: Snapshot, *nodes: str) -> tuple[guards.Guard, ...]:
+    return guards.guards(seen, routes(seen, nodes, Choices()))
+
+
+def test_a_guard_lets_one_pod_go_and_never_holds_a_broken_one() -> None:
+    (one,) = wanted(cluster(), "n1")
+    assert one.change is not None
+    body = one.change.body
+    assert body is not None
+    assert body["spec"] == {
+        "selector": {"matchLabels": {"app": "web"}},
+        "maxUnavailable": 1,
+        "unhealthyPodEvictionPolicy": "AlwaysAllow",
+    }
+    assert body["metadata"]["name"] == NAME
+    assert body["metadata"]["labels"] == {names.MANAGED_BY_LABEL: names.MANAGED_BY}
+    assert json.loads(body["metadata"]["annotations"][names.SERVES_NODES]) == {"n1": "uid-n1"}
+
+
+def test_one_guard_serves_all_nodes_of_a_wave() -> None:
+    (one,) = wanted(cluster(3, ("n1", "n2", "n3")), "n1", "n2")
+    assert one.nodes == ("n1", "n2")
+
+
+@pytest.mark.parametrize(
+    ("replicas", "on", "kinds"),
+    [
+        (1, ("n1",), {}),
+        (2, ("n1", "n2"), {"budgets": [budget("theirs", 1)]}),
+        (2, ("n2", "n3"), {}),
+    ],
+    ids=["a single replica is swapped", "a budget is there", "no pod on the node"],
+)
+def test_no_guard_where_none_is_needed(replicas: int, on: t.Sequence[str], kinds: dict[str, t.Any]) -> None:
+    assert wanted(cluster(replicas, on, **kinds), "n1") == ()
+
+
+def test_a_guard_is_never_laid_over_pods_of_another_budget() -> None:
+    """The selector also matches a pod of something else, and that one has a budget."""
+    other = pod("other-1", "n3", labels={"app": "web", "tier": "db"})
+    theirs = budget("theirs", 1, selector={"matchLabels": {"tier": "db"}})
+    (one,) = wanted(cluster(more=[other], budgets=[theirs]), "n1")
+    assert one.change is None
+    assert one.instead is not None
+    assert one.instead.name == "theirs"
+
+
+def test_two_workloads_with_overlapping_selectors_get_one_guard() -> None:
+    both = deployment("web", 2)
+    second = deployment("api", 2)
+    for raw in second["deployments"]:
+        raw["spec"]["selector"] = {"matchLabels": {"tier": "front"}}
+    labels = {"app": "web", "tier": "front"}
+    pods = [pod(f"web-{i}", f"n{i}", owned("ReplicaSet", "web"), labels=labels) for i in (1, 2)]
+    pods += [pod(f"api-{i}", f"n{i}", owned("ReplicaSet", "api"), labels={"tier": "front"}) for i in (1, 2)]
+    found = wanted(snapshot(both, second, pods=pods), "n1")
+    assert [one.change is not None for one in found] == [True, False]
+    assert found[1].instead is not None
+    assert found[1].instead.name == NAME
+
+
+def test_a_guard_that_serves_the_node_already_is_left_alone() -> None:
+    (one,) = wanted(cluster(budgets=[laid({"n1": "uid-n1"})]), "n1")
+    assert one.change is None
+    assert one.instead is None
+
+
+@pytest.mark.parametrize("serves", [{"n2": "uid-n2"}, {"n1": "another machine", "n2": "uid-n2"}])
+def test_a_guard_of_another_node_is_shared(serves: dict[str, str]) -> None:
+    (one,) = wanted(cluster(budgets=[laid(serves)]), "n1")
+    assert one.change is not None
+    assert one.change.verb == "patch"
+    assert one.change.resource_version == "1"
+    text = t.cast("Raw", one.change.body)["metadata"]["annotations"][names.SERVES_NODES]
+    assert json.loads(text) == {"n1": "uid-n1", "n2": "uid-n2"}
+
+
+def test_a_guard_made_by_another_run_meanwhile_is_widened() -> None:
+    (one,) = wanted(cluster(), "n1")
+    again = guards.widened(cluster(budgets=[laid({"n2": "uid-n2"})]), one)
+    assert again is not None
+    assert again.verb == "patch"
+    assert guards.widened(cluster(budgets=[laid({"n1": "uid-n1"})]), one) is None
+    assert guards.widened(cluster(), one) is one.change
+
+
+@pytest.mark.parametrize(
+    ("serves", "nodes", "verb", "left"),
+    [
+        ({"n1": "uid-n1"}, ["n1"], "delete", None),
+        ({"n1": "uid-n1", "n2": "uid-n2"}, ["n1"], "patch", {"n2": "uid-n2"}),
+        ({"n1": "uid-n1", "gone": "uid-gone"}, ["n1"], "delete", None),
+        ({"n1": "uid-n1", "n2": "another machine"}, ["n1"], "delete", None),
+        ({"n2": "uid-n2", "gone": "uid-gone"}, ["n1"], "patch", {"n2": "uid-n2"}),
+        ({"n2": "uid-n2"}, ["n1"], "", None),
+        ({"gone": "uid-gone"}, [], "delete", None),
+    ],
+)
+def test_the_last_node_takes_the_guard_away(
+    serves: dict[str, str], nodes: list[str], verb: str, left: dict[str, str] | None
+) -> None:
+    seen = cluster(budgets=[laid(serves)])
+    changes = guards.unguards(seen, nodes)
+    assert [change.verb for change in changes] == ([verb] if verb else [])
+    assert len(guards.serving(seen, nodes)) == len(changes)
+    if left is not None:
+        text = t.cast("Raw", changes[0].body)["metadata"]["annotations"][names.SERVES_NODES]
+        assert json.loads(text) == left
+
+
+def test_budgets_of_others_are_never_touched() -> None:
+    theirs = budget("kubeops-guardian", 1)
+    theirs["metadata"]["labels"] = {names.MANAGED_BY_LABEL: names.MANAGED_BY}
+    seen = cluster(budgets=[theirs, budget("plain", 1)])
+    assert guards.unguards(seen, ["n1"]) == ()
+    assert guards.yielding(seen) == ()
+
+
+@pytest.mark.parametrize("text", ["", "no json", "[]", "7"])
+def test_a_guard_whose_nodes_cannot_be_read_serves_none(text: str) -> None:
+    raw = laid({})
+    raw["metadata"]["annotations"] = {names.SERVES_NODES: text}
+    (change,) = guards.unguards(cluster(budgets=[raw]), ["n1"])
+    assert change.verb == "delete"
+
+
+def test_our_guard_goes_when_a_foreign_budget_comes() -> None:
+    (change,) = guards.yielding(cluster(budgets=[laid({"n1": "uid-n1"}), budget("theirs", 1)]))
+    assert (change.verb, change.target.name) == ("delete", NAME)
+    assert "theirs covers its pods now" in change.sentence
+
+
+def test_our_guard_stays_beside_a_budget_of_other_pods() -> None:
+    other = budget("theirs", 1, selector={"matchLabels": {"app": "db"}})
+    assert guards.yielding(cluster(budgets=[laid({"n1": "uid-n1"}), other])) == ()
+
+
+def test_a_node_with_the_same_name_is_another_one() -> None:
+    replaced = [node("n1"), node("n2")]
+    replaced[0]["metadata"]["uid"] = "new"
+    seen = cluster(budgets=[laid({"n1": "uid-n1"})], nodes=replaced)
+    (change,) = guards.unguards(seen, ["n2"])
+    assert change.verb == "delete"

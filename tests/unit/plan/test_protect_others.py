@@ -1,0 +1,298 @@
+# Copyright: Contributors to the kubeops.node_maintenance collection
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""A swap that others meet on its way: what it waits for, what stops it, what it leaves alone."""
+
+from __future__ import annotations
+
+import typing as t
+
+import pytest
+
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan import names, swap
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.endpoints import Endpoints
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.surge import (
+    BadSurgeError,
+    Surge,
+    orphaned,
+    surges_for,
+    surges_in,
+)
+from ansible_collections.kubeops.node_maintenance.tests.unit.plan.objects import owned, workload
+from ansible_collections.kubeops.node_maintenance.tests.unit.plan.play import (
+    NOW,
+    WAVE,
+    Hand,
+    blocked_budget,
+    finish,
+    prepare,
+    recorded,
+    undo_all,
+    wanted,
+)
+from ansible_collections.kubeops.node_maintenance.tests.unit.plan.world import World
+
+# -- others on the way ------------------------------------------------------------------------------
+
+
+def test_a_count_that_somebody_else_set_is_kept_and_reported() -> None:
+    world = World(["n1"])
+    prepare(world, Hand(world), "n1")
+    world.top["spec"]["replicas"] = 5
+    world.act()
+    assert swap.lowered_count(world.snapshot(), recorded(world), world.snapshot().workloads[0]) is None
+    kept = undo_all(world, Hand(world))
+    assert world.top["spec"]["replicas"] == 5
+    assert kept == ("somebody else set Deployment shop/web to 5 replicas; it stays so",)
+
+
+def test_under_an_autoscaler_the_count_goes_down_by_the_leaving_pods_alive() -> None:
+    world = World(["n1"], bounds=(1, 9))
+    prepare(world, Hand(world), "n1")
+    world.top["spec"]["replicas"] = 4
+    world.act()
+    world.act()
+    seen = world.snapshot()
+    assert not swap.waiting_for(seen, recorded(world), Endpoints(seen.slices), ["n1"], lowering=True)
+    scale = [c for c in swap.lowering(seen, recorded(world)) if c.verb == "scale"]
+    assert [c.body for c in scale] == [{"spec": {"replicas": 3}}]
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "kept"),
+    [
+        ("minReplicas", 3, "somebody else set minReplicas of HorizontalPodAutoscaler shop/web to 3; it stays so"),
+        ("maxReplicas", 8, "somebody else set maxReplicas of HorizontalPodAutoscaler shop/web to 8; it stays so"),
+    ],
+)
+def test_bounds_that_somebody_else_set_are_kept_one_by_one(field: str, value: int, kept: str) -> None:
+    world = World(["n1"], bounds=(1, 1))
+    prepare(world, Hand(world), "n1")
+    world.objects["autoscalers"][0]["spec"][field] = value
+    assert kept in undo_all(world, Hand(world))
+    after = world.objects["autoscalers"][0]["spec"]
+    expected = {"minReplicas": 1, "maxReplicas": 1, field: value}
+    assert after["minReplicas"] == expected["minReplicas"]
+    assert after["maxReplicas"] == max(expected["maxReplicas"], expected["minReplicas"])
+
+
+def test_a_budget_rule_that_somebody_else_changed_is_kept() -> None:
+    world = World(["n1", "n9"], rule={"maxUnavailable": 0})
+    prepare(world, Hand(world), "n1", pin=True)
+    assert world.objects["budgets"][0]["spec"]["minAvailable"] == 2
+    assert "maxUnavailable" not in world.objects["budgets"][0]["spec"]
+    world.objects["budgets"][0]["spec"]["minAvailable"] = 1
+    kept = undo_all(world, Hand(world))
+    assert world.objects["budgets"][0]["spec"]["minAvailable"] == 1
+    assert kept == ("somebody else changed the rule of PodDisruptionBudget shop/web; it stays so",)
+
+
+def test_an_absolute_floor_is_not_pinned() -> None:
+    world = World(["n1", "n9"], rule={"minAvailable": 2})
+    assert wanted(world, "n1", pin=True).pins == ()
+
+
+def test_a_workload_that_is_gone_leaves_nothing_of_the_surge() -> None:
+    world = World(["n1"], bounds=(1, 1))
+    prepare(world, Hand(world), "n1")
+    surge = recorded(world)
+    world.objects["deployments"].clear()
+    world.objects["replica_sets"].clear()
+    undo = swap.giving_back(world.snapshot(), surge)
+    assert {c.target.kind for c in undo.changes} == {"HorizontalPodAutoscaler", "Pod"}
+    assert not undo.waiting
+    blocked = swap.blocked(world.snapshot(), surge, ["n1"])
+    assert blocked is not None
+    assert blocked.code == "workload_gone"
+
+
+def test_a_rollout_that_began_meanwhile_ends_before_the_count_is_lowered() -> None:
+    world = World(["n1"])
+    prepare(world, Hand(world), "n1")
+    world.objects["replica_sets"].append(workload("ReplicaSet", "web-2", 1, owned("Deployment", "web")))
+    seen, surge = world.snapshot(), recorded(world)
+    assert "ReplicaSets have replicas" in swap.waiting_for(seen, surge, Endpoints(seen.slices), ["n1"], lowering=True)
+    undo = swap.giving_back(seen, surge)
+    assert undo.changes == ()
+    assert "ReplicaSets have replicas" in undo.waiting
+
+
+# -- waiting and blocked ------------------------------------------------------------------------------
+
+
+def raised_world(on: t.Sequence[str] = ("n1",)) -> World:
+    world = blocked_budget(World(list(on)))
+    prepare(world, Hand(world), "n1")
+    return world
+
+
+def newcomer(world: World) -> t.Any:
+    return next(p for p in world.pods if p["metadata"]["name"].startswith("web-1") and p["spec"]["nodeName"] == "n9")
+
+
+def why(world: World, *, lowering: bool = False) -> str:
+    seen = world.snapshot()
+    return swap.waiting_for(seen, recorded(world), Endpoints(seen.slices), ["n1"], lowering=lowering)
+
+
+def test_waiting_names_what_is_missing() -> None:
+    world = raised_world()
+    assert why(world) == ""
+    name = newcomer(world)["metadata"]["name"]
+    world.set_ready(name, False)
+    assert why(world) == f"Pod shop/{name} is not ready"
+    world.set_ready(name, True)
+    world.top["status"]["availableReplicas"] = 1
+    world.top["spec"]["minReadySeconds"] = 30
+    world.replica_set["spec"]["minReadySeconds"] = 30
+    assert why(world) == "1 of 2 pods are available (minReadySeconds 30)"
+    world.top["status"]["availableReplicas"] = 2
+    world.top["status"]["observedGeneration"] = 0
+    assert why(world) == "the controller of Deployment shop/web has not seen its count of 2 yet"
+
+
+def test_waiting_for_the_endpoints_of_every_service_and_family() -> None:
+    world = raised_world()
+    seen = world.snapshot()
+    old = next(iter(recorded(world).leaving))
+    six = {
+        "metadata": {"namespace": "shop", "labels": {"kubernetes.io/service-name": "web"}},
+        "addressType": "IPv6",
+        "endpoints": [{"targetRef": {"uid": old}}],
+    }
+    found = swap.waiting_for(seen, recorded(world), Endpoints([*seen.slices, six]), ["n1"])
+    assert found.endswith("is not ready in Service shop/web (IPv6)")
+
+
+def test_a_pod_that_will_be_evicted_holds_up_the_lowering_and_not_the_raising() -> None:
+    world = blocked_budget(World(["n1", "n1", "n9"]))
+    world.down = ["web-0"]
+    world.set_ready("web-0", False)
+    prepare(world, Hand(world), "n1")
+    assert [leaver.name for leaver in recorded(world).leaving.values()] == ["web-1"]
+    assert why(world) == ""
+    assert why(world, lowering=True) == "Pod shop/web-0 is not ready"
+
+
+def test_a_count_not_yet_brought_about_is_never_lowered_again() -> None:
+    """Killed right after lowering: the controller has not acted, and the leaving pod still lives."""
+    world = raised_world()
+    for change in swap.lowering(world.snapshot(), recorded(world)):
+        world.apply(change)
+    seen = world.snapshot()
+    assert swap.alive(seen, recorded(world))
+    assert why(world, lowering=True)
+    assert swap.lowered_count(seen, recorded(world), seen.workloads[0]) is None
+
+
+def refused_creation(world: World) -> None:
+    world.pods.remove(newcomer(world))
+    world.replica_set["status"]["replicas"] = 1
+    world.replica_set["status"]["conditions"] = [
+        {"type": "ReplicaFailure", "status": "True", "reason": "FailedCreate", "message": "exceeded quota: pods"}
+    ]
+
+
+def unplaced(world: World) -> None:
+    raw = newcomer(world)
+    raw["spec"]["nodeName"] = ""
+    raw["status"]["conditions"].append(
+        {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/3 nodes"}
+    )
+
+
+def preempting(world: World) -> None:
+    newcomer(world)["status"]["nominatedNodeName"] = "n9"
+
+
+def on_leaving_node(world: World) -> None:
+    newcomer(world)["spec"]["nodeName"] = "n1"
+
+
+def on_cordoned_node(world: World) -> None:
+    next(n for n in world.objects["nodes"] if n["metadata"]["name"] == "n9")["spec"]["unschedulable"] = True
+
+
+def put_back(world: World) -> None:
+    world.top["spec"]["replicas"] = 1
+
+
+def nothing(world: World) -> None:
+    """All is well."""
+
+
+@pytest.mark.parametrize(
+    ("event", "code", "words"),
+    [
+        (refused_creation, "surge_refused", "exceeded quota: pods"),
+        (unplaced, "surge_unschedulable", "0/3 nodes"),
+        (preempting, "surge_preempts", "from other pods"),
+        (on_leaving_node, "surge_on_leaving_node", "placed on n1"),
+        (on_cordoned_node, "surge_on_leaving_node", "placed on n9"),
+        (put_back, "surge_reverted", "back to 1 replicas while 2"),
+        (nothing, "", ""),
+    ],
+)
+def test_what_stands_in_the_way(event: t.Callable[[World], None], code: str, words: str) -> None:
+    world = raised_world()
+    event(world)
+    found = swap.blocked(world.snapshot(), recorded(world), ["n1"])
+    assert (found.code if found else "") == code
+    assert found is None or (words in found.message and found.remedy)
+
+
+# -- the record -----------------------------------------------------------------------------------------
+
+
+def test_the_record_survives_its_lease() -> None:
+    world = World(["n1", "n2"], bounds=(1, 3), rule={"maxUnavailable": 0})
+    surge = wanted(world, *WAVE, pin=True)
+    world.apply(surge.writing("r1/x", NOW))
+    found = recorded(world)
+    assert found == surge
+    assert (found.holder, found.duration) == ("r1/x", 60)
+    spec = world.objects["leases"][0]["spec"]
+    assert spec["renewTime"] == "2026-01-01T00:00:00.000000Z"
+    renewed = found.renewing("r1/y", NOW)
+    world.apply(renewed)
+    assert recorded(world).holder == "r1/y"
+
+
+def test_other_leases_are_no_surges() -> None:
+    world = World(["n1"])
+    world.objects["leases"].append({"metadata": {"name": "node-n1"}, "spec": {}})
+    assert surges_in(world.snapshot()) == ()
+
+
+@pytest.mark.parametrize("text", ["", "{}", "[]", '{"v":2}', '{"v":1}', '{"v":1,"leaving":{},"bounds":null,"pins":[]}'])
+def test_a_record_that_cannot_be_read_is_never_guessed(text: str) -> None:
+    raw = {"metadata": {"name": "surge-x", "annotations": {names.SURGE: text}}}
+    with pytest.raises(BadSurgeError, match="put the workload's replicas back by hand"):
+        Surge.from_lease(raw)
+
+
+def test_surges_are_found_by_node_and_as_orphans() -> None:
+    world = raised_world()
+    seen = world.snapshot()
+    assert len(surges_for(seen, ["n1", "n5"])) == 1
+    assert surges_for(seen, ["n9"]) == ()
+    assert not orphaned(seen, recorded(world))
+    world.objects["nodes"][0]["metadata"]["uid"] = "another machine"
+    assert orphaned(world.snapshot(), recorded(world))
+
+
+def test_a_surge_of_two_nodes_goes_on_for_the_one_that_stays() -> None:
+    world = blocked_budget(World(["n1", "n2"]))
+    prepare(world, Hand(world), *WAVE)
+    surge = recorded(world)
+    smaller = swap.shrunk(world.snapshot(), surge, ["n1"])
+    assert list(smaller.nodes) == ["n1"]
+    assert len(smaller.leaving) == 1
+    hand = Hand(world)
+    hand.do(swap.shrinking(world.snapshot(), surge, smaller))
+    hand.do([surge.with_record_of(smaller).renewing("r1/x", NOW)])
+    finish(world, hand)
+    assert "web-0" in world.ended
+    assert len(world.pods) == 2
+    assert world.kept() == world.at_first

@@ -1,0 +1,191 @@
+# Copyright: Contributors to the kubeops.node_maintenance collection
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""A swap played to its end, and cut short at every change."""
+
+from __future__ import annotations
+
+import json
+import typing as t
+
+import pytest
+
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan import names, swap
+from ansible_collections.kubeops.node_maintenance.tests.unit.plan.play import (
+    WAVE,
+    Cut,
+    Hand,
+    blocked_budget,
+    finish,
+    prepare,
+    recorded,
+    undo_all,
+    wanted,
+)
+from ansible_collections.kubeops.node_maintenance.tests.unit.plan.world import World
+
+WORLDS: dict[str, t.Callable[[], World]] = {
+    "single": lambda: World(["n1"]),
+    "three, two leave": lambda: World(["n1", "n1", "n9"]),
+    "two nodes of one wave": lambda: World(["n1", "n2"]),
+    "all of three": lambda: World(["n1", "n1", "n1"]),
+    "autoscaler with room": lambda: World(["n1"], bounds=(1, 5)),
+    "autoscaler at its maximum": lambda: World(["n1"], bounds=(1, 1)),
+    "pinned percentage": lambda: World(["n1", "n9"], rule={"minAvailable": "100%"}),
+    "pinned maxUnavailable": lambda: World(["n1", "n9"], rule={"maxUnavailable": 0}),
+}
+
+
+@pytest.fixture(params=WORLDS)
+def world(request: pytest.FixtureRequest) -> World:
+    return blocked_budget(WORLDS[request.param]())
+
+
+def build(world: World) -> World:
+    """The same world once more, untouched."""
+    again = World.__new__(World)
+    again.__dict__.update({k: json.loads(json.dumps(v)) for k, v in world.__dict__.items()})
+    return again
+
+
+def test_exactly_the_leaving_pods_end_and_everything_is_as_before(world: World) -> None:
+    leaving = [p["metadata"]["name"] for p in world.pods if p["spec"]["nodeName"] in WAVE]
+    count, hand = len(world.pods), Hand(world)
+    prepare(world, hand, *WAVE, pin=True)
+    assert len(world.pods) == count + len(leaving)
+    finish(world, hand)
+    assert sorted(world.ended) == sorted(leaving)
+    assert world.least_ready == count
+    assert world.kept() == world.at_first
+
+
+def test_the_costs_go_first_then_the_bounds_then_the_count() -> None:
+    world = World(["n1"], bounds=(1, 1))
+    surge = wanted(world, "n1")
+    kinds = [(c.verb, c.target.kind) for c in swap.raising(world.snapshot(), surge)]
+    assert kinds == [("patch", "Pod"), ("patch", "HorizontalPodAutoscaler"), ("scale", "Deployment")]
+    assert surge.bounds is not None
+    assert (surge.bounds.minimum, surge.bounds.maximum) == (2, 2)
+
+
+def test_the_bounds_come_back_before_the_count_is_lowered() -> None:
+    world = World(["n1"], bounds=(1, 3))
+    prepare(world, Hand(world), "n1")
+    kinds = [c.target.kind for c in swap.lowering(world.snapshot(), recorded(world))]
+    assert kinds == ["HorizontalPodAutoscaler", "Deployment"]
+
+
+def cuts(world: World, *steps: t.Callable[[World, Hand], object]) -> int:
+    probe, hand = build(world), Hand(world)
+    hand.world = probe
+    for step in steps:
+        step(probe, hand)
+    return hand.made
+
+
+def first_half(world: World, hand: Hand) -> None:
+    prepare(world, hand, *WAVE, pin=True)
+
+
+def whole(world: World, hand: Hand) -> None:
+    first_half(world, hand)
+    finish(world, hand)
+
+
+@pytest.mark.parametrize("act_after_death", [False, True])
+def test_killed_anywhere_the_same_run_goes_on(world: World, act_after_death: bool) -> None:
+    total = cuts(world, whole)
+    for cut in range(total):
+        here = build(world)
+        leaving = [p["metadata"]["name"] for p in here.pods if p["spec"]["nodeName"] in WAVE]
+        hand = Hand(here, cut)
+        with pytest.raises(Cut):
+            whole(here, hand)
+        if act_after_death:
+            here.act()
+        again = Hand(here)
+        if any(p["spec"]["nodeName"] in WAVE for p in here.pods):
+            first_half(here, again)
+        finish(here, again)
+        assert sorted(here.ended) == sorted(leaving), cut
+        assert here.least_ready == len(here.pods), cut
+        assert here.kept() == here.at_first, cut
+
+
+@pytest.mark.parametrize("act_after_death", [False, True])
+def test_killed_anywhere_it_can_be_given_back(world: World, act_after_death: bool) -> None:
+    total = cuts(world, whole)
+    for cut in range(total):
+        here = build(world)
+        count, hand = len(here.pods), Hand(here, cut)
+        with pytest.raises(Cut):
+            whole(here, hand)
+        if act_after_death:
+            here.act()
+        undo_all(here, Hand(here))
+        here.act()
+        assert here.least_ready == count, cut
+        assert here.kept() == here.at_first, cut
+
+
+def test_giving_back_can_be_killed_anywhere_too(world: World) -> None:
+    total = cuts(world, first_half, undo_all) - cuts(world, first_half)
+    for cut in range(total):
+        here = build(world)
+        first_half(here, Hand(here))
+        with pytest.raises(Cut):
+            undo_all(here, Hand(here, cut))
+        undo_all(here, Hand(here))
+        here.act()
+        assert here.least_ready == len(here.pods), cut
+        assert here.kept() == here.at_first, cut
+
+
+def test_given_back_the_newcomers_end_and_the_first_pods_stay(world: World) -> None:
+    before = world.names()
+    prepare(world, Hand(world), *WAVE)
+    undo_all(world, Hand(world))
+    assert world.names() == before
+
+
+def test_a_surge_given_back_in_part_can_be_taken_up_again(world: World) -> None:
+    """The undo that was cut short left the lowest cost on newcomers; they must not end for it."""
+    prepare(world, Hand(world), *WAVE)
+    with pytest.raises(Cut):
+        undo_all(world, Hand(world, 2))
+    leaving = {p["metadata"]["name"] for p in world.pods if p["spec"]["nodeName"] in WAVE}
+    prepare(world, Hand(world), *WAVE)
+    finish(world, Hand(world))
+    assert leaving <= set(world.ended)
+    assert world.kept() == world.at_first
+
+
+@pytest.mark.parametrize("cost", ["100", "-5", names.LOWEST_COST])
+def test_a_foreign_cost_comes_back_on_a_pod_that_stays(cost: str) -> None:
+    world = World(["n1"])
+    world.pods[0]["metadata"]["annotations"] = {names.DELETION_COST: cost}
+    world.at_first = world.kept()
+    prepare(world, Hand(world), "n1")
+    assert world.pods[0]["metadata"]["annotations"][names.DELETION_COST] == names.LOWEST_COST
+    undo_all(world, Hand(world))
+    assert world.kept() == world.at_first
+
+
+def test_a_cost_that_somebody_else_sets_meanwhile_stays() -> None:
+    world = World(["n1"])
+    prepare(world, Hand(world), "n1")
+    world.pods[0]["metadata"]["annotations"] = {names.DELETION_COST: "7"}
+    undo_all(world, Hand(world))
+    assert world.pods[0]["metadata"]["annotations"] == {names.DELETION_COST: "7"}
+
+
+def test_the_template_s_own_cost_is_what_newcomers_get_back() -> None:
+    world = World(["n1"])
+    for raw in (world.top, world.replica_set):
+        raw["spec"]["template"]["metadata"]["annotations"] = {names.DELETION_COST: "3"}
+    prepare(world, Hand(world), "n1")
+    newcomer = next(p for p in world.pods if p["spec"]["nodeName"] == "n9")
+    newcomer["metadata"]["annotations"] = {names.DELETION_COST: names.LOWEST_COST}
+    (change,) = swap.raising(world.snapshot(), recorded(world))
+    assert change.body == {"metadata": {"annotations": {names.DELETION_COST: "3"}}}
