@@ -1,0 +1,48 @@
+# Copyright: Contributors to the kubeops.node_maintenance collection
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The documentation promises closed lists of codes; they are read from the code here and compared."""
+
+from __future__ import annotations
+
+import ast
+import re
+import typing as t
+from pathlib import Path
+
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan import protect, rules
+
+HERE = Path(__file__).parents[3]
+UTILS = HERE / "plugins/module_utils"
+GUIDE = (HERE / "docs/docsite/rst/guide_plan.rst").read_text()
+SAYING = {
+    "_plan": ("held.py", "preflight.py", "rules.py", "surge_room.py", "verify.py", "permissions.py"),
+    "_run": ("plan.py",),
+}
+# calls that name a code -> the argument that is the code
+NAMING = {"to": 1, "_evictable": 1, "Finding": 0, "_finding": 0, "_blocker": 0}
+
+
+def said() -> set[str]:
+    """Every code that the sources hand to a plan or a finding as a word."""
+    found = set[str]()
+    for room, files in SAYING.items():
+        for file in files:
+            for call in ast.walk(ast.parse((UTILS / room / file).read_text())):
+                if not isinstance(call, ast.Call):
+                    continue
+                name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
+                place = NAMING.get(name)
+                if place is not None and len(call.args) > place and isinstance(call.args[place], ast.Constant):
+                    found.add(str(t.cast("ast.Constant", call.args[place]).value))
+    return found
+
+
+def documented() -> set[str]:
+    return set(re.findall(r"^   \* - ``(\w+)``$", GUIDE, re.MULTILINE))
+
+
+def test_every_code_is_documented_and_no_other() -> None:
+    # The verdicts that a rule passes on as they are, and what stops the whole call.
+    passed_on = {"unhealthy_blocked", "reactive_budget", "bad_surge", rules.TOLERATES}
+    assert documented() == said() | set(t.get_args(protect.RefusalCode)) | passed_on
