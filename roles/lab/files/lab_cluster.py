@@ -102,20 +102,19 @@ def processes(place: Place) -> dict[str, int]:
 
 
 def end(place: Place) -> None:
-    """Ends the cluster's processes, at the latest after ten seconds, and removes its folder."""
-    for attempt in (signal.SIGTERM, signal.SIGKILL):
-        for pid in processes(place).values():
-            try:
-                os.kill(pid, attempt)
-            except ProcessLookupError:
-                continue
-            except PermissionError as error:
-                raise LabError(f"the lab {place.name} belongs to another user: {error}") from error
-        until = time.monotonic() + 10
-        while processes(place) and time.monotonic() < until:
-            time.sleep(0.1)
-    if left := processes(place):
-        raise LabError(f"the lab {place.name} does not end: {left}")
+    """Ends the cluster's processes and removes its folder; its data go with it, so nobody is asked politely."""
+    for pid in processes(place).values():
+        try:
+            os.kill(pid, signal.SIGKILL)
+        except ProcessLookupError:
+            continue
+        except PermissionError as error:
+            raise LabError(f"the lab {place.name} belongs to another user: {error}") from error
+    until = time.monotonic() + 10
+    while left := processes(place):
+        if time.monotonic() > until:
+            raise LabError(f"processes of the lab {place.name} do not end: {left}")
+        time.sleep(0.05)
     shutil.rmtree(place.cluster, ignore_errors=True)
     place.facts.unlink(missing_ok=True)
 
