@@ -3,7 +3,8 @@
 """The kinds of objects this collection reads and writes, with their fixed paths.
 
 All of them have been stable since Kubernetes 1.25 at the latest (autoscaling/v2 since 1.23, policy/v1
-and batch/v1 CronJobs since 1.21), so no discovery is needed to address them.
+and batch/v1 CronJobs since 1.21), so no discovery is needed to address them. Argo's Rollouts and
+Kruise's CloneSets are there only where these projects are installed.
 """
 
 from __future__ import annotations
@@ -48,6 +49,8 @@ DEPLOYMENTS = Kind("apps", "v1", "deployments", "Deployment")
 REPLICA_SETS = Kind("apps", "v1", "replicasets", "ReplicaSet")
 STATEFUL_SETS = Kind("apps", "v1", "statefulsets", "StatefulSet")
 DAEMON_SETS = Kind("apps", "v1", "daemonsets", "DaemonSet")
+ROLLOUTS = Kind("argoproj.io", "v1alpha1", "rollouts", "Rollout")
+CLONE_SETS = Kind("apps.kruise.io", "v1alpha1", "clonesets", "CloneSet")
 JOBS = Kind("batch", "v1", "jobs", "Job")
 CRON_JOBS = Kind("batch", "v1", "cronjobs", "CronJob")
 BUDGETS = Kind("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget")
@@ -85,6 +88,8 @@ KINDS: Mapping[tuple[str, str], Kind] = {
         REPLICA_SETS,
         STATEFUL_SETS,
         DAEMON_SETS,
+        ROLLOUTS,
+        CLONE_SETS,
         JOBS,
         CRON_JOBS,
         BUDGETS,

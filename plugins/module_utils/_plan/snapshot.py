@@ -381,7 +381,8 @@ class Snapshot:
     def of(cls, found: t.Mapping[str, t.Iterable[t.Any]]) -> Snapshot:
         """From parsed objects by kind, the kinds named as in ``PARSERS``."""
         have = {name: tuple(found.get(name, ())) for name in PARSERS}
-        scaled = ("deployments", "replica_sets", "stateful_sets", "scales")
+        # A kind that has a list of its own is fresher there than among the scales that were read once.
+        scaled = ("scales", "deployments", "replica_sets", "stateful_sets", "rollouts", "clone_sets")
         return cls(
             nodes={node.name: node for node in have["nodes"]},
             workloads=sum((have[name] for name in scaled), ()),
@@ -474,6 +475,8 @@ PARSERS: t.Mapping[str, t.Callable[[Raw], t.Any]] = {
     "deployments": functools.partial(Workload.of, api_version="apps/v1", kind="Deployment"),
     "replica_sets": functools.partial(Workload.of, api_version="apps/v1", kind="ReplicaSet"),
     "stateful_sets": functools.partial(Workload.of, api_version="apps/v1", kind="StatefulSet"),
+    "rollouts": functools.partial(Workload.of, api_version="argoproj.io/v1alpha1", kind="Rollout"),
+    "clone_sets": functools.partial(Workload.of, api_version="apps.kruise.io/v1alpha1", kind="CloneSet"),
     "scales": Workload.of,
     "autoscalers": Autoscaler.of,
     "daemon_sets": _raw,

@@ -30,7 +30,12 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.cont
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.evict import Evictor, Move
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.hands import Hands
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.lock import Locks
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.observe import Live, gather, owners_of
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.observe import (
+    Live,
+    gather,
+    owners_of,
+    surged,
+)
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.replaced import Replacements
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.services import Services
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.sites import Site, result_of, too_late
@@ -75,7 +80,7 @@ def drain(ctx: Context, options: DrainOptions) -> Result:
     surges = [
         surge for surge in map(protect.Surge.from_lease, before.leases) if surge and set(surge.nodes) & sites.keys()
     ]
-    watched = ("pods", "budgets", "slices", *(("deployments", "replica_sets", "autoscalers") if surges else ()))
+    watched = ("pods", "budgets", "slices", *surged(surges))
     with Live(ctx, watched) as live:
         live.seed({"nodes": list(before.nodes.values()), "leases": list(before.leases)})
         work = _Drain(ctx, options, live, sites, surges)

@@ -33,11 +33,16 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.guar
     Work,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.hands import Hands
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.observe import Live, lists, owners_of
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.observe import (
+    Live,
+    lists,
+    owners_of,
+    surged,
+)
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.surging import Case, Surging
 
-SURGING = ("pods", "deployments", "replica_sets", "autoscalers", "budgets", "slices", "leases")
-"""What is watched while surges are raised or taken back."""
+SURGING = ("pods", "budgets", "slices", "leases")
+"""What is watched while surges are raised or taken back, beside the workloads' own kinds."""
 TRIES = 20
 """How often a guard is written that somebody else keeps writing at the same moment."""
 
@@ -155,7 +160,8 @@ def _protect(work: Work, options: GuardOptions, nodes: list[str]) -> None:
         _predict(work, me, wanted, recorded, cases)
     elif (cases or todo) and work.lock(nodes):
         try:
-            with Live(ctx, SURGING if cases else ("budgets", "pods")) as live:
+            watched = (*SURGING, *surged(wanted.values())) if cases else ("budgets", "pods")
+            with Live(ctx, watched) as live:
                 live.seed(work.found)
                 surging = Surging(ctx, me, options.settle, planner, work.fence, nodes, cases)
                 for one in todo:
@@ -260,7 +266,7 @@ def _absent(work: Work) -> None:
     surges = list(surges_for(work.snapshot, nodes))
     surges += [one for one in surges_in(work.snapshot) if one not in surges and orphaned(work.snapshot, one)]
     if surges:
-        work.read("deployments", "replica_sets", "autoscalers")
+        work.read(*surged(surges))
     changes = guards.unguards(work.snapshot, nodes)
     if changes:
         work.read("deployments", "replica_sets", "stateful_sets")
@@ -315,7 +321,7 @@ def _give_back(work: Work, nodes: frozenset[str], surges: list[Surge]) -> None:
         if staying and shrunk.leaving:
             case.shrunk = shrunk
     try:
-        with Live(ctx, SURGING if cases else ("budgets",)) as live:
+        with Live(ctx, (*SURGING, *surged(surges)) if cases else ("budgets",)) as live:
             live.seed(work.found)
             _remove_guards(work, nodes, live)
             surging = Surging(ctx, me, 0.0, lambda seen: {}, work.fence, nodes, cases)

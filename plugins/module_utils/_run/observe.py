@@ -25,6 +25,8 @@ KINDS: t.Mapping[str, kinds.Kind] = {
     "deployments": kinds.DEPLOYMENTS,
     "replica_sets": kinds.REPLICA_SETS,
     "stateful_sets": kinds.STATEFUL_SETS,
+    "rollouts": kinds.ROLLOUTS,
+    "clone_sets": kinds.CLONE_SETS,
     "autoscalers": kinds.HPAS,
     "daemon_sets": kinds.DAEMON_SETS,
     "claims": kinds.PVCS,
@@ -42,6 +44,14 @@ OWNER_KINDS = {
     "DaemonSet": ("daemon_sets",),
 }
 """Which lists tell what a pod's controller is; asked for only where such a controller appears."""
+
+SURGED_KINDS = {
+    "Deployment": ("deployments", "replica_sets"),
+    "ReplicaSet": ("replica_sets",),
+    "Rollout": ("rollouts", "replica_sets"),
+    "CloneSet": ("clone_sets",),
+}
+"""What has to be watched to follow the surge of a workload of this kind."""
 
 
 def _namespace(name: str) -> str:
@@ -70,6 +80,12 @@ def owners_of(pods: t.Iterable[t.Any]) -> list[str]:
     """The kinds to list so that the pods' controllers are known."""
     present = {pod.owner.kind for pod in pods if pod.owner}
     return [name for kind, lists_ in OWNER_KINDS.items() if kind in present for name in lists_]
+
+
+def surged(surges: t.Iterable[t.Any]) -> list[str]:
+    """The kinds to watch while the workloads of these surges change their count."""
+    found = [name for surge in surges for name in SURGED_KINDS.get(surge.kind, ())]
+    return [*dict.fromkeys(found), "autoscalers"] if found else []
 
 
 def _trimmed(raw: dict[str, t.Any]) -> dict[str, t.Any]:
