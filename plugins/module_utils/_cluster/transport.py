@@ -169,6 +169,7 @@ class Answer:
                 return
             self._done = True
         self._response.close()
+        self._response.release_conn()  # the closed connection's place in the pool
 
     def _cut(self) -> None:
         """Wakes the reader: closing the file alone would leave it waiting for bytes."""
@@ -383,4 +384,4 @@ def _words(error: BaseException) -> str:
             innermost = link
     if isinstance(innermost, OSError) and innermost.strerror:
         return innermost.strerror
-    return str(innermost) if not isinstance(innermost, HTTPError) else type(innermost).__name__
+    return str(innermost) if isinstance(innermost, OSError) else "the connection was cut"

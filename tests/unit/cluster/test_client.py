@@ -30,6 +30,9 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.
     ConnectionOptions,
     connect,
 )
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.transport import (
+    POOL,
+)
 from ansible_collections.kubeops.node_maintenance.tests.unit.cluster.api import (
     BEFORE,
     INSIDE,
@@ -332,3 +335,19 @@ def test_a_connection_that_the_server_closed_meanwhile_is_not_used_for_a_write(a
     time.sleep(0.1)
     cluster.send(PATCH)
     assert api.connections == 2
+
+
+def test_answers_that_are_given_up_leave_their_places_in_the_pool(api: Api, cluster: Cluster) -> None:
+    api.expect("GET", "/api/v1/pods", events=[], hold=True, times=POOL + 1)
+    for _ in range(POOL + 1):
+        cluster.stream(verbs.watch(kinds.PODS), read_timeout=1).close()
+    api.expect("GET", PATH, status=401, times=2 * POOL)
+    for _ in range(POOL):
+        with pytest.raises(errors.Unauthorized):
+            cluster.send(NODE, timeout=1)
+    api.expect("GET", PATH, {"kind": "Node"}, cut=INSIDE, times=POOL)
+    for _ in range(POOL):
+        with pytest.raises(errors.Unreachable):
+            cluster.send(NODE, timeout=1)
+    api.expect("GET", PATH, {"kind": "Node"})
+    cluster.send(NODE, timeout=1)
