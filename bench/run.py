@@ -1,0 +1,161 @@
+# Copyright: Contributors to the kubeops.node_maintenance collection
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""`make bench`: what a drain costs here, beside the tools that people use today.
+
+Starts a lab of its own (`bench`), measures every tool in the same run in alternating order, writes
+results.json and results.svg beside this file, prints the tables, and ends the lab. Nothing is judged:
+there is no threshold. BENCH_REPEAT (3) says how often, LAB_KEEP that the lab stays.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, TypeVar
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "e2e")]
+
+from support.lab import Lab, lab_playbook, started  # noqa: E402
+
+from bench import picture, results, scenes, tools, workload  # noqa: E402
+from bench.scenes import Trial  # noqa: E402
+
+LAB = "bench"
+SCENES = {"one node": 1, "five nodes": 5}
+PLAYBOOKS = ("release",)
+"""Of the collection; over all nodes, which are in service, they find nothing to do."""
+Say = Callable[[str], None]
+T = TypeVar("T")
+
+
+def main() -> int:
+    """Measure everything; the return code says only whether that was possible."""
+    repeat = int(os.environ.get("BENCH_REPEAT", "3"))
+    began = time.monotonic()
+
+    def say(text: str) -> None:
+        print(f"==> [{time.monotonic() - began:4.0f} s] bench: {text}", flush=True)
+
+    with tempfile.TemporaryDirectory(prefix="bench-") as name:
+        folder = Path(name)
+        say("environment of kubernetes.core.k8s_drain (about two minutes the first time)")
+        home = tools.peer_environment()
+        say(f"lab {LAB!r}: {workload.NODES} nodes")
+        # A lab that an earlier run left may be half drained; a new one takes seconds.
+        lab_playbook(folder, LAB, "absent")
+        lab = started(folder, LAB, lab_nodes=workload.NODES, lab_metrics=False)
+        try:
+            found = machine(repeat) | {"versions": tools.versions(lab, home)}
+            trials: list[Trial] = []
+            for trial in measured(lab, folder, home, repeat, say):
+                trials.append(trial)
+                say(line(trial))
+        finally:
+            if not os.environ.get("LAB_KEEP"):
+                lab_playbook(folder, LAB, "absent")
+    write(found, trials)
+    return 0
+
+
+def measured(lab: Lab, folder: Path, home: Path, repeat: int, say: Say) -> Iterator[Trial]:
+    """All measurements. The order of the tools turns with each repetition, so that noise hits all."""
+    ours, kubectl = tools.Ours(lab, folder), tools.Kubectl(lab)
+    say("swap of single replicas")
+    for repetition in range(repeat):
+        acts = {kubectl.name: kubectl.drain, ours.name: ours.swap}
+        for name in turned(list(acts), repetition):
+            yield scenes.swap(lab, folder, name, acts[name], repetition)
+    say(f"{workload.DEPLOYMENTS} Deployments of {workload.REPLICAS} with budgets")
+    workload.deploy(lab.api)
+
+    def nothing(_nodes: object) -> None:
+        """The cordon goes with those of all nodes."""
+
+    contestants = [
+        kubectl.tool(nothing),
+        tools.Drain(lab, folder, home).tool(nothing),
+        ours.tool(),
+        tools.BareLoop(lab).tool(nothing),
+    ]
+    for repetition in range(repeat):
+        for scene, count in SCENES.items():
+            for tool in turned(contestants, repetition):
+                yield from scenes.drain(lab, tool, count, scene, repetition)
+    for name in PLAYBOOKS:
+        for repetition in range(repeat):
+            yield scenes.playbook(lab, ours.plays, folder, name, repetition)
+
+
+def turned(things: list[T], by: int) -> list[T]:
+    """The list, begun that many places later."""
+    by %= len(things)
+    return things[by:] + things[:by]
+
+
+def line(trial: Trial) -> str:
+    """A measurement as it is told while the others go on."""
+    names = (
+        "pods",
+        "pods_per_second",
+        "requests_per_pod",
+        "refusals",
+        "dark_seconds_worst",
+        "requests",
+        "wall_seconds",
+    )
+    shown = ", ".join(f"{name.replace('_', ' ')} {trial.numbers[name]:g}" for name in names if name in trial.numbers)
+    return f"{trial.scene}, {trial.tool}: {shown}; {trial.outcome} (load {trial.load:g})"
+
+
+def machine(repeat: int) -> dict[str, Any]:
+    """Where and when, and what stood against it."""
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
+    return {
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+        "machine": {
+            "system": platform.system(),
+            "architecture": platform.machine(),
+            "cores": os.cpu_count(),
+            "memory_gib": round(memory, 1),
+            "load_at_start": scenes.load(),
+        },
+        "repetitions": repeat,
+        "workload": {
+            "nodes": workload.NODES,
+            "deployments": workload.DEPLOYMENTS,
+            "replicas": workload.REPLICAS,
+            "max_unavailable": workload.BUDGET,
+            "single_replicas": scenes.SINGLES,
+            "their_start": scenes.START,
+        },
+    }
+
+
+def write(found: dict[str, Any], trials: list[Trial]) -> None:
+    """Write results.json and results.svg, print the tables."""
+    here = Path(__file__).parent
+    summary = results.summed_up(trials)
+    known = {**found, "summary": summary, "trials": [trial.shown() for trial in trials]}
+    (here / "results.json").write_text(json.dumps(known, indent=1) + "\n", encoding="utf-8")
+    where = found["machine"]
+    loads = [trial.load for trial in trials]
+    caption = (
+        f"{found['date'][:10]}, {where['cores']} cores, load {min(loads):.0f} to {max(loads):.0f}, "
+        f"median of {found['repetitions']}; the line goes from the least to the most"
+    )
+    (here / "results.svg").write_text(picture.draw(summary, caption), encoding="utf-8")
+    print(f"\n{caption}\n\n{results.table(summary)}\n{here / 'results.json'}\n{here / 'results.svg'}")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,191 @@
+# Copyright: Contributors to the kubeops.node_maintenance collection
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What is measured: each scene is one tool doing one thing once, judged from the outside."""
+
+from __future__ import annotations
+
+import os
+import statistics
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from support.arena import Arena, arena_name
+from support.lab import Lab
+from support.plays import NAMESPACE
+from support.waiting import until
+from support.watching import Watching
+from witness import audit
+from witness import objects as o
+
+from bench import measure, workload
+from bench.tools import Ended, Ours, Playbooks, Tool
+
+SINGLES = 5
+"""Single-replica Deployments in the scene of the swap."""
+START = "5s"
+"""How long a pod of theirs takes to start."""
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """One measurement: the scene, the tool, its numbers by name, and what cannot be a median."""
+
+    scene: str
+    tool: str
+    repetition: int
+    outcome: str
+    numbers: dict[str, float]
+    requests: dict[str, int]
+    load: float
+
+    def shown(self) -> dict[str, Any]:
+        return {
+            "scene": self.scene,
+            "tool": self.tool,
+            "repetition": self.repetition,
+            "outcome": self.outcome,
+            "load": self.load,
+            "numbers": self.numbers,
+            "requests": self.requests,
+        }
+
+
+def load() -> float:
+    """Processes that wanted a core in the last minute, ours among them."""
+    return round(os.getloadavg()[0], 2)
+
+
+def mark(lab: Lab) -> int:
+    """Where the audit log ends now.
+
+    The API server starts a new file at 100 MB; then offsets of before mean nothing.
+    """
+    return lab.audit_log.stat().st_size
+
+
+def logged(lab: Lab, start: int) -> list[audit.Request]:
+    """The requests since that place."""
+    end = mark(lab)
+    if end < start:
+        raise RuntimeError("the audit log was rotated in the middle of a measurement; run again with less repetitions")
+    return audit.read(lab.audit_log, start, end)
+
+
+def drain(lab: Lab, tool: Tool, count: int, scene: str, repetition: int) -> list[Trial]:
+    """`count` of the fullest nodes, drained by one tool, and asked again where that succeeded."""
+    workload.level(lab.api)
+    nodes = workload.fullest(lab.api, count)
+    pods = workload.pods_there(lab.api, nodes)
+    busy, start = load(), mark(lab)
+    ended = tool.drain(nodes)
+    until(lambda: not _ending(lab, nodes), 60, "all evicted pods are gone")
+    found = measure.drained(logged(lab, start), count)
+    left = len(pods & workload.pods_there(lab.api, nodes))
+    trials = [_drain_trial(scene, tool.name, repetition, ended, found, len(pods), left, busy)]
+    if ended.outcome == "drained" and count == 1 and ended.run is not None:
+        trials.append(again(lab, "a second call", tool.name, lambda: tool.drain(nodes), repetition))
+    tool.give_back(nodes)
+    workload.shut(lab.api, ())
+    return trials
+
+
+def _ending(lab: Lab, nodes: Sequence[str]) -> list[str]:
+    return [
+        o.name(pod)
+        for pod in lab.api.items(workload.PODS_PATH)
+        if pod["metadata"].get("deletionTimestamp") and pod["spec"].get("nodeName") in nodes
+    ]
+
+
+def _drain_trial(
+    scene: str, tool: str, repetition: int, ended: Ended, found: measure.Drained, pods: int, left: int, busy: float
+) -> Trial:
+    numbers: dict[str, float] = {
+        "pods": pods,
+        "left": left,
+        "evicted": found.evicted,
+        "seconds": round(found.seconds, 3),
+        "pods_per_second": round(found.rate, 2),
+        "requests": found.total,
+        "requests_per_pod": round(found.per_pod, 3),
+        "refusals": found.refused,
+        "wall_seconds": round(ended.wall, 2),
+    }
+    numbers |= {f"{name}_seconds": seconds for name, seconds in ended.tasks.items()}
+    if call := found.call:
+        numbers |= {
+            "call_requests": call.total,
+            "call_bound": call.bound,
+            "call_evictions": call.evictions,
+            "call_refusals": call.refusals,
+            "call_lease_renewals": call.renewals,
+            "call_rest": call.rest,
+        }
+    return Trial(scene, tool, repetition, ended.outcome, numbers, dict(found.requests), busy)
+
+
+def again(lab: Lab, scene: str, tool: str, act: Callable[[], Ended], repetition: int) -> Trial:
+    """A call that finds nothing to do: what it costs."""
+    busy, start = load(), mark(lab)
+    ended = act()
+    client = [request for request in logged(lab, start) if not request.by_the_system]
+    numbers: dict[str, float] = {
+        "requests": len(client),
+        "writes": sum(request.writes for request in client),
+        "wall_seconds": round(ended.wall, 2),
+        "task_seconds": round(sum(ended.tasks.values()), 3),
+    }
+    numbers |= {f"{name}_seconds": seconds for name, seconds in ended.tasks.items()}
+    return Trial(scene, tool, repetition, ended.outcome, numbers, measure.by_kind(client), busy)
+
+
+def playbook(lab: Lab, plays: Playbooks, folder: Path, name: str, repetition: int) -> Trial:
+    """A playbook of the collection over all nodes, when nothing is to do."""
+    nodes = [o.name(node) for node in lab.api.items("/api/v1/nodes")]
+    folder = folder / f"{name}-{repetition}"
+    folder.mkdir(parents=True)
+    words = [f"{NAMESPACE}.{name}", "-e", f"maintain_nodes={','.join(nodes)}", "-e", f"maintain_report_dir={folder}"]
+    return again(
+        lab, f"{name} of {len(nodes)} nodes, nothing to do", Ours.name, lambda: plays.start(words, folder), repetition
+    )
+
+
+def swap(lab: Lab, folder: Path, name: str, act: Callable[[Sequence[str]], Ended], repetition: int) -> Trial:
+    """Single-replica Deployments that take a while to start leave their node: who goes dark?
+
+    It has nodes and a namespace of its own; the witness of the tests watches the Services.
+    """
+    arena = Arena(lab.api, arena_name(f"swap-{name.replace('.', '-')}"))
+    try:
+        leaving, _staying = arena.nodes(2)
+        with arena.placing(leaving):
+            apps = [arena.deployment(f"single-{n}", start=START) for n in range(1, SINGLES + 1)]
+        arena.settle()
+        busy = load()
+        before = {o.name(pod) for pod in arena.pods(on=leaving)}
+        with Watching(arena, lab, folder) as seen:
+            ended = act([leaving])
+            arena.settle()
+        dark = [seen.dark_seconds(app) for app in apps]
+        writes = [request.at for request in seen.writes]
+        gone = [event.wall for event in seen.log.events if event.type == "DELETED" and o.name(event.obj) in before]
+        span = max(gone) - min(writes)
+        numbers = {
+            "pods": len(before),
+            "seconds": round(span, 2),
+            "seconds_per_pod": round(span / len(before), 2),
+            "dark_seconds_median": round(statistics.median(dark), 2),
+            "dark_seconds_worst": round(max(dark), 2),
+            "new_pods": sum(len(seen.new_pods(app)) for app in apps),
+            "requests": len(seen.requests),
+            "requests_per_pod": round(len(seen.requests) / len(before), 2),
+            "wall_seconds": round(ended.wall, 2),
+        }
+        requests = measure.by_kind(seen.requests)
+        return Trial("swap", name, repetition, ended.outcome, numbers, requests, busy)
+    finally:
+        arena.clear()

@@ -1,0 +1,266 @@
+# Copyright: Contributors to the kubeops.node_maintenance collection
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The tools that are compared, each called as its users call it, in processes of their own."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import yaml
+from support.lab import ROOT, Lab, ansible, environment
+from support.plays import HERE, NAMESPACE, Run, Running
+from witness.api import Api, ApiError
+from witness.log import Json
+
+from bench.workload import PODS_PATH, pods_there
+
+PEER_PACKAGE = "ansible==12.3.0"
+PEER_CLIENT = "kubernetes==37.0.2"
+PATIENCE = 900.0
+"""Seconds that one tool may take for one drain."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """A finished call: wall seconds of all its processes, seconds of each task, and how it ended."""
+
+    wall: float
+    outcome: str
+    tasks: dict[str, float] = field(default_factory=dict)
+    run: Run | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Tool:
+    """One contestant: `drain` empties nodes, `give_back` undoes what it did to them."""
+
+    name: str
+    drain: Callable[[Sequence[str]], Ended]
+    give_back: Callable[[Sequence[str]], None]
+
+
+class Playbooks:
+    """Runs small playbooks on localhost with the commands of one environment."""
+
+    def __init__(self, lab: Lab, folder: Path, command: str, variables: dict[str, str] | None = None) -> None:
+        self._lab, self._folder, self._command, self._variables = lab, folder, command, variables or {}
+
+    def run(self, tasks: list[Json]) -> Ended:
+        """Run the tasks in one play."""
+        folder = self._folder / f"run-{time.monotonic_ns()}"
+        folder.mkdir(parents=True)
+        path = folder / "play.yml"
+        play = [{"name": "Bench", "hosts": "localhost", "gather_facts": False, "tasks": tasks}]
+        path.write_text(yaml.safe_dump(play, sort_keys=False), encoding="utf-8")
+        return self.start([str(path)], folder)
+
+    def start(self, words: list[str], folder: Path) -> Ended:
+        """Run `ansible-playbook` with these words."""
+        env = environment(
+            self._folder,
+            {
+                "K8S_AUTH_KUBECONFIG": str(self._lab.kubeconfig),
+                "ANSIBLE_CALLBACK_PLUGINS": str(HERE / "callback"),
+                "ANSIBLE_CALLBACKS_ENABLED": "result_lines",
+                "KUBEOPS_TEST_RESULTS": str(folder / "results"),
+                **self._variables,
+            },
+        )
+        began = time.monotonic()
+        run = Running([self._command, *words], env, folder).wait(PATIENCE)
+        wall = time.monotonic() - began
+        failed = [_reason(found.result) for found in run.results if found.status == "failed"]
+        outcome = "drained" if run.ok else f"failed: {failed[0] if failed else run.text.strip()[-200:]}"
+        return Ended(wall, outcome, task_seconds(run), run)
+
+
+def _reason(result: Json) -> str:
+    """The first message of a failed task, which may be one of a loop's."""
+    failed = [item for item in result.get("results") or [] if item.get("failed")]
+    return " ".join(str((failed or [result])[0].get("msg", "")).split())[:200]
+
+
+def task_seconds(run: Run) -> dict[str, float]:
+    """Seconds of each module or action that ran, looped ones summed up."""
+    found: dict[str, float] = {}
+    began = 0.0
+    for line in run.lines:
+        if line["event"] == "start":
+            began = line["mono"]
+        else:
+            name = line["action"].rpartition(".")[2]
+            found[name] = round(found.get(name, 0.0) + line["mono"] - began, 3)
+    return found
+
+
+class Ours:
+    """`node_cordon` and `node_drain` in a playbook of two tasks."""
+
+    name = "kubeops.node_maintenance"
+
+    def __init__(self, lab: Lab, folder: Path) -> None:
+        self.plays = Playbooks(lab, folder, ansible("ansible-playbook"))
+
+    def tool(self) -> Tool:
+        return Tool(self.name, self.drain, self.give_back)
+
+    def drain(self, nodes: Sequence[str]) -> Ended:
+        return self.plays.run([self.cordon(nodes, "cordoned"), self.task("node_drain", nodes=list(nodes))])
+
+    def swap(self, nodes: Sequence[str]) -> Ended:
+        """As `drain`, for nodes with pods that leave by a swap."""
+        guard = self.task("pdb_guard", nodes=list(nodes))
+        return self.plays.run([self.cordon(nodes, "cordoned"), guard, self.task("node_drain", nodes=list(nodes))])
+
+    def give_back(self, nodes: Sequence[str]) -> None:
+        guard = self.task("pdb_guard", nodes=list(nodes), state="absent")
+        ended = self.plays.run([self.cordon(nodes, "returning"), guard, self.cordon(nodes, "uncordoned")])
+        if ended.outcome != "drained":
+            raise RuntimeError(f"the nodes {', '.join(nodes)} could not be given back: {ended.outcome}")
+
+    def cordon(self, nodes: Sequence[str], state: str) -> Json:
+        return self.task("node_cordon", nodes=list(nodes), state=state)
+
+    @staticmethod
+    def task(module: str, **arguments: object) -> Json:
+        return {"name": module, f"{NAMESPACE}.{module}": arguments}
+
+
+class Drain:
+    """`kubernetes.core.k8s_drain` of the `ansible` community package, one node after another.
+
+    All nodes are cordoned first, as a careful user does; else pods of the first move to the next.
+    """
+
+    name = "kubernetes.core.k8s_drain"
+
+    def __init__(self, lab: Lab, folder: Path, home: Path) -> None:
+        # The environment brings its own collections; ours has no part in it.
+        alone = {"ANSIBLE_COLLECTIONS_PATH": str(home), "PYTHONPATH": ""}
+        self._plays = Playbooks(lab, folder, str(home / "bin" / "ansible-playbook"), alone)
+
+    def tool(self, give_back: Callable[[Sequence[str]], None]) -> Tool:
+        return Tool(self.name, self.drain, give_back)
+
+    def drain(self, nodes: Sequence[str]) -> Ended:
+        options = {"ignore_daemonsets": True, "delete_emptydir_data": True, "force": True, "wait_timeout": 300}
+        return self._plays.run(
+            [self._task(nodes, {"state": "cordon"}), self._task(nodes, {"state": "drain", "delete_options": options})]
+        )
+
+    @staticmethod
+    def _task(nodes: Sequence[str], arguments: Json) -> Json:
+        return {
+            "name": str(arguments["state"]),
+            "kubernetes.core.k8s_drain": {"name": "{{ item }}", **arguments},
+            "loop": list(nodes),
+        }
+
+
+def peer_environment() -> Path:
+    """The virtual environment with the community package, made once below .build."""
+    home = ROOT / ".build" / "bench-peer"
+    mark = home / "ready"
+    wanted = f"{PEER_PACKAGE} {PEER_CLIENT} {ROOT}"
+    if not mark.exists() or mark.read_text(encoding="utf-8") != wanted:
+        subprocess.run([sys.executable, "-m", "venv", "--clear", str(home)], check=True)
+        pip = [str(home / "bin" / "python"), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+        subprocess.run([*pip, "--progress-bar", "off", PEER_PACKAGE, PEER_CLIENT], check=True)
+        mark.write_text(wanted, encoding="utf-8")
+    return home
+
+
+class Kubectl:
+    """`kubectl drain` with all nodes in one command."""
+
+    name = "kubectl drain"
+
+    def __init__(self, lab: Lab) -> None:
+        self._lab = lab
+
+    def tool(self, give_back: Callable[[Sequence[str]], None]) -> Tool:
+        return Tool(self.name, self.drain, give_back)
+
+    def drain(self, nodes: Sequence[str]) -> Ended:
+        began = time.monotonic()
+        flags = ("--ignore-daemonsets", "--delete-emptydir-data", "--force")
+        done = self._lab.run_kubectl("drain", *flags, *nodes, timeout=PATIENCE)
+        wall = time.monotonic() - began
+        return Ended(wall, "drained" if done.returncode == 0 else f"failed: {done.stderr.strip()[-200:]}")
+
+
+class BareLoop:
+    """Evictions and nothing else: what the API server of this machine gives at best.
+
+    No watch, no lock, no waiting for anything: the yardstick for the others, and no drain at all.
+    """
+
+    name = "bare eviction loop"
+    threads = 8
+
+    def __init__(self, lab: Lab) -> None:
+        self._lab = lab
+        self._api = Api(lab.kubeconfig, "bare-loop")
+
+    def tool(self, give_back: Callable[[Sequence[str]], None]) -> Tool:
+        return Tool(self.name, self.drain, give_back)
+
+    def drain(self, nodes: Sequence[str]) -> Ended:
+        for node in nodes:
+            self._lab.api.patch(f"/api/v1/nodes/{node}", {"spec": {"unschedulable": True}})
+        pods = sorted(pods_there(self._lab.api, list(nodes)))
+        began = time.monotonic()
+        with ThreadPoolExecutor(self.threads) as pool:
+            list(pool.map(self._evict, pods))
+        return Ended(time.monotonic() - began, "drained")
+
+    def _evict(self, name: str) -> None:
+        eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name}}
+        while True:
+            try:
+                self._api.create(f"{PODS_PATH}/{name}/eviction", eviction)
+                return
+            except ApiError as error:
+                if error.status != 429:
+                    raise
+                time.sleep(0.5)
+
+
+def versions(lab: Lab, home: Path) -> dict[str, str]:
+    """What took part, by name."""
+    told = lab.run_kubectl("version").stdout
+    found = {name.strip(): value for name, value in re.findall(r"^(Client|Server) Version: (\S+)", told, re.M)}
+    return {
+        "kubectl": found.get("Client", ""),
+        "kube-apiserver": found.get("Server", ""),
+        "kubeops.node_maintenance": _galaxy_version(ROOT / "galaxy.yml"),
+        "ansible-core": _package([sys.executable], "ansible-core"),
+        "kubernetes (Python client)": _package([sys.executable], "kubernetes"),
+        "python": sys.version.split()[0],
+        "kubernetes.core": _collection_version(home),
+        "ansible-core of kubernetes.core": _package([str(home / "bin" / "python")], "ansible-core"),
+    }
+
+
+def _package(python: list[str], name: str) -> str:
+    code = f"import importlib.metadata as m; print(m.version({name!r}))"
+    done = subprocess.run([*python, "-c", code], capture_output=True, text=True, check=True)
+    return done.stdout.strip()
+
+
+def _galaxy_version(path: Path) -> str:
+    return str(yaml.safe_load(path.read_text(encoding="utf-8"))["version"])
+
+
+def _collection_version(home: Path) -> str:
+    path = next(home.glob("lib/python*/site-packages/ansible_collections/kubernetes/core/MANIFEST.json"))
+    return str(yaml.safe_load(path.read_text(encoding="utf-8"))["collection_info"]["version"])
