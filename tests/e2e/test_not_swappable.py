@@ -221,9 +221,11 @@ def test_a_pod_that_is_not_ready_elsewhere_never_costs_the_one_that_is(
 
 
 def test_a_pod_that_tolerates_everything_is_moved_at_most_once(arena: Arena, play: Player, watching: Watch) -> None:
-    here, _ = arena.nodes(2)
-    tough = arena.deployment("tough", 2, on=here, pod={"tolerations": [{"operator": "Exists"}]})
-    web = arena.deployment("web", on=here)
+    (here,) = arena.nodes(1)
+    tough = arena.deployment("tough", 2, pod={"tolerations": [{"operator": "Exists"}]})
+    web = arena.deployment("web")
+    arena.settle()
+    arena.nodes(1)
     with watching() as seen:
         run = play("maintain", maintain_nodes=[here])
         assert run.ok, run.text
@@ -306,13 +308,16 @@ def gizmo_pod(arena: Arena, gizmo: Json, name: str, on: str) -> Workload:
 
 
 def test_an_unknown_owner_is_never_scaled(arena: Arena, play: Player, watching: Watch, gizmo: Json) -> None:
-    here, _ = arena.nodes(2)
+    here, there = arena.nodes(2)
     gizmo_pod(arena, gizmo, "engine-0", here)
     with watching() as seen:
         run = play("maintain", maintain_nodes=[here])
     stopped_in_preflight(run, seen, "not_surgeable", "engine")
     with watching() as seen:
-        run = play("maintain", maintain_nodes=[here], maintain_allow_interruption=True)
+        running = play.start("maintain", maintain_nodes=[here], maintain_allow_interruption=True)
+        until(lambda: not arena.pods(on=here), 90, "its pod is evicted")
+        gizmo_pod(arena, gizmo, "engine-1", there)
+        run = running.wait()
         assert run.ok, run.text
     assert len(seen.evictions()) == 1
     path = f"{GIZMOS.format(arena.namespace)}/engine"

@@ -330,7 +330,7 @@ class Arena:
                 # Told to be not ready: its workload never comes to rest.
                 return fresh
             counted: bool = status.get("replicas", 0) == wanted
-            return fresh and counted and (never or bool(status.get("readyReplicas", 0) == wanted))
+            return fresh and counted and (never or bool(status.get("availableReplicas", 0) == wanted))
         if kind == "DaemonSet":
             wanted = status.get("desiredNumberScheduled", 0)
             return fresh and 0 < wanted == int(status.get("numberReady", 0))
