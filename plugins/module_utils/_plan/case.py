@@ -9,7 +9,7 @@ import functools
 import typing as t
 from dataclasses import dataclass, replace
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan import budgets, names, scheduling
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan import budgets, names, taints
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.record import (
     BadRecordError,
     record_of,
@@ -100,8 +100,8 @@ class Table:
         except BadRecordError:
             record = None
         if record is None:
-            return (scheduling.CORDON, ours), ""
-        return (scheduling.CORDON, *record.added), record.since
+            return (taints.CORDON, ours), ""
+        return (taints.CORDON, *record.added), record.since
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan imp
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.change import Change
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.record import Mark, Record, Step
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.snapshot import Node, Raw, Ref
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.taints import in_words, same_taint
 
 MARKS: t.Mapping[str, str] = {
     "annotation/cluster-autoscaler.kubernetes.io/scale-down-disabled": "true",
@@ -41,17 +42,6 @@ class GivenBack:
 def our_taint(run_id: str) -> Raw:
     """The taint that holds a node even when somebody lifts the cordon."""
     return {"key": names.TAINT_KEY, "value": run_id, "effect": "NoSchedule"}
-
-
-def in_words(taint: Raw) -> str:
-    """The taint as kubectl writes it, ``key=value:effect``."""
-    value = f"={taint['value']}" if taint.get("value") else ""
-    return f"{taint.get('key')}{value}:{taint.get('effect')}"
-
-
-def same_taint(one: Raw, other: Raw) -> bool:
-    """Whether two taints are one to the API server, which tells them apart by key and effect."""
-    return bool(one.get("key") == other.get("key") and one.get("effect") == other.get("effect"))
 
 
 def take_out(node: Node, record: Record, *, taint: bool) -> tuple[Record, Change]:

@@ -16,8 +16,8 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan imp
     budgets,
     names,
     protect,
-    scheduling,
     selectors,
+    taints,
     volumes,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.case import Case, PodPlan
@@ -322,8 +322,8 @@ def tolerant(case: Case, plan: PodPlan) -> PodPlan:
     Where it could not simply be evicted it stays: a swap's newcomer may well land on the same node. What
     would lose data or needs consent is refused as for any other pod.
     """
-    taints, since = case.table.keeps_out(case.pod.node)
-    if scheduling.untolerated(case.pod.tolerations, taints):
+    holding, since = case.table.keeps_out(case.pod.node)
+    if taints.untolerated(case.pod.tolerations, holding):
         return plan
     plan = replace(plan, tolerant=True)
     if plan.route not in ("evict", "swap") or case.surge or plan.code == "unhealthy_blocked":

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the kubeops.node_maintenance collection
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""Which nodes a pod may be on: taints and tolerations, node selectors and node affinity.
+"""Which nodes a pod may be on by its node selector and node affinity; taints are in ``taints``.
 
 The rules are the scheduler's (``component-helpers/scheduling/corev1``). They read raw pod specs, so
 that the template of a workload can be asked as well as a pod.
@@ -11,52 +11,7 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan import names
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.snapshot import Node, Raw
-
-CORDON: Raw = {"key": names.UNSCHEDULABLE_TAINT, "effect": "NoSchedule"}
-
-DAEMON_TOLERATIONS: tuple[Raw, ...] = tuple(
-    {"key": f"node.kubernetes.io/{condition}", "operator": "Exists", "effect": effect}
-    for condition, effect in (
-        ("not-ready", "NoExecute"),
-        ("unreachable", "NoExecute"),
-        ("disk-pressure", "NoSchedule"),
-        ("memory-pressure", "NoSchedule"),
-        ("pid-pressure", "NoSchedule"),
-        ("unschedulable", "NoSchedule"),
-    )
-)
-"""What the DaemonSet controller adds to every pod it makes (``AddOrUpdateDaemonPodTolerations``)."""
-
-HOST_NETWORK_TOLERATION: Raw = {
-    "key": "node.kubernetes.io/network-unavailable",
-    "operator": "Exists",
-    "effect": "NoSchedule",
-}
-
-
-def tolerates(tolerations: t.Iterable[Raw], taint: Raw) -> bool:
-    """Whether one of the tolerations covers the taint; an empty effect or key covers all of them."""
-    return any(_covers(toleration, taint) for toleration in tolerations)
-
-
-def _covers(toleration: Raw, taint: Raw) -> bool:
-    effect, key = toleration.get("effect"), toleration.get("key")
-    if effect and effect != taint.get("effect"):
-        return False
-    if key and key != taint.get("key"):
-        return False
-    if toleration.get("operator") == "Exists":
-        return True
-    # An empty key is valid with Exists alone; the API server refuses it otherwise.
-    return bool(key) and (toleration.get("value") or "") == (taint.get("value") or "")
-
-
-def untolerated(tolerations: t.Collection[Raw], taints: t.Iterable[Raw]) -> tuple[Raw, ...]:
-    """The taints that keep such a pod from the node; PreferNoSchedule keeps nobody."""
-    hard = (x for x in taints if x.get("effect") in ("NoSchedule", "NoExecute"))
-    return tuple(x for x in hard if not tolerates(tolerations, x))
 
 
 def node_matches(selector: Raw | None, node: Node) -> bool:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan import names, scheduling
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan import names, scheduling, taints
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.finding import Finding
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.record import Record
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.snapshot import Node, Raw, Snapshot
@@ -56,11 +56,11 @@ def runs_on(daemon_set: Raw, node: Node) -> bool:
     spec: Raw = ((daemon_set.get("spec") or {}).get("template") or {}).get("spec") or {}
     if daemon_set["metadata"].get("deletionTimestamp") or not scheduling.selects(spec, node):
         return False
-    tolerations = [*(spec.get("tolerations") or ()), *scheduling.DAEMON_TOLERATIONS]
+    tolerations = [*(spec.get("tolerations") or ()), *taints.DAEMON_TOLERATIONS]
     if spec.get("hostNetwork"):
-        tolerations.append(scheduling.HOST_NETWORK_TOLERATION)
-    taints = (x for x in node.taints if x.get("key") != names.TAINT_KEY)
-    return not scheduling.untolerated(tolerations, taints)
+        tolerations.append(taints.HOST_NETWORK_TOLERATION)
+    lasting = (x for x in node.taints if x.get("key") != names.TAINT_KEY)
+    return not taints.untolerated(tolerations, lasting)
 
 
 def _rebooted(node: Node, record: Record | None) -> list[Finding]:

@@ -10,38 +10,6 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan imp
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.snapshot import Node
 from ansible_collections.kubeops.node_maintenance.tests.unit.plan.objects import Raw, node
 
-TAINT: Raw = {"key": "gpu", "value": "yes", "effect": "NoSchedule"}
-
-
-@pytest.mark.parametrize(
-    ("toleration", "covers"),
-    [
-        ({"key": "gpu", "operator": "Equal", "value": "yes", "effect": "NoSchedule"}, True),
-        ({"key": "gpu", "value": "yes"}, True),
-        ({"key": "gpu", "value": "no"}, False),
-        ({"key": "gpu"}, False),
-        ({"key": "gpu", "operator": "Exists"}, True),
-        ({"key": "gpu", "operator": "Exists", "effect": "NoExecute"}, False),
-        ({"key": "cpu", "operator": "Exists"}, False),
-        ({"operator": "Exists"}, True),
-        ({"operator": "Exists", "effect": "NoSchedule"}, True),
-        ({"operator": "Exists", "effect": "NoExecute"}, False),
-        ({"value": "yes"}, False),
-    ],
-)
-def test_a_toleration_covers_a_taint(toleration: Raw, covers: bool) -> None:
-    assert scheduling.tolerates([toleration], TAINT) == covers
-
-
-def test_a_toleration_of_no_value_covers_a_taint_of_no_value() -> None:
-    assert scheduling.tolerates([{"key": "gpu"}], {"key": "gpu", "effect": "NoSchedule"})
-
-
-@pytest.mark.parametrize(("effect", "keeps_out"), [("NoSchedule", 1), ("NoExecute", 1), ("PreferNoSchedule", 0)])
-def test_the_effects_that_keep_a_pod_out(effect: str, keeps_out: int) -> None:
-    assert len(scheduling.untolerated([], [{**TAINT, "effect": effect}])) == keeps_out
-
-
 HOST = Node.of(node("n1", labels={"zone": "a", "cores": "8"}))
 
 
