@@ -94,7 +94,7 @@ nodes:
     outcome:
       description:
         - V(drained), or V(already_drained) where there was nothing to do.
-        - Failures are V(not_in_maintenance), V(adopted_by), V(held), V(gone), V(refused), V(needs_surge), V(timed_out)
+        - Failures are V(not_in_maintenance), V(adopted_by), V(held), V(unknown_node), V(refused), V(needs_surge), V(needs_guard), V(timed_out)
           and V(failed).
       type: str
       sample: drained

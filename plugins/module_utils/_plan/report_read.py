@@ -26,6 +26,7 @@ FAILED_OUTCOMES = frozenset(
         "not_in_maintenance_yet",
         "not_drained",
         "needs_surge",
+        "needs_guard",
         "refused",
         "timed_out",
     }

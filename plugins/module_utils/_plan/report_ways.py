@@ -36,7 +36,7 @@ PHASES = ("cordoned", "protecting", "draining", "drained", "out", "returning", "
 PROTECT_WORDS = frozenset({"waiting", "guarded", "raised", "ready", "failed"})
 POD_WORDS = frozenset({"refused", "evicted", "gone"})
 MOVED_OUTCOMES = frozenset({"gone", "already_gone", "evicted", "swapped", "migrated", "deleted"})
-FAILED_PODS = frozenset({"failed", "refused", "needs_surge", "swap_failed", "still_ending"})
+FAILED_PODS = frozenset({"failed", "refused", "needs_surge", "needs_guard", "swap_failed", "still_ending"})
 STAYING_OUTCOMES = frozenset({"skipped", "tolerates_maintenance"})
 
 

@@ -132,7 +132,7 @@ class _Drain:
         snapshot = self.live.snapshot()
         self._adopt(snapshot, open_sites)
         for name in open_sites:
-            self._close_if_refused(self.sites[name])
+            self._close_if_refused(self.sites[name], snapshot)
         if not self.ctx.check:
             for name in open_sites:
                 site = self.sites[name]
@@ -158,31 +158,39 @@ class _Drain:
             site.moves[plan.pod.uid] = new
             self.replacements.expect(plan, snapshot)
 
-    def _close_if_refused(self, site: Site) -> None:
+    def _close_if_refused(self, site: Site, snapshot: Snapshot) -> None:
+        """Leave a node alone whose pods may not be moved, or not yet."""
+        now = self.ctx.clock.now()
         refused = [move for move in site.moves.values() if move.plan.route == "refuse"]
-        unprepared = [
-            move
-            for move in site.moves.values()
-            if move.plan.route == "swap" and not self._prepared(move) and not self.ctx.check
-        ]
+        lacking = [(move, lack) for move in site.moves.values() if (lack := self._lack(move, snapshot))]
         if refused:
             site.outcome = "refused"
-            site.message = f"Node {site.name} is left as it is: " + "; ".join(
-                f"{move.pod.ref}: {move.plan.reason}. {move.plan.remedy}" for move in refused[:10]
+            site.message = f"Node {site.name} is left as it is: " + " ".join(
+                f"{move.pod.ref}: {move.plan.reason} {move.plan.remedy}" for move in refused[:10]
             )
-        elif unprepared:
-            site.outcome = "needs_surge"
-            site.message = f"Node {site.name}: " + "; ".join(
-                f"{move.pod.ref} leaves by a swap, which is not prepared" for move in unprepared[:10]
-            )
+        elif lacking:
+            site.outcome = lacking[0][1]
+            needs = {
+                "needs_surge": "leaves by a swap, which is not prepared",
+                "needs_guard": "has no budget and no guard",
+            }
+            site.message = f"Node {site.name}: " + "; ".join(f"{m.pod.ref} {needs[lack]}" for m, lack in lacking[:10])
             site.message += ". Call pdb_guard with state=present first."
         for move in refused:
-            move.end("failed", "refused", self.ctx.clock.now())
-        for move in unprepared:
-            move.end("failed", "needs_surge", self.ctx.clock.now())
+            move.end("failed", "refused", now)
+        for move, lack in lacking:
+            move.end("failed", lack, now)
 
-    def _prepared(self, move: Move) -> bool:
-        return move.plan.workload is not None and move.plan.workload.uid in self.surges
+    def _lack(self, move: Move, snapshot: Snapshot) -> str:
+        """What ``pdb_guard`` has to do before this pod may go, ``""`` for nothing; check mode takes it as done."""
+        plan = move.plan
+        if self.ctx.check or move.done:
+            return ""
+        if plan.route == "swap" and not (plan.workload and plan.workload.uid in self.surges):
+            return "needs_surge"
+        if plan.route == "evict" and plan.guarded and not snapshot.budgets_of(plan.pod):
+            return "needs_guard"
+        return ""
 
     # -- the loop -----------------------------------------------------------------------------------
 
