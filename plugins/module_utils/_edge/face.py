@@ -193,7 +193,7 @@ def plain(value: t.Any) -> t.Any:
     if isinstance(value, (list, tuple)):
         return [plain(inner) for inner in value]
     if isinstance(value, str):
-        return "".join(value)
+        return str.__str__(value)
     return value
 
 

@@ -1,0 +1,103 @@
+# Copyright: Contributors to the kubeops.node_maintenance collection
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+import pytest
+import yaml
+
+MODULES = (
+    "maintenance_plan",
+    "maintenance_report",
+    "maintenance_state",
+    "node_cordon",
+    "node_drain",
+    "pdb_guard",
+)
+PLUGINS = "ansible_collections.kubeops.node_maintenance.plugins"
+
+
+def documented(module: Any) -> dict[str, Any]:
+    """A module's options with those of its fragments."""
+    doc = yaml.safe_load(module.DOCUMENTATION)
+    found: dict[str, Any] = dict(doc.get("options") or {})
+    for name in doc["extends_documentation_fragment"]:
+        file, _dot, part = name.removeprefix("kubeops.node_maintenance.").partition(".")
+        fragment = importlib.import_module(f"{PLUGINS}.doc_fragments.{file}").ModuleDocFragment
+        text = getattr(fragment, part.upper() if part else "DOCUMENTATION")
+        found.update(yaml.safe_load(text).get("options") or {})
+    return found
+
+
+def compared(options: dict[str, Any]) -> dict[str, Any]:
+    """What documentation and argument spec both say."""
+    return {
+        name: {
+            "type": option.get("type", "str"),
+            "elements": option.get("elements"),
+            "required": option.get("required", False),
+            "default": option.get("default"),
+            "choices": option.get("choices"),
+            "aliases": option.get("aliases", []),
+            "options": compared(option.get("options") or option.get("suboptions") or {}),
+        }
+        for name, option in options.items()
+    }
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_the_documentation_is_the_argument_spec(name: str) -> None:
+    module = importlib.import_module(f"{PLUGINS}.modules.{name}")
+    assert compared(documented(module)) == compared(module.FACE.argument_spec)
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_both_faces_are_one(name: str) -> None:
+    module = importlib.import_module(f"{PLUGINS}.modules.{name}")
+    action = importlib.import_module(f"{PLUGINS}.action.{name}")
+    assert action.ActionModule.face is module.FACE
+    assert module.FACE.name == name
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_secrets_are_marked(name: str) -> None:
+    spec = importlib.import_module(f"{PLUGINS}.modules.{name}").FACE.argument_spec
+    if "api_key" in spec:
+        assert spec["api_key"]["no_log"]
+        assert spec["password"]["no_log"]
+        assert spec["proxy_headers"]["options"]["basic_auth"]["no_log"]
+
+
+@pytest.mark.parametrize("name", [name for name in MODULES if name != "maintenance_report"])
+def test_the_engine_takes_what_the_module_offers(name: str) -> None:
+    """Every option reaches the engine's own options, none is invented."""
+    face = importlib.import_module(f"{PLUGINS}.modules.{name}").FACE
+    given = {option: spec.get("default") for option, spec in face.options.items()}
+    given["nodes"] = ["a"]
+    seen: list[Any] = []
+
+    class Stop(Exception):
+        pass
+
+    class Context:
+        """Enough to see the engine begin; everything else is for the engine's own tests."""
+
+        def __getattr__(self, attribute: str) -> Any:
+            seen.append(attribute)
+            raise Stop
+
+    with pytest.raises(Stop):
+        face.engine(Context(), face.prepare(face.converted(given), {}))
+    assert seen
+
+
+def test_the_action_group_is_the_modules() -> None:
+    from pathlib import Path
+
+    runtime = Path(__file__).parents[3] / "meta" / "runtime.yml"
+    groups = yaml.safe_load(runtime.read_text())["action_groups"]
+    assert sorted(groups["node_maintenance"]) == sorted(MODULES)

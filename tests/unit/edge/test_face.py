@@ -1,0 +1,183 @@
+# Copyright: Contributors to the kubeops.node_maintenance collection
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pytest
+
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge import face as edge
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.face import (
+    Call,
+    ClusterFace,
+    Event,
+    line,
+    plain,
+    run_face,
+)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.change import Change
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.snapshot import Ref
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run import call as run_call
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.context import (
+    Context,
+    Result,
+    StopRun,
+)
+
+Engine = Callable[[Context, dict[str, Any]], Result]
+
+
+class NoCluster:
+    """Connects to nothing; a loop that asks it something fails the test."""
+
+    closed = False
+
+    def close(self) -> None:
+        self.closed = True
+
+
+@pytest.fixture
+def opened(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Mapping[str, Any], str]]:
+    """What was connected to, and as whom."""
+    seen: list[tuple[Mapping[str, Any], str]] = []
+
+    def connect(options: Any, *, user_agent: str, guard: object) -> NoCluster:
+        seen.append((options, user_agent))
+        return NoCluster()
+
+    monkeypatch.setattr(run_call.connection, "connect", connect)
+    return seen
+
+
+def face(engine: Engine) -> ClusterFace:
+    return ClusterFace(
+        name="node_cordon",
+        options={
+            "nodes": {"type": "list", "elements": "str"},
+            "timeout": {"type": "str"},
+            "run": {"type": "str"},
+        },
+        durations=("timeout",),
+        lists=("nodes",),
+        engine=engine,
+    )
+
+
+def cordoned(ctx: Context, own: dict[str, Any]) -> Result:
+    ctx.changed(Change("patch", Ref("Node", "a"), "Cordon node a", before={"on": False}, after={"on": True}))
+    ctx.tell("cordoned", "cordoned by ab12/the-nonce", node="a")
+    return Result({"nodes": [{"name": name, "outcome": "cordoned", "failed": False} for name in own["nodes"]]})
+
+
+def never(ctx: Context, own: dict[str, Any]) -> Result:
+    raise AssertionError("the engine was called")
+
+
+def test_the_engine_gets_final_types(opened: object) -> None:
+    got: dict[str, Any] = {}
+
+    def engine(ctx: Context, own: dict[str, Any]) -> Result:
+        got.update(own)
+        return Result({"nodes": []})
+
+    run_face(face(engine), {"nodes": ["a b", "c"], "timeout": "2m"}, Call())
+    assert got == {"nodes": ("a", "b", "c"), "timeout": 120.0, "run": None}
+
+
+def test_a_result_has_its_fixed_parts(opened: object) -> None:
+    result = run_face(face(cordoned), {"nodes": ["a"]}, Call(diff=True))
+    assert result["changed"] is True
+    assert result["failed"] is False
+    assert result["actions"] == ["Cordon node a"]
+    assert result["nodes"] == [{"name": "a", "outcome": "cordoned", "failed": False}]
+    assert [event["what"] for event in result["timeline"]] == ["cordoned"]
+    assert result["diff"][0]["after"] == {"on": True}
+
+
+def test_a_diff_is_shown_only_when_it_was_asked_for(opened: object) -> None:
+    assert "diff" not in run_face(face(cordoned), {"nodes": ["a"]}, Call())
+
+
+def test_a_wrong_option_fails_before_the_first_request(opened: list[Any]) -> None:
+    result = run_face(face(never), {"timeout": "soon"}, Call())
+    assert result["failed"] is True
+    assert "timeout: 'soon' cannot be used" in result["msg"]
+    assert "nodes" not in result
+    assert opened == []
+
+
+def test_a_call_that_stops_whole_has_no_nodes_but_a_finding(opened: object) -> None:
+    def engine(ctx: Context, own: dict[str, Any]) -> Result:
+        cordoned(ctx, own)
+        raise StopRun("namespace_missing", "It is missing.", "Create it.", "Namespace x")
+
+    result = run_face(face(engine), {"nodes": ["a"]}, Call())
+    assert result["failed"] is True
+    assert result["msg"] == "It is missing. Create it."
+    assert "nodes" not in result
+    assert result["changed"] is True, "what was done before is told"
+    assert result["findings"] == [
+        {
+            "code": "namespace_missing",
+            "severity": "blocker",
+            "object": "Namespace x",
+            "message": "It is missing.",
+            "remedy": "Create it.",
+        }
+    ]
+
+
+def test_the_nonce_shows_nowhere(opened: list[tuple[Any, str]]) -> None:
+    told: list[Event] = []
+    params = {"nodes": ["a"], "run": "ab12/the-nonce", "api_key": "canary"}
+    result = run_face(face(cordoned), params, Call(diff=True, progress=told.append))
+    assert "the-nonce" not in repr(result)
+    assert "canary" not in repr(result)
+    assert "the-nonce" not in repr(told)
+    assert "ab12" in repr(result)
+    assert opened[0][1] == "kubeops.node_maintenance/node_cordon run/ab12"
+
+
+def test_what_is_handed_out_as_the_right_to_act_is_readable(opened: object) -> None:
+    def started(ctx: Context, own: dict[str, Any]) -> Result:
+        return Result({"run": "ab12/fresh-nonce", "nodes": []})
+
+    assert run_face(face(started), {"run": "ab12"}, Call())["run"] == "ab12/fresh-nonce"
+
+
+def test_a_missing_library_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(edge, "library_error", lambda: "Traceback: no kubernetes")
+    result = run_face(face(never), {"nodes": ["a"]}, Call())
+    assert result["failed"] is True
+    assert "kubernetes" in result["msg"]
+    assert result["exception"] == "Traceback: no kubernetes"
+
+
+@pytest.mark.parametrize(
+    ("event", "text"),
+    [
+        (Event("2026-11-21T10:30:48.123Z", "n1", "x", "is drained"), "10:30:48  n1  is drained"),
+        (
+            Event("2026-11-21T10:30:48.123Z", "n1", "x", "1 -> 2 replicas", "shop", "web"),
+            "10:30:48  n1  shop/web  1 -> 2 replicas",
+        ),
+        (
+            Event("2026-11-21T10:30:48.123Z", "", "x", "shop/web is ready", "shop", "web"),
+            "10:30:48  shop/web is ready",
+        ),
+    ],
+)
+def test_an_event_is_a_line_with_time_and_node(event: Event, text: str) -> None:
+    assert line(event) == text
+
+
+def test_plain_takes_the_controllers_types_away() -> None:
+    class Tagged(str):
+        pass
+
+    made = plain({Tagged("a"): (Tagged("b"), 1, None, {"c": Tagged("d")})})
+    assert made == {"a": ["b", 1, None, {"c": "d"}]}
+    assert type(made["a"][0]) is str

@@ -1,0 +1,220 @@
+# Copyright: Contributors to the kubeops.node_maintenance collection
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from ansible.parsing.dataloader import DataLoader
+from ansible.playbook.task import Task
+from ansible.template import Templar
+
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.face import Call, Event, Face
+from ansible_collections.kubeops.node_maintenance.plugins.plugin_utils import _in_process
+from ansible_collections.kubeops.node_maintenance.plugins.plugin_utils._in_process import (
+    InProcess,
+    orphan_guard,
+    runs_here,
+    task_environment,
+)
+
+
+class Asked(Face):
+    """Says what it was called with, and tells one event."""
+
+    def run(self, params: Any, call: Call) -> dict[str, Any]:
+        call.progress(Event("2026-11-21T10:30:48.123Z", "n1", "told", "something happened"))
+        return {
+            "changed": False,
+            "failed": False,
+            "where": "here",
+            "check": call.check,
+            "seen": {key: call.environ.get(key) for key in ("K8S_AUTH_HOST", "EXTRA")},
+            "nodes": params["nodes"],
+        }
+
+
+class Action(InProcess):
+    face = Asked(name="node_cordon", options={"nodes": {"type": "list", "elements": "str", "required": True}})
+
+    def _execute_module(self, **given: Any) -> dict[str, Any]:
+        return {"where": "module", **given}
+
+
+class Connection:
+    """As much of a connection as an action looks at."""
+
+    def __init__(self, transport: str) -> None:
+        self.transport = transport
+        self.become = None
+        self._shell = SimpleNamespace(tmpdir=None, env_prefix=lambda **more: "")
+
+
+@pytest.fixture
+def shown(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    lines: list[str] = []
+    monkeypatch.setattr(_in_process.display, "display", lines.append)
+    return lines
+
+
+def run(
+    *,
+    transport: str = "local",
+    become: bool = False,
+    variables: dict[str, Any] | None = None,
+    **task: Any,
+) -> dict[str, Any]:
+    loaded = Task.load({"name": "x", "kubeops.node_maintenance.node_cordon": {"nodes": "a,b"}, **task})
+    loader = DataLoader()
+    action = Action(
+        loaded,
+        Connection(transport),
+        SimpleNamespace(become=become, check_mode=False),
+        loader,
+        Templar(loader, variables=variables or {}),
+        None,
+    )
+    return action.run(task_vars=variables or {})
+
+
+@pytest.fixture(autouse=True)
+def no_module_lookup(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Loading a task wants to know its module; the plugin loader is not set up in a unit test."""
+    monkeypatch.setattr(
+        "ansible.parsing.mod_args.ModuleArgsParser.parse",
+        lambda self, *_args, **_more: (
+            "kubeops.node_maintenance.node_cordon",
+            self._task_ds["kubeops.node_maintenance.node_cordon"],
+            self._task_ds.get("delegate_to"),
+        ),
+    )
+
+
+def test_on_the_controller_the_engine_runs_inside(shown: list[str]) -> None:
+    result = run()
+    assert result["where"] == "here"
+    assert result["nodes"] == ["a", "b"]
+    assert shown == ["10:30:48  n1  something happened"]
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        {"transport": "ssh"},
+        {"become": True},
+        {"async": 60},
+        {"variables": {"ansible_python_interpreter": "/opt/other/bin/python3"}},
+    ],
+)
+def test_as_somebody_else_or_elsewhere_the_module_runs(case: dict[str, Any], shown: list[str]) -> None:
+    result = run(**case)
+    assert result["where"] == "module"
+    assert result["module_name"] == "kubeops.node_maintenance.node_cordon"
+    assert result["module_args"] == {"nodes": "a,b"}
+    assert shown == []
+
+
+@pytest.mark.parametrize("interpreter", [None, sys.executable, "auto_silent", "auto"])
+def test_the_controllers_own_interpreter_is_no_reason(interpreter: str | None, shown: list[str]) -> None:
+    variables = {} if interpreter is None else {"ansible_python_interpreter": interpreter}
+    assert run(variables=variables)["where"] == "here"
+
+
+def test_a_delegated_task_looks_at_the_other_hosts_interpreter(shown: list[str]) -> None:
+    variables = {"ansible_delegated_vars": {"far": {"ansible_python_interpreter": "/opt/other/bin/python3"}}}
+    assert run(variables=variables, delegate_to="far")["where"] == "module"
+
+
+def test_the_tasks_environment_is_merged_templated_and_taken_back(
+    shown: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("EXTRA", "of the process")
+    inherited = [{"K8S_AUTH_HOST": "https://outer", "EXTRA": "outer"}, {"K8S_AUTH_HOST": "https://{{ name }}"}]
+    result = run(environment=trusted(inherited), variables={"name": "inner"})
+    assert result["seen"] == {"K8S_AUTH_HOST": "https://inner", "EXTRA": "outer"}
+    assert os.environ["EXTRA"] == "of the process"
+    assert "K8S_AUTH_HOST" not in os.environ
+
+
+def trusted(value: Any) -> Any:
+    """As a playbook's file is trusted; cores before 2.19 trust all texts."""
+    try:
+        from ansible.template import trust_as_template
+    except ImportError:
+        return value
+    if isinstance(value, str):
+        return trust_as_template(value)
+    if isinstance(value, dict):
+        return {key: trusted(inner) for key, inner in value.items()}
+    return [trusted(inner) for inner in value]
+
+
+def test_check_mode_reaches_the_engine(shown: list[str]) -> None:
+    assert run(check_mode=True)["check"] is True
+
+
+def test_no_log_silences_the_progress(shown: list[str]) -> None:
+    run(no_log=True)
+    assert shown == []
+
+
+def test_unknown_and_missing_options_are_named_together(shown: list[str]) -> None:
+    result = run(**{"kubeops.node_maintenance.node_cordon": {"node": "a"}})
+    assert result["failed"] is True
+    assert "Unsupported parameters for (kubeops.node_maintenance.node_cordon) module: node" in result["msg"]
+    assert "missing required arguments: nodes" in result["msg"]
+
+
+def test_two_environments_of_one_python_are_different(tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "python3").symlink_to(Path(sys.executable).resolve())
+    assert not runs_here(str(tmp_path / "one" / "python3"))
+    assert runs_here(str(Path(sys.executable).parent / ".." / "bin" / Path(sys.executable).name))
+
+
+def test_a_variable_that_was_not_there_is_gone_afterwards() -> None:
+    with task_environment({"KUBEOPS_TEST_NUMBER": 7}) as environ:
+        assert environ["KUBEOPS_TEST_NUMBER"] == "7"
+    assert "KUBEOPS_TEST_NUMBER" not in os.environ
+
+
+def _worker(pipe: Any, lives: Any) -> None:
+    guard = orphan_guard()
+    assert guard is not None
+    guard()
+    pipe.send(os.getpid())
+    lives.set()
+    pipe.recv()
+    guard()
+    pipe.send("went on without its parent")
+
+
+def _parent(pipe: Any, lives: Any) -> None:
+    multiprocessing.get_context("fork").Process(target=_worker, args=(pipe, lives)).start()
+    lives.wait()
+    os._exit(0)
+
+
+def test_a_worker_ends_before_its_next_request_once_its_parent_is_gone() -> None:
+    fork = multiprocessing.get_context("fork")
+    mine, theirs = fork.Pipe()
+    parent = fork.Process(target=_parent, args=(theirs, fork.Event()))
+    parent.start()
+    theirs.close()
+    assert isinstance(mine.recv(), int)
+    parent.join()
+    mine.send("go on")
+    with pytest.raises(EOFError):
+        mine.recv()
+
+
+def test_outside_of_a_worker_there_is_nobody_to_outlive() -> None:
+    assert orphan_guard() is None

@@ -1,0 +1,157 @@
+# Copyright: Contributors to the kubeops.node_maintenance collection
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+import datetime
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.inputs import VARIABLES, read
+
+
+def given(**variables: Any) -> dict[str, Any]:
+    known = {"maintain_nodes": "worker-1"}
+    return read({**known, **{f"maintain_{name}": value for name, value in variables.items()}}, "maintain", [])
+
+
+def test_nothing_but_a_node_is_enough() -> None:
+    values = given()
+    assert values["errors"] == []
+    assert values["nodes"] == ["worker-1"]
+    assert values["on_failure"] == "auto"
+    assert values["max_failures"] == 0
+    assert values["serial"] is None
+    assert values["timeout"] is None
+
+
+def test_a_survey_sends_strings_and_gets_types() -> None:
+    values = given(
+        nodes="a b\nc,d",
+        reboot="yes",
+        serial="2",
+        max_failures="1",
+        timeout="10m",
+        force="False",
+        gates="ready, daemonsets",
+        on_failure="keep",
+    )
+    assert values["errors"] == []
+    assert values["nodes"] == ["a", "b", "c", "d"]
+    assert (values["reboot"], values["force"]) == (True, False)
+    assert (values["serial"], values["max_failures"], values["timeout"]) == (2, 1, 600)
+    assert values["gates"] == ["ready", "daemonsets"]
+    assert values["on_failure"] == "keep"
+
+
+@pytest.mark.parametrize("empty", ["", "  ", None, [], {}])
+def test_empty_means_unset(empty: object) -> None:
+    everything = {name: empty for name in VARIABLES if name != "nodes"}
+    values = given(**everything)
+    plain = given()
+    assert values == plain
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "expected"),
+    [
+        ("serial", 0, "1 or more"),
+        ("serial", "0", "1 or more"),
+        ("serial", "-2", "1 or more"),
+        ("serial", "two", "1 or more"),
+        ("serial", True, "1 or more"),
+        ("max_failures", -1, "0 or more"),
+        ("timeout", "soon", '"90s"'),
+        ("reboot", "maybe", "true or false"),
+        ("on_failure", "panic", "auto, keep, release"),
+        ("backend", "magic", "auto, eviction, koordinator"),
+        ("gates", ["ready", "open"], "ready, rebooted, daemonsets, pressure, stable"),
+        ("run", "ab12/nonce", "the id of a run"),
+        ("until", "late", "05:30"),
+        ("until", "25:00", "05:30"),
+        ("until", "2026-11-21T05:30:00", "05:30"),
+        ("reason", ["a"], "a text"),
+        ("taints", [{"key": "a"}], "not part of this version"),
+        ("descheduler", {"a": 1}, "not part of this version"),
+    ],
+)
+def test_a_wrong_value_is_named_with_what_would_be_right(name: str, value: object, expected: str) -> None:
+    (error,) = given(**{name: value})["errors"]
+    assert error.startswith(f"maintain_{name}: {value!r} cannot be used.")
+    assert expected in error
+
+
+def test_everything_that_is_wrong_is_said_at_once() -> None:
+    assert len(given(serial=0, timeout="x", nodez="a", reboot="maybe")["errors"]) == 4
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [("node", "maintain_nodes"), ("seriel", "maintain_serial"), ("allow_interuption", "maintain_allow_interruption")],
+)
+def test_a_misspelt_variable_is_an_error_with_what_was_meant(name: str, meant: str) -> None:
+    (error,) = given(**{name: 1})["errors"]
+    assert f"maintain_{name} is not a variable of this playbook. Did you mean" in error
+    assert meant in error
+
+
+def test_a_variable_that_resembles_none_gets_the_whole_list() -> None:
+    (error,) = given(xyzzy=1)["errors"]
+    assert all(f"maintain_{name}" in error for name in VARIABLES)
+
+
+def test_exactly_one_way_to_name_nodes() -> None:
+    (neither,) = read({}, "maintain", [])["errors"]
+    assert "Which nodes?" in neither
+    (both,) = given(node_selector="pool=blue")["errors"]
+    assert "maintain_node_selector" in both
+
+
+def test_a_task_file_is_looked_for_where_people_expect_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    here, project = tmp_path / "here", tmp_path / "project"
+    for folder in (here, project):
+        folder.mkdir()
+    monkeypatch.chdir(here)
+    (project / "patch.yml").write_text("[]")
+    variables = {"maintain_nodes": "a", "maintain_tasks": "patch.yml"}
+    assert read(variables, "maintain", [str(project)])["tasks"] == str(project / "patch.yml")
+    (here / "patch.yml").write_text("[]")
+    assert read(variables, "maintain", [str(project)])["tasks"] == str(here / "patch.yml")
+
+
+def test_a_missing_task_file_is_an_error_that_says_where_it_was_looked_for(tmp_path: Path) -> None:
+    values = read({"maintain_nodes": "a", "maintain_tasks": "patch.yml"}, "maintain", [str(tmp_path)])
+    (error,) = values["errors"]
+    assert "there is no file patch.yml" in error
+    assert str(tmp_path / "patch.yml") in error
+
+
+def test_the_usual_gates_follow_from_what_is_done(tmp_path: Path) -> None:
+    tasks = tmp_path / "patch.yml"
+    tasks.write_text("[]")
+    assert given()["gates"] == ["ready", "daemonsets", "pressure"]
+    assert given(tasks=str(tasks))["gates"] == ["ready", "daemonsets", "pressure", "stable"]
+    assert given(reboot=True)["gates"] == ["ready", "rebooted", "daemonsets", "pressure", "stable"]
+    assert given(reboot=True, gates="ready")["gates"] == ["ready"]
+
+
+def test_the_fingerprint_holds_what_is_done_and_not_how_patiently() -> None:
+    patient = given(reason="because", timeout="1h", report_dir="/tmp", serial=3, on_failure="keep")
+    assert patient["fingerprint"] == given()["fingerprint"]
+    assert given(reboot=True)["fingerprint"] != given()["fingerprint"]
+    assert given(nodes="worker-2")["fingerprint"] != given()["fingerprint"]
+    evacuate = read({"maintain_nodes": "worker-1"}, "evacuate", [])
+    assert evacuate["fingerprint"] != given()["fingerprint"]
+
+
+def test_a_time_of_day_is_its_next_occurrence() -> None:
+    soon = datetime.datetime.now() + datetime.timedelta(minutes=2)
+    until = given(until=soon.strftime("%H:%M"))["until"]
+    assert 0 < until - time.time() <= 120
+    past = datetime.datetime.now() - datetime.timedelta(minutes=2)
+    assert given(until=past.strftime("%H:%M"))["until"] > time.time() + 23 * 3600
+    assert given(until="2026-11-21T05:30:00+01:00")["until"] == 1795235400.0

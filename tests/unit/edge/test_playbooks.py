@@ -1,0 +1,94 @@
+# Copyright: Contributors to the kubeops.node_maintenance collection
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Input that stops a playbook before its first request: the API server's port is closed for all of it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import ansible_collections.kubeops.node_maintenance as collection
+
+TREE = next(iter(collection.__path__)).removesuffix("/ansible_collections/kubeops/node_maintenance")
+UNREACHABLE = "cannot be reached"
+
+
+def play(folder: Path, playbook: str, *words: str, variables: dict[str, object] | None = None) -> tuple[int, str]:
+    """Exit code and output, with runs of white space as one space."""
+    command = [sys.executable, "-m", "ansible", "playbook", f"kubeops.node_maintenance.{playbook}", *words]
+    if variables:
+        command += ["-e", json.dumps(variables)]
+    known = {key: value for key, value in os.environ.items() if not key.startswith(("K8S_AUTH_", "KUBECONFIG"))}
+    environ = {
+        **known,
+        "ANSIBLE_COLLECTIONS_PATH": TREE,
+        "ANSIBLE_HOME": str(folder / "home"),
+        "ANSIBLE_CONFIG": str(folder / "ansible.cfg"),
+        "ANSIBLE_NOCOLOR": "1",
+        "ANSIBLE_LOCALHOST_WARNING": "0",
+        "ANSIBLE_INVENTORY_UNPARSED_WARNING": "0",
+        "K8S_AUTH_HOST": "https://127.0.0.1:1",
+        "K8S_AUTH_API_KEY": "canary-token",
+    }
+    (folder / "ansible.cfg").touch()
+    done = subprocess.run(command, cwd=folder, env=environ, capture_output=True, text=True, timeout=120, check=False)
+    text = " ".join((done.stdout + done.stderr).replace("\\n", " ").split())
+    assert "canary-token" not in text
+    return done.returncode, text
+
+
+@pytest.mark.parametrize("playbook", ["maintain", "evacuate", "release", "plan", "recover"])
+@pytest.mark.parametrize("limit", ["worker-1", "localhost"])
+def test_a_limit_is_an_error_that_says_what_to_do_instead(tmp_path: Path, playbook: str, limit: str) -> None:
+    code, text = play(tmp_path, playbook, "--limit", limit, variables={"maintain_nodes": ["worker-1"]})
+    assert code != 0
+    assert "--limit cannot be used with this playbook" in text
+    assert UNREACHABLE not in text
+
+
+@pytest.mark.parametrize("playbook", ["maintain", "evacuate", "release", "plan"])
+def test_everything_wrong_is_said_before_the_first_request(tmp_path: Path, playbook: str) -> None:
+    wrong = {"maintain_node": "a", "maintain_serial": 0, "maintain_timeout": "soon", "maintain_tasks": "no.yml"}
+    code, text = play(tmp_path, playbook, variables=wrong)
+    assert code == 2
+    assert "maintain_node is not a variable of this playbook. Did you mean maintain_nodes" in text
+    assert "maintain_serial: 0 cannot be used" in text
+    assert "maintain_timeout: 'soon' cannot be used" in text
+    assert "there is no file no.yml" in text
+    assert "Which nodes?" in text
+    assert UNREACHABLE not in text
+
+
+def test_a_value_that_the_shell_took_apart_is_an_error(tmp_path: Path) -> None:
+    code, text = play(tmp_path, "maintain", "-e", "maintain_nodes=worker-1 worker-2")
+    assert code == 2
+    assert "worker-2" in text
+    assert "belongs to nothing" in text
+
+
+@pytest.mark.parametrize("variable", [{"recover_state": "gone"}, {"recover_runs": "ab12"}])
+def test_recover_knows_its_variables(tmp_path: Path, variable: dict[str, object]) -> None:
+    code, text = play(tmp_path, "recover", variables=variable)
+    assert code == 2
+    assert "recover_state is listed, finished or undone" in text
+    assert UNREACHABLE not in text
+
+
+def test_without_a_kubeconfig_that_exists_the_error_names_it(tmp_path: Path) -> None:
+    wrong = tmp_path / "site.yml"
+    wrong.write_text(
+        "- hosts: localhost\n  gather_facts: false\n  tasks:\n    - kubeops.node_maintenance.node_cordon:\n"
+        "        nodes: a\n      environment: {K8S_AUTH_HOST: '', K8S_AUTH_KUBECONFIG: /nowhere}\n"
+    )
+    command = [sys.executable, "-m", "ansible", "playbook", str(wrong)]
+    environ = {**os.environ, "ANSIBLE_COLLECTIONS_PATH": TREE, "ANSIBLE_HOME": str(tmp_path / "home")}
+    done = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 2
+    assert "/nowhere does not exist" in done.stdout + done.stderr
