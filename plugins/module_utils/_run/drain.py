@@ -326,10 +326,18 @@ class _Drain:
             return
         if not self.swaps.done_with(site.name):
             return
-        waiting = self.replacements.missing(snapshot)
-        if waiting:
+        if self.replacements.missing(snapshot):
             return
-        self._prove(site)
+        if self._listed_empty(site):
+            self._prove(site)
+        else:
+            site.quiet_since = now
+
+    def _listed_empty(self, site: Site) -> bool:
+        """The truth from a list once more: a watch that hangs looks like one with nothing to tell."""
+        found = self.ctx.cluster.items(kinds.PODS, fields=f"spec.nodeName={site.name}", patience=PATIENCE).items
+        moves = [site.moves.get(item["metadata"]["uid"]) for item in found]
+        return all(move is not None and move.state == "skipped" for move in moves)
 
     def _too_late(self, move: Move, now: float) -> bool:
         limit = self.options.pod_timeout
