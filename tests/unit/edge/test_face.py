@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import connection
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge import face as edge
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.face import (
     Call,
@@ -20,7 +21,6 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.fac
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.change import Change
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.snapshot import Ref
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run import call as run_call
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.context import (
     Context,
     Result,
@@ -48,7 +48,7 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Mapping[str, Any], str
         seen.append((options, user_agent))
         return NoCluster()
 
-    monkeypatch.setattr(run_call.connection, "connect", connect)
+    monkeypatch.setattr(connection, "connect", connect)
     return seen
 
 

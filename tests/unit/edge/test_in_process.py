@@ -69,9 +69,10 @@ def run(
     transport: str = "local",
     become: bool = False,
     variables: dict[str, Any] | None = None,
+    args: dict[str, Any] | None = None,
     **task: Any,
 ) -> dict[str, Any]:
-    loaded = Task.load({"name": "x", "kubeops.node_maintenance.node_cordon": {"nodes": "a,b"}, **task})
+    loaded = Task.load({"name": "x", "kubeops.node_maintenance.node_cordon": args or {"nodes": "a,b"}, **task})
     loader = DataLoader()
     action = Action(
         loaded,
@@ -166,7 +167,7 @@ def test_no_log_silences_the_progress(shown: list[str]) -> None:
 
 
 def test_unknown_and_missing_options_are_named_together(shown: list[str]) -> None:
-    result = run(**{"kubeops.node_maintenance.node_cordon": {"node": "a"}})
+    result = run(args={"node": "a"})
     assert result["failed"] is True
     assert "Unsupported parameters for (kubeops.node_maintenance.node_cordon) module: node" in result["msg"]
     assert "missing required arguments: nodes" in result["msg"]

@@ -44,8 +44,17 @@ def play(folder: Path, playbook: str, *words: str, variables: dict[str, object] 
     return done.returncode, text
 
 
-@pytest.mark.parametrize("playbook", ["maintain", "evacuate", "release", "plan", "recover"])
-@pytest.mark.parametrize("limit", ["worker-1", "localhost"])
+@pytest.mark.parametrize(
+    ("playbook", "limit"),
+    [
+        ("maintain", "worker-1"),
+        ("maintain", "localhost"),
+        ("evacuate", "worker-1"),
+        ("release", "worker-1"),
+        ("plan", "worker-1"),
+        ("recover", "worker-1"),
+    ],
+)
 def test_a_limit_is_an_error_that_says_what_to_do_instead(tmp_path: Path, playbook: str, limit: str) -> None:
     code, text = play(tmp_path, playbook, "--limit", limit, variables={"maintain_nodes": ["worker-1"]})
     assert code != 0
