@@ -136,7 +136,11 @@ class _Drain:
         if not self.ctx.check:
             for name in open_sites:
                 site = self.sites[name]
-                if site.open and not site.left() and site.record and site.record.step != "cordoned":
+                if not site.open or site.left() or not site.record:
+                    continue
+                if site.selected_only:
+                    site.outcome, site.message = "selected_gone", f"Node {name} holds none of the selected pods."
+                elif site.record.step != "cordoned":
                     site.outcome, site.message = "already_drained", f"Node {name} holds no pod that has to go."
 
     def _adopt(self, snapshot: Snapshot, nodes: t.Collection[str]) -> None:
@@ -328,7 +332,10 @@ class _Drain:
             return
         if self.replacements.missing(snapshot):
             return
-        if self._listed_empty(site):
+        if site.selected_only:
+            site.outcome = "selected_gone"
+            site.message = f"The selected pods of node {site.name} are gone; for the others it is not drained."
+        elif self._listed_empty(site):
             self._prove(site)
         else:
             site.quiet_since = now
@@ -433,9 +440,11 @@ class _Drain:
                     move.outcome = "deleted" if verb == "delete" else "evicted"
                 else:
                     move.outcome = {"swap": "swapped", "wait": "gone"}[move.plan.route]
-            if site.node and site.record:
+            if site.node and site.record and not site.selected_only:
                 change = node_steps.at_step(site.node, site.record, "drained")
                 if change:
                     apply(self.ctx, change)
             site.outcome, site.message = "drained", f"Node {site.name} would be drained."
+            if site.selected_only:
+                site.outcome, site.message = "selected_gone", f"Node {site.name} would lose the selected pods."
         self.swaps.predict(self.live.snapshot())

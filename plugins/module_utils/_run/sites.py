@@ -13,8 +13,8 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.sna
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.context import Context, Result
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.evict import Move
 
-PASSED = ("", "drained", "already_drained", "gone")
-"""Outcomes of a node that are no failure: in work, empty, or deleted by somebody meanwhile."""
+PASSED = ("", "drained", "already_drained", "selected_gone", "gone")
+"""Outcomes of a node that are no failure: in work, empty, empty of what was selected, or deleted meanwhile."""
 
 
 @dataclass
@@ -40,6 +40,11 @@ class Site:
     def failed(self) -> bool:
         """Whether its outcome is a failure."""
         return self.outcome not in PASSED
+
+    @property
+    def selected_only(self) -> bool:
+        """Whether pods were filtered out: nobody looked at them, so the node cannot be called drained."""
+        return any(move.plan.code == "not_selected" for move in self.moves.values())
 
     def left(self) -> list[Move]:
         """The moves that are not over."""
