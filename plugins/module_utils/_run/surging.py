@@ -135,7 +135,8 @@ class Surging:
         for case in self.cases:
             if not case.open or case.state == "undo":
                 continue
-            waited = f"{message}; waited for: {case.waiting}" if case.waiting else message
+            waited = f"{case.workload} was {message}"
+            waited += f": {case.waiting}." if case.waiting else "."
             self._give_up(case, outcome, waited, "Look at what it waited for, then run again.")
 
     # -- the steps ----------------------------------------------------------------------------------
@@ -191,7 +192,7 @@ class Surging:
         surge = t.cast("Surge", case.surge)
         workload = snapshot.workload(surge.uid)
         if workload is None:
-            self._give_up(case, "workload_gone", f"{surge.workload} is gone.", "")
+            self._give_up(case, "ended", f"{surge.workload} is gone.", "")
             return
         if self._hands.behind(workload.ref, workload.resource_version):
             return
@@ -223,7 +224,8 @@ class Surging:
             acting = blocked.code == "surge_reverted" and swap.settled(snapshot, surge)
             patient = blocked.code in PATIENT_WITH and now - case.blocked_since < GRACE
             if not acting and not patient:
-                self._give_up(case, blocked.code, blocked.message, blocked.remedy)
+                outcome = "ended" if blocked.code == "workload_gone" else blocked.code
+                self._give_up(case, outcome, blocked.message, blocked.remedy)
             return
         case.blocked_since = None
         if case.waiting:
@@ -300,7 +302,7 @@ class Surging:
             self._give_up(case, "surge_denied", str(error), "")
 
     def _give_up(self, case: Case, outcome: str, message: str, remedy: str) -> None:
-        self._tell("failed", case, message)
+        self._tell("note" if outcome == "ended" else "failed", case, message)
         case.outcome, case.message, case.remedy, case.again = outcome, message, remedy, False
         case.state = "undo" if case.surge and case.claimed else "undone"
 

@@ -1,0 +1,366 @@
+# Copyright: Contributors to the kubeops.node_maintenance collection
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Both halves of a swap as the loops run them: against other runs, refusals, and views that lag behind."""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import dataclass, field
+
+import pytest
+
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.errors import (
+    AlreadyExists,
+    Conflict,
+    Forbidden,
+    NotFound,
+)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.verbs import Request
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan import swap
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.change import Change
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.snapshot import Ref, Snapshot
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.surge import Surge
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.context import Clock, Context, Run
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.surging import Case, Surging
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.swaps import Swaps
+from ansible_collections.kubeops.node_maintenance.tests.unit.plan import world as worlds
+from ansible_collections.kubeops.node_maintenance.tests.unit.plan.play import Hand, prepare, recorded, wanted
+from ansible_collections.kubeops.node_maintenance.tests.unit.plan.world import World
+
+KINDS = {
+    "deployments.apps/scale": "Deployment",
+    "horizontalpodautoscalers.autoscaling": "HorizontalPodAutoscaler",
+    "leases.coordination.k8s.io": "Lease",
+    "pods": "Pod",
+    "poddisruptionbudgets.policy": "PodDisruptionBudget",
+}
+
+NEWCOMERS = [f"web-{number}-1" for number in range(100, 200)]
+"""Names that the second pod may get in a world; while they are down it never serves."""
+
+
+@dataclass
+class Time(Clock):
+    present: float = 1000.0
+
+    def now(self) -> float:
+        return self.present
+
+    def wall(self) -> str:
+        return "2026-01-01T00:00:00.000Z"
+
+
+@dataclass
+class Server:
+    """Requests as the engine sends them, made to the world; ``deny`` names a resource that is refused."""
+
+    world: World
+    deny: str = ""
+    sent: list[str] = field(default_factory=list)
+
+    def send(self, request: Request, *, patience: float) -> dict[str, t.Any]:
+        del patience
+        self.sent.append(f"{request.verb} {request.resource}")
+        if request.resource == self.deny:
+            raise Forbidden("no", request=request, status=403)
+        kind = KINDS[request.resource]
+        here = self.world.objects[worlds.LISTS[kind]]
+        found = next((x for x in here if x["metadata"]["name"] == request.name), None)
+        if request.method == "POST" and found:
+            raise AlreadyExists("there", request=request, status=409)
+        if request.method != "POST" and found is None:
+            raise NotFound("gone", request=request, status=404)
+        if request.method != "GET":
+            body = dict(request.body or {})
+            version = (body.get("preconditions") or body.get("metadata") or {}).get("resourceVersion", "")
+            verb = {"POST": "create", "PATCH": "patch", "DELETE": "delete"}[request.method]
+            try:
+                self.world.apply(
+                    Change(t.cast("t.Any", verb), Ref(kind, request.name), "", body, resource_version=version)
+                )
+            except worlds.Conflict as error:
+                raise Conflict("changed", request=request, status=409) from error
+        return dict(next((x for x in here if x["metadata"]["name"] == request.name), {}))
+
+
+class Play:
+    """One call of ``pdb_guard`` on node n1 in this world."""
+
+    def __init__(self, world: World, run: str = "r1/n1", state: t.Any = "plan") -> None:
+        self.world, self.server, self.clock = world, Server(world), Time()
+        me = t.cast("Run", Run.parse(run))
+        self.ctx = Context(t.cast("t.Any", self.server), clock=self.clock, by="me@here", run=me)
+        self.case = Case(Ref("Deployment", "web", "shop", "uid-Deployment-web", "apps/v1"), ("n1",), state)
+        self.surging = Surging(self.ctx, me, 2.0, self.plan, lambda: None, ["n1"], [self.case])
+
+    def plan(self, seen: Snapshot) -> dict[str, Surge]:
+        plans = worlds.routes(seen, ["n1"], worlds.Choices(swap_blocked=True))
+        found = swap.surges(seen, plans, run=self.ctx.run.id if self.ctx.run else "", by="me@here", since="now")
+        return {surge.uid: surge for surge in found}
+
+    def rounds(self, count: int = 30, seconds: float = 1.0) -> Case:
+        for _round in range(count):
+            self.surging.step(self.world.snapshot())
+            if self.surging.done:
+                break
+            self.world.act()
+            self.clock.present += seconds
+        return self.case
+
+
+@pytest.fixture
+def world() -> World:
+    return World(["n1"])
+
+
+def test_a_surge_serves_for_the_settle_time_before_it_is_ready(world: World) -> None:
+    play = Play(world)
+    case = play.rounds()
+    assert (case.state, case.outcome) == ("ready", "raised")
+    assert recorded(world).stage == "ready"
+    assert play.clock.present >= 1003.0
+    assert play.server.sent == [
+        "create leases.coordination.k8s.io",
+        "patch pods",
+        "patch deployments.apps/scale",
+        "patch leases.coordination.k8s.io",
+    ]
+    assert [event.what for event in play.ctx.timeline] == ["raised", "ready"]
+
+
+def test_a_surge_lease_is_renewed_three_times_a_minute_and_no_more(world: World) -> None:
+    world.down = NEWCOMERS
+    play = Play(world)
+    play.rounds(60)
+    renewals = play.server.sent.count("patch leases.coordination.k8s.io")
+    assert renewals == 2
+
+
+def test_another_run_that_lives_is_waited_for(world: World) -> None:
+    Play(world, "other/n").rounds()
+    play = Play(world)
+    for _round in range(100):
+        play.rounds(1)
+        world.apply(recorded(world).renewing("other/n", "2026-01-01T00:00:00.000Z"))
+    assert play.case.state == "held"
+    assert play.case.waiting.startswith("run other of me@here to end its surge of Deployment shop/web")
+    assert not [sent for sent in play.server.sent if sent.startswith(("patch", "delete"))]
+
+
+def test_a_silent_run_s_surge_is_undone_and_ours_made(world: World) -> None:
+    Play(world, "other/n").rounds()
+    play = Play(world)
+    play.rounds(59)
+    assert recorded(world).run == "other"
+    case = play.rounds(30)
+    assert (case.state, case.outcome) == ("ready", "raised")
+    assert recorded(world).run == "r1"
+    assert recorded(world).prior_replicas == 1
+    assert world.top["spec"]["replicas"] == 2
+    assert world.least_ready == 1
+
+
+def test_another_run_that_ends_makes_room(world: World) -> None:
+    other = Play(world, "other/n")
+    other.rounds()
+    play = Play(world)
+    play.rounds(5)
+    assert play.case.state == "held"
+    back = Play(world, "other/n", "undo")
+    back.case.surge = recorded(world)
+    back.rounds()
+    assert play.rounds().outcome == "raised"
+
+
+def test_the_same_run_goes_on_without_a_second_raise(world: World) -> None:
+    first = Play(world)
+    first.rounds(1)
+    again = Play(world, "r1/n2")
+    case = again.rounds()
+    assert case.outcome == "raised"
+    assert recorded(world).holder == "r1/n2"
+    assert "patch deployments.apps/scale" not in again.server.sent
+
+
+def test_a_permission_that_is_missing_undoes_what_was_begun(world: World) -> None:
+    play = Play(world)
+    play.server.deny = "deployments.apps/scale"
+    case = play.rounds()
+    assert (case.state, case.outcome) == ("undone", "surge_denied")
+    assert "patch deployments.apps/scale shop/web" in case.message
+    assert world.kept() == world.at_first
+
+
+def test_time_is_up_and_the_surge_is_taken_back(world: World) -> None:
+    world.down = NEWCOMERS
+    play = Play(world)
+    play.rounds(10)
+    play.surging.fail_open("timed_out", "not ready after 10 s")
+    case = play.rounds()
+    assert (case.state, case.outcome) == ("undone", "timed_out")
+    assert "not ready after 10 s" in case.message
+    assert world.kept() == world.at_first
+    assert world.names() == ["web-0"]
+
+
+def test_a_refused_newcomer_is_given_a_moment_and_then_undone(world: World) -> None:
+    play = Play(world)
+    play.rounds(2, 0.1)
+    world.replica_set["status"]["conditions"] = [
+        {"type": "ReplicaFailure", "status": "True", "reason": "FailedCreate", "message": "exceeded quota"}
+    ]
+    world.replica_set["status"]["replicas"] = 1
+    frozen = world.snapshot()
+    play.surging.step(frozen)
+    assert play.case.state == "wait"
+    play.clock.present += 2.5
+    play.surging.step(frozen)
+    assert play.case.state == "undo"
+    assert play.rounds().outcome == "surge_refused"
+    assert world.kept() == world.at_first
+
+
+def test_a_count_that_is_put_back_ends_the_surge(world: World) -> None:
+    world.down = NEWCOMERS
+    play = Play(world)
+    play.rounds(2)
+    world.top["spec"]["replicas"] = 1
+    world.top["metadata"]["generation"] += 1
+    world.act()
+    case = play.rounds()
+    assert case.outcome == "surge_reverted"
+    assert world.kept() == world.at_first
+    assert world.names() == ["web-0"]
+
+
+def test_a_reverter_that_ends_the_leaving_pod_has_done_the_swap(world: World) -> None:
+    play = Play(world)
+    play.rounds(4, 0.1)
+    assert all(map(world.is_ready, world.pods))
+    world.top["spec"]["replicas"] = 1
+    world.top["metadata"]["generation"] += 1
+    world.act()
+    case = play.rounds()
+    assert case.outcome == "ended"
+    assert world.ended == ["web-0"]
+
+
+def test_a_view_that_lags_behind_our_own_write_is_not_believed(world: World) -> None:
+    """The old count in an old view is not somebody else's doing."""
+    play = Play(world)
+    before = world.snapshot()
+    play.surging.step(before)
+    play.surging.step(before)
+    play.surging.step(before)
+    assert play.case.state in ("raise", "wait")
+    assert play.server.sent.count("patch deployments.apps/scale") == 1
+    assert play.rounds().outcome == "raised"
+
+
+# -- the second half ----------------------------------------------------------------------------------
+
+
+class End:
+    """One drain's swaps in this world, its first half done by another process."""
+
+    def __init__(self, world: World, run: str = "r1/n1") -> None:
+        self.world, self.server, self.clock = world, Server(world), Time()
+        ctx = Context(t.cast("t.Any", self.server), clock=self.clock, run=Run.parse(run))
+        self.ctx, self.swaps = ctx, Swaps(ctx, [recorded(world)])
+
+    def rounds(self, count: int = 20) -> Swaps:
+        for _round in range(count):
+            if self.swaps.done:
+                break
+            self.swaps.step(self.world.snapshot())
+            self.world.act()
+            self.clock.present += 1.0
+        return self.swaps
+
+
+def test_the_leaving_pod_ends_and_nothing_is_left(world: World) -> None:
+    Play(world).rounds()
+    end = End(world)
+    swaps = end.rounds()
+    assert swaps.done_with("n1")
+    assert not swaps.failures
+    assert world.ended == ["web-0"]
+    assert world.kept() == world.at_first
+    assert [event.what for event in end.ctx.timeline] == ["lowered", "restored"]
+
+
+def test_nothing_is_lowered_while_another_pod_is_not_ready() -> None:
+    world = World(["n1", "n9", "n9"])
+    world.objects["budgets"].append(worlds.budget("web", 0, healthy=3, desired=3))
+    world.at_first = world.kept()
+    Play(world).rounds()
+    world.down = ["web-2"]
+    world.set_ready("web-2", False)
+    end = End(world)
+    swaps = end.rounds(10)
+    assert not swaps.done
+    assert swaps.waiting == {"uid-Deployment-web": "Pod shop/web-2 is not ready"}
+    assert not world.ended
+    world.down = []
+    assert end.rounds().done_with("n1")
+    assert world.ended == ["web-0"]
+
+
+def test_a_surge_that_somebody_took_back_fails_closed(world: World) -> None:
+    Play(world).rounds()
+    world.top["spec"]["replicas"] = 1
+    world.down = ["web-0"]
+    newcomer = next(p for p in world.pods if p["metadata"]["name"] != "web-0")
+    world.pods.remove(newcomer)
+    world.down = []
+    world.act()
+    swaps = End(world).rounds()
+    assert swaps.done
+    assert not swaps.done_with("n1")
+    assert "somebody else changed the count" in swaps.failures["uid-Deployment-web"]
+    assert len(world.pods) == 1
+
+
+def test_a_surge_of_a_process_that_was_killed_before_it_settled(world: World) -> None:
+    prepare(world, Hand(world), "n1")
+    assert recorded(world).stage == "raising"
+    end = End(world, "r1/n2")
+    end.swaps.step(world.snapshot())
+    assert not world.ended
+    assert end.swaps.waiting["uid-Deployment-web"] == "the new pods of Deployment shop/web to serve for 2 s"
+    assert end.rounds().done_with("n1")
+
+
+def test_a_surge_that_another_run_took_over_is_left_to_it(world: World) -> None:
+    Play(world).rounds()
+    end = End(world)
+    world.apply(recorded(world).renewing("other/n", "2026-01-01T00:00:00.000Z"))
+    swaps = end.rounds()
+    assert "is held by run other now" in swaps.failures["uid-Deployment-web"]
+    assert not world.ended
+
+
+def test_a_second_look_at_an_old_view_does_not_lower_twice(world: World) -> None:
+    Play(world).rounds()
+    end, before = End(world), world.snapshot()
+    for _round in range(3):
+        end.swaps.step(before)
+    assert world.top["spec"]["replicas"] == 1
+    assert end.server.sent.count("patch deployments.apps/scale") == 1
+
+
+def test_check_mode_names_what_ending_takes(world: World) -> None:
+    Play(world).rounds()
+    end = End(world)
+    end.swaps.predict(world.snapshot())
+    predicted = [change.sentence for change in end.ctx.changes]
+    real = End(world)
+    real.rounds()
+    assert predicted == [change.sentence for change in real.ctx.changes]
+    assert not end.server.sent
+
+
+def test_a_wanted_surge_names_its_pods(world: World) -> None:
+    assert [leaver.name for leaver in wanted(world, "n1").leaving.values()] == ["web-0"]
