@@ -14,7 +14,7 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass, replace
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan import names, pins, protect
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan import names, pins, protect, surge_changes
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.change import Change
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.endpoints import Endpoints
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.snapshot import (
@@ -109,6 +109,18 @@ def _bounds(scaler: Autoscaler, target: int) -> Bounds:
 # -- what is there ----------------------------------------------------------------------------------
 
 
+def restless(snapshot: Snapshot, uid: str) -> str:
+    """Why the workload is between two states, empty where it is at rest or gone."""
+    workload = snapshot.workload(uid)
+    if workload is None:
+        return ""
+    there = sum(1 for pod in snapshot.pods_of(workload) if not pod.deleting)
+    if workload.observed and there != workload.replicas:
+        return f"{there} of {workload.replicas} pods of {workload.ref} are there"
+    why = protect.rollout(snapshot, workload)
+    return f"{workload.ref} to come to rest: {why}" if why else ""
+
+
 def active(snapshot: Snapshot, surge: Surge) -> tuple[Pod, ...]:
     """The workload's pods that count for its controller: neither ending nor finished."""
     workload = snapshot.workload(surge.uid)
@@ -155,9 +167,9 @@ def raising(snapshot: Snapshot, surge: Surge) -> tuple[Change, ...]:
     changes = [*_costs(snapshot, surge, workload), *pins.pinning(snapshot, surge)]
     scaler, bounds = scaler_of(snapshot, surge), surge.bounds
     if scaler and bounds and (scaler.minimum, scaler.maximum) == (bounds.prior_min, bounds.prior_max):
-        changes += _bound(scaler, bounds.minimum, bounds.maximum, "Raise")
+        changes += surge_changes.bounds(scaler, bounds.minimum, bounds.maximum, "Raise")
     if workload.replicas == surge.prior_replicas:
-        changes.append(_scale(workload, surge.target))
+        changes.append(surge_changes.scale(workload, surge.target))
     return tuple(changes)
 
 
@@ -174,60 +186,10 @@ def _costs(snapshot: Snapshot, surge: Surge, workload: Workload) -> list[Change]
         now = pod.annotations.get(names.DELETION_COST)
         if pod.uid in surge.leaving:
             if now != names.LOWEST_COST:
-                changes.append(_cost(pod, names.LOWEST_COST))
-        elif now == names.LOWEST_COST != _template_cost(workload):
-            changes.append(_cost(pod, _template_cost(workload)))
+                changes.append(surge_changes.cost(pod, names.LOWEST_COST))
+        elif now == names.LOWEST_COST != surge_changes.template_cost(workload):
+            changes.append(surge_changes.cost(pod, surge_changes.template_cost(workload)))
     return changes
-
-
-def _template_cost(workload: Workload) -> str | None:
-    meta = (workload.spec.get("template") or {}).get("metadata") or {}
-    return t.cast("str | None", (meta.get("annotations") or {}).get(names.DELETION_COST))
-
-
-def _cost(pod: Pod, value: str | None) -> Change:
-    before = pod.annotations.get(names.DELETION_COST)
-    return Change(
-        "patch",
-        pod.ref,
-        f"Set the deletion cost of {pod.ref} to {value}" if value else f"Remove the deletion cost of {pod.ref}",
-        body={"metadata": {"annotations": {names.DELETION_COST: value}}},
-        before={names.DELETION_COST: before} if before is not None else {},
-        after={names.DELETION_COST: value} if value is not None else {},
-        resource_version=pod.resource_version,
-    )
-
-
-def _bound(scaler: Autoscaler, minimum: int, maximum: int, verb: str) -> list[Change]:
-    now = {"minReplicas": scaler.minimum, "maxReplicas": scaler.maximum}
-    then = {"minReplicas": minimum, "maxReplicas": maximum}
-    wanted = {key: value for key, value in then.items() if now[key] != value}
-    if not wanted:
-        return []
-    return [
-        Change(
-            "patch",
-            scaler.ref,
-            f"{verb} the bounds of {scaler.ref} to {minimum}..{maximum}",
-            body={"spec": wanted},
-            before=now,
-            after=then,
-            resource_version=scaler.resource_version,
-        )
-    ]
-
-
-def _scale(workload: Workload, replicas: int) -> Change:
-    verb = "Raise" if replicas > workload.replicas else "Lower"
-    return Change(
-        "scale",
-        workload.ref,
-        f"{verb} {workload.ref} from {workload.replicas} to {replicas} replicas",
-        body={"spec": {"replicas": replicas}},
-        before={"replicas": workload.replicas},
-        after={"replicas": replicas},
-        resource_version=workload.resource_version,
-    )
 
 
 # -- waiting ----------------------------------------------------------------------------------------
@@ -320,7 +282,7 @@ def lowering(snapshot: Snapshot, surge: Surge) -> tuple[Change, ...]:
     changes, _kept = _bounds_back(snapshot, surge)
     count = lowered_count(snapshot, surge, workload)
     if count is not None and count < workload.replicas:
-        changes.append(_scale(workload, count))
+        changes.append(surge_changes.scale(workload, count))
     return tuple(changes)
 
 
@@ -357,10 +319,14 @@ def giving_back(snapshot: Snapshot, surge: Surge, *, lowered: bool = False) -> U
         newest = sorted((p for p in pods if p.uid not in surge.leaving), key=lambda p: (p.created, p.name))[-extra:]
         ending = [p for p in newest if p.created >= surge.created]
         changes += [
-            _cost(p, names.LOWEST_COST) for p in ending if p.annotations.get(names.DELETION_COST) != names.LOWEST_COST
+            surge_changes.cost(p, names.LOWEST_COST)
+            for p in ending
+            if p.annotations.get(names.DELETION_COST) != names.LOWEST_COST
         ]
         changes += _costs_back([p for p in pods if p not in ending], surge, workload)
-        return Undo((*changes, _scale(workload, surge.prior_replicas)), f"{workload.ref} to lower its count", kept)
+        return Undo(
+            (*changes, surge_changes.scale(workload, surge.prior_replicas)), f"{workload.ref} to lower its count", kept
+        )
     if workload.replicas != surge.prior_replicas and surge.bounds is None and not lowered:
         kept = (*kept, f"somebody else set {workload.ref} to {workload.replicas} replicas; it stays so")
     costs = _costs_back(pods, surge, workload)
@@ -409,7 +375,7 @@ def _bounds_back(snapshot: Snapshot, surge: Surge) -> tuple[list[Change], tuple[
         maximum = bounds.prior_max
     elif maximum != bounds.prior_max:
         kept.append(f"somebody else set maxReplicas of {scaler.ref} to {maximum}; it stays so")
-    return _bound(scaler, minimum, max(minimum, maximum), "Restore"), tuple(kept)
+    return surge_changes.bounds(scaler, minimum, max(minimum, maximum), "Restore"), tuple(kept)
 
 
 def _costs_back(pods: t.Iterable[Pod], surge: Surge, workload: Workload | None) -> list[Change]:
@@ -417,7 +383,7 @@ def _costs_back(pods: t.Iterable[Pod], surge: Surge, workload: Workload | None) 
     changes = []
     for pod in pods:
         leaver = surge.leaving.get(pod.uid)
-        prior = leaver.cost if leaver else (_template_cost(workload) if workload else None)
+        prior = leaver.cost if leaver else (surge_changes.template_cost(workload) if workload else None)
         if pod.annotations.get(names.DELETION_COST) == names.LOWEST_COST != prior:
-            changes.append(_cost(pod, prior))
+            changes.append(surge_changes.cost(pod, prior))
     return changes

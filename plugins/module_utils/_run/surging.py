@@ -156,6 +156,10 @@ class Surging:
 
     def _begin(self, case: Case, snapshot: Snapshot) -> None:
         wanted = self._planner(snapshot).get(case.workload.uid)
+        if wanted is None and (why := swap.restless(snapshot, case.workload.uid)):
+            # What is still moving is refused for now; an undo of a moment ago looks like that, too.
+            case.state, case.waiting = "plan", why
+            return
         if wanted is None:
             case.state, case.outcome = "undone", "ended"
             case.message = f"No pod of {case.workload} has to leave by a swap any more."

@@ -162,6 +162,16 @@ def test_a_silent_run_s_surge_is_undone_and_ours_made(world: World) -> None:
     assert world.least_ready == 1
 
 
+def test_a_workload_still_moving_after_an_undo_is_planned_once_it_rests(world: World) -> None:
+    """The controller has not confirmed the count yet: that is no reason to leave the pod unprotected."""
+    world.top["metadata"]["generation"] += 1
+    play = Play(world)
+    play.surging.step(world.snapshot())
+    assert play.case.state == "plan"
+    assert "has not seen the latest specification" in play.case.waiting
+    assert play.rounds().outcome == "raised"
+
+
 def test_another_run_that_ends_makes_room(world: World) -> None:
     other = Play(world, "other/n")
     other.rounds()
