@@ -13,3 +13,10 @@ class BadOption(ValueError):
 
     def __init__(self, option: str, value: t.Any, expected: str) -> None:
         super().__init__(f"{option}: {value!r} cannot be used. Expected: {expected}.")
+
+
+class BadOptions(BadOption):
+    """Several of them, told at once: triples of option, value and what would be right."""
+
+    def __init__(self, faults: t.Iterable[tuple[str, t.Any, str]]) -> None:
+        ValueError.__init__(self, " ".join(str(BadOption(*fault)) for fault in faults))

@@ -1,19 +1,27 @@
 # Copyright: Contributors to the kubeops.node_maintenance collection
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""Taints and tolerations: every rule of how they match, in one place.
+"""Taints and tolerations: every rule of how they match and how they are written, in one place.
 
-The rules are those of ``Toleration.ToleratesTaint`` (k8s.io/api/core/v1, read at v1.36.3). They read raw
-objects, so that the template of a workload can be asked as well as a pod.
+The rules of matching are those of ``Toleration.ToleratesTaint`` (k8s.io/api/core/v1), those of validity
+``validateNodeTaints`` of the API server (both read at v1.36.3). They read raw objects, so that the template
+of a workload can be asked as well as a pod.
 """
 
 from __future__ import annotations
 
 import re
 import typing as t
+from dataclasses import dataclass
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan import names
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.snapshot import Raw
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.change import Change
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.snapshot import Node, Raw, Ref
+
+EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
+
+LEFT_ALONE = ("node.kubernetes.io/", "node.cloudprovider.kubernetes.io/")
+"""Prefixes of the taints that Kubernetes' own controllers set and clear; ``exact`` does not speak of them."""
 
 CORDON: Raw = {"key": names.UNSCHEDULABLE_TAINT, "effect": "NoSchedule"}
 
@@ -36,7 +44,38 @@ HOST_NETWORK_TOLERATION: Raw = {
     "effect": "NoSchedule",
 }
 
+_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
+_LABEL = r"[a-z0-9]([a-z0-9-]*[a-z0-9])?"
+_PREFIX = re.compile(rf"{_LABEL}(\.{_LABEL})*")
 _INTEGER = re.compile(r"-?[1-9][0-9]*|0")
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What is wanted of one taint; an empty ``effect`` (with ``absent`` alone) means all effects of the key."""
+
+    key: str
+    value: str = ""
+    effect: str = ""
+    absent: bool = False
+
+    def means(self, taint: Raw) -> bool:
+        """Whether this is the taint: by key and effect, as for the API server and kubectl."""
+        return self.key == taint.get("key") and self.effect in ("", taint.get("effect"))
+
+    @property
+    def raw(self) -> Raw:
+        """As the API server takes it."""
+        value = {"value": self.value} if self.value else {}
+        return {"key": self.key, **value, "effect": self.effect}
+
+
+class Fault(t.NamedTuple):
+    """What is wrong with one word of the input: where it is, what it is, and what would be right."""
+
+    where: str
+    value: t.Any
+    expected: str
 
 
 def tolerates(tolerations: t.Iterable[Raw], taint: Raw) -> bool:
@@ -98,3 +137,104 @@ def _number(text: str) -> int | None:
         return None
     number = int(text)
     return number if -(2**63) <= number < 2**63 else None
+
+
+def read(raws: t.Sequence[Raw], state: str) -> tuple[tuple[Wish, ...], tuple[Fault, ...]]:
+    """The wishes of a list of ``{key, value, effect, state}``, and everything that is wrong with it.
+
+    ``state`` (``present``, ``absent`` or ``exact``) holds for those that say none. Booleans become ``true`` and
+    ``false`` and numbers their digits, as in a manifest's text.
+    """
+    wishes: list[Wish] = []
+    faults: list[Fault] = []
+    for index, raw in enumerate(raws):
+        own = raw.get("state") or ("absent" if state == "absent" else "present")
+        wish = Wish(_text(raw.get("key")), _text(raw.get("value")), _text(raw.get("effect")), own == "absent")
+        faults += _faults(f"taints[{index}]", wish)
+        if wish.absent and state == "exact":
+            faults.append(Fault(f"taints[{index}].state", own, "no taint to remove: exact removes what is not listed"))
+        for earlier, other in enumerate(wishes):
+            expected = ""
+            if wish.absent != other.absent and (wish.means(other.raw) or other.means(wish.raw)):
+                expected = "no taint both set and removed in one call"
+            elif wish.absent == other.absent and (wish.key, wish.effect) == (other.key, other.effect):
+                expected = "each key and effect once"
+            if expected:
+                faults.append(Fault(f"taints[{index}]", words(wish), f"{expected}; see taints[{earlier}]"))
+        wishes.append(wish)
+    return tuple(wishes), tuple(faults)
+
+
+def _faults(where: str, wish: Wish) -> t.Iterator[Fault]:
+    prefix, slash, name = wish.key.rpartition("/")
+    if not _NAME.fullmatch(name) or (slash and not (len(prefix) <= 253 and _PREFIX.fullmatch(prefix))):
+        expected = "a key like dedicated or example.com/gpu (the name 63 characters at most, of letters, digits, -_.)"
+        yield Fault(f"{where}.key", wish.key, expected)
+    elif wish.key == names.TAINT_KEY:
+        yield Fault(f"{where}.key", wish.key, "another key: this one belongs to the maintenance itself (node_cordon)")
+    if wish.value and not _NAME.fullmatch(wish.value):
+        expected = "a label value: 63 characters at most, letters, digits, -_. and a letter or digit at both ends"
+        yield Fault(f"{where}.value", wish.value, expected)
+    if wish.effect not in EFFECTS and (wish.effect or not wish.absent):
+        yield Fault(f"{where}.effect", wish.effect, f"one of {', '.join(EFFECTS)}")
+
+
+def words(wish: Wish) -> str:
+    """The wish as kubectl writes it: ``key=value:effect``, with ``-`` behind it where the taint shall go."""
+    taint = in_words(wish.raw) if wish.effect else wish.key
+    return f"{taint}-" if wish.absent else taint
+
+
+def wished(current: tuple[Raw, ...], wishes: t.Sequence[Wish], *, exact: bool) -> tuple[Raw, ...]:
+    """The node's taints as they are wanted.
+
+    Whatever no wish speaks of stays as it is, at its place and with its ``timeAdded``; with ``exact`` it goes,
+    unless it belongs to Kubernetes or to a maintenance of ours. New taints come last.
+    """
+    kept: list[Raw] = []
+    for taint in current:
+        wish = next((wish for wish in wishes if wish.means(taint)), None)
+        if wish is None:
+            if not exact or _left_alone(taint):
+                kept.append(taint)
+        elif not wish.absent:
+            kept.append(taint if wish.value == (taint.get("value") or "") else wish.raw)
+    new = (w.raw for w in wishes if not w.absent and not any(w.means(taint) for taint in current))
+    return (*kept, *new)
+
+
+def _left_alone(taint: Raw) -> bool:
+    key: str = taint.get("key", "")
+    return key == names.TAINT_KEY or key.startswith(LEFT_ALONE)
+
+
+def new_no_execute(before: t.Iterable[Raw], after: t.Iterable[Raw]) -> tuple[Raw, ...]:
+    """The taints that end running pods and were not there before; one of another value is another one."""
+    had = {in_words(taint) for taint in before}
+    return tuple(x for x in after if x.get("effect") == "NoExecute" and in_words(x) not in had)
+
+
+def rewrite(node: Node, after: tuple[Raw, ...]) -> Change | None:
+    """The change of the node's whole list (the API has it as one value), or ``None`` where nothing is to do."""
+    if after == node.taints:
+        return None
+    before = [in_words(taint) for taint in node.taints]
+    wanted = [in_words(taint) for taint in after]
+    added = [word for word in wanted if word not in before]
+    gone = [word for word in before if word not in wanted]
+    deeds = ([f"set {', '.join(added)}"] if added else []) + ([f"remove {', '.join(gone)}"] if gone else [])
+    return Change(
+        "patch",
+        Ref("Node", node.name, uid=node.uid, api_version="v1"),
+        f"On node {node.name}: {'; '.join(deeds)}",
+        body={"spec": {"taints": [dict(taint) for taint in after] or None}},
+        before={"taints": before},
+        after={"taints": wanted},
+        resource_version=node.resource_version,
+    )
+
+
+def _text(value: t.Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return "" if value is None else str(value)

@@ -16,6 +16,7 @@ MODULES = (
     "maintenance_state",
     "node_cordon",
     "node_drain",
+    "node_taint",
     "pdb_guard",
 )
 PLUGINS = "ansible_collections.kubeops.node_maintenance.plugins"

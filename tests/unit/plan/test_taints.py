@@ -9,7 +9,8 @@ from __future__ import annotations
 import pytest
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan import taints
-from ansible_collections.kubeops.node_maintenance.tests.unit.plan.objects import Raw
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.snapshot import Node
+from ansible_collections.kubeops.node_maintenance.tests.unit.plan.objects import Raw, node
 
 TAINT: Raw = {"key": "gpu", "value": "yes", "effect": "NoSchedule"}
 EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
@@ -88,3 +89,147 @@ def test_one_taint_of_several_that_is_left_keeps_a_pod_out() -> None:
 def test_the_first_toleration_that_covers_a_taint_counts() -> None:
     short, long = ({"key": "gpu", "operator": "Exists", "tolerationSeconds": s} for s in (5, 60))
     assert taints.first_match([{"key": "cpu", "operator": "Exists"}, long, short], TAINT) is long
+
+
+def refused(*raws: Raw, state: str = "present") -> list[str]:
+    return [fault.where for fault in taints.read(raws, state)[1]]
+
+
+GOOD: Raw = {"key": "dedicated", "value": "db", "effect": "NoSchedule"}
+
+
+@pytest.mark.parametrize(
+    ("raw", "where"),
+    [
+        ({**GOOD, "key": "example.com/gpu"}, []),
+        ({**GOOD, "key": "a" * 63}, []),
+        ({**GOOD, "key": "a" * 64}, ["key"]),
+        ({**GOOD, "key": ""}, ["key"]),
+        ({**GOOD, "key": "-gpu"}, ["key"]),
+        ({**GOOD, "key": "gpu card"}, ["key"]),
+        ({**GOOD, "key": "/gpu"}, ["key"]),
+        ({**GOOD, "key": "example.com/"}, ["key"]),
+        ({**GOOD, "key": "a/b/c"}, ["key"]),
+        ({**GOOD, "key": "Example.com/gpu"}, ["key"]),
+        ({**GOOD, "key": "a" * 254 + "/gpu"}, ["key"]),
+        ({**GOOD, "key": "gpu\n"}, ["key"]),
+        ({**GOOD, "key": "maintenance.kubeops.io/in-progress"}, ["key"]),
+        ({**GOOD, "value": ""}, []),
+        ({**GOOD, "value": None}, []),
+        ({**GOOD, "value": "a" * 64}, ["value"]),
+        ({**GOOD, "value": "a b"}, ["value"]),
+        ({**GOOD, "value": "db="}, ["value"]),
+        ({**GOOD, "effect": "noschedule"}, ["effect"]),
+        ({**GOOD, "effect": ""}, ["effect"]),
+        ({**GOOD, "effect": None}, ["effect"]),
+        ({"key": "a b", "value": "c d", "effect": "Never"}, ["key", "value", "effect"]),
+        ({"key": "dedicated", "state": "absent"}, []),
+        ({"key": "dedicated", "effect": "Never", "state": "absent"}, ["effect"]),
+    ],
+)
+def test_a_taint_is_valid_before_anything_is_asked(raw: Raw, where: list[str]) -> None:
+    assert refused(raw) == [f"taints[0].{name}" for name in where]
+
+
+@pytest.mark.parametrize(
+    ("raws", "state", "wrong"),
+    [
+        ([GOOD, {**GOOD, "effect": "NoExecute"}], "present", False),
+        ([GOOD, GOOD], "present", True),
+        ([GOOD, {**GOOD, "value": "web"}], "exact", True),
+        ([{"key": "dedicated"}, GOOD], "absent", False),
+        ([GOOD, {"key": "dedicated", "state": "absent"}], "present", True),
+        ([{"key": "dedicated", "effect": "NoSchedule", "state": "absent"}, GOOD], "present", True),
+        ([{"key": "dedicated", "effect": "NoExecute", "state": "absent"}, GOOD], "present", False),
+        ([{"key": "dedicated", "state": "absent"}, {**GOOD, "key": "other"}], "present", False),
+        ([{**GOOD, "state": "absent"}], "exact", True),
+        ([{**GOOD, "state": "present"}, {"key": "other"}], "absent", False),
+    ],
+)
+def test_no_taint_is_asked_for_twice_or_both_ways(raws: list[Raw], state: str, wrong: bool) -> None:
+    assert bool(refused(*raws, state=state)) == wrong
+
+
+@pytest.mark.parametrize(("value", "text"), [(True, "true"), (False, "false"), (1, "1"), (None, ""), ("True", "True")])
+def test_a_value_is_what_a_manifest_would_say(value: object, text: str) -> None:
+    ((wish,), faults) = taints.read([{**GOOD, "value": value}], "present")
+    assert (wish.value, faults) == (text, ())
+
+
+def raw(text: str, **more: str) -> Raw:
+    """``key=value:effect`` as the API server has it."""
+    stem, _colon, effect = text.partition(":")
+    key, _equals, value = stem.partition("=")
+    return {"key": key, **({"value": value} if value else {}), "effect": effect, **more}
+
+
+ON_NODE = (
+    raw("node-role.kubernetes.io/control-plane:NoSchedule"),
+    raw("node.kubernetes.io/unreachable:NoExecute", timeAdded="2026-01-01T00:00:00Z"),
+    raw("dedicated=db:NoSchedule"),
+    raw("dedicated=db:NoExecute", timeAdded="2026-01-02T00:00:00Z"),
+    raw("maintenance.kubeops.io/in-progress=abc:NoSchedule"),
+    raw("node.cloudprovider.kubernetes.io/uninitialized=true:NoSchedule"),
+)
+ROLE, LOST, DB, DB_HARD, OURS, CLOUD = (taints.in_words(x) for x in ON_NODE)
+
+
+@pytest.mark.parametrize(
+    ("state", "asked", "after"),
+    [
+        ("present", ["dedicated=db:NoSchedule"], [ROLE, LOST, DB, DB_HARD, OURS, CLOUD]),
+        ("present", ["dedicated=web:NoSchedule"], [ROLE, LOST, "dedicated=web:NoSchedule", DB_HARD, OURS, CLOUD]),
+        ("present", ["dedicated:NoSchedule"], [ROLE, LOST, "dedicated:NoSchedule", DB_HARD, OURS, CLOUD]),
+        ("present", ["b:NoSchedule", "a:NoExecute"], [*map(taints.in_words, ON_NODE), "b:NoSchedule", "a:NoExecute"]),
+        ("present", [], [ROLE, LOST, DB, DB_HARD, OURS, CLOUD]),
+        ("absent", ["dedicated:NoSchedule"], [ROLE, LOST, DB_HARD, OURS, CLOUD]),
+        ("absent", ["dedicated=other:NoSchedule"], [ROLE, LOST, DB_HARD, OURS, CLOUD]),
+        ("absent", ["dedicated"], [ROLE, LOST, OURS, CLOUD]),
+        ("absent", ["dedicated:PreferNoSchedule", "gone"], [ROLE, LOST, DB, DB_HARD, OURS, CLOUD]),
+        ("absent", ["node.kubernetes.io/unreachable"], [ROLE, DB, DB_HARD, OURS, CLOUD]),
+        ("exact", ["dedicated=db:NoExecute", "x:NoSchedule"], [LOST, DB_HARD, OURS, CLOUD, "x:NoSchedule"]),
+        ("exact", [], [LOST, OURS, CLOUD]),
+    ],
+)
+def test_what_becomes_of_a_nodes_taints(state: str, asked: list[str], after: list[str]) -> None:
+    wishes, faults = taints.read([raw(text) for text in asked], state)
+    found = taints.wished(ON_NODE, wishes, exact=state == "exact")
+    assert not faults
+    assert [taints.in_words(taint) for taint in found] == after
+    # Whatever was not changed is sent back with all of its fields.
+    assert all(taint in ON_NODE for taint in found if taints.in_words(taint) in map(taints.in_words, ON_NODE))
+    assert taints.wished(found, wishes, exact=state == "exact") == found
+
+
+def test_one_call_may_set_one_taint_and_remove_another() -> None:
+    wishes, faults = taints.read([raw("pool=a:NoSchedule"), {"key": "dedicated", "state": "absent"}], "present")
+    found = taints.wished(ON_NODE, wishes, exact=False)
+    assert not faults
+    assert [taints.in_words(x) for x in found] == [ROLE, LOST, OURS, CLOUD, "pool=a:NoSchedule"]
+
+
+def test_the_change_replaces_the_list_as_it_was_read() -> None:
+    host = Node.of(node("n1", taints=list(ON_NODE)))
+    change = taints.rewrite(host, (*ON_NODE[:2], raw("a:NoExecute")))
+    assert change is not None
+    assert change.resource_version == host.resource_version
+    assert change.body == {"spec": {"taints": [*ON_NODE[:2], raw("a:NoExecute")]}}
+    assert change.sentence == f"On node n1: set a:NoExecute; remove {DB}, {DB_HARD}, {OURS}, {CLOUD}"
+    assert taints.rewrite(host, ON_NODE) is None
+    emptied = taints.rewrite(host, ())
+    assert emptied is not None
+    assert emptied.body == {"spec": {"taints": None}}
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "new"),
+    [
+        ([], ["a:NoExecute"], 1),
+        (["a:NoExecute"], ["a:NoExecute"], 0),
+        (["a=1:NoExecute"], ["a=2:NoExecute"], 1),
+        (["a:NoSchedule"], ["a:NoSchedule", "a:NoExecute", "b:PreferNoSchedule"], 1),
+        (["a:NoExecute"], [], 0),
+    ],
+)
+def test_which_taints_end_running_pods_anew(before: list[str], after: list[str], new: int) -> None:
+    assert len(taints.new_no_execute([raw(x) for x in before], [raw(x) for x in after])) == new

@@ -1,0 +1,51 @@
+# Copyright: Contributors to the kubeops.node_maintenance collection
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""Arguments of ``node_taint``."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.errors import BadOptions
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.face import ClusterFace, Own, built
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan import taints
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.taint import TaintOptions, taint
+
+
+def _prepared(own: Own, environ: t.Mapping[str, str]) -> Own:
+    """The taints as wishes.
+
+    Raises:
+        BadOptions: some of them are not valid; all of those are named.
+    """
+    del environ
+    wishes, faults = taints.read(own["taints"] or (), own["state"])
+    if faults:
+        raise BadOptions(faults)
+    return {**own, "taints": wishes}
+
+
+FACE = ClusterFace(
+    name="node_taint",
+    options={
+        "state": {"type": "str", "choices": ["present", "absent", "exact"], "default": "present"},
+        "nodes": {"type": "list", "elements": "str", "required": True},
+        "taints": {
+            "type": "list",
+            "elements": "dict",
+            "required": True,
+            "options": {
+                "key": {"type": "str", "required": True, "no_log": False},
+                "value": {"type": "raw"},
+                "effect": {"type": "str", "choices": list(taints.EFFECTS)},
+                "state": {"type": "str", "choices": ["present", "absent"]},
+            },
+        },
+        "allow_no_execute": {"type": "bool", "default": False},
+        "run": {"type": "str"},
+    },
+    lists=("nodes",),
+    prepare=_prepared,
+    engine=lambda ctx, own: taint(ctx, built(TaintOptions, own)),
+)
