@@ -86,7 +86,8 @@ def needs(
         verb, resource = ("delete", "pods") if choices.disable_eviction else ("create", "pods/eviction")
         found.append(Need(verb, "", resource, _namespaces(moved)))
     if guarded:
-        found += [Need(v, "policy", "poddisruptionbudgets", _namespaces(guarded)) for v in ("create", "delete")]
+        verbs = ("create", "patch", "delete")
+        found += [Need(v, "policy", "poddisruptionbudgets", _namespaces(guarded)) for v in verbs]
     if swapped:
         # A leaving pod that turns NotReady is evicted after all.
         found.append(Need("create", "", "pods/eviction", _namespaces(swapped)))
@@ -96,6 +97,7 @@ def needs(
 
 def _for_swaps(snapshot: Snapshot, swapped: list[PodPlan]) -> list[Need]:
     found = [Need("patch", "", "pods", _namespaces(swapped))]
+    found.append(Need("watch", "coordination.k8s.io", "leases", (names.NAMESPACE,)))
     found += [Need("watch", "apps", plural) for plural in ("deployments", "replicasets")]
     scaled: dict[str, list[PodPlan]] = {}
     scalers: list[PodPlan] = []
