@@ -205,6 +205,9 @@ class Surging:
             case.waiting = f"a fresh view of {surge.workload}"
             return
         case.state = "wait"
+        for change in changes:
+            if change.target.kind == "PodDisruptionBudget":
+                self._tell("pinned", case, change.sentence)
         if any(change.verb == "scale" for change in changes):
             extra = surge.target - surge.prior_replicas
             self._tell(
