@@ -411,12 +411,18 @@ class Snapshot:
         return found
 
     @functools.cached_property
-    def _pods_by_label(self) -> dict[tuple[str, str, str], list[Pod]]:
-        found: dict[tuple[str, str, str], list[Pod]] = {}
-        for pod in self.pods:
-            for key, value in pod.labels.items():
-                found.setdefault((pod.namespace, key, value), []).append(pod)
-        return found
+    def _pods_by_label(self) -> dict[str, dict[tuple[str, str], list[Pod]]]:
+        """For each label key that somebody asked for: the pods by namespace and value."""
+        return {}
+
+    def _labelled(self, namespace: str, key: str, value: str) -> t.Sequence[Pod]:
+        index = self._pods_by_label.get(key)
+        if index is None:
+            index = self._pods_by_label[key] = {}
+            for pod in self.pods:
+                if key in pod.labels:
+                    index.setdefault((pod.namespace, pod.labels[key]), []).append(pod)
+        return index.get((namespace, value), ())
 
     def selected(self, namespace: str, selector: Raw | None) -> t.Iterator[Pod]:
         """The namespace's pods that a label selector matches, without looking at all pods each time."""
@@ -424,7 +430,7 @@ class Snapshot:
         candidates: t.Iterable[Pod] = self.pods
         if exact:
             key, value = next(iter(exact.items()))
-            candidates = self._pods_by_label.get((namespace, key, value), ())
+            candidates = self._labelled(namespace, key, value)
         return (p for p in candidates if p.namespace == namespace and selectors.matches(selector, p.labels))
 
     @functools.cached_property

@@ -38,6 +38,8 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.cont
 
 ASK_AGAIN = 10.0
 """Seconds after which a refused budget is asked again even if its watch stayed silent."""
+AHEAD = 4
+"""Evictions that wait for a free worker, so that none is idle until the loop looks again."""
 AGAIN = (NamespaceTerminating, DeniedByWebhook, Overloaded, Unreachable, ServerError, UnknownOutcome)
 """Refusals that may be another answer a little later; asked again with growing pauses."""
 
@@ -124,7 +126,7 @@ class Evictor:
         """Send what may go now, in the order of the moves."""
         now = self.ctx.clock.now()
         for move in moves:
-            if self._flying >= self.parallel:
+            if self._flying >= self.parallel + AHEAD:
                 return
             if move.state != "waiting" or move.plan.route != "evict" or now < move.not_before:
                 continue

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import functools
 import threading
 import types
 import typing as t
@@ -15,6 +16,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.watch import Reflector
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan import names
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.snapshot import PARSERS, Snapshot
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.surge import Surge
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.act import PATIENCE
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.context import Context, StopRun
 
@@ -54,6 +56,10 @@ SURGED_KINDS = {
 """What has to be watched to follow the surge of a workload of this kind."""
 
 
+BURST = 0.02
+"""Seconds at least between two snapshots: changes come in bursts, and one look serves them all."""
+
+
 def _namespace(name: str) -> str:
     return names.NAMESPACE if name == "leases" else ""
 
@@ -82,10 +88,11 @@ def owners_of(pods: t.Iterable[t.Any]) -> list[str]:
     return [name for kind, lists_ in OWNER_KINDS.items() if kind in present for name in lists_]
 
 
-def surged(surges: t.Iterable[t.Any]) -> list[str]:
+def surged(surges: t.Collection[Surge]) -> list[str]:
     """The kinds to watch while the workloads of these surges change their count."""
     found = [name for surge in surges for name in SURGED_KINDS.get(surge.kind, ())]
-    return [*dict.fromkeys(found), "autoscalers"] if found else []
+    found += ["autoscalers" for surge in surges if surge.bounds]
+    return list(dict.fromkeys(found))
 
 
 def _trimmed(raw: dict[str, t.Any]) -> dict[str, t.Any]:
@@ -104,7 +111,9 @@ class Live:
         self._wake = threading.Condition()
         self._still: dict[str, list[t.Any]] = {}
         self._seen = -1
-        self._parsed: dict[str, dict[tuple[str, str], tuple[t.Any, t.Any]]] = {name: {} for name in watched}
+        self._looked = float("-inf")
+        self._parsed: dict[str, dict[tuple[str, str], t.Any]] = {name: {} for name in watched}
+        self._changed: dict[str, dict[tuple[str, str], dict[str, t.Any] | None]] = {name: {} for name in watched}
         self._reflectors = {
             name: Reflector(
                 ctx.cluster,
@@ -112,6 +121,7 @@ class Live:
                 namespace=_namespace(name),
                 wake=self._wake,
                 keep=_trimmed,
+                on_event=functools.partial(self._note, name),
             )
             for name in watched
         }
@@ -162,9 +172,11 @@ class Live:
         """The cluster as the watches have it now."""
         with self._wake:
             self._raise_errors()
-            self._seen = self._version()
-            fresh = {name: dict(r.objects) for name, r in self._reflectors.items()}
-        return Snapshot.of({**self._still, **{name: self._parse(name, found) for name, found in fresh.items()}})
+            self._seen, self._looked = self._version(), self._ctx.clock.now()
+            changed, self._changed = self._changed, {name: {} for name in self._reflectors}
+        for name, objects in changed.items():
+            self._take_in(name, objects)
+        return Snapshot.of({**self._still, **{name: known.values() for name, known in self._parsed.items()}})
 
     def wait(self, seconds: float) -> bool:
         """Sleep until something changed since the last snapshot; ``False`` when nothing did in time."""
@@ -176,6 +188,9 @@ class Live:
                     return False
                 self._raise_errors()
                 self._wake.wait(left)
+        early = self._looked + BURST - self._ctx.clock.now()
+        if early > 0:
+            self._ctx.clock.sleep(early)
         return True
 
     def nudge(self) -> None:
@@ -188,15 +203,19 @@ class Live:
         """Seconds for which the kind's living watch has brought nothing; 0 while it is cut."""
         return self._reflectors[name].quiet_for()
 
-    def _parse(self, name: str, found: dict[tuple[str, str], t.Any]) -> list[t.Any]:
-        """Parsed objects; only those that changed since the last snapshot are parsed again."""
-        before, parser = self._parsed[name], PARSERS[name]
-        after = {}
-        for key, raw in found.items():
-            known = before.get(key)
-            after[key] = known if known is not None and known[0] is raw else (raw, parser(raw))
-        self._parsed[name] = after
-        return [parsed for _raw, parsed in after.values()]
+    def _note(self, name: str, what: str, raw: dict[str, t.Any]) -> None:
+        """Called by the reflectors, with the lock held."""
+        meta = raw["metadata"]
+        self._changed[name][meta.get("namespace") or "", meta["name"]] = None if what == "DELETED" else raw
+
+    def _take_in(self, name: str, changed: t.Mapping[tuple[str, str], dict[str, t.Any] | None]) -> None:
+        """Parse what changed since the last snapshot, and nothing else."""
+        known, parser = self._parsed[name], PARSERS[name]
+        for key, raw in changed.items():
+            if raw is None:
+                known.pop(key, None)
+            else:
+                known[key] = parser(raw)
 
     def _version(self) -> int:
         return sum(r.version for r in self._reflectors.values())

@@ -16,6 +16,9 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.obse
 LOOK_EVERY = 1.0
 """Seconds between two lists of VolumeAttachments while one is waited for."""
 
+JUDGE_EVERY = 0.25
+"""Seconds for which "something is missing" is believed without looking again."""
+
 
 @dataclass(frozen=True, slots=True)
 class _Expected:
@@ -38,6 +41,7 @@ class Replacements:
         self._attached: list[str] = []
         self._looked = float("-inf")
         self._judged: Snapshot | None = None
+        self._judged_at = float("-inf")
         self._missing: list[str] = []
 
     def expect(self, plan: PodPlan, snapshot: Snapshot) -> None:
@@ -60,8 +64,9 @@ class Replacements:
 
     def missing(self, snapshot: Snapshot) -> list[str]:
         """What is still waited for, in words; empty when nothing is."""
-        if self._judged is not snapshot:
-            self._judged, self._missing = snapshot, self._look(snapshot)
+        now = self._ctx.clock.now()
+        if self._judged is not snapshot and not (self._missing and now - self._judged_at < JUDGE_EVERY):
+            self._judged, self._judged_at, self._missing = snapshot, now, self._look(snapshot)
         return self._missing
 
     def _look(self, snapshot: Snapshot) -> list[str]:
