@@ -63,10 +63,15 @@ class CordonOptions:
 
 @dataclass
 class _Task:
-    """One node's part of the call: what it is, what it shall be, and what came of it."""
+    """One node's part of the call: what it is, what it shall be, and what came of it.
+
+    ``newcomer`` is who takes out a node that nobody holds: the same for all nodes of a call, so that
+    the calls that follow take their locks together.
+    """
 
     name: str
     node: Node | None
+    newcomer: Run
     record: Record | None = None
     change: Change | None = None
     wanted: Record | None = None
@@ -127,7 +132,9 @@ def _read(ctx: Context, options: CordonOptions) -> list[_Task]:
             "Look at `kubectl get nodes`: a node is named as there, not by its address.",
             f"Node {unknown[0]}",
         )
-    return [_Task(name, found.get(name)) for name in dict.fromkeys(options.nodes)]
+    run = ctx.run or Run(secrets.token_hex(4))
+    newcomer = Run(run.id, run.nonce or secrets.token_hex(4))
+    return [_Task(name, found.get(name), newcomer) for name in dict.fromkeys(options.nodes)]
 
 
 def _plan(ctx: Context, options: CordonOptions, task: _Task) -> None:
@@ -148,7 +155,7 @@ def _plan(ctx: Context, options: CordonOptions, task: _Task) -> None:
     if not mine and not _may_adopt(options, record):
         task.outcome, task.message = "adopted_by", _refusal(record, options)
         return
-    task.identity = task.identity or Run(record.run, me.nonce or (record.nonce if mine else secrets.token_hex(4)))
+    task.identity = task.identity or Run(record.run, me.nonce or (record.nonce if mine else task.newcomer.nonce))
     held = replace(record, nonce=task.identity.nonce)
     if not mine:
         held = replace(held, by=ctx.by, reason=options.reason or record.reason)
@@ -181,10 +188,9 @@ def _plan_unrecorded(ctx: Context, options: CordonOptions, task: _Task, node: No
             task.outcome = "not_in_maintenance_yet"
             task.message = f"Node {node.name} carries no record: take it out first with state=cordoned."
         return
-    run = task.identity or ctx.run or Run(secrets.token_hex(4))
-    task.identity = Run(run.id, run.nonce or secrets.token_hex(4))
+    task.identity = task.identity or task.newcomer
     draft = Record(
-        run=run.id,
+        run=task.identity.id,
         nonce=task.identity.nonce,
         by=ctx.by,
         reason=options.reason,
