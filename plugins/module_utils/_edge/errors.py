@@ -19,4 +19,6 @@ class BadOptions(BadOption):
     """Several of them, told at once: triples of option, value and what would be right."""
 
     def __init__(self, faults: t.Iterable[tuple[str, t.Any, str]]) -> None:
-        ValueError.__init__(self, " ".join(str(BadOption(*fault)) for fault in faults))
+        each = [BadOption(*fault) for fault in faults]
+        super().__init__("", "", "")
+        self.args = (" ".join(map(str, each)),)

@@ -27,7 +27,7 @@ FACE = ClusterFace(
         **CHOICES,
         "goal": {"type": "str", "choices": ["maintained", "evacuated"], "default": "maintained"},
         "max_parallel": {"type": "int", "default": 1},
-        "zone_key": {"type": "str", "default": "topology.kubernetes.io/zone"},
+        "zone_key": {"type": "str", "no_log": False, "default": "topology.kubernetes.io/zone"},
         "max_per_zone": {"type": "int"},
         "settle": {"type": "str"},
         "gates": {"type": "list", "elements": "str", "choices": list(GATES)},

@@ -180,4 +180,4 @@ def test_plain_takes_the_controllers_types_away() -> None:
 
     made = plain({Tagged("a"): (Tagged("b"), 1, None, {"c": Tagged("d")})})
     assert made == {"a": ["b", 1, None, {"c": "d"}]}
-    assert type(made["a"][0]) is str
+    assert not isinstance(made["a"][0], Tagged)
