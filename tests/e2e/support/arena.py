@@ -187,6 +187,8 @@ class Arena:
         shut = [name for name in self._nodes if name != on and not self.is_cordoned(name)]
         for name in shut:
             self.cordon(name)
+        # The scheduler hears of the cordons a little later than the API server answers.
+        time.sleep(0.1)
         first = len(self._made)
         self._placing = True
         try:
@@ -203,7 +205,11 @@ class Arena:
 
     def _placed(self, handle: Workload, on: Sequence[str]) -> None:
         def done() -> bool:
-            return len([node for node in handle.nodes() if node]) >= len(on)
+            pods = handle.pods()
+            for pod in pods:
+                if pod["spec"].get("nodeName", on[0]) not in on and handle.kind != "Job":
+                    self.delete("Pod", o.name(pod), gracePeriodSeconds=0)
+            return len([pod for pod in pods if pod["spec"].get("nodeName") in on]) >= len(on)
 
         until(done, PATIENCE, f"all pods of {handle.name} are placed")
         assert handle.nodes() == sorted(on), f"{handle.name} is on {handle.nodes()}, not {on}"
