@@ -6,8 +6,7 @@ MAKEFLAGS += --no-print-directory
 
 LAB_NAME ?= lab
 LAB_NODES ?= 6
-SECONDS ?= 300
-SEED ?=
+LABS ?= 3
 
 VENV := .build/venv
 LINK := .build/collections/ansible_collections/kubeops/node_maintenance
@@ -33,7 +32,7 @@ unexport KUBECONFIG $(filter K8S_AUTH_%,$(.VARIABLES))
 PLAY := ansible-playbook
 LAB_VARS := -e lab_name='$(LAB_NAME)' -e lab_nodes='$(LAB_NODES)'
 
-.PHONY: help env demo test lab lab-down bench chaos lint docs clean
+.PHONY: help env demo test lab lab-down bench lint docs clean
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 18
 
@@ -67,14 +66,14 @@ lint: $(READY) ## style, types, documentation, sanity
 test: $(READY) ## everything that must hold, the lab included
 	@$(call say,test,lint; sanity; unit tests per ansible-core; clients)
 	@python -m nox --session lint sanity unit clients
-	@$(call say,test,end to end on the lab)
-	@python -m pytest -v --durations=10 tests/e2e
+	@$(call say,test,the lab: its binaries are built once per machine)
+	@$(PLAY) kubeops.node_maintenance.lab -e lab_name=e2e -e lab_nodes=1
+	@$(PLAY) kubeops.node_maintenance.lab -e lab_name=e2e -e lab_state=absent
+	@$(call say,test,end to end on $(LABS) labs side by side)
+	@python -m pytest -v --numprocesses $(LABS) --durations=15 tests/e2e
 
 bench: $(READY) ## speed beside kubectl drain and kubernetes.core.k8s_drain
 	@python bench/run.py
-
-chaos: $(READY) ## fault schedules; SECONDS, SEED
-	@python tests/chaos/run.py --seconds $(SECONDS) $(if $(SEED),--seed $(SEED))
 
 docs: $(READY) ## the documentation site
 	@python -m nox --session docs

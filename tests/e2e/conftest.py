@@ -28,13 +28,14 @@ from support.watching import Watch, Watching  # noqa: E402
 def lab(tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config) -> Iterator[Lab]:
     """The shared cluster: LAB_KUBECONFIG where that is set, else the lab LAB_NAME (`e2e`).
 
-    It goes when the tests end, unless LAB_KEEP is set.
+    Processes that run tests side by side (pytest-xdist) have a lab each, because some tests are about all
+    that is left in a cluster. It goes when the tests end, unless LAB_KEEP is set.
     """
     if given := os.environ.get("LAB_KUBECONFIG"):
         yield adopted(Path(given))
         return
     folder = tmp_path_factory.mktemp("lab")
-    name = os.environ.get("LAB_NAME", "e2e")
+    name = "-".join(filter(None, (os.environ.get("LAB_NAME", "e2e"), os.environ.get("PYTEST_XDIST_WORKER"))))
     capture = pytestconfig.pluginmanager.getplugin("capturemanager")
     with capture.global_and_fixture_disabled() if capture else contextlib.nullcontext():
         made = started(folder, name)
