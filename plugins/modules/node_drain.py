@@ -94,9 +94,10 @@ nodes:
     outcome:
       description:
         - V(drained), or V(already_drained) where there was nothing to do.
-        - V(selected_gone) where O(pod_selector) or O(namespaces) left other pods on the node, which is not drained then.
-        - Failures are V(not_in_maintenance), V(adopted_by), V(held), V(unknown_node), V(refused), V(needs_surge), V(needs_guard), V(timed_out)
-          and V(failed).
+        - V(selected_gone) where O(pod_selector) or O(namespaces) left other pods on the node, which is not drained
+          then.
+        - Failures are V(not_in_maintenance), V(adopted_by), V(held), V(unknown_node), V(refused), V(needs_surge),
+          V(needs_guard), V(timed_out) and V(failed).
       type: str
       sample: drained
     failed:
