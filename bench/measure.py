@@ -19,8 +19,8 @@ DRAIN = f"{OURS}node_drain"
 class Call:
     """The requests of one `node_drain` call, against what it may send.
 
-    `renewals` are lease writes beyond the one per node that takes the lock; `rest` is all that is
-    neither an eviction (accepted or refused) nor a renewal.
+    `renewals` are all writes of leases: the first one renews what `node_cordon` left to the run.
+    `rest` is all that is neither an eviction (accepted or refused) nor a renewal.
     """
 
     evictions: int
@@ -94,8 +94,7 @@ def call_of(requests: list[Request], nodes: int) -> Call:
     """Split the requests of one `node_drain` call."""
     evictions = sum(r.evicts and r.accepted for r in requests)
     refusals = sum(r.evicts and r.code == 429 for r in requests)
-    leases = sum(r.resource == "leases" and r.writes for r in requests)
-    renewals = max(0, leases - nodes)
+    renewals = sum(r.resource == "leases" and r.writes for r in requests)
     return Call(evictions, refusals, renewals, len(requests) - evictions - refusals - renewals, nodes)
 
 

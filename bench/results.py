@@ -67,6 +67,7 @@ DRAINS: tuple[Column, ...] = (
     ("429", "refusals", 0),
     ("seconds", "seconds", 1),
     ("wall", "wall_seconds", 1),
+    ("processor", "cpu_seconds", 1),
 )
 SWAPS: tuple[Column, ...] = (
     ("pods", "pods", 0),

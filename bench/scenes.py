@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -59,6 +60,12 @@ def load() -> float:
     return round(os.getloadavg()[0], 2)
 
 
+def processor() -> float:
+    """Processor seconds that the tools have taken so far, in their own processes or in threads of this one."""
+    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(usage.ru_utime + usage.ru_stime for usage in used)
+
+
 def mark(lab: Lab) -> int:
     """Where the audit log ends now.
 
@@ -80,12 +87,14 @@ def drain(lab: Lab, tool: Tool, count: int, scene: str, repetition: int) -> list
     workload.level(lab.api)
     nodes = workload.fullest(lab.api, count)
     pods = workload.pods_there(lab.api, nodes)
-    busy, start = load(), mark(lab)
+    busy, start, spent = load(), mark(lab), processor()
     ended = tool.drain(nodes)
+    spent = processor() - spent
     until(lambda: not _ending(lab, nodes), 60, "all evicted pods are gone")
     found = measure.drained(logged(lab, start), count)
     left = len(pods & workload.pods_there(lab.api, nodes))
-    trials = [_drain_trial(scene, tool.name, repetition, ended, found, len(pods), left, busy)]
+    numbers = {"pods": len(pods), "left": left, **_drain_numbers(ended, found), "cpu_seconds": round(spent, 2)}
+    trials = [Trial(scene, tool.name, repetition, ended.outcome, numbers, dict(found.requests), busy)]
     if ended.outcome == "drained" and count == 1 and ended.run is not None:
         trials.append(again(lab, "a second call", tool.name, lambda: tool.drain(nodes), repetition))
     tool.give_back(nodes)
@@ -101,12 +110,8 @@ def _ending(lab: Lab, nodes: Sequence[str]) -> list[str]:
     ]
 
 
-def _drain_trial(
-    scene: str, tool: str, repetition: int, ended: Ended, found: measure.Drained, pods: int, left: int, busy: float
-) -> Trial:
+def _drain_numbers(ended: Ended, found: measure.Drained) -> dict[str, float]:
     numbers: dict[str, float] = {
-        "pods": pods,
-        "left": left,
         "evicted": found.evicted,
         "seconds": round(found.seconds, 3),
         "pods_per_second": round(found.rate, 2),
@@ -125,7 +130,7 @@ def _drain_trial(
             "call_lease_renewals": call.renewals,
             "call_rest": call.rest,
         }
-    return Trial(scene, tool, repetition, ended.outcome, numbers, dict(found.requests), busy)
+    return numbers
 
 
 def again(lab: Lab, scene: str, tool: str, act: Callable[[], Ended], repetition: int) -> Trial:
