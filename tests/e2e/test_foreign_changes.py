@@ -108,7 +108,7 @@ def test_a_workload_that_somebody_scaled_during_its_surge_keeps_that_count(
         web.scale(4)
         run = running.wait()
         arena.settle()
-    seen.all_held(foreign=[Foreign(*web.ref, ("spec", "replicas"), 4)])
+    seen.all_held(foreign=[Foreign(*web.ref, ("spec", "replicas"), 4)], resumable=True)
     assert seen.dark_seconds(web) == 0
     assert "web" in run.text
 
@@ -123,7 +123,7 @@ def test_a_surge_that_somebody_takes_back_fails_closed(arena: Arena, play: Playe
         run = running.wait()
     assert not run.ok
     assert "web" in run.text
-    seen.all_held()
+    seen.all_held(resumable=True)
     assert seen.dark_seconds(web) == 0
     assert web.nodes() == [here], "the newcomer went, not the one that serves"
     assert not arena.is_cordoned(here)
@@ -141,5 +141,5 @@ def test_a_foreign_deletion_cost_is_put_back_on_a_pod_that_stays(arena: Arena, p
     with watching() as seen:
         run = play("maintain", maintain_nodes=[here], maintain_timeout=15)
     assert not run.ok
-    seen.all_held()
+    seen.all_held(resumable=True)
     assert cost.items() <= (arena.find("Pod", pod) or {})["metadata"]["annotations"].items()

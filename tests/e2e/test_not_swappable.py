@@ -196,7 +196,7 @@ def test_a_quota_that_forbids_the_surge_ends_the_run_and_gives_the_node_back(
     assert not run.ok
     assert "quota" in run.text
     assert "web" in run.text
-    seen.all_held()
+    seen.all_held(resumable=True)
     assert seen.dark_seconds(web) == 0
     assert seen.new_pods(web) == []
     assert seen.counts(web)[-1] == 1
@@ -217,7 +217,7 @@ def test_a_pod_that_is_not_ready_elsewhere_never_costs_the_one_that_is(
     assert "pair" in run.text
     assert seen.least_ready(pair) == 1
     assert seen.dark_seconds(pair) == 0
-    seen.all_held()
+    seen.all_held(resumable=True)
 
 
 def test_a_pod_that_tolerates_everything_is_moved_at_most_once(arena: Arena, play: Player, watching: Watch) -> None:

@@ -84,7 +84,7 @@ def test_on_failure_release_gives_the_node_back_whatever_failed(arena: Arena, pl
             maintain_on_failure="release",
         )
     assert not run.ok
-    seen.all_held()
+    seen.all_held(resumable=True)
     assert not arena.is_cordoned(here)
 
 

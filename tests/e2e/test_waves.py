@@ -51,7 +51,7 @@ def test_one_of_three_fails_in_its_drain(arena: Arena, play: Player, watching: W
     assert run.node(two, "node_drain")["outcome"] == run.node(three, "node_drain")["outcome"] == "drained"
     assert pod not in run.node(two, "node_drain")["message"]
     assert sorted(seen.taken_out()) == sorted([bad, two, three])
-    seen.all_held()
+    seen.all_held(resumable=True)
     assert seen.dark_seconds(web) == 0
 
 
@@ -63,7 +63,7 @@ def test_no_further_wave_starts_after_a_failure_unless_it_is_allowed(
     with watching() as seen:
         run = play("maintain", maintain_nodes=[one, two], maintain_serial=1, maintain_timeout=10)
     assert not run.ok
-    seen.all_held()
+    seen.all_held(resumable=True)
     order = seen.taken_out()
     assert order in ([one], [two, one]), "nothing was begun after the failure"
 
@@ -164,5 +164,5 @@ def test_a_node_that_somebody_deleted_meanwhile_fails_alone(arena: Arena, play: 
         run = running.wait()
     assert gone in run.text
     assert not arena.is_cordoned(two)
-    seen.all_held(foreign=[Foreign("Node", "", gone, (), None)])
+    seen.all_held(foreign=[Foreign("Node", "", gone, (), None)], resumable=True)
     assert seen.dark_seconds(web) == 0

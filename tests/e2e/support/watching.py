@@ -65,10 +65,12 @@ class Seen:
         foreign: Collection[Foreign] = (),
         may_stay: Collection[tuple[str, str]] = (),
         left: bool = False,
+        resumable: bool = False,
     ) -> list[Violation]:
         """All that the invariants object to in this arena (others may just be cleared away).
 
-        `left` is for a run that leaves a node out of service on purpose.
+        `left` is for a run that leaves a node out of service on purpose, `resumable` for one that
+        failed or was killed: it leaves its ConfigMap, so that the same command can go on with it.
         """
         found = [
             *invariants.unseen(self.log),
@@ -78,7 +80,8 @@ class Seen:
             *invariants.i4_moved_once(self.log, self.requests),
             *invariants.i7_drained_stays_empty(self.log, may_stay=may_stay),
         ]
-        return [violation for violation in found if violation.rule == "W" or self._is_here(violation)]
+        found = [v for v in found if v.rule == "W" or self._is_here(v)]
+        return [v for v in found if not (resumable and v.kind == "ConfigMap")]
 
     def _is_here(self, violation: Violation) -> bool:
         if violation.kind == "Node":

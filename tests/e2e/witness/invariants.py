@@ -194,6 +194,9 @@ def i3_all_as_before(log: Log, foreign: Collection[Foreign] = ()) -> list[Violat
             where, name = o.namespace(old), o.name(old)
             new = after.get(kind, where, name)
             edits = [f for f in foreign if (f.kind, f.namespace, f.name) == (kind, where, name)]
+            if kind == "ReplicaSet" and any((f.kind, f.name) in _owner_names(old) for f in foreign):
+                # It follows its Deployment, which is judged itself.
+                continue
             if new is None:
                 if not any(edit.path == () for edit in edits):
                     found.append(Violation("I3", kind, where, name, end, "is gone"))

@@ -184,6 +184,14 @@ def test_i3_wants_others_changes_kept_and_nothing_else_changed() -> None:
     assert i.i3_all_as_before(story.end(), removed) == []
 
 
+def test_i3_lets_a_replicaset_follow_the_deployment_that_somebody_scaled() -> None:
+    story = Story().before(Deployment=h.deployment(), ReplicaSet=h.replica_set())
+    story.at(1, Deployment=h.deployment(replicas=3), ReplicaSet=h.replica_set(replicas=3))
+    foreign = [i.Foreign("Deployment", "shop", "web", ("spec", "replicas"), 3)]
+    assert i.i3_all_as_before(story.end(), foreign) == []
+    assert len(i.i3_all_as_before(story.end())) == 2
+
+
 def test_i3_leaves_the_count_under_an_autoscaler_to_it() -> None:
     scaler: Json = {
         "metadata": h.meta("web"),
