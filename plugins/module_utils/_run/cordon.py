@@ -239,7 +239,7 @@ def _act(ctx: Context, options: CordonOptions, todo: list[_Task]) -> None:
         locks = Locks(ctx, me, {task.name: task.lease for task in group})
         try:
             patient = ctx.run is not None and ctx.run.id == me.id and any(task.record for task in group)
-            for node, held in locks.take(patient=patient, borrowed=borrowed).items():
+            for node, held in locks.take(patient=patient, borrowed=borrowed, adopt=options.adopt).items():
                 task = next(x for x in group if x.name == node)
                 task.outcome, task.wanted = "held", task.record
                 task.message = f"{held.message}. Wait until it ends, or see what it is with the recover playbook."

@@ -115,17 +115,19 @@ class Locks:
         self._one_at_a_time = threading.Lock()
         self._keeper: threading.Thread | None = None
 
-    def take(self, *, patient: bool = False, borrowed: bool = False) -> dict[str, Held]:
+    def take(self, *, patient: bool = False, borrowed: bool = False, adopt: bool = False) -> dict[str, Held]:
         """Take every lease; those that somebody else holds come back with the reason.
 
         ``patient``: the holder is an earlier start of the same run, so wait for it to die.
         ``borrowed``: the identity was read from the record, so a lease that a call is renewing at this
         moment belongs to that call and not to us.
+        ``adopt``: the caller vouches that nobody works on the hosts any more, so a lease that was left for
+        the duration of a run's tasks (and that nobody renews) is taken without waiting for its end.
         """
         current = self._read_all()
         waiting: dict[str, dict[str, t.Any]] = {}
         with ThreadPoolExecutor(8) as pool:
-            for node, raced in pool.map(lambda n: (n, self._try(n, current.get(n), borrowed)), self._places):
+            for node, raced in pool.map(lambda n: (n, self._try(n, current.get(n), borrowed, adopt)), self._places):
                 if raced is not None:
                     waiting[node] = raced
         refused = self._outwait(waiting, patient) if waiting else {}
@@ -183,13 +185,14 @@ class Locks:
                 found[(namespace, item["metadata"]["name"])] = item
         return {node: found[place] for node, place in self._places.items() if place in found}
 
-    def _try(self, node: str, lease: dict[str, t.Any] | None, borrowed: bool) -> dict[str, t.Any] | None:
+    def _try(self, node: str, lease: dict[str, t.Any] | None, borrowed: bool, adopt: bool) -> dict[str, t.Any] | None:
         """Take one lease if it is free or ours; else give it back as it is."""
         if lease is not None:
             spec = lease["spec"]
             holder = spec.get("holderIdentity") or ""
-            working = spec.get("leaseDurationSeconds", 0) <= WORKING
-            if holder and (holder != str(self._me) or (borrowed and working)):
+            duration = spec.get("leaseDurationSeconds", 0)
+            left_for_tasks = adopt and duration > IDLE
+            if holder and not left_for_tasks and (holder != str(self._me) or (borrowed and duration <= WORKING)):
                 return lease
         return self._seize(node, lease)
 

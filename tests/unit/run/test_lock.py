@@ -16,6 +16,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import pytest
+
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.client import Listing
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.errors import (
     AlreadyExists,
@@ -181,6 +182,19 @@ def test_a_lock_for_hours_is_refused_at_once(clock: Time) -> None:
     store.leases["node-a"]["spec"]["leaseDurationSeconds"] = 3600
     assert "a" in locks(store, "r1/n2", clock).take(patient=True)
     assert clock.present == 1000.0
+
+
+def test_a_lock_left_for_hours_goes_to_the_one_who_vouches_that_nobody_works(clock: Time) -> None:
+    store = Store()
+    held(store, clock)
+    store.leases["node-a"]["spec"]["leaseDurationSeconds"] = 3600
+    start = clock.now()
+    mine = locks(store, "r1/new", clock)
+    assert mine.take(adopt=True) == {}
+    assert clock.now() == start
+    assert store.leases["node-a"]["spec"]["holderIdentity"] == "r1/new"
+    mine.drop(["a"])
+    mine.leave()
 
 
 def test_a_lock_that_vanishes_while_we_watch_is_ours(clock: Time) -> None:
