@@ -13,8 +13,6 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.
     ConfigError,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.record import BadRecordError
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.record import BadRecordError
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.surge import BadSurgeError
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.context import (
     Context,
     Event,

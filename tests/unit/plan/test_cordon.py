@@ -9,6 +9,7 @@ from __future__ import annotations
 import typing as t
 
 import pytest
+
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan import cordon, names
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.change import Change, diff_of
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.record import (

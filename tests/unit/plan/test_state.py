@@ -9,6 +9,7 @@ from __future__ import annotations
 import typing as t
 
 import pytest
+
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan import names, state
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.snapshot import Snapshot
 
@@ -47,9 +48,7 @@ def test_other_config_maps_are_nobodys_run() -> None:
     assert state.stored_run({"metadata": {"name": "kube-root-ca.crt"}, "data": {"ca": ""}}) is None
 
 
-@pytest.mark.parametrize(
-    ("now", "young"), [("2026-01-01T23:59:59.000Z", True), ("2026-01-02T00:00:01.000Z", False)]
-)
+@pytest.mark.parametrize(("now", "young"), [("2026-01-01T23:59:59.000Z", True), ("2026-01-02T00:00:01.000Z", False)])
 def test_a_run_is_resumed_for_a_day(now: str, young: bool) -> None:
     assert stored().resumable(now) is young
 
