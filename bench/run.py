@@ -5,7 +5,7 @@
 """`make bench`: what a drain costs here, beside the tools that people use today.
 
 Starts a lab of its own (`bench`), measures every tool in the same run in alternating order, writes
-results.json and results.svg beside this file, prints the tables, and ends the lab. Nothing is judged:
+results.json, results.svg and the tables of README.md beside this file, and ends the lab. Nothing is judged:
 there is no threshold. BENCH_REPEAT (3) says how often, LAB_KEEP that the lab stays.
 """
 
@@ -34,6 +34,7 @@ LAB = "bench"
 SCENES = {"one node": 1, "five nodes": 5}
 PLAYBOOKS = ("release",)
 """Of the collection; over all nodes, which are in service, they find nothing to do."""
+BEGIN, END = "<!-- tables: written by run.py -->", "<!-- end of the tables -->"
 Say = Callable[[str], None]
 T = TypeVar("T")
 
@@ -154,7 +155,17 @@ def write(found: dict[str, Any], trials: list[Trial]) -> None:
         f"median of {found['repetitions']}; the line goes from the least to the most"
     )
     (here / "results.svg").write_text(picture.draw(summary, caption), encoding="utf-8")
-    print(f"\n{caption}\n\n{results.table(summary)}\n{here / 'results.json'}\n{here / 'results.svg'}")
+    tables = f"{caption}\n\n{results.table(summary)}"
+    readme = here / "README.md"
+    readme.write_text(pasted(readme.read_text(encoding="utf-8"), tables), encoding="utf-8")
+    print(f"\n{tables}\n{here / 'results.json'}\n{here / 'results.svg'}")
+
+
+def pasted(text: str, tables: str) -> str:
+    """The text with the tables of this run in the place of those of the last."""
+    head, _, rest = text.partition(BEGIN)
+    _, _, tail = rest.partition(END)
+    return f"{head}{BEGIN}\n{tables}{END}{tail}"
 
 
 if __name__ == "__main__":

@@ -23,7 +23,7 @@ from witness import audit
 from witness import objects as o
 
 from bench import measure, workload
-from bench.tools import Ended, Ours, Playbooks, Tool
+from bench.tools import BareLoop, Ended, Ours, Playbooks, Tool
 
 SINGLES = 5
 """Single-replica Deployments in the scene of the swap."""
@@ -95,7 +95,7 @@ def drain(lab: Lab, tool: Tool, count: int, scene: str, repetition: int) -> list
     left = len(pods & workload.pods_there(lab.api, nodes))
     numbers = {"pods": len(pods), "left": left, **_drain_numbers(ended, found), "cpu_seconds": round(spent, 2)}
     trials = [Trial(scene, tool.name, repetition, ended.outcome, numbers, dict(found.requests), busy)]
-    if ended.outcome == "drained" and count == 1 and ended.run is not None:
+    if ended.outcome == "drained" and count == 1 and tool.name != BareLoop.name:
         trials.append(again(lab, "a second call", tool.name, lambda: tool.drain(nodes), repetition))
     tool.give_back(nodes)
     workload.shut(lab.api, ())
@@ -142,8 +142,9 @@ def again(lab: Lab, scene: str, tool: str, act: Callable[[], Ended], repetition:
         "requests": len(client),
         "writes": sum(request.writes for request in client),
         "wall_seconds": round(ended.wall, 2),
-        "task_seconds": round(sum(ended.tasks.values()), 3),
     }
+    if ended.tasks:
+        numbers["task_seconds"] = round(sum(ended.tasks.values()), 3)
     numbers |= {f"{name}_seconds": seconds for name, seconds in ended.tasks.items()}
     return Trial(scene, tool, repetition, ended.outcome, numbers, measure.by_kind(client), busy)
 
