@@ -13,6 +13,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.
     ConfigError,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.record import BadRecordError
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.surge import BadSurgeError
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.context import (
     Context,
     Event,
@@ -50,7 +51,7 @@ def perform(
         result = loop(ctx)
     except StopRun as stop:
         result = stopped(stop)
-    except (ConfigError, ClusterError, BadRecordError) as error:
+    except (ConfigError, ClusterError, BadRecordError, BadSurgeError) as error:
         result = Result({"findings": []}, failed=True, message=str(error))
     finally:
         cluster.close()

@@ -21,8 +21,8 @@ from ansible_collections.kubeops.node_maintenance.tests.unit.plan.objects import
     snapshot,
 )
 
-SPENT = {"allowed": 0, "healthy": 2, "desired": 2, "expected": 3}
-ROOM = {"allowed": 1, "healthy": 3, "desired": 2}
+SPENT: dict[str, t.Any] = {"allowed": 0, "healthy": 2, "desired": 2, "expected": 3}
+ROOM: dict[str, t.Any] = {"allowed": 1, "healthy": 3, "desired": 2}
 
 
 def over(name: str = "b", **changes: t.Any) -> Raw:

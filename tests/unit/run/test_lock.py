@@ -69,7 +69,7 @@ class Store:
         del patience
         self.writes += 1
         self.version += 1
-        body = t.cast("dict[str, t.Any]", copy.deepcopy(dict(request.body or {})))
+        body = copy.deepcopy(dict(request.body or {}))
         if request.method == "POST":
             name = body["metadata"]["name"]
             if name in self.leases:

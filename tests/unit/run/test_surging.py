@@ -18,13 +18,14 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.
     NotFound,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.verbs import Request
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan import swap
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan import migrate, swap
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.change import Change
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.snapshot import Ref, Snapshot
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.surge import Surge
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.context import Clock, Context, Run
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.surging import Case, Surging
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.swaps import Swaps
+from ansible_collections.kubeops.node_maintenance.tests.unit.plan import objects
 from ansible_collections.kubeops.node_maintenance.tests.unit.plan import world as worlds
 from ansible_collections.kubeops.node_maintenance.tests.unit.plan.play import Hand, prepare, recorded, wanted
 from ansible_collections.kubeops.node_maintenance.tests.unit.plan.world import World
@@ -96,7 +97,7 @@ class Play:
         self.surging = Surging(self.ctx, me, 2.0, self.plan, lambda: None, ["n1"], [self.case])
 
     def plan(self, seen: Snapshot) -> dict[str, Surge]:
-        plans = worlds.routes(seen, ["n1"], worlds.Choices(swap_blocked=True))
+        plans = migrate.routes(seen, ["n1"], migrate.Choices(swap_blocked=True))
         found = swap.surges(seen, plans, run=self.ctx.run.id if self.ctx.run else "", by="me@here", since="now")
         return {surge.uid: surge for surge in found}
 
@@ -224,10 +225,10 @@ def test_a_refused_newcomer_is_given_a_moment_and_then_undone(world: World) -> N
     world.replica_set["status"]["replicas"] = 1
     frozen = world.snapshot()
     play.surging.step(frozen)
-    assert play.case.state == "wait"
+    states = [play.case.state]
     play.clock.present += 2.5
     play.surging.step(frozen)
-    assert play.case.state == "undo"
+    assert [*states, play.case.state] == ["wait", "undo"]
     assert play.rounds().outcome == "surge_refused"
     assert world.kept() == world.at_first
 
@@ -303,7 +304,7 @@ def test_the_leaving_pod_ends_and_nothing_is_left(world: World) -> None:
 
 def test_nothing_is_lowered_while_another_pod_is_not_ready() -> None:
     world = World(["n1", "n9", "n9"])
-    world.objects["budgets"].append(worlds.budget("web", 0, healthy=3, desired=3))
+    world.objects["budgets"].append(objects.budget("web", 0, healthy=3, desired=3))
     world.at_first = world.kept()
     Play(world).rounds()
     world.down = ["web-2"]
