@@ -137,7 +137,7 @@ def test_every_import_follows_the_layers() -> None:
 
 
 def test_the_plan_reads_no_clock_and_no_file() -> None:
-    found = {path.name: clocks_and_files(path.read_text()) for path in HERE.glob(f"{UTILS}_plan/*.py")}
+    found = {path.name: clocks_and_files(path.read_text()) for path in HERE.glob(f"{UTILS}_plan/**/*.py")}
     assert {name: calls for name, calls in found.items() if calls} == {}
     assert clocks_and_files("datetime.now(UTC); open('x')") == ["now", "open"]
 

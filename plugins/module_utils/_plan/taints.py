@@ -166,17 +166,27 @@ def read(raws: t.Sequence[Raw], state: str) -> tuple[tuple[Wish, ...], tuple[Fau
 
 
 def _faults(where: str, wish: Wish) -> t.Iterator[Fault]:
-    prefix, slash, name = wish.key.rpartition("/")
-    if not _NAME.fullmatch(name) or (slash and not (len(prefix) <= 253 and _PREFIX.fullmatch(prefix))):
+    if not is_qualified(wish.key):
         expected = "a key like dedicated or example.com/gpu (the name 63 characters at most, of letters, digits, -_.)"
         yield Fault(f"{where}.key", wish.key, expected)
     elif wish.key == names.TAINT_KEY:
         yield Fault(f"{where}.key", wish.key, "another key: this one belongs to the maintenance itself (node_cordon)")
-    if wish.value and not _NAME.fullmatch(wish.value):
+    if not is_label_value(wish.value):
         expected = "a label value: 63 characters at most, letters, digits, -_. and a letter or digit at both ends"
         yield Fault(f"{where}.value", wish.value, expected)
     if wish.effect not in EFFECTS and (wish.effect or not wish.absent):
         yield Fault(f"{where}.effect", wish.effect, f"one of {', '.join(EFFECTS)}")
+
+
+def is_qualified(key: str) -> bool:
+    """Whether it can be the key of a taint or label: a name, or a domain, a slash and a name."""
+    prefix, slash, name = key.rpartition("/")
+    return bool(_NAME.fullmatch(name)) and (not slash or (len(prefix) <= 253 and bool(_PREFIX.fullmatch(prefix))))
+
+
+def is_label_value(value: str) -> bool:
+    """Whether it can be the value of a taint or label; the empty text can."""
+    return not value or bool(_NAME.fullmatch(value))
 
 
 def words(wish: Wish) -> str:

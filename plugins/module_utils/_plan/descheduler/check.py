@@ -1,0 +1,97 @@
+# Copyright: Contributors to the kubeops.node_maintenance collection
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""A descheduler's configuration judged before any descheduler sees it."""
+
+from __future__ import annotations
+
+import json
+import typing as t
+from dataclasses import replace
+
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler import (
+    koordinator,
+    profiles,
+    sigs,
+    traps,
+)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.fault import Fault
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.schema import Schema
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.values import Reader, similar
+
+Flavor = t.Literal["koordinator", "ack", "sigs"]
+
+VERSIONS: t.Mapping[Flavor, tuple[str, ...]] = {
+    "koordinator": koordinator.VERSIONS,
+    "ack": koordinator.VERSIONS,
+    "sigs": sigs.VERSIONS,
+}
+"""The versions whose sources were read; the first is the default."""
+
+
+def schema_of(flavor: Flavor, version: str = "") -> Schema:
+    """The schema of a flavor, of the first of ``VERSIONS`` unless named.
+
+    Raises:
+        KeyError: nobody read that version.
+    """
+    version = version or VERSIONS[flavor][0]
+    if version not in VERSIONS[flavor]:
+        raise KeyError(version)
+    if flavor == "sigs":
+        return sigs.schema(version)
+    return koordinator.schema(version, ack=flavor == "ack")
+
+
+def check(config: t.Any, schema: Schema) -> tuple[Fault, ...]:
+    """Everything that is wrong with the configuration, in the order of the document; errors and warnings.
+
+    ``config`` is what was in the YAML: plain dicts, lists, texts, numbers, booleans and ``None``.
+    """
+    if not isinstance(config, dict):
+        message = f"A {schema.kind} is keys and values, not {type(config).__name__}."
+        return (Fault("", "wrong_type", message),)
+    config = _keyed(config)
+    root = replace(schema.root, fields={**profiles.document(), **schema.root.fields})
+    found = [*_document(config, schema)]
+    found += Reader(schema, schema.strict).faults(root, config, "")
+    found += profiles.faults(config, schema)
+    found += traps.faults(config, schema)
+    return tuple(dict.fromkeys(_of_flavor(fault, schema) for fault in found))
+
+
+def _keyed(value: t.Any) -> t.Any:
+    """The value with texts for keys, as YAML's keys become JSON's."""
+    if isinstance(value, dict):
+        return {_key(key): _keyed(inner) for key, inner in value.items()}
+    return [_keyed(inner) for inner in value] if isinstance(value, list) else value
+
+
+def _key(key: t.Any) -> str:
+    return key if isinstance(key, str) else json.dumps(key, default=str)
+
+
+def errors(faults: t.Iterable[Fault]) -> tuple[Fault, ...]:
+    """Those that stop a configuration."""
+    return tuple(fault for fault in faults if fault.severity == "error")
+
+
+def _document(config: t.Mapping[str, t.Any], schema: Schema) -> t.Iterator[Fault]:
+    for key, wanted in (("apiVersion", schema.api_version), ("kind", schema.kind)):
+        given = config.get(key)
+        if given != wanted:
+            message = f"{key} is {given!r}." if given else f"{key} is missing."
+            remedy = f"Write {key}: {wanted}."
+            other = sigs.schema().kind if schema.name != "sigs" else koordinator.schema().kind
+            if given == other:
+                remedy += f" A {other} is of flavor {'sigs' if schema.name != 'sigs' else 'koordinator or ack'}."
+            rule = "look_alike" if isinstance(given, str) and similar(given, [wanted]) else "wrong_document"
+            yield Fault(key, rule, message, remedy)
+
+
+def _of_flavor(fault: Fault, schema: Schema) -> Fault:
+    """ACK's page calls the policy Soft; whether its build does nobody could see."""
+    if schema.name == "ack" and fault.path.endswith(".evictionPolicy") and "'Soft'" in fault.message:
+        remedy = "ACK's page says Soft, Koordinator's own binary knows SoftEviction alone: try it on a canary."
+        return replace(fault, severity="warning", remedy=remedy)
+    return fault

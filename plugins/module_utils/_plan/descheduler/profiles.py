@@ -1,0 +1,207 @@
+# Copyright: Contributors to the kubeops.node_maintenance collection
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""Profiles: which plugins are enabled at which extension points, and how each is configured."""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import dataclass, replace
+
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.fault import Fault, warning
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.schema import (
+    Plugin,
+    Schema,
+    record,
+    text,
+)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.values import Reader, similar
+
+TYPE_META = {"apiVersion": text(), "kind": text()}
+
+DECODED = ("unknown_key", "look_alike", "too_new", "wrong_type", "wrong_document")
+"""Rules that hold for the arguments of a plugin even while it is not enabled, where they are read strictly."""
+
+Raw = t.Mapping[str, t.Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """One profile as the descheduler completes it; ``args`` and ``paths`` of the configured plugins by name."""
+
+    path: str
+    enabled: t.Mapping[str, tuple[str, ...]]
+    args: t.Mapping[str, Raw]
+    paths: t.Mapping[str, str]
+
+    @property
+    def plugins(self) -> tuple[str, ...]:
+        """The names of all enabled plugins, each once."""
+        return tuple(dict.fromkeys(name for names in self.enabled.values() for name in names))
+
+    def args_path(self, name: str) -> str:
+        """Where the plugin's arguments are, or would be."""
+        return self.paths.get(name) or f"{self.path}.pluginConfig"
+
+
+def profiles_of(config: Raw, schema: Schema) -> tuple[Profile, ...]:
+    """The profiles of a document; one without any gets the default profile. Shapes that are wrong are passed over."""
+    raws = config.get("profiles")
+    found = [raw if isinstance(raw, dict) else {} for raw in raws] if isinstance(raws, list) else []
+    if not found and schema.plugin_type == "object":
+        found = [{}]
+    return tuple(_profile(raw, f"profiles[{index}]", schema) for index, raw in enumerate(found))
+
+
+def _profile(raw: Raw, path: str, schema: Schema) -> Profile:
+    args: dict[str, Raw] = {}
+    paths: dict[str, str] = {}
+    for index, entry in enumerate(_list(raw.get("pluginConfig"))):
+        name = entry.get("name") if isinstance(entry, dict) else None
+        if isinstance(name, str) and name not in paths:
+            args[name] = entry.get("args") if isinstance(entry.get("args"), dict) else {}
+            paths[name] = f"{path}.pluginConfig[{index}].args"
+    enabled = {point: _enabled(raw, point, schema) for point in schema.points}
+    return Profile(path, enabled, args, paths)
+
+
+def _enabled(raw: Raw, point: str, schema: Schema) -> tuple[str, ...]:
+    """What runs at the point: the defaults that are not disabled, then what is enabled (``mergePluginSet``)."""
+    wanted, disabled = _names(raw, point, "enabled"), _names(raw, point, "disabled")
+    if schema.plugin_type == "string":
+        disabled = []
+    defaults = [] if "*" in disabled else [name for name in schema.points[point] if name not in disabled]
+    return (*defaults, *(name for name in wanted if name not in defaults))
+
+
+def _names(raw: Raw, point: str, part: str) -> list[str]:
+    plugins = raw.get("plugins")
+    chosen = plugins.get(point) if isinstance(plugins, dict) else None
+    entries = _list(chosen.get(part)) if isinstance(chosen, dict) else []
+    names = (entry.get("name") if isinstance(entry, dict) else entry for entry in entries)
+    return [name for name in names if isinstance(name, str)]
+
+
+def _list(value: t.Any) -> list[t.Any]:
+    return value if isinstance(value, list) else []
+
+
+def faults(config: Raw, schema: Schema) -> t.Iterator[Fault]:
+    """What is wrong with plugins: their names, places and arguments."""
+    raws = _list(config.get("profiles"))
+    for profile, raw in zip(profiles_of(config, schema), raws or [{}], strict=False):
+        raw = raw if isinstance(raw, dict) else {}
+        yield from _places(raw, profile, schema)
+        yield from _evictors(profile, schema)
+        yield from _configs(profile, schema)
+
+
+def _places(raw: Raw, profile: Profile, schema: Schema) -> t.Iterator[Fault]:
+    for point in schema.points:
+        path = f"{profile.path}.plugins.{point}"
+        seen = set[str]()
+        for index, name in enumerate(_names(raw, point, "enabled")):
+            here = f"{path}.enabled[{index}]"
+            if name in seen and schema.plugin_type == "object":
+                yield Fault(here, "duplicate", f"{name} is enabled there already.", "Remove it.")
+            seen.add(name)
+            yield from _place(name, point, here, schema)
+            needs = name in schema.plugins and schema.plugins[name].needs_config
+            if needs and name not in profile.paths and schema.points[point] == ():
+                remedy = f"Add {{name: {name}}} to {profile.path}.pluginConfig; args may be empty."
+                yield Fault(here, "no_config", f"{name} has no entry in pluginConfig.", remedy)
+        for index, name in enumerate(_names(raw, point, "disabled")):
+            here = f"{path}.disabled[{index}]"
+            if schema.plugin_type == "string":
+                yield warning(here, "never_read", "disabled is never read.", "Leave the plugin out of enabled.")
+            elif name != "*" and name not in schema.plugins:
+                yield warning(here, "unknown_plugin", f"There is no plugin {name}.", _meant(name, schema))
+
+
+def _place(name: str, point: str, path: str, schema: Schema) -> t.Iterator[Fault]:
+    plugin = schema.plugins.get(name)
+    if plugin is None:
+        yield _nobody(name, path, schema)
+    elif not schema.knows(plugin.since):
+        yield Fault(path, "too_new", f"{name} came with version {plugin.since}.", "Remove it, or name that version.")
+    elif point not in plugin.points:
+        message = f"{name} has no work at {point}."
+        if plugin.stray == "starts":
+            message += " The descheduler starts with it and fails in every cycle."
+        yield Fault(path, "wrong_point", message, f"Enable it at {' or '.join(plugin.points)}.", plugin.stray)
+    elif point in ("presort", "sort"):
+        yield warning(path, "never_acts", f"Nothing runs at {point}.", "Remove it.")
+
+
+def _nobody(name: str, path: str, schema: Schema, *, real: t.Literal["refuses", "drops"] = "refuses") -> Fault:
+    meant = schema.alike.get(name) or similar(name, schema.plugins)
+    rule = "look_alike" if meant else "unknown_plugin"
+    return Fault(path, rule, f"There is no plugin {name}.", _meant(name, schema), real)
+
+
+def _meant(name: str, schema: Schema) -> str:
+    meant = schema.alike.get(name) or similar(name, schema.plugins)
+    return f"It is called {meant}." if meant else f"Known are {', '.join(sorted(schema.plugins))}."
+
+
+def _evictors(profile: Profile, schema: Schema) -> t.Iterator[Fault]:
+    """Koordinator's evict and filter; the sigs descheduler has one evictor that cannot be chosen."""
+    if "evict" not in schema.points:
+        return
+    evict, keep = profile.enabled["evict"], profile.enabled["filter"]
+    path = f"{profile.path}.plugins"
+    swap = 'Enable one of them, with disabled: [{name: "*"}] before it, at evict and at filter.'
+    if not evict:
+        yield Fault(f"{path}.evict", "one_evictor", "No plugin evicts.", "Enable MigrationController.")
+    elif len(evict) > 1:
+        yield Fault(f"{path}.evict", "one_evictor", f"Only one plugin can evict, not {' and '.join(evict)}.", swap)
+    if not keep:
+        message = "No plugin filters: pods of DaemonSets, of the system and with local data may be evicted too."
+        yield warning(f"{path}.filter", "unfiltered", message, "Enable the plugin that evicts at filter too.")
+    elif len(keep) > 1 or (len(evict) == 1 and keep != evict):
+        message = f"{' and '.join(keep)} at filter, {' and '.join(evict) or 'none'} at evict."
+        yield Fault(f"{path}.filter", "one_evictor", message, swap, "starts")
+
+
+def _configs(profile: Profile, schema: Schema) -> t.Iterator[Fault]:
+    enabled = profile.plugins
+    for name in dict.fromkeys((*profile.paths, *enabled)):
+        path = profile.args_path(name)
+        plugin = schema.plugins.get(name)
+        lost: t.Literal["refuses", "drops"] = "drops" if schema.plugin_type == "object" else "refuses"
+        named = path.removesuffix(".args")
+        if plugin is None:
+            if name in profile.paths:
+                yield _nobody(name, named, schema, real=lost)
+            continue
+        if not schema.knows(plugin.since):
+            if name in profile.paths:
+                yield Fault(named, "too_new", f"{name} came with version {plugin.since}.", "Remove it.", lost)
+            continue
+        if name not in profile.paths and plugin.needs_config:
+            continue
+        if name not in enabled and name in profile.paths:
+            yield warning(named, "not_enabled", f"{name} is configured and not enabled.")
+        for fault in args_faults(name, plugin, profile.args.get(name, {}), path, schema):
+            yield _weighed(fault, plugin, enabled=name in enabled)
+
+
+def _weighed(fault: Fault, plugin: Plugin, *, enabled: bool) -> Fault:
+    """A plugin that is not enabled is read by a strict decoder alone; the rest of it is worth a warning."""
+    if enabled or plugin.checked == "always" or (plugin.strict and fault.rule in DECODED):
+        return fault
+    return replace(fault, severity="warning", real="starts")
+
+
+def args_faults(name: str, plugin: Plugin, args: Raw, path: str, schema: Schema) -> t.Iterator[Fault]:
+    """What is wrong with a plugin's arguments, taken alone."""
+    described = replace(plugin.args, fields={**plugin.args.fields, **TYPE_META})
+    yield from Reader(schema, plugin.strict).faults(described, args, path)
+    for key, wanted in (("apiVersion", schema.api_version), ("kind", f"{name}Args")):
+        if args.get(key) not in (None, "", wanted):
+            yield Fault(f"{path}.{key}", "wrong_document", f"{args[key]!r} is not {wanted}.", "Leave it out.")
+
+
+def document() -> t.Mapping[str, t.Any]:
+    """The keys that every document has beside its schema's own."""
+    return record(TYPE_META).fields

@@ -1,0 +1,269 @@
+# Copyright: Contributors to the kubeops.node_maintenance collection
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""What is wrong between several values, though each of them is right: crashes, and plugins that never act."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.fault import Fault, warning
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.profiles import (
+    Profile,
+    Raw,
+    profiles_of,
+)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.schema import Schema
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.sigs import OLD_FLAGS
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.values import is_set, seconds
+
+
+def faults(config: Raw, schema: Schema) -> t.Iterator[Fault]:
+    """Everything that only shows when values are seen together."""
+    profiles = profiles_of(config, schema)
+    if schema.plugin_type == "object":
+        yield from _leader_election(_dict(config, "leaderElection"))
+        yield from _names(config)
+        yield from _interval(config, profiles)
+    else:
+        yield from _metrics(config, profiles)
+    for profile in profiles:
+        for name in profile.plugins:
+            check = _CHECKS.get((schema.plugin_type, name))
+            if check and name in schema.plugins:
+                yield from check(config, profile.args.get(name, {}), profile.args_path(name), schema)
+
+
+def _leader_election(raw: Raw) -> t.Iterator[Fault]:
+    """``NewLeaderElector`` of client-go; the configuration's own check lets renewDeadline equal leaseDuration."""
+    if raw.get("leaderElect") is False:
+        return
+    lease, renew, retry = (
+        seconds(raw.get(key) or default) or _GO_DEFAULTS[key]
+        for key, default in (("leaseDuration", "15s"), ("renewDeadline", "10s"), ("retryPeriod", "2s"))
+    )
+    if min(lease, renew, retry) < 0:
+        return
+    if lease <= renew:
+        yield Fault(
+            "leaderElection.leaseDuration",
+            "order",
+            f"leaseDuration ({lease:g} s) is not longer than renewDeadline ({renew:g} s).",
+            "Give leaseDuration more.",
+            "refuses" if lease < renew else "crashes",
+        )
+    if renew <= 1.2 * retry:
+        yield Fault(
+            "leaderElection.renewDeadline",
+            "order",
+            f"renewDeadline ({renew:g} s) is not longer than 1.2 times retryPeriod ({retry:g} s).",
+            "Give renewDeadline more, or retryPeriod less.",
+            "crashes",
+        )
+
+
+_GO_DEFAULTS = {"leaseDuration": 15.0, "renewDeadline": 10.0, "retryPeriod": 2.0}
+"""Seconds; a duration of 0 is as good as none (``RecommendedDefaultLeaderElectionConfiguration``)."""
+
+
+def _names(config: Raw) -> t.Iterator[Fault]:
+    raws = _list(config, "profiles")
+    for index, raw in enumerate(raws):
+        if len(raws) > 1 and isinstance(raw, dict) and not raw.get("name"):
+            yield Fault(f"profiles[{index}].name", "required", "Of several profiles each needs a name.")
+
+
+def _interval(config: Raw, profiles: tuple[Profile, ...]) -> t.Iterator[Fault]:
+    busy = any(profile.enabled["deschedule"] or profile.enabled["balance"] for profile in profiles)
+    if busy and not seconds(config.get("deschedulingInterval") or "0"):
+        message = "Without deschedulingInterval the plugins run once after each start."
+        yield warning("deschedulingInterval", "runs_once", message, "Give it, for example 120s.")
+
+
+def _low_node_load(config: Raw, args: Raw, path: str, schema: Schema) -> t.Iterator[Fault]:
+    for index, pool in enumerate(_list(args, "nodePools")):
+        if isinstance(pool, dict):
+            yield from _pool(pool, f"{path}.nodePools[{index}]", schema)
+            yield from _gaps(pool, f"{path}.nodePools[{index}]")
+    yield from _gaps(args, path)
+    cache = seconds(args.get("detectorCacheTimeout") or "5m")
+    interval = seconds(config.get("deschedulingInterval") or "0")
+    at_once = _dict(args, "anomalyCondition").get("consecutiveAbnormalities") == 1
+    if cache is not None and interval is not None and cache < interval and not at_once:
+        message = (
+            f"What was seen of a node is forgotten after {cache:g} s, before the next look after {interval:g} s: "
+            "no node is ever found abnormal."
+        )
+        remedy = "Give detectorCacheTimeout at least deschedulingInterval."
+        yield warning(f"{path}.detectorCacheTimeout", "never_acts", message, remedy)
+    if not is_set(args.get("highThresholds")) and not is_set(args.get("nodePools")):
+        yield warning(f"{path}.highThresholds", "never_acts", "Without highThresholds no node is ever hot.")
+
+
+def _pool(pool: Raw, path: str, schema: Schema) -> t.Iterator[Fault]:
+    """Before 1.8.0 a pool inherits nothing (koordinator#2816)."""
+    if schema.knows("1.8.0"):
+        return
+    condition = pool.get("anomalyCondition")
+    if condition is None:
+        message = f"A pool without anomalyCondition ends version {schema.version} with a panic."
+        remedy = "Give each pool its anomalyCondition with consecutiveAbnormalities."
+        yield Fault(f"{path}.anomalyCondition", "known_crash", message, remedy, "crashes")
+    elif isinstance(condition, dict) and not condition.get("consecutiveAbnormalities"):
+        where = f"{path}.anomalyCondition.consecutiveAbnormalities"
+        yield Fault(where, "required", "A pool has no default for it; it has to be 1 or more.")
+
+
+def _gaps(args: Raw, path: str) -> t.Iterator[Fault]:
+    low, high = _dict(args, "lowThresholds"), _dict(args, "highThresholds")
+    for name in sorted(high.keys() ^ low.keys()) if high else ():
+        where = "lowThresholds" if name in high else "highThresholds"
+        message = f"{name} is missing in {where}: for it every node counts as neither hot nor idle."
+        yield warning(f"{path}.{where}", "different_keys", message, "Give both maps the same resources.")
+    for key in ("highThresholds", "prodHighThresholds"):
+        for name, number in _dict(args, key).items():
+            if isinstance(number, (int, float)) and number > 100 and not args.get("useDeviationThresholds"):
+                where = f"{path}.{key}.{name}"
+                yield warning(where, "never_acts", f"No node is ever above {number:g} %.", "Give 100 or less.")
+
+
+def _migration_controller(config: Raw, args: Raw, path: str, schema: Schema) -> t.Iterator[Fault]:
+    del config
+    skipped = _list(args, "skipEvictionGates") if schema.knows("1.8.0") else []
+    if not args.get("skipCheckExpectedReplicas") and "ExpectedReplicas" not in skipped:
+        for key in ("maxMigratingPerWorkload", "maxUnavailablePerWorkload"):
+            yield from _refused(args.get(key), f"{path}.{key}")
+    limiter = _dict(_dict(args, "objectLimiters"), "namespace").get("maxMigrating")
+    if isinstance(limiter, str):
+        where = f"{path}.objectLimiters.namespace.maxMigrating"
+        yield Fault(where, "wrong_type", "For a namespace a percentage is read as 0.", "Give a number.", "starts")
+    yield from _threshold(args, path)
+    threshold = _dict(args, "priorityThreshold")
+    if is_set(threshold.get("name")):
+        message = "Only priorityThreshold.value keeps pods; the name is looked up and then not used."
+        yield warning(f"{path}.priorityThreshold.name", "never_read", message, "Give value instead.")
+    yield from _needs_node_fit(args, path)
+
+
+def _refused(limit: t.Any, path: str) -> t.Iterator[Fault]:
+    """``expectedReplicas``: a workload whose replicas equal the limit that holds for it is refused."""
+    if limit == "100%":
+        sizes = "of every size"
+    elif isinstance(limit, int) and not isinstance(limit, bool) and limit > 0:
+        sizes = "with 1 replica" if limit == 1 else f"with 1 or {limit} replicas"
+    else:
+        return
+    message = f"Pods of workloads {sizes} are never moved: the whole workload would be away at once."
+    yield warning(path, "refused_workloads", message, "Say skipCheckExpectedReplicas: true to move them all the same.")
+
+
+def _threshold(args: Raw, path: str) -> t.Iterator[Fault]:
+    if args.get("evictSystemCriticalPods") is True and is_set(args.get("priorityThreshold")):
+        message = "evictSystemCriticalPods switches priorityThreshold off."
+        yield warning(f"{path}.priorityThreshold", "never_read", message, "Remove one of them.")
+
+
+def _needs_node_fit(args: Raw, path: str) -> t.Iterator[Fault]:
+    if is_set(args.get("nodeSelector")) and not args.get("nodeFit"):
+        yield warning(f"{path}.nodeSelector", "never_read", "nodeSelector is used with nodeFit alone.", "Set nodeFit.")
+
+
+def _default_evictor(config: Raw, args: Raw, path: str, schema: Schema) -> t.Iterator[Fault]:
+    del config, schema
+    yield from _threshold(args, path)
+    yield from _needs_node_fit(args, path)
+
+
+def _sigs_default_evictor(config: Raw, args: Raw, path: str, schema: Schema) -> t.Iterator[Fault]:
+    del config
+    yield from _needs_node_fit(args, path)
+    protections = _dict(args, "podProtections")
+    lists = [key for key in ("defaultDisabled", "extraEnabled") if is_set(protections.get(key))]
+    old = [key for key in OLD_FLAGS if args.get(key) is True]
+    if lists and old:
+        message = f"{', '.join(old)} cannot be used together with podProtections.{lists[0]}."
+        yield Fault(f"{path}.{old[0]}", "exclusive", message, f"Use {OLD_FLAGS[old[0]]}.")
+    if "PodsWithoutPDB" in _list(protections, "extraEnabled") or args.get("ignorePodsWithoutPDB") is True:
+        message = f"In version {schema.version} this keeps every pod: the budgets are never looked at (#1882)."
+        yield warning(f"{path}.podProtections.extraEnabled", "never_acts", message, "Leave it out.")
+
+
+def _low_node_utilization(config: Raw, args: Raw, path: str, schema: Schema) -> t.Iterator[Fault]:
+    low, high = _dict(args, "thresholds"), _dict(args, "targetThresholds")
+    if low and high and low.keys() != high.keys():
+        message = "thresholds and targetThresholds name different resources."
+        yield Fault(f"{path}.targetThresholds", "different_keys", message, "Give both maps the same resources.")
+    for name in low.keys() & high.keys():
+        one, other = low[name], high[name]
+        numbers = isinstance(one, (int, float)) and isinstance(other, (int, float))
+        if numbers and one > other and not args.get("useDeviationThresholds"):
+            message = f"thresholds of {name} is {one:g}, targetThresholds is {other:g}."
+            yield Fault(f"{path}.thresholds.{name}", "order", message, "Keep thresholds at or below targetThresholds.")
+    if schema.plugin_type == "string":
+        yield from _metric_use(config, args, path)
+
+
+def _metric_use(config: Raw, args: Raw, path: str) -> t.Iterator[Fault]:
+    use, where = _dict(args, "metricsUtilization"), f"{path}.metricsUtilization"
+    source = use.get("source")
+    if source == "KubernetesMetrics":
+        if use.get("metricsServer") is True:
+            yield Fault(f"{where}.metricsServer", "exclusive", "Not together with source.", "Remove metricsServer.")
+        if use.get("prometheus") is not None:
+            yield Fault(f"{where}.prometheus", "forbidden", "Only with source: Prometheus.", "Remove it.")
+    if source == "Prometheus":
+        if not is_set(_dict(use, "prometheus").get("query")):
+            yield Fault(f"{where}.prometheus.query", "required", "source: Prometheus needs a query.")
+        for key in ("thresholds", "targetThresholds"):
+            if _dict(args, key).keys() - {"MetricResource"}:
+                message = "With source: Prometheus the one resource is called MetricResource."
+                yield Fault(f"{path}.{key}", "unknown_key", message, "Write MetricResource: <percentage>.")
+    sources = [p.get("source") for p in _list(config, "metricsProviders") if isinstance(p, dict)]
+    if source in ("KubernetesMetrics", "Prometheus") and source not in sources:
+        message = f"No entry of metricsProviders has source {source}: every cycle fails."
+        yield warning(f"{where}.source", "never_acts", message, f"Add {{source: {source}}} to metricsProviders.")
+
+
+def _pod_life_time(config: Raw, args: Raw, path: str, schema: Schema) -> t.Iterator[Fault]:
+    del config, schema
+    keys = ("maxPodLifeTimeSeconds", "states", "conditions", "exitCodes")
+    if not any(is_set(args.get(key)) for key in keys):
+        yield Fault(path, "required", f"At least one of {', '.join(keys)} has to be given.")
+
+
+def _metrics(config: Raw, profiles: tuple[Profile, ...]) -> t.Iterator[Fault]:
+    if not profiles:
+        yield warning("profiles", "never_acts", "Without a profile nothing is done.")
+    for index, provider in enumerate(_list(config, "metricsProviders")):
+        if not isinstance(provider, dict):
+            continue
+        path = f"metricsProviders[{index}]"
+        if provider.get("source") == "Prometheus" and provider.get("prometheus") is None:
+            yield Fault(f"{path}.prometheus", "required", "source: Prometheus needs prometheus.url.")
+        if provider.get("source") == "KubernetesMetrics" and _dict(config, "metricsCollector").get("enabled") is True:
+            yield Fault(path, "exclusive", "Not together with metricsCollector.", "Remove metricsCollector.")
+
+
+def _dict(raw: Raw, key: str) -> dict[str, t.Any]:
+    """The object under the key; empty where there is none, or something else."""
+    found = raw.get(key)
+    return found if isinstance(found, dict) else {}
+
+
+def _list(raw: Raw, key: str) -> list[t.Any]:
+    """The list under the key; empty where there is none, or something else."""
+    found = raw.get(key)
+    return found if isinstance(found, list) else []
+
+
+Check = t.Callable[[Raw, Raw, str, Schema], t.Iterator[Fault]]
+
+_CHECKS: t.Mapping[tuple[str, str], Check] = {
+    ("object", "LowNodeLoad"): _low_node_load,
+    ("object", "MigrationController"): _migration_controller,
+    ("object", "DefaultEvictor"): _default_evictor,
+    ("object", "LowNodeUtilization"): _low_node_utilization,
+    ("string", "DefaultEvictor"): _sigs_default_evictor,
+    ("string", "LowNodeUtilization"): _low_node_utilization,
+    ("string", "PodLifeTime"): _pod_life_time,
+}

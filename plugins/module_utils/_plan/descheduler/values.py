@@ -1,0 +1,309 @@
+# Copyright: Contributors to the kubeops.node_maintenance collection
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""A value held against its description, as Go's JSON decoder and the deschedulers' validators would read it."""
+
+from __future__ import annotations
+
+import difflib
+import ipaddress
+import re
+import typing as t
+from dataclasses import dataclass
+
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan import selectors
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.fault import Fault, warning
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.schema import (
+    INT64,
+    LABEL_SELECTOR,
+    Field,
+    Schema,
+)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.taints import is_label_value, is_qualified
+
+_NUMBER = r"(?:\d+(?:\.\d*)?|\.\d+)"
+_UNITS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "μs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
+_PART = re.compile(rf"({_NUMBER})({'|'.join(sorted(_UNITS, key=len, reverse=True))})")
+_DURATION = re.compile(rf"[+-]?(?:{_PART.pattern})+")
+_PERCENT = re.compile(r"([+-]?\d+)%")
+
+_SAID = {
+    "bool": "true or false, without quotes",
+    "int": "a whole number",
+    "float": "a number",
+    "string": "a text (numbers and true/false in quotes)",
+    "duration": "a duration such as 90s, 5m or 1h30m",
+    "int_or_percent": 'a whole number or a percentage such as "10%"',
+    "float_or_string": "a number",
+    "address": "an IP address and a port such as 0.0.0.0:10251",
+    "selector_text": "a label selector as text, such as pool=a,tier!=db",
+    "args": "keys and values",
+    "object": "keys and values",
+    "list": "a list",
+    "map": "names and values",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """How a part of the document is read: by which schema, and whether unknown keys end the descheduler."""
+
+    schema: Schema
+    strict: bool
+
+    def faults(self, field: Field, value: t.Any, path: str) -> t.Iterator[Fault]:
+        """Everything that is wrong with the value; ``None`` is as good as no value."""
+        if value is None:
+            return
+        if not _fits(field, value):
+            yield Fault(path, "wrong_type", f"{_short(value)} is not {_SAID[field.type]}.", _hint(field, value))
+            return
+        if field.forbidden and is_set(value):
+            yield Fault(path, "forbidden", f"{_said(field.forbidden)}.", "Remove it.", field.real)
+        match field.type:
+            case "object":
+                yield from self._object(field, value, path)
+            case "list":
+                yield from self._list(field, value, path)
+            case "map":
+                yield from self._map(field, value, path)
+            case _:
+                yield from _scalar(field, value, path)
+
+    def _object(self, field: Field, value: t.Mapping[str, t.Any], path: str) -> t.Iterator[Fault]:
+        for key, inner in value.items():
+            here = _join(path, key)
+            known = field.fields.get(key)
+            if known is None:
+                yield self._unknown(field, key, here)
+            elif not self.schema.knows(known.since):
+                message = f"{key} came with version {known.since}."
+                yield Fault(here, "too_new", message, "Remove it, or name the newer version.", self._lost)
+            else:
+                if known.deprecated and inner not in (None, False):
+                    yield warning(here, "deprecated", f"{key} is deprecated.", f"Use {known.deprecated}.")
+                yield from self.faults(known, inner, here)
+        for key, known in field.fields.items():
+            missing = known.required or known.nonempty
+            if missing and not is_set(value.get(key)) and self.schema.knows(known.since):
+                yield Fault(_join(path, key), "required", f"{key} has to be given.", "", known.real)
+        for group in field.exclusive:
+            given = [key for key in group if is_set(value.get(key))]
+            if len(given) > 1:
+                message = f"Only one of {' and '.join(given)} may be given."
+                yield Fault(path, "exclusive", message, "Remove all but one of them.", field.real)
+        for low, high in field.le:
+            yield from _ordered(value, low, high, path)
+        if field.fields is LABEL_SELECTOR.fields:
+            yield from _selector(value, path)
+
+    @property
+    def _lost(self) -> t.Literal["refuses", "drops"]:
+        return "refuses" if self.strict else "drops"
+
+    def _unknown(self, field: Field, key: str, path: str) -> Fault:
+        right = field.alike.get(key) or similar(key, field.fields)
+        message = f"There is no key {key} here."
+        if right:
+            return Fault(path, "look_alike", message, f"It is called {right}.", self._lost)
+        if field.fields is LABEL_SELECTOR.fields:
+            return Fault(path, "unknown_key", message, f"Write labels below matchLabels: {{{key}: …}}.", self._lost)
+        return Fault(path, "unknown_key", message, f"Known are {', '.join(field.fields)}.", self._lost)
+
+    def _list(self, field: Field, value: t.Sequence[t.Any], path: str) -> t.Iterator[Fault]:
+        if field.minimum is not None and len(value) < field.minimum:
+            yield Fault(path, "out_of_range", f"At least {field.minimum:g} are needed.", "", field.real)
+        seen: dict[t.Any, int] = {}
+        for index, inner in enumerate(value):
+            here = f"{path}[{index}]"
+            yield from self.faults(t.cast("Field", field.item), inner, here)
+            if field.item and field.item.nonempty and not is_set(inner):
+                yield Fault(here, "required", f"{_said(field.item.note)} has to be given.")
+            name = inner if field.unique == "*" else inner.get(field.unique) if isinstance(inner, dict) else None
+            if field.unique and isinstance(name, str):
+                if name in seen:
+                    yield Fault(here, "duplicate", f"{name} is there already, see {path}[{seen[name]}].")
+                seen.setdefault(name, index)
+
+    def _map(self, field: Field, value: t.Mapping[str, t.Any], path: str) -> t.Iterator[Fault]:
+        for key, inner in value.items():
+            here = _join(path, key)
+            if field.keys and key not in field.keys:
+                right = similar(key, field.keys)
+                remedy = f"It is called {right}." if right else f"Known are {', '.join(field.keys)}."
+                rule = "look_alike" if right else "unknown_key"
+                yield Fault(here, rule, f"There is no {key} here.", remedy, field.real)
+            yield from self.faults(t.cast("Field", field.item), inner, here)
+
+
+def is_set(value: t.Any) -> bool:
+    """Whether Go would call the value set: not null, and no empty text, list or map; 0 and false are set."""
+    return value is not None and value != "" and value != [] and value != {}
+
+
+def similar(word: str, known: t.Iterable[str]) -> str:
+    """The known word that was most likely meant, or the empty text."""
+    words = list(known)
+    for candidate in words:
+        if candidate.lower() == word.lower():
+            return candidate
+    return next(iter(difflib.get_close_matches(word, words, 1, 0.85)), "")
+
+
+def seconds(text: t.Any) -> float | None:
+    """A duration as Go's ``time.ParseDuration`` reads it, or ``None``."""
+    if not isinstance(text, str):
+        return None
+    if text in ("0", "+0", "-0"):
+        return 0.0
+    if not _DURATION.fullmatch(text):
+        return None
+    total = sum(float(number) * _UNITS[unit] for number, unit in _PART.findall(text))
+    return -total if text.startswith("-") else total
+
+
+def _fits(field: Field, value: t.Any) -> bool:
+    match field.type:
+        case "bool":
+            return isinstance(value, bool)
+        case "int":
+            return _whole(value) and INT64[0] <= value <= INT64[1]
+        case "float":
+            return isinstance(value, (int, float)) and not isinstance(value, bool)
+        case "string" | "selector_text" | "address":
+            return isinstance(value, str)
+        case "duration":
+            return seconds(value) is not None
+        case "int_or_percent":
+            return _whole(value) or isinstance(value, str)
+        case "float_or_string":
+            return isinstance(value, (int, float, str)) and not isinstance(value, bool)
+        case "list":
+            return isinstance(value, list)
+    return isinstance(value, dict)
+
+
+def _whole(value: t.Any) -> bool:
+    """1.0 is written as 1 when YAML becomes JSON."""
+    if isinstance(value, bool):
+        return False
+    return isinstance(value, int) or (isinstance(value, float) and value.is_integer())
+
+
+def _scalar(field: Field, value: t.Any, path: str) -> t.Iterator[Fault]:
+    number = _number(field, value)
+    if isinstance(number, str):
+        yield Fault(path, "malformed", number, "", field.malformed)
+        return
+    if field.enum and value not in field.enum:
+        right = field.alike.get(value) or similar(value, field.enum)
+        remedy = f"It is called {right}." if right else f"Known are {', '.join(x for x in field.enum if x)}."
+        yield Fault(path, "look_alike" if right else "not_in_list", f"There is no {value!r} here.", remedy, field.real)
+    if number is None:
+        return
+    low, above, high = field.minimum, field.above, field.maximum
+    if (low is not None and number < low) or (above is not None and number <= above):
+        limit = f"{low:g} or more" if low is not None else f"more than {above:g}"
+        yield Fault(path, "out_of_range", f"{value} is too small.", f"Give {limit}.", field.real)
+    if high is not None and number > high:
+        yield Fault(path, "out_of_range", f"{value} is too large.", f"Give {high:.0f} or less.", field.real)
+
+
+def _number(field: Field, value: t.Any) -> float | str | None:
+    """The value as a number, ``None`` where it has none, or a text: why it cannot be read."""
+    match field.type:
+        case "int" | "float":
+            return float(value)
+        case "duration":
+            return seconds(value)
+        case "int_or_percent" if isinstance(value, str):
+            found = _PERCENT.fullmatch(value)
+            return float(found[1]) if found else f"{value!r} is not {_SAID['int_or_percent']}."
+        case "float_or_string" if isinstance(value, str):
+            try:
+                return float(value)
+            except ValueError:
+                return f"{value!r} is not a number."
+        case "int_or_percent" | "float_or_string":
+            return float(value)
+        case "address":
+            return None if _address(value) else f"{value!r} is not {_SAID['address']}."
+        case "selector_text":
+            try:
+                selectors.parse(value)
+            except ValueError as error:
+                return f"{error}."
+    return None
+
+
+def _address(value: str) -> bool:
+    host, colon, port = value.rpartition(":")
+    if not colon or (":" in host and not host.startswith("[")):
+        return _ip(value)
+    return _ip(host.strip("[]") or "0.0.0.0") and port.isascii() and port.isdigit() and 1 <= int(port) <= 65535
+
+
+def _ip(text: str) -> bool:
+    try:
+        ipaddress.ip_address(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _ordered(value: t.Mapping[str, t.Any], low: str, high: str, path: str) -> t.Iterator[Fault]:
+    lows, highs = value.get(low), value.get(high)
+    if not isinstance(lows, dict) or not isinstance(highs, dict):
+        return
+    for name, number in lows.items():
+        limit = highs.get(name)
+        if isinstance(number, (int, float)) and isinstance(limit, (int, float)) and number > limit:
+            message = f"{low} of {name} is {number:g}, {high} is {limit:g}."
+            yield Fault(_join(_join(path, low), name), "order", message, f"Keep {low} at or below {high}.")
+
+
+def _selector(value: t.Mapping[str, t.Any], path: str) -> t.Iterator[Fault]:
+    """What the API machinery checks of a label selector beyond its shape."""
+    labels, expressions = value.get("matchLabels"), value.get("matchExpressions")
+    for key, label in labels.items() if isinstance(labels, dict) else ():
+        if not is_qualified(key) or (isinstance(label, str) and not is_label_value(label)):
+            yield Fault(_join(_join(path, "matchLabels"), key), "malformed", f"{key}={label} is no label.")
+    for index, expression in enumerate(expressions if isinstance(expressions, list) else ()):
+        here = f"{path}.matchExpressions[{index}]"
+        if not isinstance(expression, dict):
+            continue
+        key, values = expression.get("key"), expression.get("values")
+        if isinstance(key, str) and key and not is_qualified(key):
+            yield Fault(f"{here}.key", "malformed", f"{key!r} is no label key.")
+        if expression.get("operator") in ("In", "NotIn") and not is_set(values):
+            yield Fault(f"{here}.values", "required", "In and NotIn need values.")
+        if expression.get("operator") in ("Exists", "DoesNotExist") and is_set(values):
+            yield Fault(f"{here}.values", "forbidden", "Exists and DoesNotExist take no values.", "Remove them.")
+        for word in values if isinstance(values, list) else ():
+            if isinstance(word, str) and not is_label_value(word):
+                yield Fault(f"{here}.values", "malformed", f"{word!r} is no label value.")
+
+
+def _join(path: str, key: str) -> str:
+    return f"{path}.{key}" if path else key
+
+
+def _said(words: str) -> str:
+    return words[:1].upper() + words[1:]
+
+
+def _short(value: t.Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 40 else f"{text[:37]}..."
+
+
+def _hint(field: Field, value: t.Any) -> str:
+    if field.type == "duration" and isinstance(value, (int, float)) and not isinstance(value, bool):
+        return f"For seconds write {value}s."
+    if field.type == "bool" and isinstance(value, str) and value.lower() in ("true", "false"):
+        return f"Write {value.lower()} without quotes."
+    if field.type in ("int", "float") and isinstance(value, str):
+        return "Write the number without quotes."
+    if field.type == "string" and isinstance(value, (int, float)):
+        return f'Write "{str(value).lower()}" in quotes.'
+    return ""
