@@ -154,7 +154,7 @@ def _refusal(harsh: t.Sequence[_Task], kills: t.Sequence[Kill]) -> Finding:
 def _toll(kills: t.Sequence[Kill]) -> str:
     """How many pods go, in words."""
     if not kills:
-        return "ends no pod that runs now, and every one that comes without a toleration"
+        return "ends no pod that is there now"
     soon = sum(not kill.seconds for kill in kills)
     last = max(kill.seconds for kill in kills)
     later = f", {len(kills) - soon} within {last} s" if last else ""

@@ -173,7 +173,6 @@ MIGRATION_CONTROLLER = Plugin(
                 "Eviction",
                 enum=("Eviction", "Delete", "SoftEviction"),
                 alike={"Soft": "SoftEviction"},
-                real="crashes",
             ),
             "defaultDeleteOptions": _DELETE_OPTIONS,
             "arbitrationArgs": record(

@@ -190,7 +190,6 @@ INCLUDE_TYPO = {"include the following:": "include", "include the following": "i
 
 NAMESPACES = record(
     {"include": TEXTS, "exclude": TEXTS},
-    "include or exclude, not both",
     exclusive=(("include", "exclude"),),
     alike=INCLUDE_TYPO,
 )

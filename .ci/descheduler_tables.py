@@ -1,0 +1,197 @@
+# Copyright: Contributors to the kubeops.node_maintenance collection
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Writes the tables of descheduler settings in docs/ from the schema data; a unit test says when they are old.
+
+PYTHONPATH=.build/collections python .ci/descheduler_tables.py
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.check import schema_of
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.fault import RULES
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.schema import (
+    LABEL_SELECTOR,
+    Field,
+    Plugin,
+    Schema,
+)
+
+RST = Path(__file__).parents[1] / "docs" / "docsite" / "rst"
+LABEL = "ansible_collections.kubeops.node_maintenance.docsite."
+HEAD = """..
+  Copyright: Contributors to the kubeops.node_maintenance collection
+  GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+  SPDX-License-Identifier: GPL-3.0-or-later
+
+.. Written by .ci/descheduler_tables.py from the schema data; edit those.
+"""
+TITLES = {
+    "koordinator": "Settings of koord-descheduler and ACK",
+    "sigs": "Settings of the sigs descheduler",
+}
+REAL = {
+    "crashes": "ends later, without a good word",
+    "drops": "starts as if it were not there",
+    "starts": "starts and does not do it",
+}
+INTRO = {
+    "koordinator": """What ``DeschedulerConfiguration`` may hold, read in the sources of v1.7.0; what came with v1.8.0
+says so, and there the plugins of sigs.k8s.io take what the page of the sigs descheduler says. The document
+itself, MigrationController, LowNodeLoad and CustomPriority are read strictly: an unknown key ends the
+descheduler. Of all other plugins an unknown key is dropped without a word. The flavors ``koordinator`` and
+``ack`` share this page.""",
+    "sigs": """What ``DeschedulerPolicy`` may hold, read in the source of v0.36.0. An unknown key of the policy is
+dropped without a word, an unknown argument of a plugin ends the descheduler. Every enabled plugin but
+DefaultEvictor needs an entry in ``pluginConfig``.""",
+}
+PLACES = {
+    "koordinator": (
+        ("a plugin of sigs.k8s.io at the other one of deschedule and balance", "wrong_point", "starts"),
+        ("two plugins at filter, or another one at filter than at evict", "one_evictor", "starts"),
+        ("an unknown key of a plugin that is not read strictly", "unknown_key", "drops"),
+        ("a plugin in pluginConfig that does not exist", "unknown_plugin", "drops"),
+        ("leaderElection: leaseDuration equal to renewDeadline, or renewDeadline too short", "order", "crashes"),
+        ("LowNodeLoad nodePools without anomalyCondition, before 1.8.0", "known_crash", "crashes"),
+        ("MigrationController objectLimiters.namespace.maxMigrating as a percentage", "wrong_type", "starts"),
+    ),
+    "sigs": (("an unknown key of the policy, of a profile or of a pluginConfig entry", "unknown_key", "drops"),),
+}
+
+
+def table(widths: str, head: tuple[str, ...], rows: Iterator[tuple[str, ...]]) -> Iterator[str]:
+    """A list-table."""
+    yield from (".. list-table::", "   :header-rows: 1", f"   :widths: {widths}", "")
+    for row in (head, *rows):
+        for index, cell in enumerate(row):
+            yield f"   {'*' if index == 0 else ' '} - {cell}".rstrip()
+    yield ""
+
+
+def kind(field: Field) -> str:
+    """The type in words."""
+    if field.fields is LABEL_SELECTOR.fields:
+        return "label selector"
+    inner = field.item.type if field.item else ""
+    words = {"selector_text": "selector text", "int_or_percent": "int or percent", "float_or_string": "number"}
+    if field.type in ("list", "map") and inner:
+        return f"{field.type} of {words.get(inner, inner)}"
+    return words.get(field.type, field.type)
+
+
+def limits(field: Field) -> str:
+    """What the value may be."""
+    inner = field.item or field
+    parts = ["needed"] if field.required else []
+    if words := field.enum or inner.enum or field.keys:
+        parts.append("one of " + ", ".join(f"``{word}``" for word in words if word))
+    source = field if field.type not in ("list", "map") else inner
+    if source.minimum is not None and source.minimum > -(2**31):
+        parts.append(f"{source.minimum:g} or more")
+    if source.above is not None:
+        parts.append(f"above {source.above:g}")
+    if source.maximum is not None and source.maximum < 2**31 - 1:
+        parts.append(f"at most {source.maximum:.0f}")
+    parts += [f"not {' and '.join(group)} together" for group in field.exclusive]
+    if field.forbidden:
+        parts.append("may not be given")
+    return "; ".join(parts)
+
+
+def walk(fields: Mapping[str, Field], stem: str = "") -> Iterator[tuple[str, Field]]:
+    """Every key with its path; label selectors and what every profile repeats are not opened."""
+    for name, field in fields.items():
+        path = f"{stem}{name}"
+        yield path, field
+        if field.fields is not LABEL_SELECTOR.fields:
+            yield from walk(field.fields, f"{path}.")
+            if field.item and field.item.fields is not LABEL_SELECTOR.fields:
+                yield from walk(field.item.fields, f"{path}{'[]' if field.type == 'list' else '.*'}.")
+
+
+def rows(fields: Mapping[str, Field]) -> Iterator[tuple[str, ...]]:
+    """One row for each key."""
+    for path, field in walk(fields):
+        about = [limits(field), "" if field.note == LABEL_SELECTOR.note else field.note]
+        about += [f"since {field.since}"] if field.since else []
+        about += [f"deprecated, use {field.deprecated}"] if field.deprecated else []
+        default = f"``{field.default}``" if field.default else ""
+        yield f"``{path}``", kind(field), default, "; ".join(part for part in about if part)
+
+
+def breaches(field: Field) -> Iterator[tuple[str, str]]:
+    """In which ways the limits of a value can be broken, and by which rule that is told."""
+    if field.enum:
+        yield "another word", "not_in_list"
+    if field.keys:
+        yield "another key", "unknown_key"
+    if field.minimum is not None:
+        yield f"less than {field.minimum:g}", "out_of_range"
+    for group in field.exclusive:
+        yield f"{' and '.join(group)} together", "exclusive"
+
+
+def lenient(schema: Schema) -> Iterator[tuple[str, ...]]:
+    """Where the descheduler starts, and we say no."""
+    documents = [("", schema.root), *((f"{name} ", plugin.args) for name, plugin in schema.plugins.items())]
+    for place, root in documents:
+        for path, field in walk(root.fields):
+            if field.type == "list":
+                path, field = f"{path}[]", field.item or field
+            if field.malformed != "refuses":
+                yield f"{place}``{path}``: no {kind(field)}", "``malformed``", REAL[field.malformed]
+            for what, rule in breaches(field) if field.real != "refuses" else ():
+                yield f"{place}``{path}``: {what}", f"``{rule}``", REAL[field.real]
+    for what, rule, real in PLACES[schema.name]:
+        yield what, f"``{rule}``", REAL[real]
+
+
+def points(plugin: Plugin) -> str:
+    """Where it may be enabled, since when, and how it is read."""
+    since = f" Since {plugin.since}." if plugin.since else ""
+    strict = "strictly" if plugin.strict else "leniently"
+    return f"{plugin.does[:1].upper()}{plugin.does[1:]}. At {' and '.join(plugin.points)}; read {strict}.{since}"
+
+
+def page(schema: Schema) -> str:
+    """The whole page of a flavor."""
+    title = TITLES[schema.name]
+    head = ("key", "type", "default", "about")
+    lines = [HEAD, f".. _{LABEL}descheduler_{schema.name}:", "", title, "=" * len(title), "", INTRO[schema.name], ""]
+    lines += [".. contents::", "   :local:", "   :depth: 1", "", "The document", "------------", ""]
+    lines += table("34 14 14 38", head, rows(schema.root.fields))
+    for name, plugin in schema.plugins.items():
+        lines += [name, "-" * len(name), "", points(plugin), ""]
+        lines += table("34 14 14 38", head, rows(plugin.args.fields))
+    strictness = "Where we are stricter than the descheduler"
+    lines += [strictness, "-" * len(strictness), ""]
+    lines += ["Each of these starts, or seems to. They are errors here because what was asked for does not happen.", ""]
+    lines += table("60 16 24", ("configuration", "rule", "the descheduler"), lenient(schema))
+    return "\n".join(lines).rstrip() + "\n"
+
+
+RULES_INTRO = """A finding has a ``path``, one of these rules, a message and a remedy. ``real`` says what the
+descheduler itself would do: it ``refuses`` or ``crashes`` (both end it), it ``drops`` the words and starts
+without them, or it ``starts`` and does not do what they say. Errors stop a configuration, warnings are told."""
+
+
+def rules() -> str:
+    """The page of the rules."""
+    title = "What can be wrong with a descheduler's configuration"
+    lines = [HEAD, f".. _{LABEL}descheduler_rules:", "", title, "=" * len(title), "", RULES_INTRO, ""]
+    lines += table("24 76", ("rule", "means"), ((f"``{rule}``", about) for rule, about in RULES.items()))
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def pages() -> dict[str, str]:
+    """Every page by its file name."""
+    schemas = (schema_of("koordinator"), schema_of("sigs"))
+    return {**{f"descheduler_{schema.name}.rst": page(schema) for schema in schemas}, "descheduler_rules.rst": rules()}
+
+
+if __name__ == "__main__":
+    for name, text in pages().items():
+        (RST / name).write_text(text)
