@@ -161,7 +161,7 @@ def test_a_guard_goes_when_a_budget_of_somebody_else_arrives(arena: Arena, play:
     web = arena.deployment("web", 3, on=here, start="2s", stop="1s")
     with watching() as seen:
         running = play.start("maintain", maintain_nodes=[here])
-        until(lambda: len(arena.all("PodDisruptionBudget")) == 1, 60, "the guard is there")
+        until(lambda: len(arena.all("PodDisruptionBudget")) == 1, 120, "the guard is there")
         arena.budget("theirs", "web", maxUnavailable=1)
         run = running.wait()
         assert run.ok, run.text

@@ -64,7 +64,7 @@ def test_a_foreign_uncordon_during_the_run_lets_no_pod_in_and_is_kept(
     with watching() as seen:
         running = play.start("maintain", maintain_nodes=[here])
         running.until_begun("node_drain")
-        until(lambda: len(arena.pods("slow", on=here)) < 2, 30, "the first pod is on its way")
+        until(lambda: len(arena.pods("slow", on=here)) < 2, 120, "the first pod is on its way")
         arena.cordon(here, False)
         run = running.wait()
         assert run.ok, run.text
@@ -85,7 +85,7 @@ def test_a_foreign_taint_and_label_of_the_meantime_are_kept_and_told(
     with watching() as seen:
         running = play.start("maintain", maintain_nodes=[here])
         running.until_begun("node_drain")
-        until(lambda: arena.is_cordoned(here), 30, "the node is out")
+        until(lambda: arena.is_cordoned(here), 120, "the node is out")
         arena.taint(here, theirs)
         arena.patch("Node", here, {"metadata": {"labels": {"other.example/label": "new"}}})
         run = running.wait()
@@ -104,7 +104,7 @@ def test_a_workload_that_somebody_scaled_during_its_surge_keeps_that_count(
     web = arena.deployment("web", on=here, start="3s")
     with watching() as seen:
         running = play.start("maintain", maintain_nodes=[here])
-        until(lambda: web.read()["spec"]["replicas"] == 2, 60, "the surge is there")
+        until(lambda: web.read()["spec"]["replicas"] == 2, 120, "the surge is there")
         web.scale(4)
         run = running.wait()
         arena.settle()
@@ -118,7 +118,7 @@ def test_a_surge_that_somebody_takes_back_fails_closed(arena: Arena, play: Playe
     web = arena.deployment("web", on=here, start="4s")
     with watching() as seen:
         running = play.start("maintain", maintain_nodes=[here], maintain_timeout=30)
-        until(lambda: web.read()["spec"]["replicas"] == 2, 60, "the surge is there")
+        until(lambda: web.read()["spec"]["replicas"] == 2, 120, "the surge is there")
         web.scale(1)
         run = running.wait()
     assert not run.ok

@@ -15,7 +15,7 @@ from support.waiting import until
 from support.watching import Watch
 from witness.log import Json
 
-AGAIN = 200.0
+AGAIN = 300.0
 """Seconds for a run that first has to see that the lease of the dead one is not renewed."""
 
 Kill = Callable[[Running], object]
@@ -43,7 +43,7 @@ def finishes(arena: Arena, play: Player, watching: Watch, kill: Kill, reached: C
     web, guarded = scene(arena, here)
     with watching() as seen:
         running = play.start("maintain", maintain_nodes=[here])
-        until(lambda: reached(here, guarded) or running.over, 60, "the run gets there", every=0.01)
+        until(lambda: reached(here, guarded) or running.over, 120, "the run gets there", every=0.01)
         assert not running.over, running.text
         kill(running)
         run = play("maintain", maintain_nodes=[here], within=AGAIN)
@@ -81,9 +81,9 @@ def test_between_two_waves_nodes_that_are_done_are_not_done_twice(
     with watching() as seen:
         running = play.start("maintain", maintain_nodes=[one, two], maintain_serial=1)
         # The plan chooses which of the two goes first.
-        until(lambda: arena.is_cordoned(one) or arena.is_cordoned(two) or running.over, 60, "the first wave")
+        until(lambda: arena.is_cordoned(one) or arena.is_cordoned(two) or running.over, 120, "the first wave")
         first = one if arena.is_cordoned(one) else two
-        until(lambda: not arena.is_cordoned(first) or running.over, 60, "the first node is back", every=0.01)
+        until(lambda: not arena.is_cordoned(first) or running.over, 120, "the first node is back", every=0.01)
         assert not running.over, running.text
         kill(running)
         run = play("maintain", maintain_nodes=[one, two], maintain_serial=1, within=AGAIN)
@@ -99,7 +99,7 @@ def test_recover_alone_lists_and_undoes(arena: Arena, play: Player, watching: Wa
     web, guarded = scene(arena, here)
     with watching() as seen:
         running = play.start("maintain", maintain_nodes=[here])
-        until(lambda: len(arena.pods("web")) == 2 or running.over, 60, "the surge is under way")
+        until(lambda: len(arena.pods("web")) == 2 or running.over, 120, "the surge is under way")
         running.kill_all()
         run = play("recover", within=AGAIN)
         assert run.ok, run.text
@@ -124,7 +124,7 @@ def test_a_run_that_died_in_the_users_tasks_is_only_resumed_by_name(
     arguments: Json = {"maintain_nodes": [here], "maintain_tasks": tasks, "inventory": play.hosts([here])}
     with watching() as seen:
         running = play.start("maintain", **arguments)
-        until(lambda: arena.step(here) == "out" or running.over, 60, "the tasks run")
+        until(lambda: arena.step(here) == "out" or running.over, 120, "the tasks run")
         running.kill_all()
         run_id = str((arena.record(here) or {})["run"])
         refused = play("maintain", within=AGAIN, **arguments)

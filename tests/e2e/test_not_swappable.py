@@ -315,7 +315,7 @@ def test_an_unknown_owner_is_never_scaled(arena: Arena, play: Player, watching: 
     stopped_in_preflight(run, seen, "not_surgeable", "engine")
     with watching() as seen:
         running = play.start("maintain", maintain_nodes=[here], maintain_allow_interruption=True)
-        until(lambda: not arena.pods(on=here), 90, "its pod is evicted")
+        until(lambda: not arena.pods(on=here), 120, "its pod is evicted")
         gizmo_pod(arena, gizmo, "engine-1", there)
         run = running.wait()
         assert run.ok, run.text

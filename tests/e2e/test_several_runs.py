@@ -21,7 +21,7 @@ def test_a_second_run_is_refused_naming_run_person_and_time(arena: Arena, play: 
     arena.deployment("slow", 2, on=here, stop="12s")
     with watching() as seen:
         first = play.start("maintain", maintain_nodes=[here], env=TINA)
-        until(lambda: arena.step(here) == "cordoned" or first.over, 60, "the first run holds the node")
+        until(lambda: arena.step(here) == "cordoned" or first.over, 120, "the first run holds the node")
         record = arena.record(here) or {}
         second = play("evacuate", maintain_nodes=[here], env=OTTO)
         assert not first.over, "the first run is still at it"

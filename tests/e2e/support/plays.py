@@ -166,7 +166,7 @@ class Running:
     def over(self) -> bool:
         return self.process.poll() is not None
 
-    def until_says(self, text: str, within: float = 60.0, after: int = 0) -> None:
+    def until_says(self, text: str, within: float = 120.0, after: int = 0) -> None:
         """Wait for a text in what the user sees (behind so many characters), while the run goes on."""
 
         def said() -> bool:
@@ -180,7 +180,7 @@ class Running:
         lines = read_lines(self.folder / "results")
         return any(e["event"] == "start" and e["action"] == f"{NAMESPACE}.{module}" for e in lines)
 
-    def until_begun(self, module: str, within: float = 60.0) -> None:
+    def until_begun(self, module: str, within: float = 120.0) -> None:
         """Wait until a module of ours has begun; a run that ended before fails the test."""
 
         def begun() -> bool:
@@ -200,7 +200,7 @@ class Running:
         ]
         return len(done) >= times
 
-    def wait(self, within: float = 120.0) -> Run:
+    def wait(self, within: float = 240.0) -> Run:
         """The end of the run; one that does not end in time is killed and fails the test."""
         try:
             rc = self.process.wait(within)
@@ -240,7 +240,7 @@ class Player:
         self.folder = folder
         self._runs: list[Running] = []
 
-    def __call__(self, playbook: str, *, within: float = 120.0, **more: Any) -> Run:
+    def __call__(self, playbook: str, *, within: float = 240.0, **more: Any) -> Run:
         return self.start(playbook, **more).wait(within)
 
     def start(
@@ -260,7 +260,7 @@ class Player:
         return self._start([name, *args], inventory, check, diff, survey, env, extra_vars)
 
     def module(
-        self, name: str, *, check: bool = False, diff: bool = False, within: float = 120.0, **arguments: Any
+        self, name: str, *, check: bool = False, diff: bool = False, within: float = 240.0, **arguments: Any
     ) -> Run:
         """One task with a module of ours, on localhost."""
         return self.module_start(name, check=check, diff=diff, **arguments).wait(within)
