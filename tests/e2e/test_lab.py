@@ -10,6 +10,7 @@ import contextlib
 import json
 import os
 import re
+import resource
 import shutil
 import signal
 import socket
@@ -38,7 +39,7 @@ class Answer:
 
     code: int
     text: str
-    seconds: float
+    effort: float  # seconds of computing: those of the clock depend on what else the machine does
 
     @property
     def changed(self) -> int:
@@ -62,7 +63,7 @@ class Labs:
         return [ansible("ansible-playbook"), "kubeops.node_maintenance.lab", "-e", json.dumps(given)]
 
     def run(self, name: str, *words: str, env: Mapping[str, str] | None = None, **options: Any) -> Answer:
-        begin = time.monotonic()
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
         done = subprocess.run(
             [*self.command(name, options), *words],
             env=environment(self.tmp, env),
@@ -72,7 +73,9 @@ class Labs:
             timeout=1800,
             check=False,
         )
-        return Answer(done.returncode, done.stdout + done.stderr, time.monotonic() - begin)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        effort = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+        return Answer(done.returncode, done.stdout + done.stderr, effort)
 
     def start(self, name: str, **options: Any) -> Answer:
         answer = self.run(name, **options)
@@ -173,7 +176,7 @@ def test_a_second_start_changes_nothing_and_is_quick(labs: Labs, options: Json, 
     before = labs.processes("one")
     second = labs.start("one", **options)
     assert second.changed == 0, second.text
-    assert second.seconds < 30
+    assert second.effort < 20
     assert "runs already" in second.text
     assert labs.processes("one") == before
     checked = labs.run("one", "--check", **options)
@@ -229,22 +232,33 @@ def test_a_port_that_is_taken_is_named(labs: Labs) -> None:
     assert labs.processes("port") == {}
 
 
+LAB_BINARIES = {"etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl", "kwok", "kwokctl"}
+
+
+def path_without(tmp: Path, commands: set[str]) -> dict[str, str]:
+    """A PATH on which some commands are not found and all others are."""
+    folder = tmp / "bin"
+    folder.mkdir()
+    for entry in os.get_exec_path():
+        for command in Path(entry).glob("*"):
+            if command.name not in commands and not (folder / command.name).is_symlink():
+                (folder / command.name).symlink_to(command)
+    return {"PATH": str(folder)}
+
+
 def test_too_little_disk_stops_before_the_build(labs: Labs, tmp_path: Path) -> None:
-    answer = labs.run("disk", lab_cache_dir=str(tmp_path / "cache"), lab_disk_gib=10**6)
+    env = path_without(tmp_path, LAB_BINARIES)
+    answer = labs.run("disk", env=env, lab_cache_dir=str(tmp_path / "cache"), lab_disk_gib=10**6)
     assert answer.code != 0
     assert "needs 1000000 GiB of free disk" in " ".join(answer.text.split())
     assert not (tmp_path / "cache").exists()
 
 
 def test_without_a_toolchain_it_says_what_to_do(labs: Labs, tmp_path: Path) -> None:
-    bare = tmp_path / "bin"
-    bare.mkdir()
-    for folder in os.get_exec_path():
-        for command in Path(folder).glob("*"):
-            if command.name != "go" and not (bare / command.name).is_symlink():
-                (bare / command.name).symlink_to(command)
     cache = str(tmp_path / "cache")
-    answer = labs.run("tools", env={"PATH": str(bare)}, lab_cache_dir=cache, lab_go_wheel="", lab_disk_gib=0)
+    answer = labs.run(
+        "tools", env=path_without(tmp_path, {"go", *LAB_BINARIES}), lab_cache_dir=cache, lab_go_wheel="", lab_disk_gib=0
+    )
     assert answer.code != 0
     text = " ".join(answer.text.split())
     assert "No Go toolchain: no go on PATH" in text
@@ -259,13 +273,16 @@ def binaries(command: str, given: Json) -> Json:
     return found
 
 
-def test_a_half_built_cache_is_repaired_and_not_used(labs: Labs, api: Api, tmp_path: Path) -> None:
+def test_a_half_built_cache_is_repaired_and_not_used(
+    labs: Labs, api: Api, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", path_without(tmp_path, LAB_BINARIES)["PATH"])
     components = yaml.safe_load((ROLE / "vars" / "main.yml").read_text(encoding="utf-8"))["_lab_components"]
     etcd = {"etcd": components["etcd"]}
     good = (Path(labs.facts("one")["bin"]) / "etcd").resolve()
-    given: Json = {"components": etcd, "source": str(ROLE / "files" / "components"), "cache": str(tmp_path)}
+    given: Json = {"components": etcd, "source": str(ROLE / "files" / "components"), "cache": str(tmp_path / "cache")}
     given |= {"bin_dir": "", "wheel": ""}
-    kept = shutil.copytree(good.parent, tmp_path / good.parent.name)
+    kept = shutil.copytree(good.parent, tmp_path / "cache" / good.parent.name)
     assert binaries("locate", given)["binaries"] == {"etcd": str(kept / "etcd")}
     (kept / "etcd").write_bytes(b"half")
     found = binaries("locate", given)
@@ -277,7 +294,7 @@ def test_a_half_built_cache_is_repaired_and_not_used(labs: Labs, api: Api, tmp_p
         pytest.skip(f"no Go on PATH to build with: {found['go_note']}")
     binaries("build", {**given, "component": etcd, "go": found["go"]})
     assert binaries("locate", given)["binaries"] == {"etcd": str(kept / "etcd")}
-    assert [path.name for path in tmp_path.glob(".*.part")] == []
+    assert [path.name for path in (tmp_path / "cache").glob(".*.part")] == []
 
 
 def test_a_lab_left_by_a_killed_run_is_taken_over_or_replaced(labs: Labs) -> None:
@@ -290,7 +307,7 @@ def test_a_lab_left_by_a_killed_run_is_taken_over_or_replaced(labs: Labs) -> Non
         stderr=subprocess.DEVNULL,
         start_new_session=True,
     )
-    until(lambda: "kube-apiserver" in labs.processes("left"), 60, "the API server starts", every=0.01)
+    until(lambda: "kube-apiserver" in labs.processes("left"), 180, "the API server starts", every=0.01)
     os.killpg(run.pid, signal.SIGKILL)
     run.wait()
     labs.start("left", **given)
