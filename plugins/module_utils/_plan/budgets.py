@@ -71,9 +71,7 @@ class Verdict:
         return self.code in ("no_budget", "bypass", "room", "unhealthy_allowed")
 
 
-def diagnose(
-    snapshot: Snapshot, pod: Pod, reactive: t.Sequence[Raw] = tuple(REACTIVE.values())
-) -> Verdict:
+def diagnose(snapshot: Snapshot, pod: Pod, reactive: t.Sequence[Raw] = tuple(REACTIVE.values())) -> Verdict:
     """The verdict over the pod under all of its budgets; ``reactive`` are selectors of pods."""
     if pod.deleting or pod.phase in ("Succeeded", "Failed", "Pending"):
         return Verdict("bypass", f"{pod.ref} is {'being deleted' if pod.deleting else pod.phase}.")
@@ -92,19 +90,15 @@ def diagnose(
     budget = budgets[0]
     if not pod.ready and unhealthy_may_go(budget):
         policy = budget.unhealthy_policy
-        return Verdict(
-            "unhealthy_allowed", f"{pod.ref} is not ready ({policy}).", budget=budget.ref
-        )
+        return Verdict("unhealthy_allowed", f"{pod.ref} is not ready ({policy}).", budget=budget.ref)
     refused = _refused(snapshot, pod, budget)
     if refused is None:
         return Verdict("room", f"{budget.ref} lets {budget.allowed} more go.", budget=budget.ref)
     if not refused.allowed and any(selectors.matches(s, pod.labels) for s in reactive):
         return Verdict(
             "reactive_budget",
-            f"{refused.message} Its operator lifts it once the node is cordoned or an eviction is "
-            "tried.",
-            "Nothing to do: the eviction is tried and waits. If it never ends, ask the operator "
-            "of these pods.",
+            f"{refused.message} Its operator lifts it once the node is cordoned or an eviction is tried.",
+            "Nothing to do: the eviction is tried and waits. If it never ends, ask the operator of these pods.",
             budget.ref,
         )
     return refused
@@ -164,8 +158,7 @@ def _refused(snapshot: Snapshot, pod: Pod, budget: Budget) -> Verdict | None:
     if budget.allowed < 0 or len(budget.disrupted) > MAX_DISRUPTED:
         return Verdict(
             "refused_by_server",
-            f"{name} has {len(budget.disrupted)} unconfirmed evictions and {budget.allowed} "
-            "allowed.",
+            f"{name} has {len(budget.disrupted)} unconfirmed evictions and {budget.allowed} allowed.",
             "Look at kube-controller-manager: it does not confirm evictions.",
             ref,
         )
@@ -185,8 +178,7 @@ def _refused(snapshot: Snapshot, pod: Pod, budget: Budget) -> Verdict | None:
     if not pod.ready:
         return Verdict(
             "unhealthy_blocked",
-            f"{needs}; {pod.ref} is not ready, and under IfHealthyBudget it may only go while the "
-            "others are.",
+            f"{needs}; {pod.ref} is not ready, and under IfHealthyBudget it may only go while the others are.",
             "Repair the pods, or set unhealthyPodEvictionPolicy: AlwaysAllow on the budget.",
             ref,
         )
@@ -197,11 +189,8 @@ def _refused(snapshot: Snapshot, pod: Pod, budget: Budget) -> Verdict | None:
 
 def _stale(snapshot: Snapshot, budget: Budget) -> Verdict | None:
     """Room by the status, none by the pods themselves: its controller is down or behind."""
-    ready = sum(
-        1
-        for p in snapshot.pods
-        if p.ready and not p.deleting and not p.finished and budget.covers(p)
-    )
+    covered = snapshot.selected(budget.namespace, budget.selector)
+    ready = sum(1 for p in covered if p.ready and not p.deleting and not p.finished)
     if ready > budget.desired or ready >= budget.healthy:
         return None
     return Verdict(

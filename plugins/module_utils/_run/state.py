@@ -246,7 +246,7 @@ class _Recovery:
     failed: list[str] = field(default_factory=list)
 
     def add(self, name: str, outcome: str, message: str, *, failed: bool = False) -> None:
-        self.nodes.append({"name": name, "outcome": outcome, "message": message})
+        self.nodes.append({"name": name, "outcome": outcome, "failed": failed, "message": message})
         if failed:
             self.failed.append(message)
 
