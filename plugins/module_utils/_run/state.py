@@ -176,14 +176,19 @@ def _resumed(run: StoredRun, nonce: str, message: str, *, resumed: bool = True) 
 
 
 def _noted(ctx: Context, options: StateOptions) -> Result:
-    run_id = t.cast("Run", ctx.run).id
+    caller = t.cast("Run", ctx.run)
+    run_id = caller.id
     for _attempt in range(CONFLICTS):
         run = next((r for r in _runs(ctx) if r.id == run_id), None)
-        shown = [{"name": name, "outcome": "noted", "message": ""} for name in options.nodes]
+        shown = [{"name": name, "outcome": "noted", "failed": False, "message": ""} for name in options.nodes]
         if run is None:
             # Nodes that were parked by a run that ended have no stored run any more, and need none.
             return Result({"nodes": shown, "finished": []}, message=f"Run {run_id} is not stored: nothing to note.")
         finished = tuple(dict.fromkeys((*run.finished, *options.nodes)))
+        if not caller.nonce and {name for wave in run.plan for name in wave} <= set(finished):
+            # Somebody else finished the last of its nodes: nothing is left that it could be resumed for.
+            _forget(ctx, run_id)
+            return Result({"nodes": shown, "finished": list(finished)})
         if finished == run.finished:
             return Result({"nodes": shown, "finished": list(finished)})
         try:
