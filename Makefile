@@ -70,7 +70,7 @@ test: $(READY) ## everything that must hold, the lab included
 	@$(PLAY) kubeops.node_maintenance.lab -e lab_name=e2e -e lab_nodes=1
 	@$(PLAY) kubeops.node_maintenance.lab -e lab_name=e2e -e lab_state=absent
 	@$(call say,test,end to end on $(LABS) labs side by side)
-	@python -m pytest -v --numprocesses $(LABS) --durations=15 tests/e2e
+	@python -m pytest -v --numprocesses $(LABS) --reruns 1 -rR --durations=15 tests/e2e # a rerun is named: deadlines meet busy machines
 
 bench: $(READY) ## speed beside kubectl drain and kubernetes.core.k8s_drain
 	@python bench/run.py
