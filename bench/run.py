@@ -163,8 +163,8 @@ def write(found: dict[str, Any], trials: list[Trial]) -> None:
 
 def pasted(text: str, tables: str) -> str:
     """The text with the tables of this run in the place of those of the last."""
-    head, _, rest = text.partition(BEGIN)
-    _, _, tail = rest.partition(END)
+    head, _unused, rest = text.partition(BEGIN)
+    _unused, _unused, tail = rest.partition(END)
     return f"{head}{BEGIN}\n{tables}{END}{tail}"
 
 

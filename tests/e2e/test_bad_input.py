@@ -32,7 +32,7 @@ def refused(run: Run, seen: Seen | None, *words: str) -> None:
 
 
 def test_an_unknown_node(arena: Arena, play: Player, watching: Watch) -> None:
-    here, _ = arena.nodes(2)
+    here, _unused = arena.nodes(2)
     with watching() as seen:
         run = play("maintain", maintain_nodes=[here, "no-such-node"])
     refused(run, seen, "no-such-node")
@@ -146,7 +146,7 @@ def reader(lab: Lab) -> Iterator[str]:
 
 
 def test_a_missing_permission_names_verb_and_resource(arena: Arena, play: Player, watching: Watch, reader: str) -> None:
-    here, _ = arena.nodes(2)
+    here, _unused = arena.nodes(2)
     arena.deployment("web", on=here)
     with watching() as seen:
         run = play("maintain", maintain_nodes=[here], env={"K8S_AUTH_IMPERSONATE_USER": reader})
@@ -175,7 +175,7 @@ def test_a_missing_permission_names_verb_and_resource(arena: Arena, play: Player
 def test_a_wrong_variable(
     arena: Arena, play: Player, watching: Watch, variables: dict[str, Any], words: list[str]
 ) -> None:
-    here, _ = arena.nodes(2)
+    here, _unused = arena.nodes(2)
     with watching() as seen:
         run = play("maintain", **{"maintain_nodes": [here], **variables})
     refused(run, seen, *words)
@@ -183,14 +183,14 @@ def test_a_wrong_variable(
 
 @pytest.mark.parametrize("playbook", ["maintain", "evacuate", "release"])
 def test_any_limit(arena: Arena, play: Player, watching: Watch, playbook: str) -> None:
-    here, _ = arena.nodes(2)
+    here, _unused = arena.nodes(2)
     with watching() as seen:
         run = play(playbook, args=["--limit", here], maintain_nodes=[here])
     refused(run, seen, "limit")
 
 
 def test_strings_and_empty_strings_of_a_survey(arena: Arena, play: Player, watching: Watch) -> None:
-    one, two, _ = arena.nodes(3)
+    one, two, _unused = arena.nodes(3)
     web = arena.deployment("web", on=one)
     survey = {
         "maintain_nodes": f"{one}, {two}",
@@ -214,7 +214,7 @@ def test_strings_and_empty_strings_of_a_survey(arena: Arena, play: Player, watch
 
 
 def test_a_host_that_cannot_be_reached_for_the_users_tasks(arena: Arena, play: Player, watching: Watch) -> None:
-    here, _ = arena.nodes(2)
+    here, _unused = arena.nodes(2)
     arena.deployment("web", on=here)
     tasks = play.tasks({"name": "Work on it", "ansible.builtin.command": "true"})
     unreachable = {here: {"ansible_connection": "ssh", "ansible_host": "127.0.0.1", "ansible_port": 1}}

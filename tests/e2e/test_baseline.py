@@ -15,7 +15,7 @@ from support.watching import Watch
 def test_kubectl_drain_leaves_a_single_replica_dark_for_its_start_up_time(
     lab: Lab, arena: Arena, watching: Watch
 ) -> None:
-    here, _ = arena.nodes(2)
+    here, _unused = arena.nodes(2)
     web = arena.deployment("web", on=here, start="5s")
     with watching() as seen:
         drained = lab.run_kubectl("drain", here, "--timeout=60s")
@@ -30,7 +30,7 @@ def test_kubectl_drain_leaves_a_single_replica_dark_for_its_start_up_time(
 def test_kubectl_drain_waits_for_ever_for_a_single_replica_with_a_budget(
     lab: Lab, arena: Arena, watching: Watch
 ) -> None:
-    here, _ = arena.nodes(2)
+    here, _unused = arena.nodes(2)
     web = arena.deployment("web", on=here, budget={"minAvailable": 1})
     with watching() as seen:
         drained = lab.run_kubectl("drain", here, "--timeout=6s")

@@ -31,7 +31,7 @@ def make_sick(arena: Arena, workload: Workload, on: str) -> str:
 
 
 def test_a_budget_with_room_lets_several_go_at_once(arena: Arena, play: Player, watching: Watch) -> None:
-    here, _ = arena.nodes(2)
+    here, _unused = arena.nodes(2)
     web = arena.deployment("web", 6, on=here, start="1s", budget={"maxUnavailable": 3})
     with watching() as seen:
         run = play("maintain", maintain_nodes=[here])
@@ -44,7 +44,7 @@ def test_a_budget_with_room_lets_several_go_at_once(arena: Arena, play: Player, 
 
 
 def test_a_budget_of_one_lets_one_go_at_a_time(arena: Arena, play: Player, watching: Watch) -> None:
-    here, _ = arena.nodes(2)
+    here, _unused = arena.nodes(2)
     web = arena.deployment("web", 4, on=here, start="1s", budget={"minAvailable": 3})
     with watching() as seen:
         run = play("maintain", maintain_nodes=[here])
@@ -80,7 +80,7 @@ def test_a_budget_that_allows_nothing_stops_before_any_write(
 def test_swap_blocked_moves_it_without_ever_going_under_its_budget(
     arena: Arena, play: Player, watching: Watch, rule: dict[str, int | str]
 ) -> None:
-    here, there, _ = arena.nodes(3)
+    here, there, _unused = arena.nodes(3)
     web = arena.deployment("web", 3, on=[here, here, there], start="1s", budget=rule)
     with watching() as seen:
         run = play("maintain", maintain_nodes=[here], maintain_swap_blocked=True)
@@ -109,7 +109,7 @@ def test_two_budgets_on_one_pod_are_named_and_never_tried(arena: Arena, play: Pl
 def test_a_sick_pod_holds_up_its_budget_unless_the_budget_says_otherwise(
     arena: Arena, play: Player, watching: Watch
 ) -> None:
-    here, there, _ = arena.nodes(3)
+    here, there, _unused = arena.nodes(3)
     strict = arena.deployment("strict", 3, on=[here, there, there], budget={"minAvailable": 3})
     arena.settle()
     make_sick(arena, strict, here)
@@ -123,7 +123,7 @@ def test_a_sick_pod_holds_up_its_budget_unless_the_budget_says_otherwise(
 
 
 def test_a_sick_pod_under_always_allow_may_go(arena: Arena, play: Player, watching: Watch) -> None:
-    here, there, _ = arena.nodes(3)
+    here, there, _unused = arena.nodes(3)
     rule = {"minAvailable": 3, "unhealthyPodEvictionPolicy": "AlwaysAllow"}
     lenient = arena.deployment("lenient", 3, on=[here, there, there], budget=rule)
     arena.settle()
@@ -138,7 +138,7 @@ def test_a_sick_pod_under_always_allow_may_go(arena: Arena, play: Player, watchi
 
 
 def test_a_guard_is_never_laid_over_an_existing_budget(arena: Arena, play: Player, watching: Watch) -> None:
-    here, _ = arena.nodes(2)
+    here, _unused = arena.nodes(2)
     with arena.placing(here):
         arena.deployment("guarded", 3, budget={"maxUnavailable": 2})
         bare = arena.deployment("bare", 3)
@@ -157,7 +157,7 @@ def test_a_guard_is_never_laid_over_an_existing_budget(arena: Arena, play: Playe
 
 
 def test_a_guard_goes_when_a_budget_of_somebody_else_arrives(arena: Arena, play: Player, watching: Watch) -> None:
-    here, _ = arena.nodes(2)
+    here, _unused = arena.nodes(2)
     web = arena.deployment("web", 3, on=here, start="2s", stop="1s")
     with watching() as seen:
         running = play.start("maintain", maintain_nodes=[here])
@@ -172,7 +172,7 @@ def test_a_guard_goes_when_a_budget_of_somebody_else_arrives(arena: Arena, play:
 
 
 def test_pinned_budgets_are_saved_and_restored(arena: Arena, play: Player, watching: Watch) -> None:
-    here, there, _ = arena.nodes(3)
+    here, there, _unused = arena.nodes(3)
     web = arena.deployment("web", 3, on=[here, there, there], start="1s", budget={"minAvailable": "100%"})
     with watching() as seen:
         assert play.module("node_cordon", nodes=[here]).ok

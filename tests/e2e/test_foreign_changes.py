@@ -17,7 +17,7 @@ UNSCHEDULABLE = "node.kubernetes.io/unschedulable"
 
 
 def test_a_node_that_was_cordoned_before_stays_cordoned(arena: Arena, play: Player, watching: Watch) -> None:
-    here, _ = arena.nodes(2)
+    here, _unused = arena.nodes(2)
     web = arena.deployment("web", on=here)
     arena.settle()
     arena.cordon(here)
@@ -33,7 +33,7 @@ def test_a_node_that_was_cordoned_before_stays_cordoned(arena: Arena, play: Play
 def test_foreign_taints_keep_their_order_and_the_time_they_were_added(
     arena: Arena, play: Player, watching: Watch
 ) -> None:
-    here, _ = arena.nodes(2)
+    here, _unused = arena.nodes(2)
     arena.deployment("web", on=here)
     arena.settle()
     taints = [
@@ -79,7 +79,7 @@ def test_a_foreign_uncordon_during_the_run_lets_no_pod_in_and_is_kept(
 def test_a_foreign_taint_and_label_of_the_meantime_are_kept_and_told(
     arena: Arena, play: Player, watching: Watch
 ) -> None:
-    here, _ = arena.nodes(2)
+    here, _unused = arena.nodes(2)
     slow_run(arena, here)
     theirs: Json = {"key": "other.example/hold", "value": "x", "effect": "PreferNoSchedule"}
     with watching() as seen:
@@ -100,7 +100,7 @@ def test_a_foreign_taint_and_label_of_the_meantime_are_kept_and_told(
 def test_a_workload_that_somebody_scaled_during_its_surge_keeps_that_count(
     arena: Arena, play: Player, watching: Watch
 ) -> None:
-    here, _ = arena.nodes(2)
+    here, _unused = arena.nodes(2)
     web = arena.deployment("web", on=here, start="3s")
     with watching() as seen:
         running = play.start("maintain", maintain_nodes=[here])
@@ -114,7 +114,7 @@ def test_a_workload_that_somebody_scaled_during_its_surge_keeps_that_count(
 
 
 def test_a_surge_that_somebody_takes_back_fails_closed(arena: Arena, play: Player, watching: Watch) -> None:
-    here, _ = arena.nodes(2)
+    here, _unused = arena.nodes(2)
     web = arena.deployment("web", on=here, start="4s")
     with watching() as seen:
         running = play.start("maintain", maintain_nodes=[here], maintain_timeout=30)
@@ -130,7 +130,7 @@ def test_a_surge_that_somebody_takes_back_fails_closed(arena: Arena, play: Playe
 
 
 def test_a_foreign_deletion_cost_is_put_back_on_a_pod_that_stays(arena: Arena, play: Player, watching: Watch) -> None:
-    here, _ = arena.nodes(2)
+    here, _unused = arena.nodes(2)
     web = arena.deployment("web", on=here)
     arena.settle()
     pod = web.pods()[0]["metadata"]["name"]

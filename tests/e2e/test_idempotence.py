@@ -33,7 +33,7 @@ def workloads(arena: Arena, here: str) -> None:
 
 
 def test_a_second_evacuate_and_a_second_release_change_nothing(arena: Arena, play: Player, watching: Watch) -> None:
-    here, _ = arena.nodes(2)
+    here, _unused = arena.nodes(2)
     workloads(arena, here)
     with watching() as seen:
         assert play("evacuate", maintain_nodes=[here]).ok
@@ -57,7 +57,7 @@ STEPS: list[tuple[str, dict[str, Any]]] = [
 
 
 def test_a_second_call_of_each_module_changes_nothing(arena: Arena, play: Player, watching: Watch) -> None:
-    here, _ = arena.nodes(2)
+    here, _unused = arena.nodes(2)
     workloads(arena, here)
     arena.settle()
     for name, arguments in STEPS:
@@ -77,7 +77,7 @@ def told(run: Run) -> list[str]:
 def test_check_mode_writes_nothing_and_names_exactly_what_each_module_changes(
     arena: Arena, play: Player, watching: Watch
 ) -> None:
-    here, _ = arena.nodes(2)
+    here, _unused = arena.nodes(2)
     workloads(arena, here)
     arena.settle()
     for name, arguments in STEPS:
@@ -94,7 +94,7 @@ def test_check_mode_writes_nothing_and_names_exactly_what_each_module_changes(
 
 
 def test_check_mode_of_a_maintain_writes_nothing_and_goes_through(arena: Arena, play: Player, watching: Watch) -> None:
-    here, _ = arena.nodes(2)
+    here, _unused = arena.nodes(2)
     workloads(arena, here)
     tasks = play.tasks({"name": "Patch it", "ansible.builtin.command": "touch /nonexistent/x"})
     with watching() as seen:
@@ -116,7 +116,7 @@ def test_check_mode_of_a_maintain_writes_nothing_and_goes_through(arena: Arena, 
 
 
 def test_diff_shows_what_is_changed(arena: Arena, play: Player) -> None:
-    here, _ = arena.nodes(2)
+    here, _unused = arena.nodes(2)
     arena.deployment("web", on=here)
     arena.settle()
     run = play("maintain", diff=True, maintain_nodes=[here])
@@ -127,7 +127,7 @@ def test_diff_shows_what_is_changed(arena: Arena, play: Player) -> None:
 
 
 def test_a_node_already_at_its_goal_joins_no_wave(arena: Arena, play: Player, watching: Watch) -> None:
-    one, two, _ = arena.nodes(3)
+    one, two, _unused = arena.nodes(3)
     arena.deployment("web", on=one)
     arena.settle()
     assert play("evacuate", maintain_nodes=[one]).ok

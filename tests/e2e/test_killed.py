@@ -39,7 +39,7 @@ def scene(arena: Arena, here: str) -> list[Workload]:
 
 def finishes(arena: Arena, play: Player, watching: Watch, kill: Kill, reached: Callable[[str, Workload], bool]) -> None:
     """Kill a maintain once it has reached a point, run it again, and see that all is well."""
-    here, _ = arena.nodes(2)
+    here, _unused = arena.nodes(2)
     web, guarded = scene(arena, here)
     with watching() as seen:
         running = play.start("maintain", maintain_nodes=[here])
@@ -57,25 +57,25 @@ def finishes(arena: Arena, play: Player, watching: Watch, kill: Kill, reached: C
 
 
 def test_after_the_cordon(arena: Arena, play: Player, watching: Watch, kill: Kill) -> None:
-    finishes(arena, play, watching, kill, lambda here, _: arena.step(here) == "cordoned")
+    finishes(arena, play, watching, kill, lambda here, _unused: arena.step(here) == "cordoned")
 
 
 def test_in_the_middle_of_the_surge(arena: Arena, play: Player, watching: Watch, kill: Kill) -> None:
-    finishes(arena, play, watching, kill, lambda *_: len(arena.pods("web")) == 2)
+    finishes(arena, play, watching, kill, lambda *_unused: len(arena.pods("web")) == 2)
 
 
 def test_in_the_middle_of_the_evictions(arena: Arena, play: Player, watching: Watch, kill: Kill) -> None:
-    finishes(arena, play, watching, kill, lambda here, _: len(arena.pods("guarded", on=here)) in (2, 3))
+    finishes(arena, play, watching, kill, lambda here, _unused: len(arena.pods("guarded", on=here)) in (2, 3))
 
 
 def test_before_the_give_back(arena: Arena, play: Player, watching: Watch, kill: Kill) -> None:
-    finishes(arena, play, watching, kill, lambda here, _: arena.step(here) in ("drained", "returning"))
+    finishes(arena, play, watching, kill, lambda here, _unused: arena.step(here) in ("drained", "returning"))
 
 
 def test_between_two_waves_nodes_that_are_done_are_not_done_twice(
     arena: Arena, play: Player, watching: Watch, kill: Kill
 ) -> None:
-    one, two, _ = arena.nodes(3)
+    one, two, _unused = arena.nodes(3)
     web = arena.deployment("web", on=one)
     api = arena.deployment("api", on=two, start="1s")
     with watching() as seen:
@@ -95,7 +95,7 @@ def test_between_two_waves_nodes_that_are_done_are_not_done_twice(
 
 
 def test_recover_alone_lists_and_undoes(arena: Arena, play: Player, watching: Watch) -> None:
-    here, _ = arena.nodes(2)
+    here, _unused = arena.nodes(2)
     web, guarded = scene(arena, here)
     with watching() as seen:
         running = play.start("maintain", maintain_nodes=[here])
@@ -118,7 +118,7 @@ def test_recover_alone_lists_and_undoes(arena: Arena, play: Player, watching: Wa
 def test_a_run_that_died_in_the_users_tasks_is_only_resumed_by_name(
     arena: Arena, play: Player, watching: Watch
 ) -> None:
-    here, _ = arena.nodes(2)
+    here, _unused = arena.nodes(2)
     arena.deployment("web", on=here)
     tasks = play.tasks({"name": "Work on it", "ansible.builtin.command": "sleep 60"})
     arguments: Json = {"maintain_nodes": [here], "maintain_tasks": tasks, "inventory": play.hosts([here])}

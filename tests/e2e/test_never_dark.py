@@ -12,7 +12,7 @@ from support.watching import Watch
 
 
 def test_a_single_replica_stays_up_with_exactly_one_new_pod(arena: Arena, play: Player, watching: Watch) -> None:
-    here, _ = arena.nodes(2)
+    here, _unused = arena.nodes(2)
     web = arena.deployment("web", on=here, start="5s")
     with watching() as seen:
         run = play("maintain", maintain_nodes=[here], maintain_reason="new kernel")
@@ -31,7 +31,7 @@ def test_a_single_replica_stays_up_with_exactly_one_new_pod(arena: Arena, play: 
 def test_a_single_replica_with_a_budget_that_allows_nothing_is_swapped_too(
     arena: Arena, play: Player, watching: Watch
 ) -> None:
-    here, _ = arena.nodes(2)
+    here, _unused = arena.nodes(2)
     web = arena.deployment("web", on=here, start="1s", budget={"minAvailable": 1})
     with watching() as seen:
         run = play("maintain", maintain_nodes=[here])
@@ -42,7 +42,7 @@ def test_a_single_replica_with_a_budget_that_allows_nothing_is_swapped_too(
 
 
 def test_a_pod_that_takes_its_time_to_end_is_waited_for(arena: Arena, play: Player, watching: Watch) -> None:
-    here, _ = arena.nodes(2)
+    here, _unused = arena.nodes(2)
     web = arena.deployment("web", on=here, stop="3s")
     with watching() as seen:
         run = play("maintain", maintain_nodes=[here])
@@ -54,7 +54,7 @@ def test_a_pod_that_takes_its_time_to_end_is_waited_for(arena: Arena, play: Play
 
 
 def test_min_ready_seconds_count_before_the_old_pod_goes(arena: Arena, play: Player, watching: Watch) -> None:
-    here, _ = arena.nodes(2)
+    here, _unused = arena.nodes(2)
     web = arena.deployment("web", on=here, spec={"minReadySeconds": 3})
     with watching() as seen:
         run = play("maintain", maintain_nodes=[here])
@@ -66,7 +66,7 @@ def test_min_ready_seconds_count_before_the_old_pod_goes(arena: Arena, play: Pla
 
 
 def test_several_workloads_on_one_node_leave_it_together(arena: Arena, play: Player, watching: Watch) -> None:
-    here, _, _ = arena.nodes(3)
+    here, _unused, _unused = arena.nodes(3)
     with arena.placing(here):
         single = [arena.deployment(f"single-{n}", start="2s") for n in range(3)]
         several = arena.deployment("several", 3, start="1s")
@@ -87,7 +87,7 @@ def test_several_workloads_on_one_node_leave_it_together(arena: Arena, play: Pla
 
 
 def test_a_workload_with_pods_on_two_nodes_of_one_wave(arena: Arena, play: Player, watching: Watch) -> None:
-    one, two, _ = arena.nodes(3)
+    one, two, _unused = arena.nodes(3)
     pair = arena.deployment("pair", 2, on=[one, two], start="1s")
     web = arena.deployment("web", on=one, start="1s")
     api = arena.deployment("api", on=two, start="1s")
@@ -116,7 +116,7 @@ def test_nodes_chosen_by_a_selector_go_one_after_the_other(arena: Arena, play: P
 
 
 def test_autoscalers_are_raised_given_back_and_never_fought(arena: Arena, play: Player, watching: Watch) -> None:
-    here, _ = arena.nodes(2)
+    here, _unused = arena.nodes(2)
     with arena.placing(here):
         web = arena.deployment("web", start="2s", pod_notes={"lab.kubeops.io/cpu": "1m"}, pod=CPU)
         full = arena.deployment("full", start="1s", pod_notes={"lab.kubeops.io/cpu": "1m"}, pod=CPU)
@@ -139,7 +139,7 @@ CPU = {"containers": [{"name": "main", "image": "x", "resources": {"requests": {
 
 
 def test_the_report_tells_the_story_of_nodes_pods_and_services(arena: Arena, play: Player) -> None:
-    here, _ = arena.nodes(2)
+    here, _unused = arena.nodes(2)
     arena.deployment("web", on=here, start="1s")
     arena.settle()
     run = play("maintain", maintain_nodes=[here], maintain_reason="new kernel")
@@ -154,7 +154,7 @@ def test_the_report_tells_the_story_of_nodes_pods_and_services(arena: Arena, pla
 
 
 def test_progress_is_told_while_the_long_calls_wait(arena: Arena, play: Player) -> None:
-    here, _ = arena.nodes(2)
+    here, _unused = arena.nodes(2)
     arena.deployment("web", on=here, start="3s", stop="2s")
     arena.settle()
     running = play.start("maintain", maintain_nodes=[here])
@@ -166,7 +166,7 @@ def test_progress_is_told_while_the_long_calls_wait(arena: Arena, play: Player) 
 
 
 def test_a_plan_reads_only_and_tells_every_route(arena: Arena, play: Player, watching: Watch) -> None:
-    here, _ = arena.nodes(2)
+    here, _unused = arena.nodes(2)
     with arena.placing(here):
         arena.deployment("web")
         arena.deployment("several", 3)

@@ -33,7 +33,7 @@ def stopped_in_preflight(run: Run, seen: Seen, code: str, *names: str) -> None:
 
 
 def test_a_statefulset_of_one_stops_the_run_in_preflight(arena: Arena, play: Player, watching: Watch) -> None:
-    here, _ = arena.nodes(2)
+    here, _unused = arena.nodes(2)
     db = arena.statefulset("db", on=here)
     with watching() as seen:
         run = play("maintain", maintain_nodes=[here])
@@ -43,7 +43,7 @@ def test_a_statefulset_of_one_stops_the_run_in_preflight(arena: Arena, play: Pla
 
 
 def test_all_blockers_are_named_at_once(arena: Arena, play: Player, watching: Watch) -> None:
-    here, _ = arena.nodes(2)
+    here, _unused = arena.nodes(2)
     with arena.placing(here):
         arena.statefulset("db")
         arena.deployment("old", spec={"strategy": {"type": "Recreate"}})
@@ -56,7 +56,7 @@ def test_all_blockers_are_named_at_once(arena: Arena, play: Player, watching: Wa
 
 
 def test_consent_for_the_run_lets_a_statefulset_of_one_go_dark(arena: Arena, play: Player, watching: Watch) -> None:
-    here, _ = arena.nodes(2)
+    here, _unused = arena.nodes(2)
     db = arena.statefulset("db", on=here, start="1s")
     with watching() as seen:
         run = play("maintain", maintain_nodes=[here], maintain_allow_interruption=True)
@@ -69,7 +69,7 @@ def test_consent_for_the_run_lets_a_statefulset_of_one_go_dark(arena: Arena, pla
 
 
 def test_consent_of_the_owner_counts_for_his_workload_alone(arena: Arena, play: Player, watching: Watch) -> None:
-    here, _ = arena.nodes(2)
+    here, _unused = arena.nodes(2)
     with arena.placing(here):
         arena.statefulset("agreed", notes=CONSENT)
         arena.statefulset("not-asked")
@@ -87,7 +87,7 @@ def test_consent_of_the_owner_counts_for_his_workload_alone(arena: Arena, play: 
 
 
 def test_recreate_with_one_replica_needs_consent(arena: Arena, play: Player, watching: Watch) -> None:
-    here, _ = arena.nodes(2)
+    here, _unused = arena.nodes(2)
     old = arena.deployment("old", on=here, spec={"strategy": {"type": "Recreate"}})
     with watching() as seen:
         run = play("maintain", maintain_nodes=[here])
@@ -101,7 +101,7 @@ def test_recreate_with_one_replica_needs_consent(arena: Arena, play: Player, wat
 
 
 def test_no_surge_of_its_own_hinders_no_swap(arena: Arena, play: Player, watching: Watch) -> None:
-    here, _ = arena.nodes(2)
+    here, _unused = arena.nodes(2)
     strategy = {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 0, "maxUnavailable": 1}}
     web = arena.deployment("web", on=here, start="1s", spec={"strategy": strategy})
     with watching() as seen:
@@ -113,7 +113,7 @@ def test_no_surge_of_its_own_hinders_no_swap(arena: Arena, play: Player, watchin
 
 
 def test_a_paused_deployment_is_swapped_and_stays_paused(arena: Arena, play: Player, watching: Watch) -> None:
-    here, _ = arena.nodes(2)
+    here, _unused = arena.nodes(2)
     web = arena.deployment("web", on=here, start="1s")
     arena.settle()
     web.patch({"spec": {"paused": True}})
@@ -126,7 +126,7 @@ def test_a_paused_deployment_is_swapped_and_stays_paused(arena: Arena, play: Pla
 
 
 def test_a_rollout_in_progress_is_not_swapped(arena: Arena, play: Player, watching: Watch) -> None:
-    here, _ = arena.nodes(2)
+    here, _unused = arena.nodes(2)
     web = arena.deployment("web", on=here)
     arena.settle()
     stuck = {"metadata": {"annotations": {"lab.kubeops.io/ready": "never"}}}
@@ -166,7 +166,7 @@ def volumes(arena: Arena) -> Iterator[None]:
 @pytest.mark.usefixtures("volumes")
 @pytest.mark.parametrize("mode", ["ReadWriteOnce", "ReadWriteOncePod"])
 def test_a_volume_of_one_node_needs_consent(arena: Arena, play: Player, watching: Watch, mode: str) -> None:
-    here, _ = arena.nodes(2)
+    here, _unused = arena.nodes(2)
     arena.deployment("web", on=here, pod=claim(arena, mode))
     with watching() as seen:
         run = play("maintain", maintain_nodes=[here])
@@ -175,7 +175,7 @@ def test_a_volume_of_one_node_needs_consent(arena: Arena, play: Player, watching
 
 @pytest.mark.usefixtures("volumes")
 def test_a_volume_of_many_nodes_is_no_hindrance(arena: Arena, play: Player, watching: Watch) -> None:
-    here, _ = arena.nodes(2)
+    here, _unused = arena.nodes(2)
     web = arena.deployment("web", on=here, start="1s", pod=claim(arena, "ReadWriteMany"))
     with watching() as seen:
         run = play("maintain", maintain_nodes=[here])
@@ -187,7 +187,7 @@ def test_a_volume_of_many_nodes_is_no_hindrance(arena: Arena, play: Player, watc
 def test_a_quota_that_forbids_the_surge_ends_the_run_and_gives_the_node_back(
     arena: Arena, play: Player, watching: Watch
 ) -> None:
-    here, _ = arena.nodes(2)
+    here, _unused = arena.nodes(2)
     web = arena.deployment("web", on=here)
     arena.quota(pods="1")
     until(lambda: (arena.all("ResourceQuota")[0].get("status") or {}).get("used"), 10, "the quota is counted")
@@ -205,7 +205,7 @@ def test_a_quota_that_forbids_the_surge_ends_the_run_and_gives_the_node_back(
 def test_a_pod_that_is_not_ready_elsewhere_never_costs_the_one_that_is(
     arena: Arena, play: Player, watching: Watch
 ) -> None:
-    here, there, _ = arena.nodes(3)
+    here, there, _unused = arena.nodes(3)
     pair = arena.deployment("pair", 2, on=[here, there], budget={"maxUnavailable": 0})
     arena.settle()
     (sick,) = arena.pods("pair", on=there)
@@ -238,7 +238,7 @@ def test_a_pod_that_tolerates_everything_is_moved_at_most_once(arena: Arena, pla
 
 
 def test_a_replicaset_without_a_deployment_is_swapped(arena: Arena, play: Player, watching: Watch) -> None:
-    here, _ = arena.nodes(2)
+    here, _unused = arena.nodes(2)
     web = arena.workload("ReplicaSet", "web", 1, on=here, start="1s")
     with watching() as seen:
         run = play("maintain", maintain_nodes=[here])

@@ -33,7 +33,7 @@ def refused(run: Run, code: str, name: str, remedy: str) -> None:
 
 
 def test_pods_that_stay_and_pods_that_simply_go(arena: Arena, play: Player, watching: Watch) -> None:
-    here, _ = arena.nodes(2)
+    here, _unused = arena.nodes(2)
     agent = arena.daemonset("agent", pod={"tolerations": [{"operator": "Exists"}]})
     arena.mirror_pod("mirror", here)
     arena.pod("finished", here, {"restartPolicy": "Never"}, {"annotations": {"lab.kubeops.io/complete": "0s"}})
@@ -49,7 +49,7 @@ def test_pods_that_stay_and_pods_that_simply_go(arena: Arena, play: Player, watc
 
 
 def test_the_pod_of_a_daemonset_that_is_gone_needs_force(arena: Arena, play: Player, watching: Watch) -> None:
-    here, _ = arena.nodes(2)
+    here, _unused = arena.nodes(2)
     # The garbage collector takes pods of an owner that is gone, but for a version that is gone as well.
     owner = {"apiVersion": "apps/v1beta2", "kind": "DaemonSet", "name": "agent", "uid": "gone", "controller": True}
     arena.pod("agent", here, meta={"ownerReferences": [owner]})
@@ -65,7 +65,7 @@ def test_the_pod_of_a_daemonset_that_is_gone_needs_force(arena: Arena, play: Pla
 
 
 def test_the_orphan_of_a_daemonset_is_a_bare_pod(arena: Arena, play: Player, watching: Watch) -> None:
-    here, _ = arena.nodes(2)
+    here, _unused = arena.nodes(2)
     arena.daemonset("agent")
     arena.settle()
     arena.delete("DaemonSet", "agent", propagationPolicy="Orphan")
@@ -77,7 +77,7 @@ def test_the_orphan_of_a_daemonset_is_a_bare_pod(arena: Arena, play: Player, wat
 
 
 def test_a_job_is_waited_for(arena: Arena, play: Player, watching: Watch) -> None:
-    here, _ = arena.nodes(2)
+    here, _unused = arena.nodes(2)
     arena.job("report", here, lasting="12s")
     with watching() as seen:
         run = play("maintain", maintain_nodes=[here])
@@ -90,7 +90,7 @@ def test_a_job_is_waited_for(arena: Arena, play: Player, watching: Watch) -> Non
 
 
 def test_a_job_that_does_not_end_in_time_gives_the_node_back(arena: Arena, play: Player, watching: Watch) -> None:
-    here, _ = arena.nodes(2)
+    here, _unused = arena.nodes(2)
     arena.job("endless", here)
     with watching() as seen:
         run = play("maintain", maintain_nodes=[here], maintain_timeout=10)
@@ -102,7 +102,7 @@ def test_a_job_that_does_not_end_in_time_gives_the_node_back(arena: Arena, play:
 
 
 def test_a_job_with_consent_is_evicted(arena: Arena, play: Player, watching: Watch) -> None:
-    here, _ = arena.nodes(2)
+    here, _unused = arena.nodes(2)
     arena.job("endless", here)
     with watching() as seen:
         run = play("maintain", maintain_nodes=[here], maintain_allow_interruption=True)
@@ -111,7 +111,7 @@ def test_a_job_with_consent_is_evicted(arena: Arena, play: Player, watching: Wat
 
 
 def test_a_bare_pod_needs_force(arena: Arena, play: Player, watching: Watch) -> None:
-    here, _ = arena.nodes(2)
+    here, _unused = arena.nodes(2)
     arena.pod("lonely", here)
     with watching() as seen:
         run = play("maintain", maintain_nodes=[here])
@@ -125,7 +125,7 @@ def test_a_bare_pod_needs_force(arena: Arena, play: Player, watching: Watch) -> 
 
 
 def test_a_bare_pod_with_an_emptydir_needs_force_as_well(arena: Arena, play: Player, watching: Watch) -> None:
-    here, _ = arena.nodes(2)
+    here, _unused = arena.nodes(2)
     arena.pod("lonely", here, EMPTY_DIR)
     with watching() as seen:
         run = play("maintain", maintain_nodes=[here], maintain_delete_emptydir_data=True)
@@ -141,7 +141,7 @@ def test_a_bare_pod_with_an_emptydir_needs_force_as_well(arena: Arena, play: Pla
 
 
 def test_emptydir_data_is_not_lost_unasked(arena: Arena, play: Player, watching: Watch) -> None:
-    here, _ = arena.nodes(2)
+    here, _unused = arena.nodes(2)
     web = arena.deployment("web", on=here, pod=EMPTY_DIR)
     with watching() as seen:
         run = play("maintain", maintain_nodes=[here])
@@ -155,7 +155,7 @@ def test_emptydir_data_is_not_lost_unasked(arena: Arena, play: Player, watching:
 
 
 def test_a_local_volume_ties_its_pod_to_the_node(arena: Arena, play: Player, watching: Watch) -> None:
-    here, _ = arena.nodes(2)
+    here, _unused = arena.nodes(2)
     name = f"local-{arena.name}"
     term = {"matchExpressions": [{"key": "kubernetes.io/hostname", "operator": "In", "values": [here]}]}
     spec = {
@@ -182,7 +182,7 @@ def test_a_local_volume_ties_its_pod_to_the_node(arena: Arena, play: Player, wat
 
 
 def test_a_pod_that_is_ending_already_is_waited_for(arena: Arena, play: Player, watching: Watch) -> None:
-    here, _ = arena.nodes(2)
+    here, _unused = arena.nodes(2)
     web = arena.deployment("web", 2, on=here, stop="8s")
     arena.settle()
     going = arena.pods("web")[0]["metadata"]["name"]
@@ -197,7 +197,7 @@ def test_a_pod_that_is_ending_already_is_waited_for(arena: Arena, play: Player, 
 
 
 def test_a_finalizer_that_never_goes_is_named_and_never_forced(arena: Arena, play: Player, watching: Watch) -> None:
-    here, _ = arena.nodes(2)
+    here, _unused = arena.nodes(2)
     held = arena.deployment("held", 2, on=here)
     arena.settle()
     pod = arena.pods("held")[0]["metadata"]["name"]
@@ -215,7 +215,7 @@ def test_a_finalizer_that_never_goes_is_named_and_never_forced(arena: Arena, pla
 
 
 def test_a_grace_period_of_zero_means_zero(arena: Arena, play: Player) -> None:
-    here, _ = arena.nodes(2)
+    here, _unused = arena.nodes(2)
     arena.deployment("slow", 2, on=here, stop="25s")
     arena.settle()
     assert play.module("node_cordon", nodes=[here]).ok
@@ -228,7 +228,7 @@ def test_a_grace_period_of_zero_means_zero(arena: Arena, play: Player) -> None:
 
 
 def test_no_grace_period_leaves_the_pods_their_own(arena: Arena, play: Player, watching: Watch) -> None:
-    here, _ = arena.nodes(2)
+    here, _unused = arena.nodes(2)
     arena.deployment("slow", 2, on=here, stop="3s", pod={"terminationGracePeriodSeconds": 60})
     with watching() as seen:
         run = play("maintain", maintain_nodes=[here])

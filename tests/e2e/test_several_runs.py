@@ -17,7 +17,7 @@ OTTO = {"LOGNAME": "otto", "USER": "otto"}
 
 
 def test_a_second_run_is_refused_naming_run_person_and_time(arena: Arena, play: Player, watching: Watch) -> None:
-    here, _ = arena.nodes(2)
+    here, _unused = arena.nodes(2)
     arena.deployment("slow", 2, on=here, stop="12s")
     with watching() as seen:
         first = play.start("maintain", maintain_nodes=[here], env=TINA)
@@ -36,7 +36,7 @@ def test_a_second_run_is_refused_naming_run_person_and_time(arena: Arena, play: 
 
 
 def test_evacuate_today_and_release_tomorrow_by_somebody_else(arena: Arena, play: Player, watching: Watch) -> None:
-    here, _ = arena.nodes(2)
+    here, _unused = arena.nodes(2)
     web = arena.deployment("web", on=here, start="1s")
     with watching() as seen:
         evacuated = play("evacuate", maintain_nodes=[here], maintain_reason="a new disk", env=TINA)
@@ -55,7 +55,7 @@ def test_evacuate_today_and_release_tomorrow_by_somebody_else(arena: Arena, play
 
 
 def test_a_maintain_takes_up_a_node_that_somebody_evacuated(arena: Arena, play: Player, watching: Watch) -> None:
-    here, _ = arena.nodes(2)
+    here, _unused = arena.nodes(2)
     with watching() as seen:
         assert play("evacuate", maintain_nodes=[here], env=TINA).ok
         tasks = play.tasks({"name": "Work on it", "ansible.builtin.command": "true"})
@@ -67,7 +67,7 @@ def test_a_maintain_takes_up_a_node_that_somebody_evacuated(arena: Arena, play: 
 
 
 def test_the_modules_work_on_their_own(arena: Arena, play: Player, watching: Watch) -> None:
-    here, _ = arena.nodes(2)
+    here, _unused = arena.nodes(2)
     with arena.placing(here):
         web = arena.deployment("web", start="1s")
         several = arena.deployment("several", 3)
@@ -91,7 +91,7 @@ def test_the_modules_work_on_their_own(arena: Arena, play: Player, watching: Wat
 
 
 def test_modules_without_a_record_say_what_comes_first(arena: Arena, play: Player, watching: Watch) -> None:
-    here, _ = arena.nodes(2)
+    here, _unused = arena.nodes(2)
     arena.deployment("web", on=here)
     with watching() as seen:
         for name in ("node_drain", "pdb_guard"):
@@ -103,7 +103,7 @@ def test_modules_without_a_record_say_what_comes_first(arena: Arena, play: Playe
 
 
 def test_a_pod_that_needs_a_surge_is_not_evicted_without_one(arena: Arena, play: Player, watching: Watch) -> None:
-    here, _ = arena.nodes(2)
+    here, _unused = arena.nodes(2)
     web = arena.deployment("web", on=here)
     with watching() as seen:
         assert play.module("node_cordon", nodes=[here]).ok
@@ -116,7 +116,7 @@ def test_a_pod_that_needs_a_surge_is_not_evicted_without_one(arena: Arena, play:
 
 
 def test_a_call_with_another_nonce_is_stopped(arena: Arena, play: Player) -> None:
-    here, _ = arena.nodes(2)
+    here, _unused = arena.nodes(2)
     assert play.module("node_cordon", nodes=[here], run="mine/abc").ok
     run = play.module("node_drain", nodes=[here], run="mine/xyz")
     assert not run.ok

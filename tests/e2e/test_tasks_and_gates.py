@@ -13,11 +13,11 @@ from support.arena import Arena
 from support.plays import Player, Run
 from support.waiting import until
 from support.watching import Watch
+from witness import objects
 from witness.kinds import OWN_NAMESPACE
 from witness.log import Json
 
 FAIL: Json = {"name": "Patch it", "ansible.builtin.fail": {"msg": "no such package"}}
-TOUCH: Json = {"name": "Work on it", "ansible.builtin.command": "true"}
 
 
 def stays_out(arena: Arena, run: Run, here: str) -> None:
@@ -34,7 +34,7 @@ def stays_out(arena: Arena, run: Run, here: str) -> None:
 def test_the_users_tasks_run_while_the_node_is_empty(
     arena: Arena, play: Player, watching: Watch, tmp_path: Path
 ) -> None:
-    here, _ = arena.nodes(2)
+    here, _unused = arena.nodes(2)
     web = arena.deployment("web", on=here, start="1s")
     listed = tmp_path / "pods"
     command = f"{play.lab.kubectl} --kubeconfig {play.lab.kubeconfig} get pods -A -o name"
@@ -49,14 +49,16 @@ def test_the_users_tasks_run_while_the_node_is_empty(
 
 
 def test_when_the_users_tasks_fail_the_node_stays_out(arena: Arena, play: Player, watching: Watch) -> None:
-    here, _ = arena.nodes(2)
+    here, _unused = arena.nodes(2)
     web = arena.deployment("web", on=here)
-    arguments: Json = {"maintain_nodes": [here], "inventory": play.hosts([here])}
+    tasks = play.tasks(FAIL)
+    arguments: Json = {"maintain_nodes": [here], "maintain_tasks": tasks, "inventory": play.hosts([here])}
     with watching() as seen:
-        run = play("maintain", maintain_tasks=play.tasks(FAIL), **arguments)
+        run = play("maintain", **arguments)
         stays_out(arena, run, here)
         assert "no such package" in run.text
-        run = play("maintain", maintain_tasks=play.tasks(TOUCH), **arguments)
+        Path(tasks).write_text("- name: Now it works\n  ansible.builtin.command: 'true'\n", encoding="utf-8")
+        run = play("maintain", **arguments)
         assert run.ok, run.text
     seen.all_held()
     assert seen.dark_seconds(web) == 0
@@ -64,17 +66,17 @@ def test_when_the_users_tasks_fail_the_node_stays_out(arena: Arena, play: Player
 
 
 def test_a_node_that_stayed_out_is_released_by_hand(arena: Arena, play: Player, watching: Watch) -> None:
-    here, _ = arena.nodes(2)
+    here, _unused = arena.nodes(2)
     with watching() as seen:
         run = play("maintain", inventory=play.hosts([here]), maintain_nodes=[here], maintain_tasks=play.tasks(FAIL))
         stays_out(arena, run, here)
         run = play("release", maintain_nodes=[here])
         assert run.ok, run.text
-    seen.all_held()
+    seen.all_held(resumable=True)
 
 
 def test_on_failure_release_gives_the_node_back_whatever_failed(arena: Arena, play: Player, watching: Watch) -> None:
-    here, _ = arena.nodes(2)
+    here, _unused = arena.nodes(2)
     with watching() as seen:
         run = play(
             "maintain",
@@ -89,7 +91,7 @@ def test_on_failure_release_gives_the_node_back_whatever_failed(arena: Arena, pl
 
 
 def test_on_failure_keep_leaves_a_node_out_that_could_not_be_drained(arena: Arena, play: Player) -> None:
-    here, _ = arena.nodes(2)
+    here, _unused = arena.nodes(2)
     arena.job("endless", here)
     arena.settle()
     run = play("maintain", maintain_nodes=[here], maintain_timeout=8, maintain_on_failure="keep")
@@ -98,7 +100,7 @@ def test_on_failure_keep_leaves_a_node_out_that_could_not_be_drained(arena: Aren
 
 
 def test_a_reboot_is_waited_for_and_proven_by_a_new_boot_id(arena: Arena, play: Player, watching: Watch) -> None:
-    here, _ = arena.nodes(2)
+    here, _unused = arena.nodes(2)
     web = arena.deployment("web", on=here)
     arena.settle()
     booted = fake.boot_id(arena.api, here)
@@ -112,7 +114,7 @@ def test_a_reboot_is_waited_for_and_proven_by_a_new_boot_id(arena: Arena, play: 
 
 
 def test_a_node_that_still_has_its_old_boot_id_is_given_no_pods(arena: Arena, play: Player, watching: Watch) -> None:
-    here, _ = arena.nodes(2)
+    here, _unused = arena.nodes(2)
     booted = fake.boot_id(arena.api, here)
     with watching() as seen:
         run = play(
@@ -129,7 +131,7 @@ def test_a_node_that_still_has_its_old_boot_id_is_given_no_pods(arena: Arena, pl
 
 
 def test_a_node_that_comes_back_not_ready_is_given_no_pods(arena: Arena, play: Player, watching: Watch) -> None:
-    here, _ = arena.nodes(2)
+    here, _unused = arena.nodes(2)
     broken = play.kubectl_task(f"annotate node {here} lab.kubeops.io/node=not-ready")
     with watching() as seen:
         run = play(
@@ -148,54 +150,57 @@ def test_a_node_that_comes_back_not_ready_is_given_no_pods(arena: Arena, play: P
     assert not arena.is_cordoned(here)
 
 
-UPDATE = "patch daemonset agent -n {} --type merge -p "
+def is_cordoned(node: Json) -> bool:
+    return bool(node["spec"].get("unschedulable"))
+
+
+def agents(arena: Arena, play: Player, here: str, note: str) -> list[Json]:
+    """A DaemonSet, and tasks of the user in which it is updated on the node.
+
+    Its new pod cannot start there as long as the node carries our taint: only the cordon is tolerated.
+    """
+    arena.daemonset("agent", start="1s", spec={"updateStrategy": {"type": "OnDelete"}})
+    arena.settle()
+    patch = f'{{"spec":{{"template":{{"metadata":{{"annotations":{{{note}}}}}}}}}}}'
+    update = play.kubectl_task(f"patch daemonset agent -n {arena.namespace} --type merge -p '{patch}'")
+    (pod,) = arena.pods("agent", on=here)
+    return [update, play.kubectl_task(f"delete pod {pod['metadata']['name']} -n {arena.namespace}")]
 
 
 def test_a_daemonset_that_does_not_tolerate_our_taint_is_there_again_before_pods_come(
     arena: Arena, play: Player, watching: Watch
 ) -> None:
     here, _ = arena.nodes(2)
-    agent = arena.daemonset("agent", start="1s")
-    arena.settle()
-    new = '{"spec":{"template":{"metadata":{"annotations":{"version":"2"}}}}}'
-    update = play.kubectl_task(UPDATE.format(arena.namespace) + f"'{new}'")
-    gone = {"name": "Let the update reach the node", "ansible.builtin.command": "sleep 3"}
+    tasks = play.tasks(*agents(arena, play, here, '"version":"2"'))
     with watching() as seen:
-        run = play(
-            "maintain",
-            inventory=play.hosts([here]),
-            maintain_nodes=[here],
-            maintain_tasks=play.tasks(update, gone),
-        )
+        run = play("maintain", inventory=play.hosts([here]), maintain_nodes=[here], maintain_tasks=tasks)
         assert run.ok, run.text
-    assert len(arena.pods("agent", on=here)) == 1
-    assert agent.nodes().count(here) == 1
-    assert not arena.is_cordoned(here)
-    assert not [v for v in seen.violations() if v.kind == "Node"]
+    (pod,) = arena.pods("agent", on=here)
+    assert pod["metadata"]["annotations"]["version"] == "2"
+    cordoned = seen.when("Node", here, is_cordoned)
+    opened = seen.when("Node", here, lambda node: not is_cordoned(node), after=cordoned)
+    assert seen.when("Pod", pod["metadata"]["name"], objects.ready) < opened
+    assert not [violation for violation in seen.violations() if violation.kind == "Node"]
 
 
 def test_a_node_without_its_daemonset_pods_is_given_no_pods(arena: Arena, play: Player, watching: Watch) -> None:
     here, _ = arena.nodes(2)
-    arena.daemonset("agent")
-    never = '{"spec":{"template":{"metadata":{"annotations":{"lab.kubeops.io/ready":"never"}}}}}'
-    update = play.kubectl_task(UPDATE.format(arena.namespace) + f"'{never}'")
-    gone = {"name": "Let the update reach the node", "ansible.builtin.command": "sleep 3"}
-    arena.settle()
+    tasks = play.tasks(*agents(arena, play, here, '"lab.kubeops.io/ready":"never"'))
     with watching() as seen:
         run = play(
             "maintain",
             inventory=play.hosts([here]),
             maintain_nodes=[here],
-            maintain_tasks=play.tasks(update, gone),
+            maintain_tasks=tasks,
             maintain_timeout=10,
         )
         stays_out(arena, run, here)
     assert "agent" in run.text
-    assert not [v for v in seen.violations(left=True) if v.rule != "W"]
+    assert not [violation for violation in seen.violations(left=True) if violation.kind != "DaemonSet"]
 
 
 def test_the_tasks_do_not_run_on_a_node_that_is_not_empty_any_more(arena: Arena, play: Player, tmp_path: Path) -> None:
-    here, _ = arena.nodes(2)
+    here, _unused = arena.nodes(2)
     assert play("evacuate", maintain_nodes=[here]).ok
     arena.pod("intruder", here)
     arena.settle()

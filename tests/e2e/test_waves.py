@@ -35,7 +35,7 @@ def hold(arena: Arena, on: str) -> str:
 
 
 def test_one_of_three_fails_in_its_drain(arena: Arena, play: Player, watching: Watch) -> None:
-    bad, two, three, _ = arena.nodes(4)
+    bad, two, three, _unused = arena.nodes(4)
     web = arena.deployment("web", on=two)
     pod = hold(arena, bad)
     with watching() as seen:
@@ -58,7 +58,7 @@ def test_one_of_three_fails_in_its_drain(arena: Arena, play: Player, watching: W
 def test_no_further_wave_starts_after_a_failure_unless_it_is_allowed(
     arena: Arena, play: Player, watching: Watch
 ) -> None:
-    one, two, _ = arena.nodes(3)
+    one, two, _unused = arena.nodes(3)
     hold(arena, one)
     with watching() as seen:
         run = play("maintain", maintain_nodes=[one, two], maintain_serial=1, maintain_timeout=10)
@@ -69,7 +69,7 @@ def test_no_further_wave_starts_after_a_failure_unless_it_is_allowed(
 
 
 def test_one_of_three_fails_in_the_users_tasks(arena: Arena, play: Player, watching: Watch) -> None:
-    bad, two, three, _ = arena.nodes(4)
+    bad, two, three, _unused = arena.nodes(4)
     web = arena.deployment("web", on=two)
     failing = {
         "name": "Patch it",
@@ -99,7 +99,7 @@ def test_one_of_three_fails_in_the_users_tasks(arena: Arena, play: Player, watch
 
 
 def test_one_of_three_becomes_unreachable(arena: Arena, play: Player, watching: Watch) -> None:
-    bad, two, three, _ = arena.nodes(4)
+    bad, two, three, _unused = arena.nodes(4)
     unplug = play.kubectl_task(f"annotate node {bad} lab.kubeops.io/node=down")
     vanish = {**unplug, "when": f"inventory_hostname == '{bad}'"}
     with watching() as seen:
@@ -136,7 +136,7 @@ def lifted(log: Log, node: str) -> float:
 def test_handlers_have_run_before_the_node_takes_pods(
     arena: Arena, play: Player, watching: Watch, tmp_path: Path
 ) -> None:
-    here, _ = arena.nodes(2)
+    here, _unused = arena.nodes(2)
     told = tmp_path / "handler-ran"
     role = tmp_path / "patching"
     note = f"import time; open({str(told)!r}, 'w').write(str(time.monotonic()))"
@@ -154,7 +154,7 @@ def test_handlers_have_run_before_the_node_takes_pods(
 
 
 def test_a_node_that_somebody_deleted_meanwhile_fails_alone(arena: Arena, play: Player, watching: Watch) -> None:
-    gone, two, _ = arena.nodes(3)
+    gone, two, _unused = arena.nodes(3)
     arena.deployment("slow", 2, on=gone, stop="5s")
     web = arena.deployment("web", on=two)
     with watching() as seen:

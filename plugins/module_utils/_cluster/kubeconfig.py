@@ -64,7 +64,9 @@ def choose(kubeconfig: str | Mapping[str, Any], context: str = "") -> Chosen:
     """
     where, documents = _documents(kubeconfig)
     contexts = _named("contexts", documents)
-    name = context or next((str(doc["current-context"]) for _, doc in documents if doc.get("current-context")), "")
+    name = context or next(
+        (str(doc["current-context"]) for _unused, doc in documents if doc.get("current-context")), ""
+    )
     if not contexts:
         raise ConfigError(f"{where} has no contexts", remedy=_PATH)
     known = ", ".join(sorted(contexts)[:_SHOWN]) + (", ..." if len(contexts) > _SHOWN else "")

@@ -92,7 +92,7 @@ class Transport:
         body = None if request.body is None else json.dumps(request.body).encode()
         _wire.sent = True
         try:
-            response = self._manager.urlopen(
+            response = self._manager.request(
                 request.method,
                 url,
                 body=body,

@@ -170,7 +170,7 @@ def _pods(snapshot: Snapshot, plans: t.Sequence[migrate.PodPlan], asked: Asked) 
         severity = _severity(plan)
         if severity:
             groups.setdefault((plan.code, severity, _subject(plan), plan.pod.namespace), []).append(plan)
-    found = [_grouped(code, severity, subject, group) for (code, severity, subject, _), group in groups.items()]
+    found = [_grouped(code, severity, subject, group) for (code, severity, subject, _unused), group in groups.items()]
     return [*found, *_spent(snapshot, plans), *_not_selected(plans, asked)]
 
 

@@ -19,7 +19,6 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.sna
     Snapshot,
     Workload,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.surge import Surge as Surge
 
 RefusalCode = t.Literal[
     "not_surgeable",
@@ -209,8 +208,7 @@ def rollout(snapshot: Snapshot, workload: Workload) -> str:
         if w.kind == "ReplicaSet" and w.owner and w.owner.uid == workload.uid and (w.replicas or w.current)
     ]
     if len(sets) != 1:
-        return f"{len(sets)} of its ReplicaSets have replicas "
-        f"({', '.join(s.name for s in sets) or 'none'})"
+        return f"{len(sets)} of its ReplicaSets have replicas ({', '.join(s.name for s in sets) or 'none'})"
     if workload.kind == "Deployment" and not workload.spec.get("paused") and _differs(workload, sets[0]):
         return f"ReplicaSet {sets[0].name} is not of its present template"
     return ""

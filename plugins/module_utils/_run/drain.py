@@ -16,10 +16,11 @@ from dataclasses import dataclass
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds, verbs
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.errors import Conflict, NotFound
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan import cordon as node_steps
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan import guards, migrate, protect, volumes
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan import guards, migrate, volumes
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.change import Change
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.record import Record, record_of
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.snapshot import Node, Pod, Snapshot
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.surge import Surge
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run import owners
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.act import PATIENCE, apply
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.context import (
@@ -77,9 +78,7 @@ def drain(ctx: Context, options: DrainOptions) -> Result:
     sites = {name: Site(name, before.nodes.get(name)) for name in dict.fromkeys(options.nodes)}
     for site in sites.values():
         site.read_record(ctx)
-    surges = [
-        surge for surge in map(protect.Surge.from_lease, before.leases) if surge and set(surge.nodes) & sites.keys()
-    ]
+    surges = [surge for surge in map(Surge.from_lease, before.leases) if surge and set(surge.nodes) & sites.keys()]
     watched = ("pods", "budgets", "slices", *surged(surges))
     with Live(ctx, watched) as live:
         live.seed({"nodes": list(before.nodes.values()), "leases": list(before.leases)})
@@ -106,7 +105,7 @@ class _Drain:
         options: DrainOptions,
         live: Live,
         sites: dict[str, Site],
-        surges: list[protect.Surge],
+        surges: list[Surge],
     ) -> None:
         self.ctx, self.options, self.live, self.sites = ctx, options, live, sites
         self.surges = {surge.uid: surge for surge in surges}
@@ -221,7 +220,9 @@ class _Drain:
             finally:
                 self.evictor.close()
         finally:
+            vanished = [name for name, site in self.sites.items() if site.outcome == "gone"]
             for locks in self.locks:
+                locks.drop(vanished)
                 locks.leave()
 
     def _loop(self) -> None:
@@ -390,11 +391,11 @@ class _Drain:
     def _lock(self, sites: list[Site]) -> None:
         groups: dict[str, list[Site]] = {}
         for site in sites:
-            record = t.cast("Record", site.record)
+            record = t.cast(Record, site.record)
             groups.setdefault(f"{record.run}/{record.nonce}", []).append(site)
         borrowed = self.ctx.run is None or not self.ctx.run.nonce
         for identity, group in groups.items():
-            places = {site.name: t.cast("Record", site.record).lease for site in group}
+            places = {site.name: t.cast(Record, site.record).lease for site in group}
             locks = Locks(self.ctx, t.cast("Run", Run.parse(identity)), places)
             self.locks.append(locks)
             for name, held in locks.take(borrowed=borrowed).items():

@@ -32,6 +32,12 @@ def ready_condition(node: Json) -> str:
     return next((str(c["status"]) for c in conditions if c["type"] == "Ready"), "Unknown")
 
 
+def answers(api: Api, name: str) -> bool:
+    """Whether the host behind a node can be reached: not while it is dead or boots."""
+    notes = api.get(path(name))["metadata"].get("annotations") or {}
+    return notes.get(SWITCH) not in ("down", "reboot")
+
+
 def is_up(api: Api, name: str) -> bool:
     """Ready, and not about to go down."""
     node = api.get(path(name))

@@ -116,6 +116,16 @@ class Seen:
         found = [obj["metadata"]["name"] for obj in self.appeared("PodDisruptionBudget")]
         return [name for name in found if name.startswith("kubeops-guard-")]
 
+    def when(self, kind: str, name: str, holds: Callable[[Json], bool], after: float = -1.0) -> float:
+        """When (seconds) something first held of an object of this arena, after a moment."""
+        for moment in self.log.moments():
+            event = moment.event
+            if event is None or moment.at <= after or event.type == "DELETED":
+                continue
+            if event.kind == kind and event.obj["metadata"]["name"] == name and holds(event.obj):
+                return moment.at
+        raise AssertionError(f"it never held of {kind} {name}")
+
     def taken_out(self) -> list[str]:
         return measures.taken_out(self.log)
 
@@ -144,7 +154,7 @@ class Watching:
         until(self._ready.exists, 20, "the witness has listed everything")
         return self._seen
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, *_unused: object) -> None:
         assert self._process is not None
         assert self._process.stdin is not None
         # A write of the last moment still moves things: controllers follow it.

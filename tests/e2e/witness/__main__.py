@@ -185,7 +185,7 @@ def main() -> int:
         stop.set()
 
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stop.set())
+        signal.signal(number, lambda *_unused: stop.set())
     threading.Thread(target=when_orphaned, name="stdin", daemon=True).start()
     complete = watch(options.kubeconfig, options.log, options.ready, options.events, stop)
     # Threads blocked in a watch need not be waited for: the log is closed.

@@ -297,7 +297,7 @@ def _leftovers(before: World, after: World, end: float) -> list[Violation]:
 
 
 def _same_marks(old: Json | None, new: Json) -> bool:
-    return old is not None and not any(True for _ in _differences(_bare(old), _bare(new)))
+    return old is not None and not any(True for _unused in _differences(_bare(old), _bare(new)))
 
 
 def i4_moved_once(log: Log, requests: Iterable[Request]) -> list[Violation]:

@@ -55,17 +55,17 @@ class World:
 
     def of(self, kind: str, namespace: str | None = None) -> list[Json]:
         found = self.kinds.get(kind, {})
-        return [obj for (where, _), obj in found.items() if namespace in (None, where)]
+        return [obj for (where, _unused), obj in found.items() if namespace in (None, where)]
 
     def get(self, kind: str, namespace: str, name: str) -> Json | None:
         return self.kinds.get(kind, {}).get((namespace, name))
 
     def put(self, kind: str, obj: Json) -> None:
-        _, namespace, name = key_of(kind, obj)
+        _unused, namespace, name = key_of(kind, obj)
         self.kinds.setdefault(kind, {})[namespace, name] = obj
 
     def drop(self, kind: str, obj: Json) -> None:
-        _, namespace, name = key_of(kind, obj)
+        _unused, namespace, name = key_of(kind, obj)
         self.kinds.get(kind, {}).pop((namespace, name), None)
 
 

@@ -157,7 +157,7 @@ class Api:
             hold: after the events wait for `Step.send` and `Step.finish`.
             times: how often.
         """
-        for _ in range(times):
+        for _unused in range(times):
             step = Step(
                 method,
                 path,

@@ -118,7 +118,7 @@ def test_a_read_that_is_cut_without_patience_is_unreachable(api: Api, cluster: C
 
 
 def test_an_answer_that_drips_ends_at_the_timeout(api: Api, cluster: Cluster) -> None:
-    drops: list[Any] = [b"[", *(x for _ in range(40) for x in (0.1, b" "))]
+    drops: list[Any] = [b"[", *(x for _unused in range(40) for x in (0.1, b" "))]
     api.expect("GET", PATH, events=drops)
     began = time.monotonic()
     with pytest.raises(errors.Unreachable, match="took too long"):
@@ -201,7 +201,7 @@ def test_a_write_that_a_proxy_failed_to_hand_on_is_in_doubt(api: Api, cluster: C
 
 def test_delays_grow_are_spread_and_bounded() -> None:
     backoff = Backoff(first=0.5, longest=2.0)
-    delays = [backoff.delay() for _ in range(5)]
+    delays = [backoff.delay() for _unused in range(5)]
     for delay, step in zip(delays, [0.5, 1.0, 2.0, 2.0, 2.0], strict=True):
         assert step <= delay <= step * 1.5
     backoff.reset()
@@ -320,7 +320,7 @@ def test_an_empty_list_may_be_null(api: Api, cluster: Cluster) -> None:
 def test_many_threads_share_connections_that_stay(api: Api, cluster: Cluster) -> None:
     api.expect("GET", PATH, {"kind": "Node"}, times=200)
     with ThreadPoolExecutor(16) as threads:
-        answers = list(threads.map(lambda _: cluster.send(NODE), range(200)))
+        answers = list(threads.map(lambda _unused: cluster.send(NODE), range(200)))
     assert len(answers) == 200
     assert cluster.requests == 200
     assert api.connections <= 16
@@ -339,14 +339,14 @@ def test_a_connection_that_the_server_closed_meanwhile_is_not_used_for_a_write(a
 
 def test_answers_that_are_given_up_leave_their_places_in_the_pool(api: Api, cluster: Cluster) -> None:
     api.expect("GET", "/api/v1/pods", events=[], hold=True, times=POOL + 1)
-    for _ in range(POOL + 1):
+    for _unused in range(POOL + 1):
         cluster.stream(verbs.watch(kinds.PODS), read_timeout=1).close()
     api.expect("GET", PATH, status=401, times=2 * POOL)
-    for _ in range(POOL):
+    for _unused in range(POOL):
         with pytest.raises(errors.Unauthorized):
             cluster.send(NODE, timeout=1)
     api.expect("GET", PATH, {"kind": "Node"}, cut=INSIDE, times=POOL)
-    for _ in range(POOL):
+    for _unused in range(POOL):
         with pytest.raises(errors.Unreachable):
             cluster.send(NODE, timeout=1)
     api.expect("GET", PATH, {"kind": "Node"})

@@ -166,7 +166,7 @@ def test_threads_that_are_refused_together_read_the_credentials_once(api: Api, t
         together.wait()
         cluster.send(NODES)
 
-    threads = [threading.Thread(target=work) for _ in range(4)]
+    threads = [threading.Thread(target=work) for _unused in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -275,7 +275,7 @@ def test_an_exec_plugin_runs_once_for_many_requests(api: Api, tmp_path: Path) ->
     path = written(tmp_path / "kc", config(api.url, {"exec": plugin(tmp_path)}))
     cluster = connect(ConnectionOptions(kubeconfig=path), user_agent="x")
     api.expect("GET", "/api/v1/nodes", times=3)
-    for _ in range(3):
+    for _unused in range(3):
         cluster.send(NODES)
     assert {call.header("Authorization") for call in api.calls} == {"Bearer token-1"}
 
@@ -364,7 +364,7 @@ def test_inline_keys_do_not_stay_on_disk(serve: Serve, tmp_path: Path, monkeypat
     api = serve(certificate="server", client_ca="ca")
     user = {"client-certificate-data": data("client.pem"), "client-key-data": data("client.key")}
     options = ConnectionOptions(kubeconfig=trusting(api.url, user))
-    for _ in range(2):
+    for _unused in range(2):
         asked(api, options)
         assert list(folder.iterdir()) == []
 
@@ -479,12 +479,12 @@ class Proxy:
     def _run(self) -> None:
         while True:
             try:
-                client, _ = self._server.accept()
+                client, _unused = self._server.accept()
             except OSError:
                 return
             head = client.recv(65536).decode()
             self.asked.append(head)
-            host, _, port = head.split()[1].rpartition(":")
+            host, _unused, port = head.split()[1].rpartition(":")
             target = socket.create_connection((host, int(port)))
             client.sendall(b"HTTP/1.1 200 Connection established\r\n\r\n")
             for one, other in ((client, target), (target, client)):

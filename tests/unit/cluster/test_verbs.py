@@ -134,4 +134,4 @@ def test_a_namespaced_object_needs_its_namespace_and_a_name(name: str) -> None:
 def test_kinds_are_found_as_objects_name_them() -> None:
     assert kinds.KINDS["policy/v1", "PodDisruptionBudget"] is kinds.BUDGETS
     assert kinds.KINDS["v1", "Node"] is kinds.NODES
-    assert all(kind.api_version == version for (version, _), kind in kinds.KINDS.items())
+    assert all(kind.api_version == version for (version, _unused), kind in kinds.KINDS.items())

@@ -78,7 +78,7 @@ class Watched(Reflector):
 
     @property
     def names(self) -> set[str]:
-        return {name for _, name in self.objects}
+        return {name for _unused, name in self.objects}
 
 
 Watching = Callable[..., Watched]
@@ -216,7 +216,7 @@ def test_a_permanent_refusal_ends_it_and_wakes(api: Api, watching: Watching, nam
     api.expect("GET", PODS, known["body"], status=known["status"])
     pods = watching()
     pods.wait(lambda: pods.error is not None)
-    assert type(pods.error) is kind
+    assert pods.error.__class__ is kind
     assert not pods.synced
     assert pods.quiet_for() == 0.0
 

@@ -185,7 +185,7 @@ class Sample:
                     continue
                 place = (pod["namespace"], pod["name"])
                 self.clock = begin + 0.1 + n * 0.12
-                for _ in range(3 if "budgets" in pod else 0):
+                for _unused in range(3 if "budgets" in pod else 0):
                     events.append(self._event(node, "refused", RULE, *place))
                     refusals += 1
                     self.clock += self.random.uniform(0.8, 1.6)

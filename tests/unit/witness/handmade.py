@@ -127,7 +127,7 @@ class Story:
 
     def end(self, second: float = 60.0) -> Log:
         self._rv += 1
-        for (kind, _), obj in self._world.items():
+        for (kind, _unused), obj in self._world.items():
             self._tell(kind, "AFTER", second, obj)
         self._tell("", "END", second, {})
         return log_of(self._events)

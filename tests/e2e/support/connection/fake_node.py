@@ -18,7 +18,7 @@ from ansible.plugins.connection.local import Connection as LocalConnection
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from support.nodes import boot_id, is_up, reboot
+from support.nodes import answers, boot_id, reboot
 from witness.api import Api
 
 DOCUMENTATION = """
@@ -59,7 +59,7 @@ class Connection(LocalConnection):
     def exec_command(self, cmd: str, in_data: bytes | None = None, sudoable: bool = True) -> tuple[int, bytes, bytes]:
         """The answer of a command; AnsibleConnectionFailure while the node is down."""
         api, name = self._lab()
-        if not is_up(api, name):
+        if not answers(api, name):
             raise AnsibleConnectionFailure(f"{name} does not answer")
         if "boot_id" in cmd:
             booted = self._own_boot.get(name) or boot_id(api, name)
