@@ -150,9 +150,8 @@ def write(found: dict[str, Any], trials: list[Trial]) -> None:
     (here / "results.json").write_text(json.dumps(known, indent=1) + "\n", encoding="utf-8")
     where = found["machine"]
     loads = [trial.load for trial in trials]
-    caption = (
-        f"{found['date'][:10]}, {where['cores']} cores, load {min(loads):.0f} to {max(loads):.0f}, "
-        f"median of {found['repetitions']}; the line goes from the least to the most"
+    caption = f"{found['date'][:10]}, {where['cores']} cores, load {min(loads):.0f} to {max(loads):.0f}, " + (
+        "one measurement each" if found["repetitions"] == 1 else f"medians of {found['repetitions']}, least to most"
     )
     (here / "results.svg").write_text(picture.draw(summary, caption), encoding="utf-8")
     tables = f"{caption}\n\n{results.table(summary)}"
