@@ -39,6 +39,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.lock
     IDLE,
     Locks,
     lease_namespace,
+    locks_of,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.observe import gather, lists, owners_of
 
@@ -114,6 +115,10 @@ def cordon(ctx: Context, options: CordonOptions) -> Result:
     elif todo:
         for task in todo:
             apply(ctx, t.cast("Change", task.change))
+    vanished = [task.name for task in tasks if task.node is None]
+    if vanished and ctx.run and options.state == "uncordoned":
+        for change in locks_of(ctx, ctx.run, vanished, lease_namespace(ctx, options.lease_namespace)):
+            apply(ctx, change)
     failed = [task for task in tasks if task.failed]
     return Result(
         {"nodes": [task.shown() for task in tasks]},

@@ -24,7 +24,8 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.
     NotFound,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan import names
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.snapshot import Raw
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.change import Change
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.snapshot import Raw, Ref
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.act import PATIENCE
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.context import Context, Run, StopRun
 
@@ -97,6 +98,19 @@ def lease_namespace(ctx: Context, wanted: str | None) -> str:
     except (NotFound, Forbidden):
         return names.NAMESPACE
     return names.MEDIK8S_NAMESPACE
+
+
+def locks_of(ctx: Context, run: Run, nodes: t.Collection[str], namespace: str) -> tuple[Change, ...]:
+    """What deletes the run's locks on nodes that are not there any more and that carry no record."""
+    wanted = {names.node_lease_name(node): node for node in nodes}
+    found = []
+    for lease in ctx.cluster.items(kinds.LEASES, namespace=namespace, patience=PATIENCE).items:
+        meta, holder = lease["metadata"], (lease.get("spec") or {}).get("holderIdentity") or ""
+        if meta["name"] in wanted and Run.parse(holder) == run:
+            target = Ref("Lease", meta["name"], namespace, meta["uid"], "coordination.k8s.io/v1")
+            sentence = f"Delete the lock of node {wanted[meta['name']]}, which is gone"
+            found.append(Change("delete", target, sentence))
+    return tuple(found)
 
 
 class Locks:
