@@ -12,9 +12,9 @@ class ModuleDocFragment:
 options:
   backend:
     description:
-      - How pods are moved. V(auto) takes Koordinator where it is there and fit for it, else the Eviction API.
+      - How pods are moved where they are not swapped. V(auto) leaves the choice to the collection; it is the Eviction API.
     type: str
-    choices: [auto, eviction, koordinator]
+    choices: [auto, eviction]
     default: auto
   force:
     description:

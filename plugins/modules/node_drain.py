@@ -32,12 +32,6 @@ options:
     description:
       - The run on whose behalf this is done, as C(<id>) or C(<id>/<nonce>). Without it, the run in the node's record.
     type: str
-  fallback:
-    description:
-      - What to do with O(backend=auto) where Koordinator cannot move a pod.
-    type: str
-    choices: [eviction, fail]
-    default: eviction
   grace_period:
     description:
       - Seconds that a pod gets to end, instead of its own. V(0) means at once. Does not apply to swaps.

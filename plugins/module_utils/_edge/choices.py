@@ -16,7 +16,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.cas
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.snapshot import Ref
 
 CHOICES: dict[str, t.Any] = {
-    "backend": {"type": "str", "choices": ["auto", "eviction", "koordinator"], "default": "auto"},
+    "backend": {"type": "str", "choices": ["auto", "eviction"], "default": "auto"},
     "force": {"type": "bool", "default": False},
     "delete_emptydir_data": {"type": "bool", "default": False},
     "ignore_daemonsets": {"type": "bool", "default": True},

@@ -15,7 +15,6 @@ FACE = ClusterFace(
         "nodes": {"type": "list", "elements": "str", "required": True},
         "run": {"type": "str"},
         **CHOICES,
-        "fallback": {"type": "str", "choices": ["eviction", "fail"], "default": "eviction"},
         "grace_period": {"type": "int"},
         "order": {"type": "str", "choices": ["priority", "listed"], "default": "priority"},
         "parallel": {"type": "int", "default": 8},

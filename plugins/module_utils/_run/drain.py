@@ -57,7 +57,6 @@ class DrainOptions:
 
     nodes: tuple[str, ...]
     choices: migrate.Choices
-    fallback: str = "eviction"
     grace_period: int | None = None
     order: str = "priority"
     parallel: int = 8
