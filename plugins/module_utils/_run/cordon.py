@@ -115,9 +115,10 @@ def cordon(ctx: Context, options: CordonOptions) -> Result:
     elif todo:
         for task in todo:
             apply(ctx, t.cast("Change", task.change))
-    vanished = [task.name for task in tasks if task.node is None]
-    if vanished and ctx.run and options.state == "uncordoned":
-        for change in locks_of(ctx, ctx.run, vanished, lease_namespace(ctx, options.lease_namespace)):
+    # A start that was killed right after its last patch of a node has left the lock behind.
+    free = [task.name for task in tasks if task.node is None or task.outcome == "not_in_maintenance"]
+    if free and ctx.run and options.state == "uncordoned":
+        for change in locks_of(ctx, ctx.run, free, lease_namespace(ctx, options.lease_namespace)):
             apply(ctx, change)
     failed = [task for task in tasks if task.failed]
     return Result(
