@@ -170,7 +170,7 @@ def agents(arena: Arena, play: Player, here: str, note: str) -> list[Json]:
 def test_a_daemonset_that_does_not_tolerate_our_taint_is_there_again_before_pods_come(
     arena: Arena, play: Player, watching: Watch
 ) -> None:
-    here, _ = arena.nodes(2)
+    here, _unused = arena.nodes(2)
     tasks = play.tasks(*agents(arena, play, here, '"version":"2"'))
     with watching() as seen:
         run = play("maintain", inventory=play.hosts([here]), maintain_nodes=[here], maintain_tasks=tasks)
@@ -184,7 +184,7 @@ def test_a_daemonset_that_does_not_tolerate_our_taint_is_there_again_before_pods
 
 
 def test_a_node_without_its_daemonset_pods_is_given_no_pods(arena: Arena, play: Player, watching: Watch) -> None:
-    here, _ = arena.nodes(2)
+    here, _unused = arena.nodes(2)
     tasks = play.tasks(*agents(arena, play, here, '"lab.kubeops.io/ready":"never"'))
     with watching() as seen:
         run = play(

@@ -82,7 +82,11 @@ class Replacements:
         wanted = min(expected.ready, workload.replicas)
         ready = waiting = 0
         why = ""
-        for pod in snapshot.selected(workload.namespace, workload.selector):
+        pods = snapshot.selected(workload.namespace, workload.selector)
+        if workload.selector is None:
+            # A scale subresource need not say which pods it counts: then they are known by their owner alone.
+            pods = (pod for pod in snapshot.pods if pod.owner and pod.owner.uid == workload.uid)
+        for pod in pods:
             if pod.owner is None or pod.deleting or pod.finished:
                 continue
             if pod.ready:
