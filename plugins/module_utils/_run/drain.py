@@ -10,6 +10,7 @@ waits for replacements and volumes, and writes the drained proof of each node as
 
 from __future__ import annotations
 
+import dataclasses
 import typing as t
 from dataclasses import dataclass
 
@@ -324,6 +325,7 @@ class _Drain:
         left = site.left()
         late = [m for m in left if self._too_late(m, now)]
         if now >= deadline or late:
+            self._look_again(site, snapshot)
             self._close(site, "timed_out", too_late(late or left, self.replacements.missing(snapshot)))
             return
         if left or now - site.quiet_since < QUIET or self.live.quiet_for("pods") == 0:
@@ -339,6 +341,14 @@ class _Drain:
             self._prove(site)
         else:
             site.quiet_since = now
+
+    def _look_again(self, site: Site, snapshot: Snapshot) -> None:
+        """Say of pods that do not end what holds them now, not why they were sent away."""
+        for plan in migrate.routes(snapshot, {site.name}, self.options.choices, now=self.ctx.clock.wall()):
+            move = site.moves.get(plan.pod.uid)
+            if move and move.state == "leaving":
+                move.plan = dataclasses.replace(move.plan, code=plan.code, reason=plan.reason, remedy=plan.remedy)
+                move.reason = plan.reason
 
     def _listed_empty(self, site: Site) -> bool:
         """The truth from a list once more: a watch that hangs looks like one with nothing to tell."""
