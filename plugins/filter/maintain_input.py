@@ -18,7 +18,7 @@ description:
   - Turns the C(maintain_*) variables, as a survey, C(-e) or an inventory give them, into their final types, and says
     everything that is wrong with them at once.
   - For the playbooks of this collection; it may change at any time.
-positional: playbook, folders
+positional: playbook
 options:
   _input:
     description: The variables by their full names.
@@ -28,11 +28,6 @@ options:
     description: Name of the playbook.
     type: str
     required: true
-  folders:
-    description: Where to look for a task file with a relative path, after the current folder.
-    type: list
-    elements: str
-    default: []
 """
 
 EXAMPLES = r"""
@@ -53,5 +48,5 @@ class FilterModule:
         return {"maintain_input": _maintain_input}
 
 
-def _maintain_input(variables: t.Mapping[str, t.Any], playbook: str, folders: t.Sequence[str] = ()) -> dict[str, t.Any]:
-    return read(variables, playbook, folders)
+def _maintain_input(variables: t.Mapping[str, t.Any], playbook: str) -> dict[str, t.Any]:
+    return read(variables, playbook)

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import datetime
 import difflib
-import os
 import re
 import typing as t
 from dataclasses import dataclass
@@ -145,11 +144,11 @@ VARIABLES: t.Mapping[str, Variable] = {
 }
 
 
-def read(raw: t.Mapping[str, t.Any], playbook: str, folders: t.Sequence[str]) -> dict[str, t.Any]:
+def read(raw: t.Mapping[str, t.Any], playbook: str) -> dict[str, t.Any]:
     """The input in its final types, and under ``errors`` everything that is wrong with it.
 
-    ``raw`` maps the variables' full names to their values; ``folders`` are where a relative path of
-    ``maintain_tasks`` is looked for after the current one. Empty and null mean unset.
+    ``raw`` maps the variables' full names to their values. Empty and null mean unset. A relative path
+    counts from the current folder: that of a playbook that imports ours is not known here.
     """
     errors: list[str] = []
     values: dict[str, t.Any] = {name: variable.unset for name, variable in VARIABLES.items()}
@@ -164,7 +163,7 @@ def read(raw: t.Mapping[str, t.Any], playbook: str, folders: t.Sequence[str]) ->
                 errors.append(str(error))
     errors += _together(values, playbook)
     if values["tasks"]:
-        values["tasks"], missing = _file(values["tasks"], folders)
+        values["tasks"], missing = _file(values["tasks"])
         errors += missing
     values["nodes"] = list(values["nodes"])
     values["gates"] = values["gates"] or _usual_gates(values)
@@ -207,11 +206,8 @@ def _usual_gates(values: t.Mapping[str, t.Any]) -> list[str]:
     return [gate for gate in GATES if gate not in left_out]
 
 
-def _file(path: str, folders: t.Sequence[str]) -> tuple[str, list[str]]:
-    wanted = Path(path).expanduser()
-    tried = [Path(folder, wanted) for folder in dict.fromkeys([os.getcwd(), *folders])]  # noqa: PTH109
-    found = next((place for place in tried if place.is_file()), None)
-    if found is not None:
-        return str(found.resolve()), []
-    places = ", ".join(dict.fromkeys(str(place) for place in tried))
-    return path, [f"maintain_tasks: there is no file {path} (looked for {places})."]
+def _file(path: str) -> tuple[str, list[str]]:
+    wanted = Path(path).expanduser().absolute()
+    if wanted.is_file():
+        return str(wanted.resolve()), []
+    return path, [f"maintain_tasks: there is no file {path} (looked for {wanted})."]

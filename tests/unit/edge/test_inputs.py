@@ -16,7 +16,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.inp
 
 def given(**variables: Any) -> dict[str, Any]:
     known = {"maintain_nodes": "worker-1"}
-    return read({**known, **{f"maintain_{name}": value for name, value in variables.items()}}, "maintain", [])
+    return read({**known, **{f"maintain_{name}": value for name, value in variables.items()}}, "maintain")
 
 
 def test_nothing_but_a_node_is_enough() -> None:
@@ -105,27 +105,24 @@ def test_a_variable_that_resembles_none_gets_the_whole_list() -> None:
 
 
 def test_exactly_one_way_to_name_nodes() -> None:
-    (neither,) = read({}, "maintain", [])["errors"]
+    (neither,) = read({}, "maintain")["errors"]
     assert "Which nodes?" in neither
     (both,) = given(node_selector="pool=blue")["errors"]
     assert "maintain_node_selector" in both
 
 
-def test_a_task_file_is_looked_for_where_people_expect_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    here, project = tmp_path / "here", tmp_path / "project"
-    for folder in (here, project):
-        folder.mkdir()
-    monkeypatch.chdir(here)
-    (project / "patch.yml").write_text("[]")
-    variables = {"maintain_nodes": "a", "maintain_tasks": "patch.yml"}
-    assert read(variables, "maintain", [str(project)])["tasks"] == str(project / "patch.yml")
-    (here / "patch.yml").write_text("[]")
-    assert read(variables, "maintain", [str(project)])["tasks"] == str(here / "patch.yml")
+def test_a_task_file_is_looked_for_in_the_current_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "patch.yml").write_text("[]")
+    assert given(tasks="patch.yml")["tasks"] == str(tmp_path / "patch.yml")
+    assert given(tasks=str(tmp_path / "patch.yml"))["errors"] == []
 
 
-def test_a_missing_task_file_is_an_error_that_says_where_it_was_looked_for(tmp_path: Path) -> None:
-    values = read({"maintain_nodes": "a", "maintain_tasks": "patch.yml"}, "maintain", [str(tmp_path)])
-    (error,) = values["errors"]
+def test_a_missing_task_file_is_an_error_that_says_where_it_was_looked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (error,) = given(tasks="patch.yml")["errors"]
     assert "there is no file patch.yml" in error
     assert str(tmp_path / "patch.yml") in error
 
@@ -144,7 +141,7 @@ def test_the_fingerprint_holds_what_is_done_and_not_how_patiently() -> None:
     assert patient["fingerprint"] == given()["fingerprint"]
     assert given(reboot=True)["fingerprint"] != given()["fingerprint"]
     assert given(nodes="worker-2")["fingerprint"] != given()["fingerprint"]
-    evacuate = read({"maintain_nodes": "worker-1"}, "evacuate", [])
+    evacuate = read({"maintain_nodes": "worker-1"}, "evacuate")
     assert evacuate["fingerprint"] != given()["fingerprint"]
 
 
