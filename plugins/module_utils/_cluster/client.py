@@ -47,7 +47,8 @@ class Body(Protocol):
     status: int
     headers: Mapping[str, str]
 
-    def chunks(self) -> Iterator[bytes]: ...
+    def chunks(self) -> Iterator[bytes]:
+        """The pieces of the answer as they come."""
 
     def close(self) -> None:
         """From any thread, also while another one waits in `chunks`."""
@@ -68,7 +69,8 @@ class Connection(Protocol):
     def renew(self, seen: int) -> None:
         """Reads the credentials again, unless that has happened since `generation` was `seen`."""
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """Gives idle connections back."""
 
 
 @dataclass(frozen=True, slots=True)
