@@ -12,7 +12,7 @@ class ModuleDocFragment:
 options:
   backend:
     description:
-      - How pods are moved where they are not swapped. V(auto) leaves the choice to the collection; it is the Eviction API.
+      - How pods are moved that are not swapped. V(auto) leaves the choice to the collection, which is the Eviction API.
     type: str
     choices: [auto, eviction]
     default: auto
