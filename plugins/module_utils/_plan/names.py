@@ -21,7 +21,6 @@ NAMESPACE = "kubeops-node-maintenance"
 MEDIK8S_NAMESPACE = "medik8s-leases"
 MANAGED_BY_LABEL = "app.kubernetes.io/managed-by"
 MANAGED_BY = "kubeops.node_maintenance"
-FIELD_MANAGER = "kubeops-node-maintenance"
 
 DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
 LOWEST_COST = "-2147483648"

@@ -290,7 +290,7 @@ class _Drain:
                 self._close_late_refusals(self.sites[name])
 
     def _gone(self, move: Move, now: float) -> None:
-        outcome = {"swap": "swapped", "wait": "gone"}.get(move.plan.route, "gone")
+        outcome = "swapped" if move.plan.route == "swap" else "gone"
         if move.ours:
             outcome = "deleted" if self.options.choices.disable_eviction else "evicted"
         if move.plan.tolerant:

@@ -108,8 +108,6 @@ class Evictor:
     parallel: int
     grace_seconds: int | None
     delete: bool
-    accepted: int = 0
-    refused: int = 0
     _flying: int = 0
     _lines: dict[tuple[str, str], _Line] = field(default_factory=dict)
     _answers: queue.SimpleQueue[tuple[Move, Exception | None]] = field(default_factory=queue.SimpleQueue)
@@ -222,7 +220,6 @@ class Evictor:
 
     def _accept(self, move: Move, line: _Line) -> None:
         now = self.ctx.clock.now()
-        self.accepted += 1
         line.taken += 1
         move.state, move.left_at, move.ours, move.blocked_by = "leaving", now, True, None
         self.ctx.note("evicted", move.plan.reason, node=move.pod.node, namespace=move.pod.namespace, name=move.pod.name)
@@ -235,7 +232,6 @@ class Evictor:
             move.end("gone", "already_gone", now)
             return
         if isinstance(error, BudgetSpent | BudgetNotObserved):
-            self.refused += 1
             move.refusals += 1
             line.refused_at, line.ask_again = line.seen, now + (error.retry_after or ASK_AGAIN)
             namespace, name = move.budget or (pod.namespace, "")
