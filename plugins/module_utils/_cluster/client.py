@@ -32,6 +32,8 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.
 )
 
 CONNECT_TIMEOUT = 10.0
+FIRST_CONTACT = 4.0
+"""Seconds a server is sought that nobody has heard of yet: more likely a wrong address than a bad moment."""
 _FIRST_DELAY = 0.25
 _LONGEST_DELAY = 8.0
 _RESTARTS = 2
@@ -133,11 +135,18 @@ class Stream:
 
 
 class Cluster:
-    """One cluster. Safe to use from many threads. `requests` counts what was sent, retries too."""
+    """One cluster. Safe to use from many threads. `requests` counts what was sent, retries too.
 
-    def __init__(self, connection: Connection, guard: Callable[[], None] | None = None) -> None:
+    `answered` says that the server is known to be there; until it has answered for the first time,
+    no patience is longer than FIRST_CONTACT.
+    """
+
+    def __init__(
+        self, connection: Connection, guard: Callable[[], None] | None = None, *, answered: bool = True
+    ) -> None:
         self._connection = connection
         self._guard = guard
+        self._answered = answered
         self._lock = threading.Lock()
         self._closed = threading.Event()
         self.requests = 0
@@ -159,12 +168,16 @@ class Cluster:
         Raises:
             ClusterError: a type of errors.py; whatever `guard` raises comes through as it is.
         """
-        deadline = time.monotonic() + patience
+        began = time.monotonic()
+        deadline = began + patience
         backoff = Backoff()
         while True:
             try:
                 return self._once(request, timeout)
             except (Unreachable, Overloaded) as error:
+                if not self._answered:
+                    deadline = min(deadline, began + FIRST_CONTACT)
+                    error.advice = f"Check the address in {self.source}, the network and the proxy."
                 delay = backoff.delay(error)
                 left = deadline - time.monotonic()
                 if left <= 0 or self._closed.is_set():
@@ -263,10 +276,14 @@ class Cluster:
             self._guard()
         with self._lock:
             self.requests += 1
+        if not self._answered:
+            connect_timeout = min(connect_timeout, FIRST_CONTACT)
         try:
-            return self._connection.open(request, read_timeout=read_timeout, connect_timeout=connect_timeout)
+            body = self._connection.open(request, read_timeout=read_timeout, connect_timeout=connect_timeout)
         except Lost as error:
             raise _lost(request, str(error)) from error
+        self._answered = True
+        return body
 
     def _error(self, request: Request, body: Body, deadline: float) -> ClusterError:
         try:

@@ -90,13 +90,20 @@ class ConnectionOptions:
         return f"ConnectionOptions(host={self.host!r}, context={self.context!r})"
 
 
-def connect(options: ConnectionOptions, *, user_agent: str, guard: Callable[[], None] | None = None) -> Cluster:
+def connect(
+    options: ConnectionOptions,
+    *,
+    user_agent: str,
+    guard: Callable[[], None] | None = None,
+    answered: bool = True,
+) -> Cluster:
     """Reads the credentials; nothing is sent yet.
 
     Args:
         options: where to and as whom.
         user_agent: goes out with every request, into the audit log.
         guard: called before every request; what it raises ends that request unsent.
+        answered: the server is known to be there, so an unreachable one deserves patience at once.
 
     Raises:
         ConfigError: what is wrong, where, and the remedy.
@@ -106,7 +113,7 @@ def connect(options: ConnectionOptions, *, user_agent: str, guard: Callable[[], 
             f"the Python package `kubernetes` cannot be imported by {sys.executable}",
             remedy="Install kubernetes>=24.2.0 there, or set ansible_python_interpreter.",
         )
-    return Cluster(Credentials(options, user_agent), guard)
+    return Cluster(Credentials(options, user_agent), guard, answered=answered)
 
 
 @dataclass(frozen=True, slots=True)

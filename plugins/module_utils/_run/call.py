@@ -43,7 +43,13 @@ def perform(
     What was changed before an error is in the result too; only errors that nobody expects are raised.
     """
     try:
-        cluster = connection.connect(connection.ConnectionOptions(**target), user_agent=user_agent, guard=guard)
+        cluster = connection.connect(
+            connection.ConnectionOptions(**target),
+            user_agent=user_agent,
+            guard=guard,
+            # A nonce comes from a call of this very start: the server was there a moment ago.
+            answered=bool(run and run.nonce),
+        )
     except (ConfigError, ClusterError) as error:
         return failure(str(error))
     ctx = Context(cluster, check=check, run=run, progress=progress)

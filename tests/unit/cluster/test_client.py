@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import (
+    client,
     errors,
     kinds,
     verbs,
@@ -162,6 +163,30 @@ def test_patience_ends(cluster: Cluster) -> None:
     with pytest.raises(errors.Unreachable, match=f"{url}: Connection refused"):
         nobody.send(EVICT, patience=1.0)
     assert 0.9 < time.monotonic() - began < 2.5
+
+
+def test_a_server_that_never_answered_is_not_waited_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client, "FIRST_CONTACT", 0.5)
+    url = f"http://127.0.0.1:{free_port()}"
+    nobody = connect(ConnectionOptions(host=url, api_key="t"), user_agent="x", answered=False)
+    began = time.monotonic()
+    with pytest.raises(errors.Unreachable, match=f"{url}: Connection refused. Check the address in the credentials"):
+        nobody.send(NODE, patience=60)
+    assert time.monotonic() - began < 3
+
+
+def test_a_server_that_goes_away_after_its_first_answer_is_waited_for(
+    serve: Callable[..., Api], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(client, "FIRST_CONTACT", 0.1)
+    api = serve()
+    api.expect("GET", PATH, {"kind": "Node"})
+    cluster = connect(ConnectionOptions(host=api.url, api_key="t"), user_agent="x", answered=False)
+    assert cluster.send(NODE, patience=0)["kind"] == "Node"
+    api.expect("GET", PATH, cut=BEFORE)
+    api.expect("GET", PATH, {"kind": "Node"})
+    assert cluster.send(NODE, patience=20)["kind"] == "Node"
+    cluster.close()
 
 
 def test_closing_ends_the_patience() -> None:
