@@ -3,8 +3,8 @@
 """The kinds of objects this collection reads and writes, with their fixed paths.
 
 All of them have been stable since Kubernetes 1.25 at the latest (autoscaling/v2 since 1.23, policy/v1
-and batch/v1 CronJobs since 1.21), so no discovery is needed to address them. Argo's Rollouts and
-Kruise's CloneSets are there only where these projects are installed.
+and batch/v1 CronJobs since 1.21), so no discovery is needed to address them. Argo's Rollouts, Kruise's
+CloneSets and Koordinator's kinds are there only where these projects are installed.
 """
 
 from __future__ import annotations
@@ -61,6 +61,10 @@ VOLUME_ATTACHMENTS = Kind("storage.k8s.io", "v1", "volumeattachments", "VolumeAt
 STORAGE_CLASSES = Kind("storage.k8s.io", "v1", "storageclasses", "StorageClass", namespaced=False)
 CSI_NODES = Kind("storage.k8s.io", "v1", "csinodes", "CSINode", namespaced=False)
 PRIORITY_CLASSES = Kind("scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", namespaced=False)
+PODMIGRATIONJOBS = Kind(
+    "scheduling.koordinator.sh", "v1alpha1", "podmigrationjobs", "PodMigrationJob", namespaced=False
+)
+RESERVATIONS = Kind("scheduling.koordinator.sh", "v1alpha1", "reservations", "Reservation", namespaced=False)
 SELF_SUBJECT_ACCESS_REVIEWS = Kind(
     "authorization.k8s.io",
     "v1",
@@ -100,6 +104,8 @@ KINDS: Mapping[tuple[str, str], Kind] = {
         STORAGE_CLASSES,
         CSI_NODES,
         PRIORITY_CLASSES,
+        PODMIGRATIONJOBS,
+        RESERVATIONS,
         SELF_SUBJECT_ACCESS_REVIEWS,
         SELF_SUBJECT_REVIEWS,
     )

@@ -1,0 +1,228 @@
+# Copyright: Contributors to the kubeops.node_maintenance collection
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""A PodMigrationJob as it is read, and as it is written.
+
+Facts are those of Koordinator v1.7.0 (``apis/scheduling/v1alpha1``, ``pkg/descheduler/controllers/migration``).
+A job that waits for arbitration has an empty phase. Any update of such a job starts it without arbitration, so
+a job is created once and not written again before it has passed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import typing as t
+from dataclasses import dataclass, field
+
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan import names
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.values import seconds
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.objects import Raw, Ref
+
+API_VERSION = "scheduling.koordinator.sh/v1alpha1"
+KIND = "PodMigrationJob"
+
+Mode = t.Literal["ReservationFirst", "EvictDirectly"]
+MODES: tuple[Mode, ...] = ("ReservationFirst", "EvictDirectly")
+
+PASSED = "descheduler.koordinator.sh/passed-arbitration"
+CREATED_BY = "koordinator.sh/job-created-by"
+REASON = "koordinator.sh/evict-reason"
+TRIGGER = "koordinator.sh/evict-trigger"
+NO_LIMITER = "descheduler.alpha.kubernetes.io/evict"
+"""On a job: the limit per workload and time does not hold it. On a pod: nothing at all does."""
+
+POD_UID_LABEL = f"{names.PREFIX}/pod-uid"
+RUN_LABEL = f"{names.PREFIX}/run"
+
+ENDED = ("Succeeded", "Succeed", "Failed", "Aborted")
+"""Final phases; ``Succeed`` is how documents and early versions say ``Succeeded``."""
+
+KEPT = 300.0
+"""Seconds for which a job is kept after its ttl; then it is deleted with its Reservation, whatever its phase."""
+
+KEPT_WITHOUT_TTL = 1800.0
+"""Seconds after its creation at which a job without ttl is deleted."""
+
+LONGEST_NAME = 40
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A PodMigrationJob.
+
+    ``pod`` is what it moves; its UID is what the job's own delete options demand, else what the controller
+    filled in when it started the job (until then the pod of that name may be another one). ``ttl`` is in
+    seconds, 0 without one. ``node``, ``new_pod`` and ``reservation`` are empty until the controller knows them;
+    ``new_pod`` stays so in mode EvictDirectly.
+    """
+
+    name: str
+    uid: str
+    resource_version: str
+    created: str
+    labels: t.Mapping[str, str]
+    annotations: t.Mapping[str, str]
+    deleting: bool
+    pod: Ref
+    mode: str
+    paused: bool
+    ttl: float
+    reservation: str
+    phase: str
+    status: str
+    reason: str
+    message: str
+    node: str
+    new_pod: Ref | None
+    conditions: tuple[Raw, ...] = field(default=())
+
+    @property
+    def ref(self) -> Ref:
+        """The job's coordinates."""
+        return Ref(KIND, self.name, "", self.uid, API_VERSION)
+
+    @property
+    def ended(self) -> bool:
+        """Whether it is in a final phase."""
+        return self.phase in ENDED
+
+    @property
+    def succeeded(self) -> bool:
+        """Whether it did what it was for."""
+        return self.phase in ("Succeeded", "Succeed")
+
+    @property
+    def passed(self) -> bool:
+        """Whether arbitration is behind it: only then may it be written."""
+        return self.annotations.get(PASSED) == "true" or self.phase == "Running" or self.ended
+
+    @property
+    def waiting(self) -> bool:
+        """Whether it waits for arbitration."""
+        return not self.passed
+
+    @property
+    def evicting(self) -> bool:
+        """Whether the eviction of the pod was sent: from then on nothing undoes it."""
+        return any(condition.get("type") == "Eviction" for condition in self.conditions)
+
+    @property
+    def ours(self) -> bool:
+        """Whether this collection made it."""
+        return self.labels.get(names.MANAGED_BY_LABEL) == names.MANAGED_BY
+
+    def condition(self, kind: str) -> Raw:
+        """The condition of this type, empty without one."""
+        return next((found for found in self.conditions if found.get("type") == kind), {})
+
+    @classmethod
+    def of(cls, raw: Raw) -> Job:
+        """From the object as the API server sends it."""
+        meta, spec, status = raw["metadata"], raw.get("spec") or {}, raw.get("status") or {}
+        labels = meta.get("labels") or {}
+        pod, arrived = spec.get("podRef") or {}, status.get("podRef") or {}
+        guard = ((spec.get("deleteOptions") or {}).get("preconditions") or {}).get("uid", "")
+        reference = (spec.get("reservationOptions") or {}).get("reservationRef") or {}
+        return cls(
+            name=meta["name"],
+            uid=meta.get("uid", ""),
+            resource_version=meta.get("resourceVersion", ""),
+            created=meta.get("creationTimestamp", ""),
+            labels=labels,
+            annotations=meta.get("annotations") or {},
+            deleting=bool(meta.get("deletionTimestamp")),
+            pod=_pod(pod, guard),
+            mode=spec.get("mode") or "",
+            paused=bool(spec.get("paused")),
+            ttl=seconds(spec.get("ttl")) or 0.0,
+            reservation=reference.get("name", ""),
+            phase=status.get("phase") or "",
+            status=status.get("status") or "",
+            reason=status.get("reason") or "",
+            message=status.get("message") or "",
+            node=status.get("nodeName") or "",
+            new_pod=_pod(arrived) if arrived.get("name") else None,
+            conditions=tuple(status.get("conditions") or ()),
+        )
+
+
+def _pod(reference: Raw, uid: str = "") -> Ref:
+    return Ref("Pod", reference.get("name", ""), reference.get("namespace", ""), uid or reference.get("uid", ""), "v1")
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What a job shall be, apart from its pod. ``ttl`` is in seconds, ``None`` for none.
+
+    ``template`` is the Reservation's ``metadata`` and ``spec`` that the controller shall use; ``reservation`` the
+    name of one that is there already. ``delete_options`` are those of the API; the pod's UID is added to them.
+    ``run`` is the run's id.
+    """
+
+    mode: Mode = "ReservationFirst"
+    paused: bool = False
+    ttl: float | None = 300.0
+    reservation: str = ""
+    template: Raw | None = None
+    delete_options: Raw = field(default_factory=dict)
+    reason: str = ""
+    trigger: str = ""
+    run: str = ""
+
+
+def name_of(pod: Ref, wish: Wish, attempt: int = 0) -> str:
+    """The job's name: the same for the same pod (by UID) and the same way to move it.
+
+    How patiently, why, for which run and whether paused does not make it another job; a further ``attempt``
+    after one that failed does.
+    """
+    way = [pod.namespace, pod.name, pod.uid, wish.mode, wish.reservation, wish.template, wish.delete_options]
+    digest = hashlib.sha256(json.dumps(way, sort_keys=True).encode()).hexdigest()[:10]
+    stem = pod.name[:LONGEST_NAME].rstrip("-.")
+    return f"{stem}-{digest}-{attempt + 1}" if attempt else f"{stem}-{digest}"
+
+
+def go_duration(length: float) -> str:
+    """Seconds as Go writes them: ``300s``, ``0.5s``."""
+    return f"{length:g}s" if length < 1e6 else f"{length:.0f}s"
+
+
+def manifest(name: str, pod: Ref, wish: Wish) -> dict[str, t.Any]:
+    """The object to create. The pod's eviction is bound to its UID, so that no successor is hit.
+
+    Raises:
+        ValueError: the pod has no UID.
+    """
+    if not pod.uid:
+        raise ValueError(f"{pod} needs its UID")
+    labels = {names.MANAGED_BY_LABEL: names.MANAGED_BY, POD_UID_LABEL: pod.uid}
+    if wish.run:
+        labels[RUN_LABEL] = wish.run
+    annotations = {REASON: wish.reason, TRIGGER: wish.trigger or names.MANAGED_BY}
+    guard = {**(wish.delete_options.get("preconditions") or {}), "uid": pod.uid}
+    spec: dict[str, t.Any] = {
+        "paused": wish.paused,
+        "mode": wish.mode,
+        "podRef": {"namespace": pod.namespace, "name": pod.name, "uid": pod.uid},
+        "deleteOptions": {**wish.delete_options, "preconditions": guard},
+    }
+    if wish.ttl:
+        spec["ttl"] = go_duration(wish.ttl)
+    options: dict[str, t.Any] = {}
+    if wish.reservation:
+        options["reservationRef"] = {"name": wish.reservation}
+    if wish.template is not None:
+        options["template"] = wish.template
+    if options:
+        spec["reservationOptions"] = options
+    return {
+        "apiVersion": API_VERSION,
+        "kind": KIND,
+        "metadata": {
+            "name": name,
+            "labels": labels,
+            "annotations": {key: value for key, value in annotations.items() if value},
+        },
+        "spec": spec,
+    }
