@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import tunnel
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.errors import (
     ClusterError,
     Expired,
@@ -54,6 +55,9 @@ class Body(Protocol):
 
     def close(self) -> None:
         """From any thread, also while another one waits in `chunks`."""
+
+    def wire(self) -> tunnel.Wire:
+        """The bare connection, where the status is 101."""
 
 
 class Connection(Protocol):
@@ -238,6 +242,32 @@ class Cluster:
         if body.status == 200:
             return Stream(body, request)
         raise self._error(request, body, time.monotonic() + CONNECT_TIMEOUT)
+
+    def text(self, request: Request, *, timeout: float = 30.0) -> str:
+        """Sends a request whose answer is no object but text, such as a container's log.
+
+        Raises:
+            ClusterError: as `send`, without patience.
+        """
+        deadline = time.monotonic() + timeout
+        body = self._open(request, timeout, min(CONNECT_TIMEOUT, timeout))
+        if body.status >= 300:
+            raise self._error(request, body, deadline)
+        try:
+            return _read(body, deadline).decode("utf-8", "replace")
+        except Lost as error:
+            raise _lost(request, str(error)) from error
+
+    def page(self, request: Request, path: str, *, timeout: float = 10.0) -> Any:
+        """The JSON document at `path` of the pod's port that `request` (`verbs.port_forward`) opens.
+
+        Raises:
+            ClusterError: as `send`, without patience; Unreachable also where nobody listens at the port.
+        """
+        body = self._open(request, timeout, min(CONNECT_TIMEOUT, timeout))
+        if body.status != 101:
+            raise self._error(request, body, time.monotonic() + timeout)
+        return tunnel.fetch(body.wire(), path, request=request, within=timeout)
 
     def close(self) -> None:
         """Ends waits for a retry and gives idle connections back."""

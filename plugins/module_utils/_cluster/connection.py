@@ -35,6 +35,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.
     plain,
     tls_context,
 )
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.tunnel import upgrade_headers
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.verbs import Request
 
 try:
@@ -166,6 +167,8 @@ class Credentials:
         headers = HTTPHeaderDict()
         headers["User-Agent"] = self._user_agent
         headers["Accept"] = "application/json"
+        if request.upgrade:
+            headers.update(upgrade_headers())
         if request.verb == "list":
             headers["Accept-Encoding"] = "gzip"  # a tenth of the bytes for the same time
         if request.body is not None:

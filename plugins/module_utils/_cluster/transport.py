@@ -171,6 +171,10 @@ class Answer:
         self._response.close()
         self._response.release_conn()  # the closed connection's place in the pool
 
+    def wire(self) -> Wire:
+        """The bare connection behind a 101; the answer is over with it."""
+        return Wire(self._response)
+
     def _cut(self) -> None:
         """Wakes the reader: closing the file alone would leave it waiting for bytes."""
         try:
@@ -181,6 +185,31 @@ class Answer:
                 self._response.shutdown()  # urllib3 >= 2.3, after `Connection: close`
         except (OSError, AttributeError, ValueError, RuntimeError):
             pass
+
+
+class Wire:
+    """The bytes of a connection whose protocol was switched.
+
+    They are read through http.client's buffer: it may hold what came right behind the headers.
+    """
+
+    def __init__(self, response: Any) -> None:
+        self._response = response
+        self._file = response._fp.fp
+
+    def read(self, count: int) -> bytes:
+        try:
+            return bytes(self._file.read(count))
+        except ValueError as error:  # closed
+            raise OSError(str(error)) from error
+
+    def write(self, data: bytes) -> None:
+        self._response.connection.sock.sendall(data)
+
+    def close(self) -> None:
+        with suppress(OSError):
+            self._response.close()
+        self._response.release_conn()  # the closed connection's place in the pool
 
 
 def tls_context(

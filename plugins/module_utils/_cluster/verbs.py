@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from dataclasses import replace as replace_fields
 from typing import Any
 from urllib.parse import quote
 
@@ -33,6 +34,7 @@ _REVIEWS = frozenset({SELF_SUBJECT_ACCESS_REVIEWS.resource, SELF_SUBJECT_REVIEWS
 class Request:
     """One request. `verb`, `resource`, `namespace` and `name` are the words of RBAC and of messages.
 
+    `upgrade` asks for a WebSocket.
     `resource` has its group and subresource: `pods`, `pods/eviction`, `deployments.apps/scale`.
     """
 
@@ -45,6 +47,7 @@ class Request:
     resource: str = ""
     namespace: str = ""
     name: str = ""
+    upgrade: bool = False
 
     @property
     def writes(self) -> bool:
@@ -217,6 +220,20 @@ def evict(namespace: str, name: str, uid: str, grace_seconds: int | None = None)
         "deleteOptions": options,
     }
     return create(PODS, eviction, namespace, subresource="eviction", name=name)
+
+
+def pod_log(namespace: str, name: str, container: str, *, previous: bool = False, tail_lines: int = 0) -> Request:
+    """A container's log as text; `previous` is that of the container's last life. At most 4 MiB."""
+    query = [("container", container), ("limitBytes", str(4 * 1024 * 1024))]
+    query += [("previous", "true")] if previous else []
+    query += [("tailLines", str(tail_lines))] if tail_lines else []
+    return _one("GET", "get", PODS, name, namespace, "log", tuple(query))
+
+
+def port_forward(namespace: str, name: str, port: int) -> Request:
+    """Opens a WebSocket to a port of a pod; a GET, and since Kubernetes 1.35 the verb `create` is asked for too."""
+    request = _one("GET", "get", PODS, name, namespace, "portforward", (("ports", str(port)),))
+    return replace_fields(request, upgrade=True)
 
 
 def api_resources(group_version: str) -> Request:
