@@ -13,7 +13,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.err
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.face import Own
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan import budgets, selectors
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.case import Choices
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.snapshot import Ref
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.objects import Ref
 
 CHOICES: dict[str, t.Any] = {
     "backend": {"type": "str", "choices": ["auto", "eviction"], "default": "auto"},

@@ -16,13 +16,8 @@ import typing as t
 from dataclasses import dataclass
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan import selectors
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.snapshot import (
-    Budget,
-    Pod,
-    Raw,
-    Ref,
-    Snapshot,
-)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.objects import Budget, Pod, Raw, Ref
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.snapshot import Snapshot
 
 Code = t.Literal[
     "no_budget",

@@ -10,18 +10,18 @@ import typing as t
 from dataclasses import dataclass, replace
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan import budgets, names, taints
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.record import (
-    BadRecordError,
-    record_of,
-)
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.snapshot import (
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.objects import (
     Budget,
     Pod,
     Raw,
     Ref,
-    Snapshot,
     Workload,
 )
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.record import (
+    BadRecordError,
+    record_of,
+)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.snapshot import Snapshot
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.surge import Surge
 
 Route = t.Literal["skip", "swap", "evict", "job", "wait", "refuse"]

@@ -8,7 +8,7 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.snapshot import Raw, Ref
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.objects import Raw, Ref
 
 Verb = t.Literal["create", "patch", "scale", "delete", "evict"]
 

@@ -16,8 +16,8 @@ from dataclasses import dataclass, replace
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan import names
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.change import Change
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.objects import Node, Raw, Ref
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.record import Mark, Record, Step
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.snapshot import Node, Raw, Ref
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.taints import in_words, same_taint
 
 MARKS: t.Mapping[str, str] = {

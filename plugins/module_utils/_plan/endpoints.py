@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.snapshot import Pod, Raw
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.objects import Pod, Raw
 
 SERVICE_LABEL = "kubernetes.io/service-name"
 

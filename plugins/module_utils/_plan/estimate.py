@@ -15,7 +15,8 @@ import math
 import typing as t
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.case import PodPlan
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.snapshot import Raw, Snapshot
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.objects import Raw
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.snapshot import Snapshot
 
 ENDS = 30.0
 STARTS = 10.0

@@ -16,14 +16,14 @@ from dataclasses import dataclass
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan import names, selectors
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.change import Change
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.snapshot import (
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.objects import (
     Budget,
     Node,
     Raw,
     Ref,
-    Snapshot,
     Workload,
 )
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.snapshot import Snapshot
 
 if t.TYPE_CHECKING:
     from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.migrate import PodPlan

@@ -9,12 +9,12 @@ import datetime
 import typing as t
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.finding import Finding, Severity
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.objects import Node, Raw
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.record import (
     BadRecordError,
     Record,
     record_of,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.snapshot import Node, Raw
 
 
 def recorded(node: Node) -> bool:

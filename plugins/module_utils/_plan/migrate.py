@@ -9,8 +9,9 @@ import typing as t
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan import selectors
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.case import Case, Choices, PodPlan, Table
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.objects import Pod
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.rules import RULES, SETTLED, tolerant
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.snapshot import Pod, Snapshot
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.snapshot import Snapshot
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.surge import Surge
 
 __all__ = ["Choices", "PodPlan", "left_to_move", "routes"]

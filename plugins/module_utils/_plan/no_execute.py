@@ -14,7 +14,7 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.snapshot import Pod, Raw
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.objects import Pod, Raw
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.taints import first_match, in_words
 
 

@@ -13,7 +13,8 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.change import Change
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.snapshot import Budget, Pod, Raw, Snapshot
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.objects import Budget, Pod, Raw
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.snapshot import Snapshot
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.surge import Pin, Surge
 
 

@@ -15,7 +15,8 @@ from dataclasses import dataclass
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan import budgets, held, migrate, surge_room
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.finding import Finding, Severity
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.snapshot import Node, Ref, Snapshot
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.objects import Node, Ref
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.snapshot import Snapshot
 
 Waves = tuple[tuple[str, ...], ...]
 

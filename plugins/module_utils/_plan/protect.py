@@ -13,12 +13,8 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.snapshot import (
-    Raw,
-    Ref,
-    Snapshot,
-    Workload,
-)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.objects import Raw, Ref, Workload
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.snapshot import Snapshot
 
 RefusalCode = t.Literal[
     "not_surgeable",

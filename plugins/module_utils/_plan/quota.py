@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.snapshot import Raw
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.objects import Raw
 
 SUFFIXES: Mapping[str, Fraction] = {
     "": Fraction(1),

@@ -14,7 +14,7 @@ import typing as t
 from dataclasses import asdict, dataclass, field, replace
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan import names
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.snapshot import Node, Raw
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.objects import Node, Raw
 
 VERSION = 1
 

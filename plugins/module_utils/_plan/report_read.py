@@ -13,7 +13,7 @@ import datetime
 import typing as t
 from dataclasses import dataclass
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.snapshot import Raw
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.objects import Raw
 
 FAILED_OUTCOMES = frozenset(
     {

@@ -13,6 +13,7 @@ import collections
 import typing as t
 from dataclasses import dataclass
 
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.objects import Raw
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.report import (
     Mark,
     NodeLine,
@@ -30,7 +31,6 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.rep
     place_of,
     text,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.snapshot import Raw
 
 PHASES = ("cordoned", "protecting", "draining", "drained", "out", "returning", "parked")
 PROTECT_WORDS = frozenset({"waiting", "guarded", "raised", "ready", "failed"})

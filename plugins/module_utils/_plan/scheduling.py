@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.snapshot import Node, Raw
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.objects import Node, Raw
 
 
 def node_matches(selector: Raw | None, node: Node) -> bool:

@@ -16,8 +16,9 @@ import typing as t
 from dataclasses import dataclass
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan import names
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.objects import Raw
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.record import BadRecordError, record_of
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.snapshot import Raw, Snapshot
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.snapshot import Snapshot
 
 FINGERPRINTED = ("playbook", "nodes", "node_selector", "tasks", "reboot", "backend", "taints")
 RESUMABLE = datetime.timedelta(hours=24)

@@ -9,11 +9,7 @@ import typing as t
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan import names
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.change import Change
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.snapshot import (
-    Autoscaler,
-    Pod,
-    Workload,
-)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.objects import Autoscaler, Pod, Workload
 
 
 def template_cost(workload: Workload) -> str | None:

@@ -17,12 +17,8 @@ from dataclasses import dataclass, replace
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan import names, pins, protect, surge_changes
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.change import Change
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.endpoints import Endpoints
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.snapshot import (
-    Autoscaler,
-    Pod,
-    Snapshot,
-    Workload,
-)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.objects import Autoscaler, Pod, Workload
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.snapshot import Snapshot
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.surge import Bounds, Leaver, Surge
 
 if t.TYPE_CHECKING:

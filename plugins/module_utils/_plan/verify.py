@@ -14,8 +14,9 @@ import typing as t
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan import names, scheduling, taints
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.finding import Finding
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.objects import Node, Raw
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.record import Record
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.snapshot import Node, Raw, Snapshot
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.snapshot import Snapshot
 
 Gate = t.Literal["ready", "rebooted", "daemonsets", "pressure", "stable"]
 GATES: tuple[Gate, ...] = t.get_args(Gate)

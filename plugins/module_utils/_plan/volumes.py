@@ -8,7 +8,8 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan import scheduling
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.snapshot import Pod, Raw, Snapshot
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.objects import Pod, Raw
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.snapshot import Snapshot
 
 
 def bound_here(snapshot: Snapshot, pod: Pod) -> str:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.snapshot import Node
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.objects import Node
 
 
 def waves(

@@ -26,8 +26,9 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.mig
     Choices,
     left_to_move,
 )
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.objects import Node
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.record import Record, record_of
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.snapshot import Node, Snapshot
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.snapshot import Snapshot
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.act import PATIENCE, apply
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.context import (
     Context,

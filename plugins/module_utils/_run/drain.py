@@ -19,8 +19,9 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan import cordon as node_steps
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan import guards, migrate, volumes
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.change import Change
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.objects import Node, Pod
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.record import Record, record_of
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.snapshot import Node, Pod, Snapshot
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.snapshot import Snapshot
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.surge import Surge
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run import owners
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.act import PATIENCE, apply

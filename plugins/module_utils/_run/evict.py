@@ -32,7 +32,8 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan import budgets
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.change import Change
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.migrate import PodPlan
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.snapshot import Budget, Pod, Snapshot
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.objects import Budget, Pod
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.snapshot import Snapshot
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.act import apply
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.context import Context
 

@@ -9,8 +9,9 @@ import typing as t
 from dataclasses import dataclass, field
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan import guards
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.objects import Budget, Ref
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.record import Record
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.snapshot import Budget, Ref, Snapshot
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.snapshot import Snapshot
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.surge import Surge
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.context import Context, Run
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.lock import Locks

@@ -11,13 +11,8 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.errors import Forbidden, NotFound
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.kinds import Kind
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan import selectors
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.snapshot import (
-    Pod,
-    Raw,
-    Ref,
-    Snapshot,
-    Workload,
-)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.objects import Pod, Raw, Ref, Workload
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.snapshot import Snapshot
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.act import PATIENCE
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.context import Context
 

@@ -22,12 +22,13 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan imp
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.estimate import estimate_seconds
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.finding import Finding
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.objects import Node, Raw
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.record import (
     BadRecordError,
     Record,
     record_of,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.snapshot import Node, Raw, Snapshot
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.snapshot import Snapshot
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.surge import BadSurgeError
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.waves import waves
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run import gates, owners

@@ -8,8 +8,8 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass, field
 
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.objects import Node
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.record import Record, record_of
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.snapshot import Node
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.context import Context, Result
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.evict import Move
 

@@ -20,7 +20,8 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan import swap
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.endpoints import Endpoints
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.snapshot import Ref, Snapshot
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.objects import Ref
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.snapshot import Snapshot
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.surge import Surge, surges_in
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.context import Context, Run
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.hands import Hands

@@ -14,7 +14,8 @@ from dataclasses import dataclass, field
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan import pins, swap
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.endpoints import Endpoints
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.snapshot import Snapshot, Workload
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.objects import Workload
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.snapshot import Snapshot
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.surge import Surge
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.context import Context
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.hands import Hands

@@ -20,7 +20,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.fac
     run_face,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.change import Change
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.snapshot import Ref
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.objects import Ref
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.context import (
     Context,
     Result,
@@ -40,12 +40,19 @@ class NoCluster:
 
 
 @pytest.fixture
-def opened(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Mapping[str, Any], str]]:
+def known() -> list[bool]:
+    """Of each connection: whether its server counts as known to be there."""
+    return []
+
+
+@pytest.fixture
+def opened(monkeypatch: pytest.MonkeyPatch, known: list[bool]) -> list[tuple[Mapping[str, Any], str]]:
     """What was connected to, and as whom."""
     seen: list[tuple[Mapping[str, Any], str]] = []
 
-    def connect(options: Any, *, user_agent: str, guard: object) -> NoCluster:
+    def connect(options: Any, *, user_agent: str, guard: object, answered: bool) -> NoCluster:
         seen.append((options, user_agent))
+        known.append(answered)
         return NoCluster()
 
     monkeypatch.setattr(connection, "connect", connect)
@@ -85,6 +92,14 @@ def test_the_engine_gets_final_types(opened: object) -> None:
 
     run_face(face(engine), {"nodes": ["a b", "c"], "timeout": "2m"}, Call())
     assert got == {"nodes": ("a", "b", "c"), "timeout": 120.0, "run": None}
+
+
+@pytest.mark.parametrize(("run", "expected"), [(None, False), ("ab12", False), ("ab12/the-nonce", True)])
+def test_only_a_run_that_has_begun_has_patience_with_its_server_at_once(
+    opened: object, known: list[bool], run: str | None, expected: bool
+) -> None:
+    run_face(face(cordoned), {"nodes": ["a"], "run": run}, Call())
+    assert known == [expected]
 
 
 def test_a_result_has_its_fixed_parts(opened: object) -> None:

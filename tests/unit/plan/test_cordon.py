@@ -12,12 +12,12 @@ import pytest
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan import cordon, names
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.change import Change, diff_of
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.objects import Node
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.record import (
     BadRecordError,
     Record,
     record_of,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.snapshot import Node
 
 FOREIGN = {"key": "dedicated", "value": "db", "effect": "NoSchedule", "timeAdded": "2026-01-01T00:00:00Z"}
 LATER = {"key": "late", "effect": "PreferNoSchedule"}

@@ -16,8 +16,9 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.mig
     left_to_move,
     routes,
 )
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.objects import Ref
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.record import Record
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.snapshot import Ref, Snapshot
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.snapshot import Snapshot
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.surge import Leaver, Surge
 from ansible_collections.kubeops.node_maintenance.tests.unit.plan.objects import (
     TOLERATES_ALL,

@@ -87,6 +87,6 @@ def test_every_kind_of_trace_is_found() -> None:
 
 
 def _node(changes: dict[str, t.Any]) -> t.Any:
-    from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.snapshot import Node
+    from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.objects import Node
 
     return Node.of({"metadata": {"name": "a"}, **changes})

@@ -15,7 +15,8 @@ import typing as t
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan import names
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.change import Change
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.migrate import Choices, routes
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.snapshot import PARSERS, Snapshot
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.objects import PARSERS
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.snapshot import Snapshot
 from ansible_collections.kubeops.node_maintenance.tests.unit.plan.objects import (
     Raw,
     budget,

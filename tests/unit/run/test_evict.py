@@ -17,7 +17,8 @@ import pytest
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import errors
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.verbs import Request
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.migrate import PodPlan
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.snapshot import Budget, Pod, Snapshot
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.objects import Budget, Pod
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.snapshot import Snapshot
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.context import Clock, Context, StopRun
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.evict import Evictor, Move
 from ansible_collections.kubeops.node_maintenance.tests.unit.plan import objects
