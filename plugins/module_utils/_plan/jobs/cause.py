@@ -1,0 +1,361 @@
+# Copyright: Contributors to the kubeops.node_maintenance collection
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""Why koord-descheduler refuses a PodMigrationJob or lets it wait, which it does not say itself.
+
+The rules and their order are those of ``pkg/descheduler/controllers/migration/arbitrator/filter.go`` and
+``pkg/descheduler/evictions/evictions.go`` of koordinator v1.7.0 (the same in v1.8.0, but for its gates); the
+object limiter is in ``controllers/migration/controller.go``.
+"""
+
+from __future__ import annotations
+
+import datetime
+import typing as t
+from dataclasses import dataclass
+
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan import selectors
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs.limits import (
+    Controller,
+    interval,
+    per_workload,
+)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.snapshot import (
+    Pod,
+    Raw,
+    Snapshot,
+    Workload,
+)
+
+EVICT = "descheduler.alpha.kubernetes.io/evict"
+"""On a pod: every filter lets it pass. On a job: the object limiter does. The value does not matter."""
+EVICTION_COST = "scheduling.koordinator.sh/eviction-cost"
+NEVER_EVICT = 2**31 - 1
+CONFIG_SOURCE = "kubernetes.io/config.source"
+SYSTEM_CRITICAL = 2_000_000_000
+PASSED = "descheduler.koordinator.sh/passed-arbitration"
+SCALABLE = ("Deployment", "ReplicaSet", "StatefulSet", "CloneSet", "Rollout")
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """One reason. ``code`` is a word of the closed list in the documentation."""
+
+    code: str
+    message: str
+    remedy: str = ""
+
+
+def forbidden(snapshot: Snapshot, pod: Pod, controller: Controller) -> Cause | None:
+    """Why arbitration would fail a job for the pod at once (``ForbiddenMigratePod``); ``None`` if it would not."""
+    if EVICT in pod.annotations:
+        return None
+    for rule in (_namespace, _cost, _kind, _bare, _priority, _storage, _labels):
+        if found := rule(pod, controller):
+            return found
+    return _replicas(snapshot, pod, controller)
+
+
+def unserved(pod: Pod, controller: Controller) -> Cause | None:
+    """Why no place can be reserved for the pod: its own scheduler has no Reservation plugin.
+
+    Nothing in Koordinator checks this for jobs that are made by hand: they end by Timeout.
+    """
+    if pod.scheduler in controller.scheduler_names:
+        return None
+    known = " or ".join(controller.scheduler_names)
+    return Cause(
+        "scheduler",
+        f"Its schedulerName {pod.scheduler or 'default-scheduler'} has no Reservation plugin.",
+        f"Set schedulerName: {known} in its pod template, or add its scheduler to schedulerNames of the "
+        f"MigrationController if it has the plugin.",
+    )
+
+
+def waiting(snapshot: Snapshot, pod: Pod, controller: Controller, jobs: t.Iterable[Raw], now: str = "") -> Cause | None:
+    """What holds a job for the pod now: a filter that is asked again, or the object limiter.
+
+    ``jobs`` are all PodMigrationJobs as the API server has them, ``now`` is RFC 3339; without it the object
+    limiter is left out.
+    """
+    jobs = list(jobs)
+    others = [job for job in jobs if counts(job) and _pod_uid(job) != pod.uid]
+    if EVICT not in pod.annotations:
+        for found in (
+            _globally(others, controller),
+            _on_node(snapshot, pod, others, controller),
+            _in_namespace(pod, others, controller),
+            _of_workload(snapshot, pod, others, controller),
+        ):
+            if found:
+                return found
+    return _limited(snapshot, pod, jobs, controller, now) if now else None
+
+
+def counts(job: Raw) -> bool:
+    """Whether limits count the job: it is Running, or it has passed arbitration and is about to."""
+    phase = (job.get("status") or {}).get("phase") or ""
+    return phase == "Running" or (phase in ("", "Pending") and PASSED in ((job["metadata"].get("annotations")) or {}))
+
+
+def evictions(jobs: t.Iterable[Raw]) -> dict[tuple[str, str], list[float]]:
+    """When jobs evicted pods, as seconds since the epoch, by (``workload``, UID of the pod's controller) and
+    (``namespace``, name).
+
+    The controller is known from the Reservation's template in the job's spec, which koord-descheduler writes.
+    """
+    found: dict[tuple[str, str], list[float]] = {}
+    for job in jobs:
+        at = _evicted_at(job)
+        if at is None:
+            continue
+        spec = job.get("spec") or {}
+        found.setdefault(("namespace", (spec.get("podRef") or {}).get("namespace", "")), []).append(at)
+        template = (spec.get("reservationOptions") or {}).get("template") or {}
+        for owner in (template.get("spec") or {}).get("owners") or ():
+            if uid := (owner.get("controller") or {}).get("uid"):
+                found.setdefault(("workload", uid), []).append(at)
+    return found
+
+
+def next_token(times: t.Iterable[float], gap: float, burst: int) -> float:
+    """From when on a token bucket of ``burst`` lets one more through, after takings at ``times``; 0 for always."""
+    tokens, last = float(burst), 0.0
+    for at in sorted(times):
+        tokens = min(float(burst), tokens + (at - last) / gap) - 1.0
+        last = at
+    return last + (1.0 - tokens) * gap if tokens < 1.0 else 0.0
+
+
+def seconds_of(moment: str) -> float:
+    """An RFC 3339 time as seconds since the epoch."""
+    return datetime.datetime.fromisoformat(moment.replace("Z", "+00:00")).timestamp()
+
+
+# -- filters that fail a job ----------------------------------------------------------------------------
+
+
+def _namespace(pod: Pod, controller: Controller) -> Cause | None:
+    if controller.include and pod.namespace not in controller.include:
+        listed = ", ".join(controller.include)
+        return Cause(
+            "namespace_excluded",
+            f"Namespace {pod.namespace} is not among those that the MigrationController includes ({listed}).",
+            "Add it to namespaces.include of the MigrationController.",
+        )
+    if pod.namespace in controller.exclude:
+        return Cause(
+            "namespace_excluded",
+            f"The MigrationController excludes namespace {pod.namespace}.",
+            "Take it out of namespaces.exclude of the MigrationController.",
+        )
+    return None
+
+
+def _cost(pod: Pod, controller: Controller) -> Cause | None:
+    if pod.annotations.get(EVICTION_COST) == str(NEVER_EVICT):
+        return Cause(
+            "eviction_cost",
+            f"Its annotation {EVICTION_COST} is {NEVER_EVICT}: never evict.",
+            "Lower the cost if it may be moved.",
+        )
+    return None
+
+
+def _kind(pod: Pod, controller: Controller) -> Cause | None:
+    if pod.owner and pod.owner.kind == "DaemonSet":
+        return Cause("daemonset", f"{pod.owner} owns it: such pods stay.")
+    if pod.mirror or pod.annotations.get(CONFIG_SOURCE, "api") != "api":
+        return Cause("mirror", "It is a static pod: only its kubelet can end it.")
+    if pod.deleting:
+        return Cause("terminating", "It is ending already.")
+    return None
+
+
+def _bare(pod: Pod, controller: Controller) -> Cause | None:
+    if pod.owner or controller.evict_all_bare_pods or (controller.evict_failed_bare_pods and pod.phase == "Failed"):
+        return None
+    return Cause(
+        "bare_pod",
+        "No controller owns it.",
+        "Set evictAllBarePods: true in the MigrationController; nothing makes the pod again.",
+    )
+
+
+def _priority(pod: Pod, controller: Controller) -> Cause | None:
+    if controller.evict_system_critical_pods:
+        return None
+    if pod.priority >= SYSTEM_CRITICAL:
+        return Cause(
+            "system_critical",
+            f"Its priority {pod.priority} is system critical.",
+            "Set evictSystemCriticalPods: true in the MigrationController.",
+        )
+    limit = controller.priority_threshold
+    if limit is not None and pod.priority >= limit:
+        return Cause(
+            "priority",
+            f"Its priority {pod.priority} reaches priorityThreshold {limit}.",
+            "Raise priorityThreshold.value of the MigrationController.",
+        )
+    return None
+
+
+def _storage(pod: Pod, controller: Controller) -> Cause | None:
+    local = [v["name"] for v in pod.volumes if "emptyDir" in v or "hostPath" in v]
+    if local and not controller.evict_local_storage_pods:
+        return Cause(
+            "local_storage",
+            f"It has local volumes (emptyDir or hostPath): {', '.join(local)}.",
+            "Set evictLocalStoragePods: true in the MigrationController.",
+        )
+    claims = [v["name"] for v in pod.volumes if v.get("persistentVolumeClaim")]
+    if claims and controller.ignore_pvc_pods:
+        return Cause(
+            "pvc",
+            f"It mounts claims ({', '.join(claims)}), and ignorePvcPods is true.",
+            "Set ignorePvcPods: false in the MigrationController.",
+        )
+    return None
+
+
+def _labels(pod: Pod, controller: Controller) -> Cause | None:
+    if not controller.label_selector or selectors.matches(controller.label_selector, pod.labels):
+        return None
+    return Cause(
+        "label_selector",
+        f"The labelSelector {selectors.as_query(controller.label_selector)} of the MigrationController "
+        f"does not match it.",
+        "Change the selector or the pod's labels.",
+    )
+
+
+def _replicas(snapshot: Snapshot, pod: Pod, controller: Controller) -> Cause | None:
+    """``filterExpectedReplicas``; a workload that cannot be found counts as one of 0 replicas, and 0 is refused."""
+    if pod.owner is None or controller.skip_check_expected_replicas:
+        return None
+    workload = snapshot.workload_of(pod)
+    if workload is None or workload.kind not in SCALABLE:
+        return Cause(
+            "unknown_workload",
+            f"koord-descheduler cannot read a replica count of {workload.ref if workload else pod.owner}.",
+            "Set skipCheckExpectedReplicas: true in the MigrationController.",
+        )
+    count = workload.replicas
+    if count == 1:
+        return Cause(
+            "single_replica",
+            f"{workload.ref} has one replica.",
+            "Run two, or set skipCheckExpectedReplicas: true in the MigrationController.",
+        )
+    for limit, name in zip(
+        per_workload(controller, count), ("maxMigratingPerWorkload", "maxUnavailablePerWorkload"), strict=True
+    ):
+        if limit == count:
+            return Cause(
+                "all_replicas",
+                f"{name} lets all {count} replicas of {workload.ref} go at once.",
+                f"Lower {name} below {count} in the MigrationController, or run more replicas.",
+            )
+    return None
+
+
+# -- filters that are asked again -----------------------------------------------------------------------
+
+
+def _globally(others: list[Raw], controller: Controller) -> Cause | None:
+    limit = controller.max_migrating_globally
+    return _full("max_migrating_globally", "in the cluster", len(others), limit, "maxMigratingGlobally")
+
+
+def _on_node(snapshot: Snapshot, pod: Pod, others: list[Raw], controller: Controller) -> Cause | None:
+    if not pod.node or controller.max_migrating_per_node <= 0:
+        return None
+    uids = {_pod_uid(job) for job in others}
+    named = {_pod_name(job) for job in others}
+    count = sum(
+        1
+        for found in snapshot.pods_on({pod.node})
+        if found.uid != pod.uid and (found.uid in uids or (found.namespace, found.name) in named)
+    )
+    limit = controller.max_migrating_per_node
+    return _full("max_migrating_per_node", f"from node {pod.node}", count, limit, "maxMigratingPerNode")
+
+
+def _in_namespace(pod: Pod, others: list[Raw], controller: Controller) -> Cause | None:
+    count = sum(1 for job in others if _pod_name(job)[0] == pod.namespace)
+    limit, where = controller.max_migrating_per_namespace, f"in namespace {pod.namespace}"
+    return _full("max_migrating_per_namespace", where, count, limit, "maxMigratingPerNamespace")
+
+
+def _full(code: str, where: str, count: int, limit: int, name: str) -> Cause | None:
+    if limit <= 0 or count < limit:
+        return None
+    return Cause(code, f"{count} pods migrate {where} already: {name} is {limit}.", "Wait for them.")
+
+
+def _of_workload(snapshot: Snapshot, pod: Pod, others: list[Raw], controller: Controller) -> Cause | None:
+    """``filterMaxMigratingOrUnavailablePerWorkload``: migrating pods are those of the same direct owner."""
+    workload = snapshot.workload_of(pod)
+    if pod.owner is None or workload is None:
+        return None
+    pods = _pods_of(snapshot, workload)
+    named = {_pod_name(job) for job in others}
+    moving = {p.uid for p in pods if (p.namespace, p.name) in named and p.owner and p.owner.uid == pod.owner.uid}
+    most, unavailable = per_workload(controller, workload.replicas)
+    if "MaxMigratingPerWorkload" not in controller.skipped and moving and len(moving) >= most:
+        return Cause(
+            "max_migrating_per_workload",
+            f"{len(moving)} pods of {workload.ref} migrate already: {most} of {workload.replicas} may.",
+            "Wait for them.",
+        )
+    if "MaxUnavailablePerWorkload" in controller.skipped:
+        return None
+    down = moving | {p.uid for p in pods if not p.ready or p.deleting or p.finished}
+    if len(down) < unavailable:
+        return None
+    return Cause(
+        "max_unavailable_per_workload",
+        f"{len(down)} pods of {workload.ref} are unavailable or migrate: {unavailable} of {workload.replicas} may.",
+        "Wait, or look why they are not Ready.",
+    )
+
+
+def _pods_of(snapshot: Snapshot, workload: Workload) -> list[Pod]:
+    """The workload's pods, those that have ended among them: they count as unavailable."""
+    found = snapshot.selected(workload.namespace, workload.selector) if workload.selector else snapshot.pods
+    return [pod for pod in found if (owner := snapshot.workload_of(pod)) and owner.uid == workload.uid]
+
+
+def _limited(snapshot: Snapshot, pod: Pod, jobs: list[Raw], controller: Controller, now: str) -> Cause | None:
+    if any(EVICT in (job["metadata"].get("annotations") or {}) for job in jobs if _pod_uid(job) == pod.uid):
+        return None
+    taken = evictions(jobs)
+    workload = snapshot.workload_of(pod)
+    for scope, key in (("workload", pod.owner.uid if pod.owner else ""), ("namespace", pod.namespace)):
+        gap, burst = interval(controller, scope, workload.replicas if workload else 0)
+        left = next_token(taken.get((scope, key), ()), gap, burst) - seconds_of(now) if gap and key else 0.0
+        if left > 0:
+            what = str(workload.ref if workload else pod.owner) if scope == "workload" else f"namespace {pod.namespace}"
+            return Cause(
+                "object_limiter",
+                f"The object limiter lets one pod of {what} go in {gap:g} s: {left:.0f} s are left.",
+                f"Wait, or change objectLimiters.{scope} of the MigrationController.",
+            )
+    return None
+
+
+def _pod_uid(job: Raw) -> str:
+    return str(((job.get("spec") or {}).get("podRef") or {}).get("uid") or "")
+
+
+def _pod_name(job: Raw) -> tuple[str, str]:
+    ref = (job.get("spec") or {}).get("podRef") or {}
+    return str(ref.get("namespace") or ""), str(ref.get("name") or "")
+
+
+def _evicted_at(job: Raw) -> float | None:
+    for condition in (job.get("status") or {}).get("conditions") or ():
+        if condition.get("type") == "Eviction" and condition.get("lastTransitionTime"):
+            return seconds_of(condition["lastTransitionTime"])
+    return None

@@ -1,0 +1,241 @@
+# Copyright: Contributors to the kubeops.node_maintenance collection
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""The live MigrationController: what koord-descheduler's configuration makes of PodMigrationJobs.
+
+Read in the sources of koordinator v1.7.0 and v1.8.0: defaults in ``apis/config/v1alpha2/defaults.go``,
+limits in ``controllers/migration/util/util.go``, the object limiter in ``controllers/migration/controller.go``,
+``skipEvictionGates`` in ``controllers/migration/arbitrator/filter.go`` of v1.8.0.
+"""
+
+from __future__ import annotations
+
+import math
+import typing as t
+from dataclasses import dataclass, field
+
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler import koordinator, profiles
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.values import seconds
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.snapshot import Raw
+
+PLUGIN = "MigrationController"
+KIND = "DeschedulerConfiguration"
+
+Amount = int | str | None
+"""A number, a percentage such as ``10%``, or nothing (then it is derived from the replicas)."""
+
+
+class UnreadableError(ValueError):
+    """The configuration is none that a running koord-descheduler could have; says where."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limiter:
+    """An object limiter: a token bucket of ``burst`` tokens, filled with ``maximum`` in ``seconds``.
+
+    It counts evictions by this process alone, and forgets them when the process starts anew. ``maximum``
+    ``None`` means the limit per workload (scope workload) or no limiter at all (scope namespace).
+    """
+
+    seconds: float
+    maximum: Amount = None
+    burst: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Controller:
+    """The arguments of the MigrationController, named as in the configuration; times in seconds.
+
+    Limits of 0 are none. What ``skipEvictionGates`` of v1.8.0 switches off is off here too; ``skipped`` keeps
+    the gates' names. ``profiles`` are the names of all profiles that have a MigrationController: each of them
+    works on every job that was made by hand.
+    """
+
+    profiles: tuple[str, ...] = ("koord-descheduler",)
+    default_job_mode: str = "ReservationFirst"
+    default_job_ttl: float = 300.0
+    include: tuple[str, ...] = ()
+    exclude: tuple[str, ...] = ()
+    label_selector: Raw | None = None
+    evict_local_storage_pods: bool = False
+    evict_failed_bare_pods: bool = False
+    evict_all_bare_pods: bool = False
+    evict_system_critical_pods: bool = False
+    ignore_pvc_pods: bool = False
+    priority_threshold: int | None = None
+    skip_check_expected_replicas: bool = False
+    max_migrating_globally: int = 0
+    max_migrating_per_node: int = 2
+    max_migrating_per_namespace: int = 0
+    max_migrating_per_workload: Amount = None
+    max_unavailable_per_workload: Amount = None
+    object_limiters: t.Mapping[str, Limiter] = field(default_factory=lambda: {"workload": Limiter(300.0)})
+    eviction_policy: str = "Eviction"
+    evict_qps: float = 10.0
+    evict_burst: int = 1
+    arbitration_interval: float = 0.5
+    scheduler_names: tuple[str, ...] = ("koord-scheduler",)
+    skipped: frozenset[str] = frozenset()
+
+
+def controller(config: t.Any) -> Controller:
+    """The MigrationController of a ``DeschedulerConfiguration``, completed with the defaults of v1.7.0.
+
+    Of several profiles the first with a MigrationController is read.
+
+    Raises:
+        UnreadableError: it is another document, has no MigrationController, or a value has the wrong type.
+    """
+    if not isinstance(config, dict) or config.get("kind") != KIND:
+        given = config.get("kind") if isinstance(config, dict) else type(config).__name__
+        raise UnreadableError(f"it is no {KIND} (its kind is {given})")
+    found = profiles.profiles_of(config, koordinator.schema(koordinator.VERSIONS[-1]))
+    raws = config.get("profiles") or [{}]
+    active = [(raw, profile) for raw, profile in zip(raws, found, strict=False) if PLUGIN in profile.plugins]
+    if not active:
+        raise UnreadableError(f"no profile has the plugin {PLUGIN}, so nobody carries out PodMigrationJobs")
+    names = tuple(str(raw.get("name") or "koord-descheduler") for raw, _profile in active)
+    profile = active[0][1]
+    return _controller(_Args(profile.args.get(PLUGIN, {}), profile.args_path(PLUGIN)), names)
+
+
+def per_workload(controller: Controller, replicas: int) -> tuple[int, int]:
+    """How many pods of a workload may migrate at once, and how many may be unavailable (``GetMaxUnavailable``)."""
+    limits = (controller.max_migrating_per_workload, controller.max_unavailable_per_workload)
+    return scaled(limits[0], replicas), scaled(limits[1], replicas)
+
+
+def scaled(amount: Amount, replicas: int) -> int:
+    """``GetMaxUnavailable``: a percentage is rounded down and at least 1; nothing given: derived; never above all."""
+    if amount is None:
+        amount = "10%" if replicas > 10 else 2 if replicas >= 4 else 1
+    if isinstance(amount, str):
+        amount = math.floor(replicas * int(amount.rstrip("%")) / 100)
+    return min(amount or 1, replicas)
+
+
+def interval(controller: Controller, scope: str, replicas: int) -> tuple[float, int]:
+    """Seconds between two evictions of an object once its ``burst`` is used up, and that burst; (0, 0) without.
+
+    Scopes are ``workload`` (a pod's controller: of a Deployment each ReplicaSet counts alone) and ``namespace``.
+    """
+    limiter = controller.object_limiters.get(scope)
+    if limiter is None or limiter.seconds <= 0:
+        return 0.0, 0
+    maximum = limiter.maximum
+    if scope == "namespace":
+        # A percentage is read as 0 here, and 0 as no limiter (trackEvictedPod).
+        rate = maximum if isinstance(maximum, int) else 0
+    else:
+        rate = scaled(controller.max_migrating_per_workload if maximum is None else maximum, replicas)
+    return (limiter.seconds / rate, limiter.burst) if rate else (0.0, 0)
+
+
+def _controller(args: _Args, names: tuple[str, ...]) -> Controller:
+    skipped = frozenset(args.texts("skipEvictionGates"))
+
+    def unless(gate: str, value: t.Any, off: t.Any) -> t.Any:
+        return off if gate in skipped else value
+
+    namespaces, threshold = args.inner("namespaces"), args.inner("priorityThreshold")
+    return Controller(
+        profiles=names,
+        default_job_mode=args.text("defaultJobMode", "ReservationFirst"),
+        default_job_ttl=args.duration("defaultJobTTL", 300.0),
+        include=unless("Namespaces", namespaces.texts("include"), ()),
+        exclude=unless("Namespaces", namespaces.texts("exclude"), ()),
+        label_selector=unless("LabelSelector", args.mapping("labelSelector"), None),
+        evict_local_storage_pods=unless("LocalStorage", args.truth("evictLocalStoragePods"), True),
+        evict_failed_bare_pods=unless("BarePods", args.truth("evictFailedBarePods"), True),
+        evict_all_bare_pods=unless("BarePods", args.truth("evictAllBarePods"), True),
+        evict_system_critical_pods=unless("SystemCritical", args.truth("evictSystemCriticalPods"), True),
+        ignore_pvc_pods=unless("PVC", args.truth("ignorePvcPods"), False),
+        priority_threshold=unless("PriorityThreshold", threshold.whole("value"), None),
+        skip_check_expected_replicas=unless("ExpectedReplicas", args.truth("skipCheckExpectedReplicas"), True),
+        max_migrating_globally=unless("MaxMigratingGlobally", args.whole("maxMigratingGlobally", 0), 0),
+        max_migrating_per_node=unless("MaxMigratingPerNode", args.whole("maxMigratingPerNode", 2), 0),
+        max_migrating_per_namespace=unless("MaxMigratingPerNamespace", args.whole("maxMigratingPerNamespace", 0), 0),
+        max_migrating_per_workload=args.amount("maxMigratingPerWorkload"),
+        max_unavailable_per_workload=args.amount("maxUnavailablePerWorkload"),
+        object_limiters=_limiters(args),
+        eviction_policy=args.text("evictionPolicy", "Eviction"),
+        evict_qps=args.number("evictQPS", 10.0),
+        evict_burst=args.whole("evictBurst", 1) or 1,
+        arbitration_interval=args.inner("arbitrationArgs").duration("interval", 0.5),
+        scheduler_names=args.texts("schedulerNames") or ("koord-scheduler",),
+        skipped=skipped,
+    )
+
+
+def _limiters(args: _Args) -> t.Mapping[str, Limiter]:
+    given = args.mapping("objectLimiters") or {}
+    if not given:
+        return {"workload": Limiter(300.0)}
+    found = {}
+    for scope in ("workload", "namespace"):
+        if scope in given:
+            inner = args.inner("objectLimiters").inner(scope)
+            # GetLimiterBurst: 0 means 1.
+            found[scope] = Limiter(
+                inner.duration("duration", 0.0), inner.amount("maxMigrating"), inner.whole("burst", 1) or 1
+            )
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Args:
+    """A part of the arguments; reads values by type and names the path of one that has another."""
+
+    raw: Raw
+    path: str
+
+    def inner(self, name: str) -> _Args:
+        return _Args(self.mapping(name) or {}, f"{self.path}.{name}")
+
+    def mapping(self, name: str) -> Raw | None:
+        return t.cast("Raw | None", self._read(name, None, dict, "keys and values"))
+
+    def truth(self, name: str) -> bool:
+        return bool(self._read(name, False, bool, "true or false"))
+
+    def text(self, name: str, default: str) -> str:
+        return str(self._read(name, default, str, "a text") or default)
+
+    def texts(self, name: str) -> tuple[str, ...]:
+        return tuple(str(one) for one in self._read(name, [], list, "a list"))
+
+    def whole(self, name: str, default: int | None = None) -> t.Any:
+        return self._read(name, default, int, "a whole number")
+
+    def number(self, name: str, default: float) -> float:
+        value = self._read(name, default, (int, float, str), "a number")
+        try:
+            return float(value)
+        except ValueError:
+            raise self._wrong(name, "a number") from None
+
+    def amount(self, name: str) -> Amount:
+        value = self._read(name, None, (int, str), "a whole number or a percentage")
+        if isinstance(value, str) and not value.removesuffix("%").isdigit():
+            raise self._wrong(name, "a whole number or a percentage")
+        return t.cast("Amount", value)
+
+    def duration(self, name: str, default: float) -> float:
+        value = self.raw.get(name)
+        if value is None:
+            return default
+        found = seconds(value)
+        if found is None:
+            raise self._wrong(name, "a duration such as 5m")
+        return found
+
+    def _read(self, name: str, default: t.Any, wanted: t.Any, words: str) -> t.Any:
+        value = self.raw.get(name)
+        if value is None:
+            return default
+        if not isinstance(value, wanted) or (isinstance(value, bool) and wanted is not bool):
+            raise self._wrong(name, words)
+        return value
+
+    def _wrong(self, name: str, words: str) -> UnreadableError:
+        return UnreadableError(f"{self.path}.{name} is {self.raw.get(name)!r} and not {words}")
