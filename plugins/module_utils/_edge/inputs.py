@@ -18,7 +18,8 @@ from pathlib import Path
 from ansible.module_utils.parsing.convert_bool import boolean
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge import durations, lists
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.errors import BadOption
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.errors import BadOption, BadOptions
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan import taints
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.verify import GATES
 
 PREFIX = "maintain_"
@@ -76,6 +77,29 @@ def _gates(name: str, value: t.Any) -> list[str]:
     if not set(wanted) <= set(GATES):
         raise BadOption(name, value, f"some of {', '.join(GATES)}")
     return wanted
+
+
+def _taints(name: str, value: t.Any) -> list[dict[str, t.Any]]:
+    """Taints as ``node_taint`` takes them, from kubectl's words, from mappings, or from a list of both."""
+    items: t.Iterable[t.Any] = (value,) if isinstance(value, (str, t.Mapping)) else value
+    if isinstance(items, (bool, int, float)):
+        raise BadOption(name, value, "taints such as dedicated=gpu:NoSchedule,old:NoExecute-, or a list of mappings")
+    raws: list[dict[str, t.Any]] = []
+    for item in items:
+        if isinstance(item, t.Mapping):
+            raws.append({str(key): each for key, each in item.items() if each not in (None, "")})
+        else:
+            raws += [dict(taints.parse(word)) for word in lists.names(item)]
+    faults = [
+        (f"{name}[{index}]", raw, "key, value, effect and state, and nothing else")
+        for index, raw in enumerate(raws)
+        if not raw.keys() <= {"key", "value", "effect", "state"} or raw.get("state") not in (None, "present", "absent")
+    ]
+    found = taints.read(raws, "present")[1]
+    faults += [(fault.where.replace("taints", name, 1), *fault[1:]) for fault in found]
+    if faults:
+        raise BadOptions((where, given, said.replace("taints[", f"{name}[")) for where, given, said in faults)
+    return raws
 
 
 def _run(name: str, value: t.Any) -> str:
@@ -138,7 +162,7 @@ VARIABLES: t.Mapping[str, Variable] = {
     "gates": Variable(_gates),
     "until": Variable(_moment),
     "on_failure": Variable(_one_of("auto", "keep", "release"), "auto"),
-    "taints": Variable(_later("the module node_taint")),
+    "taints": Variable(_taints, ()),
     "descheduler": Variable(_later("the role descheduler")),
     "report_dir": Variable(_text, ""),
 }
@@ -165,7 +189,7 @@ def read(raw: t.Mapping[str, t.Any], playbook: str) -> dict[str, t.Any]:
     if values["tasks"]:
         values["tasks"], missing = _file(values["tasks"])
         errors += missing
-    values["nodes"] = list(values["nodes"])
+    values["nodes"], values["taints"] = list(values["nodes"]), list(values["taints"])
     values["gates"] = values["gates"] or _usual_gates(values)
     values["report_dir"] = str(Path(values["report_dir"] or ".").expanduser().absolute())
     return {**values, "fingerprint": fingerprint(values, playbook), "errors": errors}

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan import names
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.change import Change
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.objects import Node, Raw, Ref
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.snapshot import Node, Raw, Ref
 
 EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 
@@ -137,6 +137,17 @@ def _number(text: str) -> int | None:
         return None
     number = int(text)
     return number if -(2**63) <= number < 2**63 else None
+
+
+def parse(word: str) -> Raw:
+    """One taint as people type it for ``kubectl taint``: ``key=value:effect``, with ``-`` behind it to remove it.
+
+    Without ``=`` the value is empty; without ``:`` all effects of the key are meant, which only a removal may say.
+    """
+    head, _colon, effect = word.removesuffix("-").partition(":")
+    key, _equals, value = head.partition("=")
+    said = {"key": key, "value": value, "effect": effect, "state": "absent" if word.endswith("-") else "present"}
+    return {name: text for name, text in said.items() if text or name == "key"}
 
 
 def read(raws: t.Sequence[Raw], state: str) -> tuple[tuple[Wish, ...], tuple[Fault, ...]]:

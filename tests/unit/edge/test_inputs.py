@@ -75,13 +75,54 @@ def test_empty_means_unset(empty: object) -> None:
         ("until", "25:00", "05:30"),
         ("until", "2026-11-21T05:30:00", "05:30"),
         ("reason", ["a"], "a text"),
-        ("taints", [{"key": "a"}], "not part of this version"),
         ("descheduler", {"a": 1}, "not part of this version"),
     ],
 )
 def test_a_wrong_value_is_named_with_what_would_be_right(name: str, value: object, expected: str) -> None:
     (error,) = given(**{name: value})["errors"]
     assert error.startswith(f"maintain_{name}: {value!r} cannot be used.")
+    assert expected in error
+
+
+DEDICATED = {"key": "dedicated", "value": "gpu", "effect": "NoSchedule", "state": "present"}
+OLD = {"key": "old", "effect": "NoExecute", "state": "absent"}
+
+
+@pytest.mark.parametrize(
+    ("value", "taints"),
+    [
+        ("dedicated=gpu:NoSchedule,old:NoExecute-", [DEDICATED, OLD]),
+        (" dedicated=gpu:NoSchedule\nold:NoExecute- ", [DEDICATED, OLD]),
+        (["dedicated=gpu:NoSchedule", "old:NoExecute-"], [DEDICATED, OLD]),
+        ([dict(DEDICATED), "old:NoExecute-"], [DEDICATED, OLD]),
+        (dict(DEDICATED), [DEDICATED]),
+        ({"key": "special", "value": True, "effect": "NoSchedule"},) * 2,
+        ("old-", [{"key": "old", "state": "absent"}]),
+        ("a:NoSchedule", [{"key": "a", "effect": "NoSchedule", "state": "present"}]),
+        ([{"key": "a", "value": None, "effect": "NoSchedule", "state": ""}], [{"key": "a", "effect": "NoSchedule"}]),
+    ],
+)
+def test_taints_are_read_in_kubectls_words_and_as_mappings(value: object, taints: object) -> None:
+    values = given(taints=value)
+    assert values["errors"] == []
+    assert values["taints"] == (taints if isinstance(taints, list) else [taints])
+    assert values["fingerprint"]["taints"] == values["taints"]
+
+
+@pytest.mark.parametrize(
+    ("value", "where", "expected"),
+    [
+        ("dedicated=gpu", "maintain_taints[0].effect", "NoSchedule, PreferNoSchedule, NoExecute"),
+        ("a=b:Noschedule", "maintain_taints[0].effect", "one of"),
+        ("a:NoSchedule,a:NoSchedule-", "maintain_taints[1]", "see maintain_taints[0]"),
+        ([{"key": "a", "effect": "NoSchedule", "timeAdded": "now"}], "maintain_taints[0]", "nothing else"),
+        ("maintenance.kubeops.io/in-progress-", "maintain_taints[0].key", "another key"),
+        (7, "maintain_taints", "dedicated=gpu:NoSchedule"),
+    ],
+)
+def test_a_wrong_taint_is_named_by_its_place(value: object, where: str, expected: str) -> None:
+    (error,) = given(taints=value)["errors"]
+    assert error.startswith(f"{where}: ")
     assert expected in error
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import pytest
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan import taints
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.objects import Node
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.snapshot import Node
 from ansible_collections.kubeops.node_maintenance.tests.unit.plan.objects import Raw, node
 
 TAINT: Raw = {"key": "gpu", "value": "yes", "effect": "NoSchedule"}
@@ -233,3 +233,17 @@ def test_the_change_replaces_the_list_as_it_was_read() -> None:
 )
 def test_which_taints_end_running_pods_anew(before: list[str], after: list[str], new: int) -> None:
     assert len(taints.new_no_execute([raw(x) for x in before], [raw(x) for x in after])) == new
+
+
+@pytest.mark.parametrize(
+    ("word", "raw_taint"),
+    [
+        ("a=b:NoSchedule", {"key": "a", "value": "b", "effect": "NoSchedule", "state": "present"}),
+        ("a:NoExecute-", {"key": "a", "effect": "NoExecute", "state": "absent"}),
+        ("example.com/a-", {"key": "example.com/a", "state": "absent"}),
+        ("a=x:y:z", {"key": "a", "value": "x", "effect": "y:z", "state": "present"}),
+        ("", {"key": "", "state": "present"}),
+    ],
+)
+def test_a_taint_in_kubectls_words(word: str, raw_taint: dict[str, str]) -> None:
+    assert taints.parse(word) == raw_taint
