@@ -20,12 +20,8 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.job
     interval,
     per_workload,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.snapshot import (
-    Pod,
-    Raw,
-    Snapshot,
-    Workload,
-)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.objects import Pod, Raw, Workload
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.snapshot import Snapshot
 
 EVICT = "descheduler.alpha.kubernetes.io/evict"
 """On a pod: every filter lets it pass. On a job: the object limiter does. The value does not matter."""

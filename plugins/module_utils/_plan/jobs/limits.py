@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler import koordinator, profiles
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.values import seconds
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.snapshot import Raw
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.objects import Raw
 
 PLUGIN = "MigrationController"
 KIND = "DeschedulerConfiguration"
