@@ -10,36 +10,26 @@ waits for replacements and volumes, and writes the drained proof of each node as
 
 from __future__ import annotations
 
-import dataclasses
 import typing as t
 from dataclasses import dataclass
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds, verbs
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.errors import Conflict, NotFound
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan import cordon as node_steps
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan import guards, migrate, volumes
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan import guards, migrate
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.change import Change
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.objects import Node, Pod
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.record import Record, record_of
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.snapshot import Snapshot
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.surge import Surge
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run import owners
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.act import PATIENCE, apply
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.context import (
-    Context,
-    Result,
-    Run,
-)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.context import Context, Result, Run
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.evict import Evictor, Move
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.hands import Hands
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.lock import Locks
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.observe import (
-    Live,
-    gather,
-    owners_of,
-    surged,
-)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.observe import Live, gather, surged
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.replaced import Replacements
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.routing import Routing
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.services import Services
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.sites import Site, result_of, too_late
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.swaps import Swaps
@@ -84,7 +74,7 @@ def drain(ctx: Context, options: DrainOptions) -> Result:
     with Live(ctx, watched) as live:
         live.seed({"nodes": list(before.nodes.values()), "leases": list(before.leases)})
         work = _Drain(ctx, options, live, sites, surges)
-        work.plan()
+        work.routing.plan()
         work.run()
     now = ctx.clock.now()
     return result_of(
@@ -109,92 +99,16 @@ class _Drain:
         surges: list[Surge],
     ) -> None:
         self.ctx, self.options, self.live, self.sites = ctx, options, live, sites
-        self.surges = {surge.uid: surge for surge in surges}
         self.swaps = Swaps(ctx, surges, self._fence)
         self.services = Services(ctx)
         self.replacements = Replacements(ctx, frozenset(sites), options.wait_for)
+        prepared = {surge.uid: surge for surge in surges}
+        self.routing = Routing(ctx, options.choices, live, sites, prepared, self.replacements)
         self.locks: list[Locks] = []
         self.evictor: Evictor | None = None
         self.hands = Hands(ctx, self._fence)
         self.budgets: frozenset[tuple[str, str]] = frozenset()
         self.told: dict[str, tuple[str, float]] = {}
-
-    # -- planning -----------------------------------------------------------------------------------
-
-    def plan(self) -> None:
-        """Give every pod its route; sites that cannot be emptied are closed before any write."""
-        snapshot = self.live.snapshot()
-        open_sites = {name for name, site in self.sites.items() if site.open}
-        pods = snapshot.pods_on(open_sites)
-        wanted = owners_of(pods) + (["claims", "volumes"] if volumes.claimants(pods) else [])
-        self.live.fetch(wanted)
-        self.live.seed({"scales": owners.scales(self.ctx, self.live.snapshot(), pods)})
-        snapshot = self.live.snapshot()
-        self._adopt(snapshot, open_sites)
-        for name in open_sites:
-            self._close_if_refused(self.sites[name], snapshot)
-        if not self.ctx.check:
-            for name in open_sites:
-                site = self.sites[name]
-                if not site.open or site.left() or not site.record:
-                    continue
-                if site.selected_only:
-                    site.outcome, site.message = "selected_gone", f"Node {name} holds none of the selected pods."
-                elif site.record.step != "cordoned":
-                    site.outcome, site.message = "already_drained", f"Node {name} holds no pod that has to go."
-
-    def _adopt(self, snapshot: Snapshot, nodes: t.Collection[str]) -> None:
-        """Plan pods that were not seen before, and those whose route may have changed."""
-        now = self.ctx.clock.now()
-        for plan in migrate.routes(snapshot, nodes, self.options.choices, now=self.ctx.clock.wall()):
-            site = self.sites[plan.pod.node]
-            move = site.moves.get(plan.pod.uid)
-            if move and (move.done or move.state != "waiting" or move.plan.route == plan.route):
-                continue
-            state: t.Literal["skipped", "waiting", "leaving"] = "waiting"
-            if plan.route == "skip":
-                state = "skipped"
-            elif plan.pod.deleting:
-                state = "leaving"
-            new = Move(plan, state, now, outcome=plan.code if state == "skipped" else "", reason=plan.reason)
-            if state == "leaving":
-                new.left_at = now
-            site.moves[plan.pod.uid] = new
-            self.replacements.expect(plan, snapshot)
-
-    def _close_if_refused(self, site: Site, snapshot: Snapshot) -> None:
-        """Leave a node alone whose pods may not be moved, or not yet."""
-        now = self.ctx.clock.now()
-        refused = [move for move in site.moves.values() if move.plan.route == "refuse"]
-        lacking = [(move, lack) for move in site.moves.values() if (lack := self._lack(move, snapshot))]
-        if refused:
-            site.outcome = "refused"
-            site.message = f"Node {site.name} is left as it is: " + " ".join(
-                f"{move.pod.ref}: {move.plan.reason} {move.plan.remedy}" for move in refused[:10]
-            )
-        elif lacking:
-            site.outcome = lacking[0][1]
-            needs = {
-                "needs_surge": "leaves by a swap, which is not prepared",
-                "needs_guard": "has no budget and no guard",
-            }
-            site.message = f"Node {site.name}: " + "; ".join(f"{m.pod.ref} {needs[lack]}" for m, lack in lacking[:10])
-            site.message += ". Call pdb_guard with state=present first."
-        for move in refused:
-            move.end("failed", "refused", now)
-        for move, lack in lacking:
-            move.end("failed", lack, now)
-
-    def _lack(self, move: Move, snapshot: Snapshot) -> str:
-        """What ``pdb_guard`` has to do before this pod may go, ``""`` for nothing; check mode takes it as done."""
-        plan = move.plan
-        if self.ctx.check or move.done:
-            return ""
-        if plan.route == "swap" and not (plan.workload and plan.workload.uid in self.surges):
-            return "needs_surge"
-        if plan.route == "evict" and plan.guarded and not snapshot.budgets_of(plan.pod):
-            return "needs_guard"
-        return ""
 
     # -- the loop -----------------------------------------------------------------------------------
 
@@ -286,9 +200,9 @@ class _Drain:
             if frozenset(present) != site.present:
                 site.present, site.quiet_since = frozenset(present), now
         if stale:
-            self._adopt(snapshot, stale)
+            self.routing.adopt(snapshot, stale)
             for name in stale:
-                self._close_late_refusals(self.sites[name])
+                self.routing.refuse_late(self.sites[name])
 
     def _gone(self, move: Move, now: float) -> None:
         outcome = "swapped" if move.plan.route == "swap" else "gone"
@@ -299,12 +213,6 @@ class _Drain:
         move.end("gone", outcome, now)
         pod = move.pod
         self.ctx.note("gone", outcome, node=pod.node, namespace=pod.namespace, name=pod.name)
-
-    def _close_late_refusals(self, site: Site) -> None:
-        """A pod that came after the plan and may not be moved stops its node."""
-        for move in site.moves.values():
-            if move.state == "waiting" and move.plan.route == "refuse":
-                move.end("failed", "refused", self.ctx.clock.now(), move.plan.reason)
 
     def _fail_swaps(self) -> None:
         for uid, why in self.swaps.failures.items():
@@ -326,7 +234,7 @@ class _Drain:
         left = site.left()
         late = [m for m in left if self._too_late(m, now)]
         if now >= deadline or late:
-            self._look_again(site, snapshot)
+            self.routing.look_again(site, snapshot)
             self._close(site, "timed_out", too_late(late or left, self.replacements.missing(snapshot)))
             return
         if left or now - site.quiet_since < QUIET or self.live.quiet_for("pods") == 0:
@@ -342,14 +250,6 @@ class _Drain:
             self._prove(site)
         else:
             site.quiet_since = now
-
-    def _look_again(self, site: Site, snapshot: Snapshot) -> None:
-        """Say of pods that do not end what holds them now, not why they were sent away."""
-        for plan in migrate.routes(snapshot, {site.name}, self.options.choices, now=self.ctx.clock.wall()):
-            move = site.moves.get(plan.pod.uid)
-            if move and move.state == "leaving":
-                move.plan = dataclasses.replace(move.plan, code=plan.code, reason=plan.reason, remedy=plan.remedy)
-                move.reason = plan.reason
 
     def _listed_empty(self, site: Site) -> bool:
         """The truth from a list once more: a watch that hangs looks like one with nothing to tell."""
