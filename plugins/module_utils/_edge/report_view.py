@@ -3,8 +3,8 @@
 
 """What the page of a report shows, as plain values for its template.
 
-Everything has a cap, so that 3,000 pods still make a page that opens; what is left out is said, and
-is in ``report.json``. What needs a look comes first and is never what is left out.
+The head and the drawings are here, the tables in report_tables.py. Everything has a cap, so that 3,000
+pods still make a page that opens; what is left out is said, and is in ``report.json``. What needs a look comes first and is never what is left out.
 """
 
 from __future__ import annotations
@@ -12,18 +12,23 @@ from __future__ import annotations
 import collections
 import typing as t
 
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge import report_tables
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.report_chart import (
     Axis,
     WatchedAxis,
     goal_height,
 )
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.report_tables import (
+    TONES,
+    View,
+    capped,
+    words,
+)
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.report import (
     NodeLine,
     PodLane,
-    Refusal,
     Report,
     ServiceLine,
-    Swap,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.report_read import (
     FAILED_OUTCOMES,
@@ -42,14 +47,9 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.rep
     why_left,
 )
 
-View = dict[str, t.Any]
-T = t.TypeVar("T")
-
 NODES_OPEN, NODES_MOST = 30, 400
 SERVICES_OPEN, SERVICES_MOST = 24, 150
 LANES_MOST, LANES_PER_NODE = 1200, 120
-ROWS_MOST = 150
-PODS_NAMED = 3
 GROUPS_OPEN = 2
 
 PHASES = {
@@ -69,7 +69,6 @@ LANES = {
     "refused": "refused",
     "ending": "ending",
 }
-TONES = {"failed": "bad", "unfinished": "warn", "blocker": "bad", "warning": "warn", "kept": "warn"}
 
 
 def page(report: Report) -> View:
@@ -84,29 +83,17 @@ def page(report: Report) -> View:
         "subline": subline(report),
         "facts": _facts(report),
         "tiles": _tiles(report),
-        "look": _look(report),
+        "look": report_tables.look(report),
         "table": _nodes(report),
         "chart": _services(report),
-        "refusals": _refusals(report),
-        "swaps": _swaps(report),
-        "findings": _findings(report),
+        "refusals": report_tables.refusals(report),
+        "swaps": report_tables.swaps(report),
+        "findings": report_tables.findings(report),
         "groups": _groups(report),
         "lane_legend": tuple(LANES.items()),
-        "given": _given_back(report),
-        "actions": _actions(report),
+        "given": report_tables.given_back(report),
+        "actions": report_tables.actions(report),
     }
-
-
-def words(code: str) -> str:
-    """A code of a closed list as people read it."""
-    return code.replace("_", " ")
-
-
-def _capped(items: t.Sequence[T], most: int, noun: str) -> tuple[t.Sequence[T], str]:
-    hidden = len(items) - most
-    if hidden <= 0:
-        return items, ""
-    return items[:most], f"{count(hidden, f'more {noun}')}: see report.json."
 
 
 def _facts(report: Report) -> list[tuple[str, str]]:
@@ -168,22 +155,6 @@ def _tile(name: str, value: str, note: str, tone: str = "") -> View:
     return {"name": name, "value": value, "note": note, "tone": tone}
 
 
-def _look(report: Report) -> list[tuple[str, str, str]]:
-    found = [(place(s), _darkness(s), "") for s in report.services if s.dark]
-    found += [(problem.subject, problem.message, "") for problem in report.problems]
-    found += [
-        (f"{f.object} ({words(f.code)})", f.message, f.remedy) for f in report.findings if f.severity == "blocker"
-    ]
-    shown, more = _capped(found, ROWS_MOST, "thing")
-    return [*shown, ("", more, "")] if more else list(shown)
-
-
-def _darkness(service: ServiceLine) -> str:
-    parts = [f"{clock(s.start)} for {duration(s.seconds)}" for s in service.dark[:5]]
-    still = " It was still dark at the last look." if service.dark[-1].open else ""
-    return f"No ready endpoint at {', '.join(parts)}.{still}"
-
-
 def _nodes(report: Report) -> View:
     axis = Axis(report.started or 0.0, report.ended or 0.0)
     nodes = [n for n in report.nodes if n.spans or n.outcome not in ("planned", "blocked")]
@@ -240,7 +211,7 @@ def _services(report: Report) -> View:
     drawn = lines[:SERVICES_MOST]
     first, rest = drawn[:SERVICES_OPEN], drawn[SERVICES_OPEN:]
     hidden = len(lines) - len(drawn)
-    listed, more = _capped(steady + [f"{n} (never had one)" for n in never], 500, "Service")
+    listed, more = capped(steady + [f"{n} (never had one)" for n in never], 500, "Service")
     return {
         "total": len(report.services),
         "note": _watch_note(report, axis),
@@ -274,65 +245,6 @@ def _service_row(service: ServiceLine, axis: WatchedAxis) -> View:
         "edges": axis.edges(service),
         "goal": goal_height(service),
     }
-
-
-def _refusals(report: Report) -> View:
-    shown, more = _capped(report.refusals, ROWS_MOST, "row")
-    return {"rows": [_refusal_row(refusal) for refusal in shown], "more": more}
-
-
-def _refusal_row(refusal: Refusal) -> View:
-    names = refusal.stuck or refusal.pods
-    hidden = len(names) - PODS_NAMED
-    pods = ", ".join(names[:PODS_NAMED]) + (f" and {hidden} more" if hidden > 0 else "")
-    remedy = refusal.remedy or "The pod is still there: see its node below."
-    return {
-        "blocker": refusal.blocker or ("the API server" if refusal.count else "the plan"),
-        "rule": refusal.rule,
-        "count": f"{refusal.count:,}" if refusal.count else "",
-        "wait": duration(refusal.longest_wait),
-        "pods": pods,
-        "remedy": remedy if refusal.stuck else "Nothing, it went through later.",
-        "tone": "" if refusal.stuck else "soft",
-    }
-
-
-def _swaps(report: Report) -> View:
-    shown, more = _capped(report.swaps, ROWS_MOST, "workload")
-    return {"rows": [_swap_row(swap) for swap in shown], "more": more}
-
-
-def _swap_row(swap: Swap) -> View:
-    how = []
-    before, during = swap.replicas_before, swap.replicas_during
-    if before is not None and during is not None and during != before:
-        how.append(f"{before} to {during} replicas")
-    if swap.budget:
-        how.append(f"budget {swap.budget}")
-    known = swap.raised is not None and swap.ready is not None
-    took = swap.ready - swap.raised if swap.ready and swap.raised and known else None
-    return {
-        "name": f"{swap.kind} {place(swap)}",
-        "how": ", ".join(how),
-        "took": duration(took) if took is not None else "",
-        "outcome": ": ".join(part for part in (words(swap.outcome), swap.message) if part),
-    }
-
-
-def _findings(report: Report) -> View:
-    shown, more = _capped(report.findings, ROWS_MOST, "finding")
-    rows = [
-        {
-            "severity": f.severity,
-            "tone": TONES.get(f.severity, "soft"),
-            "object": f.object,
-            "code": f.code,
-            "message": f.message,
-            "remedy": f.remedy,
-        }
-        for f in shown
-    ]
-    return {"rows": rows, "more": more}
 
 
 def _groups(report: Report) -> list[View]:
@@ -405,35 +317,4 @@ def _lane_row(pod: PodLane, axis: Axis) -> View:
         "label": f"{place(pod)}: {outcome}, refused {pod.refused} times",
         "bars": axis.bars(pod.spans, LANES),
         "marks": axis.marks(pod.marks, {"refused"}),
-    }
-
-
-def _given_back(report: Report) -> View:
-    kept = [g for g in report.given_back if g.kept]
-    ordered = kept + [g for g in report.given_back if not g.kept]
-    shown, more = _capped(ordered, ROWS_MOST, "change")
-    given = len(ordered) - len(kept)
-    note = f"{count(given, 'object')} given back"
-    note += f", {len(kept)} kept as somebody else had made them." if kept else "."
-    rows = [
-        {
-            "at": clock(g.at) if g.at is not None else "",
-            "word": "kept" if g.kept else "given back",
-            "tone": "warn" if g.kept else "soft",
-            "object": g.object,
-            "message": g.message,
-        }
-        for g in shown
-    ]
-    return {"rows": rows, "more": more, "note": note}
-
-
-def _actions(report: Report) -> View:
-    shown, more = _capped(report.actions, ROWS_MOST if not report.check else 1000, "change")
-    return {
-        "rows": list(shown),
-        "more": more,
-        "open": report.check,
-        "title": "What would be changed" if report.check else "Every change",
-        "label": count(len(report.actions), "change"),
     }
