@@ -4,7 +4,8 @@
 """What the page of a report shows, as plain values for its template.
 
 The head and the drawings are here, the tables in report_tables.py. Everything has a cap, so that 3,000
-pods still make a page that opens; what is left out is said, and is in ``report.json``. What needs a look comes first and is never what is left out.
+pods still make a page that opens; what is left out is said, and is in ``report.json``. What needs a
+look comes first and is never what is left out.
 """
 
 from __future__ import annotations

@@ -44,6 +44,22 @@ def _expression(expression: t.Mapping[str, t.Any], labels: t.Mapping[str, str]) 
     return False
 
 
+def as_query(selector: t.Mapping[str, t.Any]) -> str:
+    """The selector in the query form ``a=b,c in (d,e),!f``."""
+    parts = [f"{k}={v}" for k, v in sorted((selector.get("matchLabels") or {}).items())]
+    for e in selector.get("matchExpressions") or ():
+        key, values = e["key"], ",".join(e.get("values") or ())
+        parts.append(
+            {
+                "In": f"{key} in ({values})",
+                "NotIn": f"{key} notin ({values})",
+                "Exists": key,
+                "DoesNotExist": f"!{key}",
+            }[e["operator"]]
+        )
+    return ",".join(parts)
+
+
 def parse(text: str) -> dict[str, t.Any]:
     """A selector from its query form; the empty text selects everything.
 

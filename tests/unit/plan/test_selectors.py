@@ -34,6 +34,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan imp
 def test_a_selector_as_text(text: str, labels: dict[str, str], matched: bool) -> None:
     selector = selectors.parse(text)
     assert selectors.matches(selector, labels) == matched
+    assert selectors.matches(selectors.parse(selectors.as_query(selector)), labels) == matched
 
 
 @pytest.mark.parametrize("text", ["app web", "app=web,", "=web", "app in web", "app in (web", "app=we b", "-app"])
