@@ -9,6 +9,7 @@ stay texts.
 
 from __future__ import annotations
 
+import json
 import re
 import typing as t
 
@@ -55,6 +56,19 @@ def _plain_words() -> None:
 
 if Loader is not object:
     _plain_words()
+
+
+def write(config: t.Any) -> str:
+    """The configuration as a text that reads back as the same; JSON, which is YAML, where the usual style does not."""
+    text = str(yaml.safe_dump(config, sort_keys=False, allow_unicode=True, width=1000))
+    reader = _Reader(text)
+    reader.twice = []
+    try:
+        if reader.get_single_data() == config:
+            return text
+    finally:
+        reader.dispose()
+    return json.dumps(config, indent=2) + "\n"
 
 
 def read(text: str, schema: Schema) -> tuple[t.Any, tuple[Fault, ...]]:

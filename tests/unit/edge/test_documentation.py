@@ -11,6 +11,7 @@ import pytest
 import yaml
 
 MODULES = (
+    "descheduler_config",
     "maintenance_plan",
     "maintenance_report",
     "maintenance_state",
@@ -79,6 +80,7 @@ def test_the_engine_takes_what_the_module_offers(name: str) -> None:
     face = importlib.import_module(f"{PLUGINS}.modules.{name}").FACE
     given = {option: spec.get("default") for option, spec in face.options.items()}
     given["nodes"] = ["a"]
+    given["config"] = {"apiVersion": "descheduler/v1alpha2", "kind": "DeschedulerConfiguration"}
     seen: list[Any] = []
 
     class Stop(Exception):

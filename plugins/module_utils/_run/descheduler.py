@@ -1,0 +1,395 @@
+# Copyright: Contributors to the kubeops.node_maintenance collection
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""``descheduler_config``: bring a descheduler's configuration in, restart it, and see that it runs, or take it back.
+
+The order of writes: our journal (what was before), the ConfigMap, the Deployment. Each is conditional on what was
+read. A call that is killed anywhere leaves a state from which the same call goes on.
+"""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import dataclass, replace
+
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.errors import NotFound
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.change import Change
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler import place as places
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler import rollout
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.check import Flavor, errors
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.fault import Fault
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.journal import Journal
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.place import Place
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.rollout import Wish
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.schema import Schema
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs.job import Job
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.objects import Raw
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.act import PATIENCE
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.context import Context, Result, StopRun
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.descheduler_proof import (
+    Means,
+    Proof,
+    Prover,
+    last_words,
+)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.descheduler_site import Site
+
+POLL = 1.0
+TAKEN_BACK_WITHIN = 50.0
+"""Seconds for the old configuration to run again after it was restored."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeschedulerOptions:
+    """Options of the module. ``wish`` is ``None`` where no configuration was given (``restarted``)."""
+
+    state: t.Literal["present", "restarted"]
+    flavor: Flavor
+    schema: Schema
+    place: Place
+    means: Means
+    wish: Wish | None = None
+    faults: tuple[Fault, ...] = ()
+    restart: t.Literal["rollout", "scale", "none"] = "rollout"
+    verify: bool = True
+    rollback: bool = True
+    running_jobs: t.Literal["wait", "refuse", "ignore"] = "wait"
+    timeout: float = 300.0
+
+
+def invalid(faults: t.Sequence[Fault]) -> Result | None:
+    """The result of a configuration with errors; ``None`` where there is none."""
+    wrong = errors(faults)
+    if not wrong:
+        return None
+    words = " ".join(f"{fault.path or 'config'}: {fault.message} {fault.remedy}".strip() for fault in wrong)
+    data = {"findings": [fault.shown() for fault in faults], **NOTHING}
+    return Result(data, failed=True, message=f"The configuration is wrong, nothing was written. {words}")
+
+
+NOTHING: t.Mapping[str, t.Any] = {
+    "restarted": False,
+    "running_config_matches": None,
+    "proof": "",
+    "rolled_back": False,
+    "reason": "",
+}
+"""The returns of a call that did nothing."""
+
+
+def descheduler(ctx: Context, options: DeschedulerOptions) -> Result:
+    """Bring the descheduler to what is wanted.
+
+    Raises:
+        StopRun: the descheduler is not there or does not read that ConfigMap, or its jobs do not end; nothing was
+            written. Or somebody else wrote at the same time.
+    """
+    if found := invalid(options.faults):
+        return found
+    site = Site.read(ctx, options.flavor, options.place)
+    unread = places.unread(site.workload, options.place)
+    if unread:
+        raise StopRun("not_mounted", unread, "Name the ConfigMap and the key that it reads.", str(site.ref))
+    return Rollout(ctx, options, site).run()
+
+
+@dataclass
+class Rollout:
+    """One call."""
+
+    ctx: Context
+    options: DeschedulerOptions
+    site: Site
+    restarted: bool = False
+    proof: Proof | None = None
+
+    def run(self) -> Result:
+        site, options = self.site, self.options
+        present = site.text
+        means = None if present is None else options.means(present)
+        wish = options.wish or self._present_wish(present, means)
+        text = wish.written(present, means)
+        changes = text is not None and (present is None or rollout.digest(means) != wish.digest)
+        prover = Prover(site, options.flavor, options.schema, wish.config, options.means)
+        why = self._restart_reason(wish, prover, changes=changes)
+        marks = why and not site.is_cron
+        idle = not site.is_cron and not site.replicas and not self._to_finish
+        if marks and not idle:
+            self._jobs()
+        before = site.journal
+        if text is not None or marks:
+            site.keep(self._journal(wish))
+        if text is not None:
+            site.write(text, present, self._sentence(present), had_map=True, had_data=True)
+            ctx_say(self.ctx, "written", f"{self._sentence(present)}.", site)
+        if marks:
+            self._restart(wish, why, idle=idle)
+        if site.is_cron:
+            site.forget()
+            return self._done("The next run of the CronJob reads it; nothing needs a restart.", wish)
+        if idle:
+            site.forget()
+            return self._done(f"{site.ref} has no pods (replicas: 0); it will start with this configuration.", wish)
+        if options.restart == "none" and not self.restarted and (why or not options.verify):
+            site.forget()
+            return self._done("Nothing was restarted (restart: none); it takes effect when the pods start anew.", wish)
+        if not options.verify or self.ctx.check:
+            site.forget()
+            return self._done("", wish)
+        failure = self._prove(prover)
+        if not failure:
+            site.forget()
+            return self._done("", wish)
+        if not (self.restarted or before or text is not None):
+            return self._failed(failure, False, f"{site.ref} is not as it should be, and this call changed nothing.")
+        return self._take_back(wish, failure)
+
+    @property
+    def _to_finish(self) -> bool:
+        """Whether an earlier call was killed between scaling down and up."""
+        return self.site.journal is not None and self.site.journal.replicas is not None and not self.site.replicas
+
+    def _present_wish(self, present: str | None, means: t.Any) -> Wish:
+        if present is None or not isinstance(means, dict):
+            raise StopRun(
+                "no_config",
+                f"ConfigMap {self.site.place.namespace}/{self.site.place.config_map} holds no configuration under "
+                f"{self.site.place.key}.",
+                "Give config.",
+                str(self.site.ref),
+            )
+        return Wish(means, present, as_text=True)
+
+    def _restart_reason(self, wish: Wish, prover: Prover, *, changes: bool) -> str:
+        site, options = self.site, self.options
+        if site.is_cron:
+            return ""
+        if options.restart == "none" and options.state != "restarted":
+            return ""
+        if self._to_finish:
+            return "an earlier restart was not finished"
+        conflicts: tuple[str, ...] | None = None
+        mark = rollout.marks_of(site.workload)[rollout.DIGEST]
+        if not changes and options.state == "present" and mark in (None, wish.digest):
+            progress = rollout.progress(site.workload, site.pods())
+            if not progress.waiting:
+                self.proof = prover.prove(progress.pods)
+                conflicts = self.proof.conflicts
+                if mark is None and self.proof.comparison and self.proof.comparison.extras:
+                    conflicts = conflicts or self.proof.comparison.extras
+        asked = options.state == "restarted"
+        return rollout.restart_reason(site.workload, wish, changes=changes, conflicts=conflicts, asked=asked)
+
+    def _sentence(self, present: str | None) -> str:
+        place = self.options.place
+        verb = "Change" if present is not None else "Write"
+        return f"{verb} the configuration in ConfigMap {place.namespace}/{place.config_map}, key {place.key}"
+
+    def _journal(self, wish: Wish) -> Journal:
+        """What to take back to: the state of now, or the one that an unfinished call had found."""
+        site, kept = self.site, self.site.journal
+        now = site.as_it_is(wish.digest)
+        if kept is None:
+            prior = now
+        else:
+            means = None if site.text is None else self.options.means(site.text)
+            theirs = site.text != kept.config and rollout.digest(means) != kept.ours
+            prior = replace(now, replicas=kept.replicas) if theirs else replace(kept, ours=wish.digest)
+        scales = self.options.restart == "scale" and prior.replicas is None and not site.is_cron
+        return replace(prior, replicas=site.replicas) if scales else prior
+
+    def _jobs(self) -> None:
+        """See that no PodMigrationJob is under way: a restart forgets those that run."""
+        options = self.options
+        if options.flavor == "sigs" or options.running_jobs == "ignore":
+            return
+        deadline = self.ctx.clock.now() + options.timeout
+        told = False
+        while running := _running(self.ctx):
+            names = ", ".join(job.name for job in running[:5])
+            if options.running_jobs == "refuse" or self.ctx.check or self.ctx.clock.now() >= deadline:
+                if self.ctx.check:
+                    return
+                waited = "" if options.running_jobs == "refuse" else f" after {options.timeout:.0f} s"
+                raise StopRun(
+                    "jobs_running",
+                    f"{len(running)} PodMigrationJobs still run{waited} ({names}); a restart would strand them.",
+                    "Wait for them and run again, or say running_jobs: ignore. Nothing was written.",
+                    f"PodMigrationJob {running[0].name}",
+                )
+            if not told:
+                ctx_say(self.ctx, "waiting", f"Waiting for {len(running)} PodMigrationJobs: {names}.", self.site)
+                told = True
+            self.ctx.clock.sleep(POLL)
+
+    def _restart(self, wish: Wish, why: str, *, idle: bool) -> None:
+        site, options = self.site, self.options
+        journal = t.cast("Journal", site.journal)
+        if options.restart == "scale" and not idle:
+            self._scale_down(why)
+        count = journal.replicas if not site.replicas or options.restart == "scale" else None
+        if idle:
+            count = None
+        marks: dict[str, str | None] = {rollout.DIGEST: wish.digest}
+        if rollout.marks_of(site.workload)[rollout.DIGEST] == wish.digest:
+            marks[rollout.RESTARTED] = self.ctx.clock.wall()
+        verb = "Note the configuration at" if idle else "Restart"
+        scaled = f", with {count} replicas again" if count is not None else ""
+        sentence = f"{verb} {site.ref}{scaled}: {why}"
+
+        def planned(workload: Raw) -> Change | None:
+            found = {**rollout.marks_of(workload), "replicas": workload["spec"].get("replicas", 1)}
+            wanted = {**found, **marks, "replicas": count if count is not None else found["replicas"]}
+            if found == wanted and not self.ctx.check:
+                return None
+            body = rollout.marking(marks, replicas=count)
+            return site.change(workload, body, sentence, _shown(found), _shown(wanted))
+
+        site.settle(planned)
+        self.restarted = not idle
+        ctx_say(self.ctx, "restarted", f"{sentence}.", site)
+
+    def _scale_down(self, why: str) -> None:
+        site = self.site
+
+        def planned(workload: Raw) -> Change | None:
+            count = workload["spec"].get("replicas", 1)
+            if not count:
+                return None
+            sentence = f"Scale {site.ref} from {count} to 0: {why}"
+            before, after = {"replicas": count}, {"replicas": 0}
+            return site.change(workload, {"spec": {"replicas": 0}}, sentence, before, after)
+
+        if site.settle(planned):
+            ctx_say(self.ctx, "scaled", f"{site.ref} is scaled to 0.", site)
+        deadline = self.ctx.clock.now() + self.options.timeout
+        while not self.ctx.check and (left := site.pods()):
+            if self.ctx.clock.now() >= deadline:
+                raise StopRun(
+                    "pods_stay",
+                    f"{len(left)} pods of {site.ref} did not end within {self.options.timeout:.0f} s.",
+                    "Look why they do not end, then run again: it goes on where it stopped.",
+                    str(site.ref),
+                )
+            self.ctx.clock.sleep(POLL)
+        if not self.ctx.check:
+            site.reread()
+
+    def _prove(self, prover: Prover) -> str:
+        """Wait until the wanted configuration runs; why it does not, or the empty text."""
+        site, deadline = self.site, self.ctx.clock.now() + self.options.timeout
+        if self.proof and self.proof.comparison and not self.proof.conflicts and not self.restarted:
+            return ""
+        told = ""
+        while True:
+            site.reread()
+            progress = rollout.progress(site.workload, site.pods())
+            waiting = progress.waiting
+            if not waiting:
+                self.proof = prover.prove(progress.pods)
+                waiting = self.proof.waiting
+                if not waiting and self.proof.conflicts:
+                    waiting = f"another configuration runs ({self.proof.conflicts[0]})"
+                if not waiting:
+                    return ""
+            if progress.hopeless or self.ctx.clock.now() >= deadline:
+                self.proof = None
+                words = last_words(site, progress.dead)
+                ended = "" if progress.hopeless else f" within {self.options.timeout:.0f} s"
+                said = f" {progress.dead[0].pod} said: {words}" if words else f" ({waiting})"
+                return f"The new configuration does not run{ended}.{said}"
+            if waiting != told:
+                ctx_say(self.ctx, "waiting", f"Waiting: {waiting}.", site)
+                told = waiting
+            self.ctx.clock.sleep(POLL)
+
+    def _take_back(self, wish: Wish, failure: str) -> Result:
+        site, journal = self.site, self.site.journal
+        if not self.options.rollback or journal is None:
+            return self._failed(failure, False, "It was left so (rollback: false).")
+        kept = ""
+        if site.text != journal.config:
+            place = self.options.place
+            sentence = f"Restore ConfigMap {place.namespace}/{place.config_map}"
+            means = None if site.text is None else self.options.means(site.text)
+            if rollout.digest(means) in (wish.digest, journal.ours):
+                site.write(journal.config, site.text, sentence, had_map=journal.had_map, had_data=journal.had_data)
+            else:
+                kept = " Somebody else wrote the ConfigMap meanwhile; that was kept."
+        self._unmark(journal)
+        deadline = self.ctx.clock.now() + TAKEN_BACK_WITHIN
+        waiting = ""
+        while self.ctx.clock.now() < deadline:
+            site.reread()
+            waiting = rollout.progress(site.workload, site.pods()).waiting
+            if not waiting:
+                break
+            self.ctx.clock.sleep(POLL)
+        ended = f"but {waiting}" if waiting else "and the old one runs"
+        ctx_say(self.ctx, "rolled_back", f"ConfigMap and {site.ref} are as before, {ended}.", site)
+        site.forget()
+        return self._failed(failure, True, f"ConfigMap and {site.ref} are as before, {ended}.{kept}")
+
+    def _unmark(self, journal: Journal) -> None:
+        site = self.site
+        sentence = f"Restore {site.ref}"
+
+        def planned(workload: Raw) -> Change | None:
+            found = {**rollout.marks_of(workload), "replicas": workload["spec"].get("replicas", 1)}
+            count = journal.replicas if journal.replicas is not None and not found["replicas"] else None
+            wanted = {**found, **journal.marks, "replicas": found["replicas"] if count is None else count}
+            if found == wanted:
+                return None
+            body = rollout.marking(journal.marks, bare=journal.bare, replicas=count)
+            return site.change(workload, body, sentence, _shown(found), _shown(wanted))
+
+        site.settle(planned)
+
+    def _done(self, note: str, wish: Wish) -> Result:
+        matches: bool | None = None
+        if self.proof and not self.ctx.check:
+            matches = not self.proof.conflicts
+        verb = "would be " if self.ctx.check else ""
+        told = []
+        if self.ctx.changes:
+            told.append(f"{self.site.ref} {verb}{'restarted with' if self.restarted else 'given'} the configuration.")
+        else:
+            told.append(f"{self.site.ref} has this configuration already.")
+        told += [note] if note else []
+        return Result(self._data(matches, False, "", wish), message=" ".join(told))
+
+    def _failed(self, failure: str, rolled_back: bool, then: str) -> Result:
+        words = failure.partition(" said: ")[2]
+        return Result(self._data(False, rolled_back, words or failure), failed=True, message=f"{failure}. {then}")
+
+    def _data(self, matches: bool | None, rolled_back: bool, reason: str, wish: Wish | None = None) -> dict[str, t.Any]:
+        proof = self.proof
+        return {
+            "findings": [fault.shown() for fault in self.options.faults],
+            "restarted": self.restarted,
+            "running_config_matches": matches,
+            "proof": proof.kind if proof and matches else "",
+            "proof_note": proof.why if proof else "",
+            "rolled_back": rolled_back,
+            "reason": reason,
+            "digest": wish.digest if wish else "",
+        }
+
+
+def _shown(found: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
+    return {key: value for key, value in found.items() if value is not None}
+
+
+def _running(ctx: Context) -> list[Job]:
+    try:
+        found = ctx.cluster.items(kinds.PODMIGRATIONJOBS, patience=PATIENCE).items
+    except NotFound:
+        return []
+    return [job for job in map(Job.of, found) if job.phase == "Running"]
+
+
+def ctx_say(ctx: Context, what: str, message: str, site: Site) -> None:
+    """Tell what was really done; check mode does nothing."""
+    if not ctx.check:
+        ctx.tell(what, message, namespace=site.place.namespace, name=site.place.deployment)
