@@ -23,25 +23,63 @@ from support.lab import Lab, adopted, lab_playbook, started  # noqa: E402
 from support.plays import Player  # noqa: E402
 from support.watching import Watch, Watching  # noqa: E402
 
+# Fixtures whose cluster tests share over files: all tests of one go to the same process (pytest-xdist).
+SHARED = ("koord", "koord_next", "labs")
 
-@pytest.fixture(scope="session")
-def lab(tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config) -> Iterator[Lab]:
-    """The shared cluster: LAB_KUBECONFIG where that is set, else the lab LAB_NAME (`e2e`).
+
+@pytest.hookimpl(tryfirst=True)  # pytest-xdist reads the groups in this same hook
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        wanted = [name for name in SHARED if name in getattr(item, "fixturenames", ())]
+        if wanted:
+            item.add_marker(pytest.mark.xdist_group(wanted[0]))
+
+
+@contextlib.contextmanager
+def running(request: pytest.FixtureRequest, suffix: str = "", **options: object) -> Iterator[Lab]:
+    """The lab LAB_NAME (`e2e`) with these options. It goes when the tests end, unless LAB_KEEP is set.
 
     Processes that run tests side by side (pytest-xdist) have a lab each, because some tests are about all
-    that is left in a cluster. It goes when the tests end, unless LAB_KEEP is set.
+    that is left in a cluster.
     """
+    folder = request.getfixturevalue("tmp_path_factory").mktemp("lab")
+    parts = (os.environ.get("LAB_NAME", "e2e"), suffix, os.environ.get("PYTEST_XDIST_WORKER"))
+    name = "-".join(filter(None, parts))
+    capture = request.config.pluginmanager.getplugin("capturemanager")
+    with capture.global_and_fixture_disabled() if capture else contextlib.nullcontext():
+        made = started(folder, name, **options)
+    try:
+        yield made
+    finally:
+        if not os.environ.get("LAB_KEEP"):
+            lab_playbook(folder, name, "absent")
+
+
+@pytest.fixture(scope="session")
+def lab(request: pytest.FixtureRequest) -> Iterator[Lab]:
+    """The shared cluster: LAB_KUBECONFIG where that is set, else one that is started."""
     if given := os.environ.get("LAB_KUBECONFIG"):
         yield adopted(Path(given))
         return
-    folder = tmp_path_factory.mktemp("lab")
-    name = "-".join(filter(None, (os.environ.get("LAB_NAME", "e2e"), os.environ.get("PYTEST_XDIST_WORKER"))))
-    capture = pytestconfig.pluginmanager.getplugin("capturemanager")
-    with capture.global_and_fixture_disabled() if capture else contextlib.nullcontext():
-        made = started(folder, name)
-    yield made
-    if not os.environ.get("LAB_KEEP"):
-        lab_playbook(folder, name, "absent")
+    with running(request) as made:
+        yield made
+
+
+@pytest.fixture(scope="session")
+def koord(request: pytest.FixtureRequest) -> Iterator[Lab]:
+    """A cluster with Koordinator v1.7.0, its descheduler a Deployment whose pod is a process.
+
+    Who changes the descheduler's configuration puts it back: `support.koordinator.configured`.
+    """
+    with running(request, "koord", lab_koordinator="v1.7.0") as made:
+        yield made
+
+
+@pytest.fixture(scope="session")
+def koord_next(request: pytest.FixtureRequest) -> Iterator[Lab]:
+    """The same with Koordinator v1.8.0."""
+    with running(request, "next", lab_koordinator="v1.8.0") as made:
+        yield made
 
 
 @pytest.fixture

@@ -31,6 +31,11 @@ class Lab:
     kubectl: Path
     api: Api
 
+    @property
+    def programs(self) -> Path:
+        """The folder with the lab's binaries."""
+        return self.kubectl.parent
+
     def run_kubectl(self, *words: str, timeout: float = 60.0) -> subprocess.CompletedProcess[str]:
         """Run the lab's kubectl; its return code is the caller's to judge."""
         return subprocess.run(

@@ -1,0 +1,82 @@
+# Copyright: Contributors to the kubeops.node_maintenance collection
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Koordinator's processes in a lab: which they are, and a descheduler with another configuration for a while."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import yaml
+from witness.log import Json
+
+from support.lab import Lab
+from support.waiting import until
+
+NAMESPACE = "koordinator-system"
+DEPLOYMENT = f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments/koord-descheduler"
+CONFIG = f"/api/v1/namespaces/{NAMESPACE}/configmaps/koord-descheduler-config"
+KEY = "koord-descheduler-config"
+LEASE = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases/koord-descheduler"
+PODS = f"/api/v1/namespaces/{NAMESPACE}/pods"
+RESTART = 60.0
+
+
+def process(lab: Lab, program: str) -> int:
+    """The process of `koord-scheduler` or of the (only) `koord-descheduler`; 0 when there is none."""
+    cluster = json.loads((lab.kubeconfig.parent / "lab.json").read_text(encoding="utf-8"))["logs"].removesuffix("/logs")
+    for line in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):
+            known_as = line.read_text(encoding="utf-8", errors="replace").split("\0")[0]
+            if known_as.startswith(f"{cluster}/") and known_as.endswith(f"/{program}"):
+                return int(line.parent.name)
+    return 0
+
+
+def descheduler_pods(lab: Lab) -> list[Json]:
+    return lab.api.items(PODS, labelSelector="koord-app=koord-descheduler")
+
+
+def leads(lab: Lab) -> bool:
+    """Whether the pod that is there, and no other, has been elected."""
+    pods = descheduler_pods(lab)
+    lease = lab.api.find(LEASE)
+    return len(pods) == 1 and str((lease or {}).get("spec", {}).get("holderIdentity", "")).startswith(
+        f"{pods[0]['metadata']['name']}_"
+    )
+
+
+def restart_descheduler(lab: Lab) -> None:
+    """Deletes the pod and waits until its successor leads: it forgets what it counted, and reads its configuration."""
+    for pod in descheduler_pods(lab):
+        lab.api.delete(f"{PODS}/{pod['metadata']['name']}")
+        gone = f"{PODS}/{pod['metadata']['name']}"
+        until(lambda gone=gone: lab.api.find(gone) is None, RESTART, "the old descheduler has ended")
+    until(lambda: leads(lab), RESTART, "the descheduler leads")
+
+
+def migration_args(config: Json) -> Json:
+    """The arguments of MigrationController in a descheduler's configuration, to be changed in place."""
+    args: Json = next(
+        entry["args"] for entry in config["profiles"][0]["pluginConfig"] if entry["name"] == "MigrationController"
+    )
+    return args
+
+
+@contextlib.contextmanager
+def configured(lab: Lab, change: Callable[[Json], None]) -> Iterator[None]:
+    """The descheduler with a changed configuration; restarted with it, and with the former one afterwards."""
+    before = lab.api.get(CONFIG)["data"][KEY]
+    config = yaml.safe_load(before)
+    change(config)
+    lab.api.patch(CONFIG, {"data": {KEY: yaml.safe_dump(config, sort_keys=False)}})
+    restart_descheduler(lab)
+    try:
+        yield
+    finally:
+        lab.api.patch(CONFIG, {"data": {KEY: before}})
+        restart_descheduler(lab)
