@@ -10,6 +10,7 @@ import typing as t
 from dataclasses import dataclass, replace
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan import budgets, names, taints
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs.limits import Controller
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.objects import (
     Budget,
     Pod,
@@ -33,9 +34,12 @@ class Choices:
 
     ``pod_selector`` is a label selector as text, ``namespaces`` empty for all. ``self_pod`` is the pod
     that this very play runs in, as far as its environment tells (an empty namespace or uid is unknown).
+    ``controller`` is Koordinator's live MigrationController, ``None`` where no PodMigrationJob can be made or
+    none is wanted; ``fallback`` says what becomes of pods that ``backend`` ``koordinator`` cannot move by one.
     """
 
     backend: str = "auto"
+    fallback: str = "eviction"
     force: bool = False
     delete_emptydir_data: bool = False
     ignore_daemonsets: bool = True
@@ -46,6 +50,7 @@ class Choices:
     namespaces: tuple[str, ...] = ()
     reactive_budgets: tuple[str, ...] = ()
     self_pod: Ref | None = None
+    controller: Controller | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +95,19 @@ class Table:
     @functools.cached_property
     def reactive(self) -> tuple[Raw, ...]:
         return (*budgets.REACTIVE.values(), *budgets.reactive_selectors(self.choices.reactive_budgets))
+
+    @functools.cached_property
+    def _lines(self) -> t.Mapping[tuple[str, str], tuple[str, ...]]:
+        """The leaving pods' UIDs by their controller (``workload``) and by their ``namespace``."""
+        found: dict[tuple[str, str], list[str]] = {}
+        for pod in self.snapshot.pods_on(self.leaving):
+            found.setdefault(("workload", pod.owner.uid if pod.owner else ""), []).append(pod.uid)
+            found.setdefault(("namespace", pod.namespace), []).append(pod.uid)
+        return {key: tuple(uids) for key, uids in found.items()}
+
+    def place_in_line(self, scope: str, key: str, pod: Pod) -> int:
+        """How many leaving pods of the same controller or namespace are listed before this one."""
+        return self._lines[(scope, key)].index(pod.uid)
 
     def keeps_out(self, node: str) -> tuple[tuple[Raw, ...], str]:
         """The taints that hold the node during its maintenance, and since when (``""``: not yet)."""

@@ -9,6 +9,7 @@ import typing as t
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan import selectors
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.case import Case, Choices, PodPlan, Table
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs.way import by_job
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.objects import Pod
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.rules import RULES, SETTLED, tolerant
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.snapshot import Snapshot
@@ -50,4 +51,4 @@ def left_to_move(snapshot: Snapshot, nodes: t.Collection[str], choices: Choices)
 
 def _plan(case: Case) -> PodPlan:
     plan = next(found for found in (rule(case) for rule in RULES) if found)
-    return plan if plan.code in SETTLED else tolerant(case, plan)
+    return plan if plan.code in SETTLED else by_job(case, tolerant(case, plan))

@@ -35,6 +35,8 @@ class Need:
 
 
 LOCK_VERBS = ("list", "create", "patch", "delete")
+KOORDINATOR = "scheduling.koordinator.sh"
+JOB_VERBS = ("list", "watch", "create", "patch", "delete")
 STATE_VERBS = ("list", "get", "create", "patch", "delete")
 PLURALS: t.Mapping[str, tuple[str, str]] = {
     "Deployment": ("apps", "deployments"),
@@ -67,7 +69,7 @@ def needs(
     snapshot: Snapshot, plans: t.Sequence[PodPlan], choices: Choices, *, namespace_missing: bool
 ) -> tuple[Need, ...]:
     """What taking these pods' nodes out and giving them back needs beside the lists that a plan reads."""
-    moved = [plan for plan in plans if plan.route in ("evict", "swap")]
+    moved = [plan for plan in plans if plan.route in ("evict", "swap", "job")]
     swapped = [plan for plan in moved if plan.route == "swap"]
     guarded = [plan for plan in moved if plan.guarded]
     found = [
@@ -82,9 +84,15 @@ def needs(
         found.append(Need("create", "", "namespaces"))
     if any(plan.pod.claims for plan in moved):
         found.append(Need("list", "storage.k8s.io", "volumeattachments"))
-    if any(plan.route == "evict" or plan.guarded for plan in moved):
+    jobs = [plan for plan in moved if plan.route == "job"]
+    # A pod whose job comes to nothing is evicted after all, unless that was ruled out.
+    alone = jobs if choices.fallback == "eviction" or choices.backend == "auto" else []
+    if alone or any(plan.route == "evict" or plan.guarded for plan in moved):
         verb, resource = ("delete", "pods") if choices.disable_eviction else ("create", "pods/eviction")
         found.append(Need(verb, "", resource, _namespaces(moved)))
+    if jobs:
+        found += [Need(verb, KOORDINATOR, "podmigrationjobs") for verb in JOB_VERBS]
+        found += [Need(verb, KOORDINATOR, "reservations") for verb in ("list", "delete")]
     if guarded:
         verbs = ("create", "patch", "delete")
         found += [Need(v, "policy", "poddisruptionbudgets", _namespaces(guarded)) for v in verbs]

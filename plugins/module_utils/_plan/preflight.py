@@ -199,7 +199,11 @@ def _spent(snapshot: Snapshot, plans: t.Iterable[migrate.PodPlan]) -> list[Findi
     """Budgets that allow nothing at the moment; the drain waits for them."""
     found: dict[Ref, Finding] = {}
     for plan in plans:
-        if plan.route != "evict" or not plan.budgets or plan.code in ("unhealthy_blocked", "reactive_budget"):
+        if (
+            plan.route not in ("evict", "job")
+            or not plan.budgets
+            or plan.code in ("unhealthy_blocked", "reactive_budget")
+        ):
             continue
         verdict = budgets.diagnose(snapshot, plan.pod)
         if not verdict.allowed and not verdict.lasting and verdict.budget and verdict.budget not in found:

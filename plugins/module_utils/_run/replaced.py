@@ -33,7 +33,10 @@ class _Expected:
 
 
 class Replacements:
-    """What has to be true beside "the pod is gone" before a node counts as drained."""
+    """What has to be true beside "the pod is gone" before a node counts as drained.
+
+    ``waited_for`` is what was missing when somebody looked last.
+    """
 
     def __init__(self, ctx: Context, leaving: frozenset[str], wait_for: t.Collection[str]) -> None:
         self._ctx, self._leaving, self._wait_for = ctx, leaving, wait_for
@@ -43,11 +46,11 @@ class Replacements:
         self._looked = float("-inf")
         self._judged: Snapshot | None = None
         self._judged_at = float("-inf")
-        self._missing: list[str] = []
+        self.waited_for: list[str] = []
 
     def expect(self, plan: PodPlan, snapshot: Snapshot) -> None:
         """Remember what this pod's departure has to be followed by."""
-        if plan.route not in ("evict", "swap") or plan.tolerant:
+        if plan.route not in ("evict", "swap", "job") or plan.tolerant:
             return
         for claim in plan.pod.claims:
             for found in snapshot.claims:
@@ -66,9 +69,9 @@ class Replacements:
     def missing(self, snapshot: Snapshot) -> list[str]:
         """What is still waited for, in words; empty when nothing is."""
         now = self._ctx.clock.now()
-        if self._judged is not snapshot and not (self._missing and now - self._judged_at < JUDGE_EVERY):
-            self._judged, self._judged_at, self._missing = snapshot, now, self._look(snapshot)
-        return self._missing
+        if self._judged is not snapshot and not (self.waited_for and now - self._judged_at < JUDGE_EVERY):
+            self._judged, self._judged_at, self.waited_for = snapshot, now, self._look(snapshot)
+        return self.waited_for
 
     def _look(self, snapshot: Snapshot) -> list[str]:
         found = []

@@ -1,0 +1,152 @@
+# Copyright: Contributors to the kubeops.node_maintenance collection
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""Which PodMigrationJobs may be created now, and how long each may take.
+
+A job's ttl runs from its creation, through arbitration as well, and a running job that waits for the object
+limiter holds one of the few places of its node. So a job is created when arbitration, the limiter and the
+pod's budget would let it through at once, and not before. What is under way counts as if it ran already.
+"""
+
+from __future__ import annotations
+
+import math
+import typing as t
+from dataclasses import dataclass, field
+
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan import budgets
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.case import PodPlan
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.estimate import starts
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs.cause import (
+    Cause,
+    forbidden,
+    next_token,
+    waiting,
+)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs.job import Job
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs.limits import Controller, interval
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.objects import Pod, Raw
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.snapshot import Snapshot
+
+Key = tuple[str, str]
+"""(``workload``, UID of a pod's controller) or (``namespace``, its name): what an object limiter counts by."""
+
+STEPS = 30.0
+"""Seconds for what the controller does in steps of 3 s: arbitration, reserving, evicting, binding."""
+
+SLACK = 90.0
+"""Seconds beyond the estimate: a scheduler or controller that starts anew, a budget that others spend."""
+
+
+@dataclass(frozen=True)
+class Traffic:
+    """What is under way. ``jobs`` are all PodMigrationJobs of the cluster that have not ended.
+
+    ``evicting`` are the UIDs of pods whose job has sent their eviction, ``taken`` when evictions by jobs
+    happened, on the same clock as ``now``.
+    """
+
+    jobs: t.Sequence[Raw]
+    taken: t.Mapping[Key, t.Sequence[float]]
+    now: float
+    evicting: t.Collection[str] = ()
+
+
+@dataclass
+class Admission:
+    """The pods whose job may be created now, in order, and why the others wait, by UID."""
+
+    start: list[PodPlan] = field(default_factory=list)
+    held: dict[str, Cause] = field(default_factory=dict)
+
+
+def admit(snapshot: Snapshot, line: t.Iterable[PodPlan], controller: Controller, traffic: Traffic) -> Admission:
+    """Go through the line once; a pod that has to wait lets those behind it pass."""
+    found = Admission()
+    jobs = [_running(job) for job in traffic.jobs]
+    for plan in line:
+        why = (
+            forbidden(snapshot, plan.pod, controller)
+            or waiting(snapshot, plan.pod, controller, jobs)
+            or _limited(snapshot, plan.pod, controller, traffic, jobs)
+            or _budgeted(snapshot, plan.pod, traffic, jobs)
+        )
+        if why is None:
+            found.start.append(plan)
+            jobs.append(_started(plan.pod))
+        else:
+            found.held[plan.pod.uid] = why
+    return found
+
+
+def keys_of(pod: Pod) -> tuple[Key, ...]:
+    """What the object limiters count the pod's eviction by."""
+    by_namespace = ("namespace", pod.namespace)
+    return (("workload", pod.owner.uid), by_namespace) if pod.owner else (by_namespace,)
+
+
+def ttl_of(snapshot: Snapshot, plan: PodPlan, controller: Controller) -> float:
+    """Seconds after which the job shall give up: generously more than it takes, in whole tens of seconds.
+
+    A pod that comes back under its own name (a StatefulSet's) meets the object limiter that its own eviction
+    has filled, so one interval of it is added.
+    """
+    seconds = STEPS + SLACK + plan.pod.grace_seconds + 2 * starts(snapshot, plan)
+    workload = snapshot.workload_of(plan.pod)
+    gap, _burst = interval(controller, "workload", workload.replicas if workload else 0)
+    if keeps_name(plan.pod):
+        seconds += gap
+    return math.ceil(seconds / 10) * 10.0
+
+
+def keeps_name(pod: Pod) -> bool:
+    """Whether its successor may have the same name, as a StatefulSet's pods do."""
+    return pod.owner is None or pod.owner.kind != "ReplicaSet"
+
+
+def _running(job: Raw) -> Raw:
+    return {**job, "status": {**(job.get("status") or {}), "phase": "Running"}}
+
+
+def _started(pod: Pod) -> Raw:
+    ref = {"namespace": pod.namespace, "name": pod.name, "uid": pod.uid}
+    return {"metadata": {"name": "", "annotations": {}}, "spec": {"podRef": ref}, "status": {"phase": "Running"}}
+
+
+def _flying(snapshot: Snapshot, traffic: Traffic, jobs: t.Iterable[Raw]) -> list[Pod]:
+    """The pods of jobs that have not sent their eviction yet."""
+    uids = {Job.of(job).pod.uid for job in jobs} - set(traffic.evicting)
+    return [pod for pod in snapshot.pods if pod.uid in uids and not pod.deleting]
+
+
+def _limited(
+    snapshot: Snapshot, pod: Pod, controller: Controller, traffic: Traffic, jobs: t.Sequence[Raw]
+) -> Cause | None:
+    workload = snapshot.workload_of(pod)
+    for key in keys_of(pod):
+        gap, burst = interval(controller, key[0], workload.replicas if workload else 0)
+        if not gap:
+            continue
+        flying = sum(1 for one in _flying(snapshot, traffic, jobs) if key in keys_of(one))
+        taken = [*traffic.taken.get(key, ()), *[traffic.now] * flying]
+        left = next_token(taken, gap, burst) - traffic.now
+        if left > 0:
+            what = str(workload.ref if workload else pod.owner) if key[0] == "workload" else f"namespace {key[1]}"
+            return Cause(
+                "object_limiter",
+                f"The object limiter lets one pod of {what} go in {gap:g} s: {left:.0f} s are left.",
+                f"Wait, or change objectLimiters.{key[0]} of the MigrationController.",
+            )
+    return None
+
+
+def _budgeted(snapshot: Snapshot, pod: Pod, traffic: Traffic, jobs: t.Sequence[Raw]) -> Cause | None:
+    """A refused eviction makes the controller pause longer and longer, so none is provoked."""
+    verdict = budgets.diagnose(snapshot, pod)
+    if not verdict.allowed:
+        return Cause(f"budget_{verdict.code}", verdict.message, verdict.remedy)
+    for budget in snapshot.budgets_of(pod):
+        flying = sum(1 for one in _flying(snapshot, traffic, jobs) if budget.covers(one))
+        if flying and flying >= budget.allowed:
+            return Cause("budget_spent", f"{budget.ref} allows {budget.allowed}, {flying} are about to go.", "Wait.")
+    return None
