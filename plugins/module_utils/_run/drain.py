@@ -75,6 +75,7 @@ def drain(ctx: Context, options: DrainOptions) -> Result:
         live.seed({"nodes": list(before.nodes.values()), "leases": list(before.leases)})
         work = _Drain(ctx, options, live, sites, surges)
         work.routing.plan()
+        work.swaps.leave(work.routing.passed_over())
         work.run()
     now = ctx.clock.now()
     return result_of(
@@ -328,10 +329,13 @@ class _Drain:
             text = f"{len(left)} of {total} pods left, {leaving} ending"
             blocked = {move.blocked_by["message"] for move in left if move.blocked_by}
             blocked |= set(self.swaps.waiting.values())
+            if not left:
+                text = f"all {total} pods gone"
+                blocked |= set(self.replacements.waited_for)
             if blocked:
                 text += "; waiting: " + "; ".join(sorted(blocked)[:3])
-            if not left:
-                text = f"all {total} pods gone, making sure"
+            elif not left:
+                text += ", making sure"
             last, at = self.told.get(site.name, ("", 0.0))
             if (text != last and now - at >= 2.0) or now - at >= TELL_EVERY:
                 self.told[site.name] = (text, now)

@@ -188,7 +188,7 @@ class Evictor:
         if verdict.code == "two_budgets" and not any(b.ours for b in snapshot.budgets_of(move.pod)):
             move.end("failed", "two_budgets", now, f"{verdict.message} {verdict.remedy}")
             return False
-        if verdict.code == "reactive_budget" and now >= line.ask_again:
+        if move.plan.code == "reactive_budget" and now >= line.ask_again:
             return True
         line.ask_again = max(line.ask_again, now + ASK_AGAIN)
         return False

@@ -46,6 +46,8 @@ class Routing:
         open_sites = {name for name, site in self.sites.items() if site.open}
         pods = snapshot.pods_on(open_sites)
         wanted = owners_of(pods) + (["claims", "volumes"] if volumes.claimants(pods) else [])
+        # An autoscaler that something else writes makes an eviction of what would be a swap.
+        wanted += ["autoscalers"] if any(pod.owner for pod in pods) else []
         self.live.fetch(wanted)
         self.live.seed({"scales": owners.scales(self.ctx, self.live.snapshot(), pods)})
         snapshot = self.live.snapshot()
@@ -80,6 +82,15 @@ class Routing:
                 new.left_at = now
             site.moves[plan.pod.uid] = new
             self.replacements.expect(plan, snapshot)
+
+    def passed_over(self) -> frozenset[str]:
+        """The UIDs of workloads whose surge no selected pod belongs to: a later drain ends those."""
+        moves = {uid: move for site in self.sites.values() for uid, move in site.moves.items()}
+        return frozenset(
+            uid
+            for uid, surge in self.surges.items()
+            if {moves[pod].plan.code == "not_selected" for pod in surge.leaving if pod in moves} == {True}
+        )
 
     def refuse_late(self, site: Site) -> None:
         """A pod that came after the plan and may not be moved stops its node."""

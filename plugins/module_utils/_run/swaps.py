@@ -75,6 +75,11 @@ class Swaps:
         """Whether no surge serves the node any more."""
         return all(one.state == "done" for one in self._swaps.values() if node in one.surge.nodes)
 
+    def leave(self, workloads: t.Collection[str]) -> None:
+        """Let these workloads, named by UID, keep their surge; a swap is ended as a whole or not at all."""
+        for uid in workloads:
+            self._swaps.pop(uid, None)
+
     def step(self, snapshot: Snapshot) -> None:
         """Do what can be done now for every swap.
 

@@ -117,6 +117,23 @@ def test_one_budget_has_one_request_in_flight(evictor: Evictor, server: Server) 
     assert len(server.asked) == 1
 
 
+def test_a_reactive_budget_is_asked_though_it_allows_nothing(evictor: Evictor, server: Server, clock: Time) -> None:
+    """Its owner lifts it only when somebody tries; which budgets are such ones, the plan has decided."""
+    (found,) = pods(1)
+    spent = budget(0, healthy=3)
+    move = Move(PodPlan(found, "evict", "reactive_budget", "", None), "waiting", 100.0)
+    server.script = [errors.BudgetSpent("not yet", status=429)]
+    evictor.step([move], snapshot([found], spent))
+    settled(evictor)
+    assert (len(server.asked), move.state, move.refusals) == (1, "waiting", 1)
+    evictor.step([move], snapshot([found], spent))
+    assert len(server.asked) == 1, "not again at once"
+    clock.present += 60
+    evictor.step([move], snapshot([found], spent))
+    settled(evictor)
+    assert (len(server.asked), move.state) == (2, "leaving")
+
+
 def test_no_more_are_asked_than_a_budget_allows_until_its_status_changes(evictor: Evictor, server: Server) -> None:
     found = pods(5)
     line = moves(found)
