@@ -6,7 +6,6 @@
 
 from __future__ import annotations
 
-import base64
 import contextlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,8 +16,9 @@ import yaml
 from support.arena import Arena
 from support.lab import Lab
 from support.plays import Player, Run
+from support.waiting import until
 from support.watching import Seen, Watch
-from witness.api import ApiError
+from witness.api import Api, ApiError
 from witness.log import Json
 
 
@@ -93,8 +93,9 @@ def test_an_api_that_does_not_answer(lab: Lab, arena: Arena, play: Player, watch
     (here,) = arena.nodes(1)
     config = kubeconfig(lab, tmp_path, server="https://127.0.0.1:1")
     with watching() as seen:
-        run = play("maintain", maintain_nodes=[here], env={"K8S_AUTH_KUBECONFIG": config})
-    refused(run, seen, "127.0.0.1")
+        # A minute's patience would not fit: it says so at first contact.
+        run = play("maintain", maintain_nodes=[here], env={"K8S_AUTH_KUBECONFIG": config}, within=45)
+    refused(run, seen, "https://127.0.0.1:1", "connection refused", "check the address", config)
 
 
 def test_a_kubeconfig_that_is_not_there(arena: Arena, play: Player, watching: Watch, tmp_path: Path) -> None:
@@ -114,14 +115,37 @@ def test_a_kubeconfig_that_is_none(arena: Arena, play: Player, watching: Watch, 
     refused(run, seen, str(broken))
 
 
-def test_a_token_that_has_expired(lab: Lab, arena: Arena, play: Player, watching: Watch, tmp_path: Path) -> None:
+def token(lab: Lab, arena: Arena) -> str:
+    """A token of a service account as TokenRequest gives it (ten minutes at least)."""
+    arena.api.create(arena.path("ServiceAccount"), {"metadata": {"name": "operator"}})
+    asked = {"spec": {"expirationSeconds": 600}}
+    made = arena.api.create(f"{arena.path('ServiceAccount', 'operator')}/token", asked)
+    return str(made["status"]["token"])
+
+
+def test_a_token_that_has_ended_because_its_service_account_was_deleted(
+    lab: Lab, arena: Arena, play: Player, watching: Watch, tmp_path: Path
+) -> None:
+    """The API server gives none that expires within a test; to its reader a token that has ended is the same."""
     (here,) = arena.nodes(1)
-    claims = base64.urlsafe_b64encode(b'{"exp":1}').decode().rstrip("=")
-    config = kubeconfig(lab, tmp_path, user={"token": f"e30.{claims}.c2ln"})
+    given = token(lab, arena)
+    config = kubeconfig(lab, tmp_path, user={"token": given})
+    holder = Api(Path(config), "kubeops-test")
+
+    def status() -> int:
+        try:
+            holder.get("/api/v1/nodes")
+        except ApiError as error:
+            return error.status
+        return 200
+
+    assert status() == 403, "it is somebody"
+    arena.delete("ServiceAccount", "operator")
+    until(lambda: status() == 401, 30, "the token has ended")
     with watching() as seen:
         run = play("maintain", maintain_nodes=[here], env={"K8S_AUTH_KUBECONFIG": config})
-    refused(run, seen, "401")
-    assert claims not in run.text
+    refused(run, seen, "401", config, "expired")
+    assert given not in run.text
 
 
 @pytest.fixture

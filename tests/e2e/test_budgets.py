@@ -10,7 +10,7 @@ import pytest
 from support.arena import Arena, Workload
 from support.plays import Player
 from support.waiting import until
-from support.watching import Watch
+from support.watching import Seen, Watch
 
 
 def make_sick(arena: Arena, workload: Workload, on: str) -> str:
@@ -189,3 +189,40 @@ def test_pinned_budgets_are_saved_and_restored(arena: Arena, play: Player, watch
     seen.all_held()
     assert (arena.find("PodDisruptionBudget", "web") or {})["spec"]["minAvailable"] == "100%"
     assert seen.least_ready(web) == 3
+
+
+def test_reactive_budgets_are_warned_of_and_asked_until_their_owner_lifts_them(
+    arena: Arena, play: Player, watching: Watch
+) -> None:
+    """Longhorn's by its label, and one that only the caller knows; their owners act on an attempt alone."""
+    here, _unused = arena.nodes(2)
+    known = {"longhorn.io/component": "instance-manager"}
+    with arena.placing(here):
+        for name, labels in (("manager", known), ("own", {"tier": "own"})):
+            template = {"metadata": {"labels": {"app": name, **labels}}}
+            arena.deployment(name, 2, spec={"template": template}, budget={"maxUnavailable": 0})
+    chosen = {"nodes": [here], "reactive_budgets": ["tier=own"]}
+
+    def refused(seen: Seen) -> bool:
+        return {request.name.split("-")[0] for request in seen.until_now() if request.evicts} == {"manager", "own"}
+
+    with watching() as seen:
+        planned = play.module("maintenance_plan", **chosen)
+        assert planned.answer["feasible"], planned.text
+        warned = {f["object"]: f["severity"] for f in planned.findings if f["code"] == "reactive_budget"}
+        assert set(warned.values()) == {"warning"}
+        assert {name.split("/")[1].split("-")[0] for name in warned} == {"manager", "own"}
+        assert play.module("node_cordon", nodes=[here]).ok
+        assert play.module("pdb_guard", **chosen).ok
+        draining = play.module_start("node_drain", **chosen)
+        until(lambda: refused(seen) or draining.over, 120, "both were asked for")
+        assert len(arena.pods(on=here)) == 4, "nobody went under a budget"
+        for name in ("manager", "own"):
+            arena.patch("PodDisruptionBudget", name, {"spec": {"maxUnavailable": 1}})
+        drained = draining.wait()
+        assert drained.ok, drained.text
+        assert play.module("pdb_guard", state="absent", nodes=[here]).ok
+        assert play.module("node_cordon", state="uncordoned", nodes=[here]).ok
+    assert len(seen.evictions(429)) >= 2
+    assert len(seen.evictions()) == 4
+    assert not arena.is_cordoned(here)

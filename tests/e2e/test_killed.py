@@ -13,6 +13,7 @@ from support.arena import Arena, Workload
 from support.plays import Player, Running
 from support.waiting import until
 from support.watching import Watch
+from witness.kinds import OWN_NAMESPACE
 from witness.log import Json
 
 AGAIN = 300.0
@@ -113,6 +114,32 @@ def test_recover_alone_lists_and_undoes(arena: Arena, play: Player, watching: Wa
         run = play("recover")
         assert run.ok, run.text
     assert seen.writes == []
+
+
+def test_recover_with_finished_gives_back_only_nodes_whose_work_was_done(
+    arena: Arena, play: Player, watching: Watch
+) -> None:
+    """What a run leaves that could not give a node back after its work, and did not come to the other one."""
+    done, todo, _unused = arena.nodes(3)
+    arena.deployment("web", on=todo)
+    asked = {"playbook": "maintain", "nodes": [done, todo]}
+    with watching() as seen:
+        started = play.module("maintenance_state", state="started", input=asked, plan={"waves": [[done], [todo]]})
+        run_id = str(started.answer["run"])
+        for state in ("cordoned", "parked"):
+            assert play.module("node_cordon", state=state, nodes=[done, todo], run=run_id).ok
+        assert play.module("maintenance_state", state="noted", nodes=[done], run=run_id).ok
+        run = play("recover", recover_state="finished")
+        assert run.ok, run.text
+        assert not arena.is_cordoned(done)
+        assert arena.step(todo) == "parked", "its work is not done"
+        left = run.node(todo, "maintenance_state")
+        assert left["outcome"] == "left"
+        assert left["message"] in run.words
+        assert arena.find("ConfigMap", f"run-{run_id.partition('/')[0]}", OWN_NAMESPACE), "it can still be resumed"
+        run = play("recover")
+        assert run.ok, run.text
+    seen.all_held()
 
 
 def test_a_run_that_died_in_the_users_tasks_is_only_resumed_by_name(

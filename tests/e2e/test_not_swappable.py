@@ -6,8 +6,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 from support.arena import Arena, Workload
 from support.lab import Lab
@@ -138,45 +136,18 @@ def test_a_rollout_in_progress_is_not_swapped(arena: Arena, play: Player, watchi
     assert seen.dark_seconds(web) == 0
 
 
-def claim(arena: Arena, mode: str) -> Json:
-    """Volumes with a claim of this access mode, to be bound or not."""
-    spec = {"accessModes": [mode], "storageClassName": "none", "resources": {"requests": {"storage": "1Gi"}}}
-    made = {"apiVersion": "v1", "metadata": {"name": "data"}, "spec": {**spec, "volumeName": f"pv-{arena.name}"}}
-    volume = {
-        "metadata": {"name": f"pv-{arena.name}"},
-        "spec": {
-            "accessModes": [mode],
-            "capacity": {"storage": "1Gi"},
-            "storageClassName": "none",
-            "csi": {"driver": "lab.kubeops.io", "volumeHandle": arena.name},
-            "claimRef": {"namespace": arena.namespace, "name": "data"},
-        },
-    }
-    arena.api.create("/api/v1/persistentvolumes", volume)
-    arena.create("PersistentVolumeClaim", made)
-    return {"volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]}
-
-
-@pytest.fixture
-def volumes(arena: Arena) -> Iterator[None]:
-    yield
-    arena.api.delete(f"/api/v1/persistentvolumes/pv-{arena.name}")
-
-
-@pytest.mark.usefixtures("volumes")
 @pytest.mark.parametrize("mode", ["ReadWriteOnce", "ReadWriteOncePod"])
 def test_a_volume_of_one_node_needs_consent(arena: Arena, play: Player, watching: Watch, mode: str) -> None:
     here, _unused = arena.nodes(2)
-    arena.deployment("web", on=here, pod=claim(arena, mode))
+    arena.deployment("web", on=here, pod=arena.claim(mode))
     with watching() as seen:
         run = play("maintain", maintain_nodes=[here])
     stopped_in_preflight(run, seen, "volume_single_node", "web", "data")
 
 
-@pytest.mark.usefixtures("volumes")
 def test_a_volume_of_many_nodes_is_no_hindrance(arena: Arena, play: Player, watching: Watch) -> None:
     here, _unused = arena.nodes(2)
-    web = arena.deployment("web", on=here, start="1s", pod=claim(arena, "ReadWriteMany"))
+    web = arena.deployment("web", on=here, start="1s", pod=arena.claim("ReadWriteMany"))
     with watching() as seen:
         run = play("maintain", maintain_nodes=[here])
         assert run.ok, run.text
@@ -246,6 +217,29 @@ def test_a_replicaset_without_a_deployment_is_swapped(arena: Arena, play: Player
     seen.all_held()
     assert seen.dark_seconds(web) == 0
     assert seen.counts(web) == [1, 2, 1]
+
+
+def test_an_autoscaler_that_something_else_writes_is_named_and_left_alone(
+    arena: Arena, play: Player, watching: Watch
+) -> None:
+    """As KEDA does it: a ScaledObject owns the autoscaler and takes back every change to it."""
+    here, _unused = arena.nodes(2)
+    web = arena.deployment("web", on=here)
+    made = {"apiVersion": "v1", "metadata": {"name": "scaled-object"}}
+    arena.create("ConfigMap", made)
+    owner = arena.find("ConfigMap", "scaled-object") or {}
+    keda = {"apiVersion": "v1", "kind": "ConfigMap", "name": "scaled-object", "controller": True}
+    arena.hpa("web", 1, 3).patch({"metadata": {"ownerReferences": [{**keda, "uid": owner["metadata"]["uid"]}]}})
+    with watching() as seen:
+        run = play("maintain", maintain_nodes=[here])
+    stopped_in_preflight(run, seen, "autoscaler_owned", "web", "scaled-object")
+    with watching() as seen:
+        run = play("maintain", maintain_nodes=[here], maintain_allow_interruption=True)
+        assert run.ok, run.text
+        arena.settle()
+    seen.all_held(interruptible=[web])
+    assert seen.counts(web) == [1]
+    assert not [request for request in seen.writes if request.resource == "horizontalpodautoscalers"]
 
 
 GIZMOS = "/apis/lab.kubeops.io/v1/namespaces/{}/gizmos"

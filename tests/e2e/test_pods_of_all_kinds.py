@@ -236,3 +236,44 @@ def test_no_grace_period_leaves_the_pods_their_own(arena: Arena, play: Player, w
     seen.all_held()
     (node,) = run.of("node_drain")[-1]["nodes"]
     assert all(pod["waited_seconds"] >= 3 for pod in node["pods"])
+
+
+def test_the_pod_that_runs_this_very_play_is_never_evicted(arena: Arena, play: Player, watching: Watch) -> None:
+    """An AWX job pod knows itself by what its kubelet put into its environment."""
+    here, _unused = arena.nodes(2)
+    arena.pod("awx-job-7", here)
+    inside = {"KUBERNETES_SERVICE_HOST": "10.96.0.1", "HOSTNAME": "awx-job-7"}
+    with watching() as seen:
+        run = play("maintain", maintain_nodes=[here], maintain_force=True, env=inside)
+    refused(run, "self_on_node", "awx-job-7", here)
+    assert seen.writes == []
+
+
+def attachment(arena: Arena, name: str, node: str, volume: str) -> Json:
+    source = {"persistentVolumeName": volume}
+    spec = {"attacher": "lab.kubeops.io", "nodeName": node, "source": source}
+    return {"metadata": {"name": f"{arena.name}-{name}"}, "spec": spec}
+
+
+def test_a_volume_that_stays_attached_keeps_its_node_from_being_drained(
+    arena: Arena, play: Player, watching: Watch
+) -> None:
+    here, _unused = arena.nodes(2)
+    web = arena.deployment("web", on=here, pod=arena.claim("ReadWriteMany"))
+    path = "/apis/storage.k8s.io/v1/volumeattachments"
+    for name, volume in (("lingering", f"pv-{arena.name}"), ("of-a-pod-that-stays", "another")):
+        arena.api.create(path, attachment(arena, name, here, volume))
+    try:
+        with watching() as seen:
+            running = play.start("maintain", maintain_nodes=[here])
+            running.until_says(f"volume pv-{arena.name} is still attached to node {here}")
+            assert arena.pods(on=here) == []
+            assert arena.step(here) == "cordoned", "its pods are gone, and yet it is not drained"
+            arena.api.delete(f"{path}/{arena.name}-lingering")
+            run = running.wait()
+            assert run.ok, run.text
+        seen.all_held()
+        assert seen.dark_seconds(web) == 0
+    finally:
+        for name in ("lingering", "of-a-pod-that-stays"):
+            arena.api.delete(f"{path}/{arena.name}-{name}")

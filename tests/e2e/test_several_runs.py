@@ -90,6 +90,30 @@ def test_the_modules_work_on_their_own(arena: Arena, play: Player, watching: Wat
     assert seen.dark_seconds(web) == seen.dark_seconds(several) == 0
 
 
+def test_a_drain_of_selected_pods_leaves_the_surges_of_the_others(arena: Arena, play: Player, watching: Watch) -> None:
+    here, _unused = arena.nodes(2)
+    with arena.placing(here):
+        first = arena.deployment("first")
+        second = arena.deployment("second")
+    with watching() as seen:
+        assert play.module("node_cordon", nodes=[here]).ok
+        assert play.module("pdb_guard", nodes=[here]).ok
+        run = play.module("node_drain", nodes=[here], pod_selector="app=first")
+        assert run.ok, run.text
+        assert run.node(here, "node_drain")["outcome"] == "selected_gone"
+        assert here not in first.nodes()
+        assert second.read()["spec"]["replicas"] == len(second.pods()) == 2, "prepared, and not ended"
+        assert here in second.nodes()
+        run = play.module("node_drain", nodes=[here])
+        assert run.ok, run.text
+        assert run.node(here, "node_drain")["outcome"] == "drained"
+        assert play.module("pdb_guard", state="absent", nodes=[here]).ok
+        assert play.module("node_cordon", state="uncordoned", nodes=[here]).ok
+    seen.all_held()
+    assert seen.dark_seconds(first) == seen.dark_seconds(second) == 0
+    assert seen.counts(first) == seen.counts(second) == [1, 2, 1]
+
+
 def test_modules_without_a_record_say_what_comes_first(arena: Arena, play: Player, watching: Watch) -> None:
     here, _unused = arena.nodes(2)
     arena.deployment("web", on=here)

@@ -38,6 +38,7 @@ PLURALS: Mapping[str, str] = {
     "HorizontalPodAutoscaler": "/apis/autoscaling/v2/namespaces/{}/horizontalpodautoscalers",
     "ResourceQuota": "/api/v1/namespaces/{}/resourcequotas",
     "PersistentVolumeClaim": "/api/v1/namespaces/{}/persistentvolumeclaims",
+    "ServiceAccount": "/api/v1/namespaces/{}/serviceaccounts",
     "ConfigMap": "/api/v1/namespaces/{}/configmaps",
     "Lease": "/apis/coordination.k8s.io/v1/namespaces/{}/leases",
     "EndpointSlice": "/apis/discovery.k8s.io/v1/namespaces/{}/endpointslices",
@@ -303,6 +304,24 @@ class Arena:
         made = shapes.hpa(name, lowest, highest, usage)
         return self.create("HorizontalPodAutoscaler", made)
 
+    def claim(self, mode: str) -> Json:
+        """A volume of this access mode with its claim; returns what mounts it in a pod's spec."""
+        spec = {"accessModes": [mode], "storageClassName": "none"}
+        volume = {
+            "metadata": {"name": f"pv-{self.name}", "labels": {shapes.ARENA: self.name}},
+            "spec": {
+                **spec,
+                "capacity": {"storage": "1Gi"},
+                "csi": {"driver": "lab.kubeops.io", "volumeHandle": self.name},
+                "claimRef": {"namespace": self.namespace, "name": "data"},
+            },
+        }
+        self.api.create("/api/v1/persistentvolumes", volume)
+        wanted = {**spec, "volumeName": f"pv-{self.name}", "resources": {"requests": {"storage": "1Gi"}}}
+        made = {"apiVersion": "v1", "metadata": {"name": "data"}, "spec": wanted}
+        self.create("PersistentVolumeClaim", made)
+        return {"volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]}
+
     def quota(self, **hard: str) -> Workload:
         made = {"apiVersion": "v1", "metadata": {"name": "quota"}, "spec": {"hard": hard}}
         return self.create("ResourceQuota", made)
@@ -379,6 +398,7 @@ class Arena:
                 self.api.request("DELETE", pods, {"gracePeriodSeconds": 0})
         for name in self._nodes:
             self.api.delete(fake.path(name))
+        self.api.delete(f"/api/v1/persistentvolumes/pv-{self.name}")
         for kind in ("Lease", "ConfigMap"):
             for obj in self.all(kind, OWN_NAMESPACE):
                 if o.name(obj).startswith(("node-", "surge-", "run-")):

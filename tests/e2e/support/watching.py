@@ -48,6 +48,11 @@ class Seen:
         known = audit.read(self.lab.audit_log, self.mark, self.end)
         return [request for request in known if not request.by_the_system]
 
+    def until_now(self) -> list[audit.Request]:
+        """As `requests`, while the watching goes on."""
+        known = audit.read(self.lab.audit_log, self.mark, self.lab.audit_log.stat().st_size)
+        return [request for request in known if not request.by_the_system]
+
     @property
     def writes(self) -> list[audit.Request]:
         return [request for request in self.requests if request.writes]
