@@ -53,8 +53,8 @@ options:
   pod_selector:
     description:
       - Label selector of the pods to move. The others stay, and a node on which one stays is not called drained.
-      - A workload none of whose pods is selected keeps the surge that M(kubeops.node_maintenance.pdb_guard) prepared, for
-        a later drain to end.
+      - A workload none of whose pods is selected keeps the surge that M(kubeops.node_maintenance.pdb_guard) prepared,
+        for a later drain to end.
     type: str
   namespaces:
     description:
