@@ -84,6 +84,27 @@ def at_step(node: Node, record: Record, step: Step, **changes: t.Any) -> Change 
     return _patch(node, sentence, record=wanted, taints=taints)
 
 
+def hold_with(node: Node, record: Record, taint: Raw) -> tuple[Record, Change | None]:
+    """One more taint of ours, in the record as well; one that somebody else has set is left to them."""
+    if any(same_taint(taint, x) for x in node.taints) and not any(same_taint(taint, x) for x in record.added):
+        return record, None
+    added = record.added if any(same_taint(taint, x) for x in record.added) else (*record.added, taint)
+    wanted = replace(record, added=added)
+    taints = _with(node.taints, (taint,))
+    if wanted.dump() == node.annotations.get(names.RECORD) and taints == node.taints:
+        return wanted, None
+    return wanted, _patch(node, f"Set {in_words(taint)} on node {node.name}", record=wanted, taints=taints)
+
+
+def let_go_of(node: Node, record: Record, taint: Raw) -> tuple[Record, Change | None]:
+    """The opposite of ``hold_with``; a taint that is not in the record is somebody else's and stays."""
+    if not any(same_taint(taint, x) for x in record.added):
+        return record, None
+    wanted = replace(record, added=_without(record.added, (taint,)))
+    taints = _without(node.taints, (taint,))
+    return wanted, _patch(node, f"Lift {in_words(taint)} from node {node.name}", record=wanted, taints=taints)
+
+
 def give_back(node: Node, record: Record) -> GivenBack:
     """Undo what the record says is ours, and the record with it."""
     kept: list[str] = []

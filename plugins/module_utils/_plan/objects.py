@@ -64,7 +64,10 @@ def _number(generation: t.Any) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A node; ``ready`` is the Ready condition's ``True``; taints keep their order and all fields."""
+    """A node; ``ready`` is the Ready condition's ``True``; taints keep their order and all fields.
+
+    ``ready_since`` is when that condition last changed.
+    """
 
     name: str
     uid: str
@@ -76,6 +79,7 @@ class Node:
     conditions: t.Mapping[str, str]
     boot_id: str
     address: str
+    ready_since: str = ""
 
     @property
     def ready(self) -> bool:
@@ -87,6 +91,7 @@ class Node:
         """From a core/v1 Node."""
         meta, spec, status = raw["metadata"], raw.get("spec") or {}, raw.get("status") or {}
         addresses = {a.get("type"): a.get("address", "") for a in status.get("addresses") or ()}
+        changed = {c["type"]: c.get("lastTransitionTime") for c in status.get("conditions") or ()}
         return cls(
             name=meta["name"],
             uid=meta.get("uid", ""),
@@ -98,6 +103,7 @@ class Node:
             conditions={c["type"]: c.get("status", "") for c in status.get("conditions") or ()},
             boot_id=(status.get("nodeInfo") or {}).get("bootID", ""),
             address=addresses.get("InternalIP") or addresses.get("Hostname") or "",
+            ready_since=changed.get("Ready") or "",
         )
 
 

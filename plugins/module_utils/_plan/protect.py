@@ -163,6 +163,12 @@ def _single_node(volume: Raw, claims: t.Mapping[tuple[str, str], Raw], namespace
     return ""
 
 
+def tied(snapshot: Snapshot, volume: Raw, namespace: str) -> str:
+    """What ties a pod with this volume to one node at a time, in words; empty where nothing does."""
+    claims = {(c["metadata"].get("namespace", ""), c["metadata"]["name"]): c for c in snapshot.claims}
+    return _single_node(volume, claims, namespace)
+
+
 def _autoscaler(snapshot: Snapshot, workload: Workload) -> Refusal | None:
     scaler = snapshot.autoscaler_of(workload)
     if scaler is None or scaler.owner is None:

@@ -1,0 +1,205 @@
+# Copyright: Contributors to the kubeops.node_maintenance collection
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What becomes of the pods of a node that went away, and what speaks for its being dead."""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import replace
+
+import pytest
+
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan import cordon, dead, names
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.case import PodPlan, Route
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.objects import Node, Pod
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.record import Record
+from ansible_collections.kubeops.node_maintenance.tests.unit.plan.objects import (
+    Raw,
+    claim,
+    deployment,
+    mounts,
+    node,
+    owned,
+    pod,
+    snapshot,
+    workload,
+)
+
+NOW = "2026-01-01T03:10:00.000Z"
+LOST: Raw = {"key": "node.kubernetes.io/unreachable", "effect": "NoExecute", "timeAdded": "2026-01-01T03:08:00Z"}
+SOFT: Raw = {"key": "node.kubernetes.io/unreachable", "effect": "NoSchedule"}
+DEFAULT: Raw = {"key": "node.kubernetes.io/unreachable", "operator": "Exists", "effect": "NoExecute"}
+WAIT: Raw = {**DEFAULT, "tolerationSeconds": 300}
+AWAY = node("n1", conditions={"Ready": "Unknown"}, taints=[SOFT, LOST])
+WEB = {"web": owned("ReplicaSet", "web")}
+
+
+def fate(made: Raw, here: Raw = AWAY, **more: t.Any) -> dead.Fate | None:
+    world = snapshot(nodes=[here, node("n2")], pods=[made], **more)
+    return dead.fate(world, world.pods[0], NOW)
+
+
+@pytest.mark.parametrize(
+    ("changes", "told_at", "seconds"),
+    [
+        pytest.param({"tolerations": [WAIT]}, "2026-01-01T03:13:00Z", 180, id="default"),
+        pytest.param({"tolerations": [{**WAIT, "tolerationSeconds": 30}]}, "2026-01-01T03:08:30Z", 0, id="overdue"),
+        pytest.param({"tolerations": []}, "2026-01-01T03:08:00Z", 0, id="none"),
+        pytest.param({"tolerations": [DEFAULT]}, "", None, id="for-ever"),
+        pytest.param({"deleting": "2026-01-01T03:09:30Z"}, "2026-01-01T03:09:30Z", 0, id="told-already"),
+    ],
+)
+def test_when_a_pod_of_a_lost_node_is_told_to_end(changes: Raw, told_at: str, seconds: int | None) -> None:
+    found = fate(pod("web-1", owner=WEB["web"], **changes), **deployment("web", 2))
+    assert found is not None
+    assert (found.told_at, found.in_seconds) == (told_at, seconds)
+    assert found.successor == ("none" if seconds is None else "at_once")
+
+
+def test_without_the_taint_nobody_knows_when() -> None:
+    found = fate(pod("a", tolerations=[WAIT]), node("n1", conditions={"Ready": "Unknown"}, taints=[SOFT]))
+    assert found is not None
+    assert (found.told_at, found.in_seconds) == ("", None)
+    assert "300 s after the taint" in found.reason
+
+
+@pytest.mark.parametrize("ready", ["True", "False"])
+def test_a_node_that_is_heard_of_has_no_fate(ready: str) -> None:
+    assert fate(pod("a"), node("n1", conditions={"Ready": ready})) is None
+
+
+@pytest.mark.parametrize(
+    ("owner", "more", "successor"),
+    [
+        ([], {}, "none"),
+        (owned("DaemonSet", "agent"), {}, "none"),
+        (owned("StatefulSet", "db"), {"stateful_sets": [workload("StatefulSet", "db", 2)]}, "after_its_object"),
+        (owned("Job", "j", "batch/v1"), {}, "at_once"),
+        (owned("ReplicaSet", "web"), deployment("web", 2), "at_once"),
+        (owned("ReplicaSet", "web"), deployment("web", 0), "none"),
+    ],
+)
+def test_when_a_pod_has_a_successor(owner: list[Raw], more: dict[str, t.Any], successor: str) -> None:
+    found = fate(pod("a", owner=owner, tolerations=[WAIT]), **more)
+    assert found is not None
+    assert found.successor == successor
+
+
+def test_a_successor_waits_for_the_volume_that_stays_attached() -> None:
+    attachment = {"spec": {"nodeName": "n1", "source": {"persistentVolumeName": "pv-data"}}}
+    other = {"spec": {"nodeName": "n2", "source": {"persistentVolumeName": "pv-other"}}}
+    data = claim("data", volume="pv-data", modes=("ReadWriteOnce",))
+    made = pod("a", owner=WEB["web"], tolerations=[WAIT], volumes=mounts("data"))
+    found = fate(made, claims=[data], attachments=[attachment, other], **deployment("web", 1))
+    assert found is not None
+    assert (found.successor, found.volumes) == ("after_its_volume", ("pv-data",))
+    assert "pv-data stays attached to n1" in found.reason
+
+
+def lease(renewed: str, seconds: int = 40) -> Raw:
+    return {
+        "metadata": {"namespace": "kube-node-lease", "name": "n1", "uid": "u"},
+        "spec": {"holderIdentity": "n1", "leaseDurationSeconds": seconds, "renewTime": renewed},
+    }
+
+
+@pytest.mark.parametrize(
+    ("ready", "renewed", "seconds", "speaks"),
+    [
+        ("True", "2026-01-01T03:00:00Z", 40, "Ready is True"),
+        ("False", "2026-01-01T03:00:00Z", 40, "Ready is False"),
+        ("Unknown", "2026-01-01T03:09:45.123456Z", 40, "15 s ago"),
+        ("Unknown", "2026-01-01T03:09:45Z", 12, ""),
+        ("Unknown", "2026-01-01T03:08:00Z", 40, ""),
+        ("Unknown", "2026-01-01T03:08:00Z", 31536000, ""),
+        ("Unknown", None, 40, ""),
+    ],
+)
+def test_what_speaks_for_a_living_kubelet(ready: str, renewed: str | None, seconds: int, speaks: str) -> None:
+    found = dead.alive(
+        Node.of(node("n1", conditions={"Ready": ready})), lease(renewed, seconds) if renewed else None, NOW
+    )
+    assert (speaks in found) if speaks else not found
+
+
+@pytest.mark.parametrize(
+    ("route", "code", "tolerations", "becomes"),
+    [
+        ("evict", "replicas", [], ("wait", "out_of_service")),
+        ("swap", "single_replica", [], ("wait", "out_of_service")),
+        ("refuse", "unhealthy_blocked", [], ("wait", "out_of_service")),
+        ("refuse", "local_volume", [], ("wait", "out_of_service")),
+        ("wait", "job", [], ("wait", "out_of_service")),
+        ("wait", "stuck_terminating", [], ("wait", "out_of_service")),
+        ("refuse", "emptydir", [], ("refuse", "emptydir")),
+        ("refuse", "bare_pod", [], ("refuse", "bare_pod")),
+        ("skip", "daemonset", [], ("skip", "daemonset")),
+        ("skip", "not_selected", [], ("refuse", "not_selected")),
+        ("evict", "replicas", [{"operator": "Exists"}], ("skip", "out_of_service")),
+    ],
+)
+def test_the_route_of_a_pod_on_a_fenced_node(
+    route: Route, code: str, tolerations: list[Raw], becomes: tuple[str, str]
+) -> None:
+    plan = dead.fenced(PodPlan(Pod.of(pod("a", tolerations=tolerations)), route, code, "why", None, guarded=True))
+    assert (plan.route, plan.code) == becomes
+    assert plan.route != "wait" or not plan.guarded
+
+
+def test_one_finding_says_what_becomes_of_the_node() -> None:
+    pods = [
+        pod("web-1", owner=WEB["web"], tolerations=[WAIT]),
+        pod("web-2", owner=WEB["web"], tolerations=[]),
+        pod("db-0", owner=owned("StatefulSet", "db"), tolerations=[WAIT]),
+        pod("agent", owner=owned("DaemonSet", "agent"), tolerations=[DEFAULT]),
+    ]
+    more = {**deployment("web", 2), "stateful_sets": [workload("StatefulSet", "db", 1)]}
+    world = snapshot(nodes=[AWAY, node("n2")], pods=pods, leases=[lease("2026-01-01T03:07:00Z")], **more)
+    plans = [PodPlan(found, "evict", "not_ready", "", None) for found in world.pods]
+    (finding,) = dead.findings(world, plans, ["n1", "n2", "n3"], NOW)
+    assert (finding.code, finding.severity, finding.nodes) == ("node_lost", "warning", ("n1",))
+    for words in (
+        "renewed 180 s ago",
+        "4 pods",
+        "1 were told",
+        "2 will be",
+        "03:13:00Z",
+        "1 stay",
+        "1 are not replaced",
+    ):
+        assert words in finding.message
+    assert "migrate_fenced=n1" in finding.remedy
+
+
+RECORD = Record("r1", "x", "me", "", "2026-01-01T00:00:00Z", "cordoned", "uid-n1", "ns/l", {"unschedulable": False})
+
+
+def test_the_taint_is_in_the_record_until_it_is_lifted() -> None:
+    here = Node.of(AWAY)
+    held, change = cordon.hold_with(here, RECORD, dead.OUT_OF_SERVICE)
+    assert change is not None
+    assert change.body is not None
+    assert change.resource_version == here.resource_version
+    assert held.added == (dead.OUT_OF_SERVICE,)
+    assert change.body["spec"]["taints"] == [SOFT, LOST, dead.OUT_OF_SERVICE]
+    assert change.body["metadata"]["annotations"][names.RECORD] == held.dump()
+    tainted = replace(here, taints=(*here.taints, dead.OUT_OF_SERVICE), annotations={names.RECORD: held.dump()})
+    assert cordon.hold_with(tainted, held, dead.OUT_OF_SERVICE) == (held, None)
+    freed, back = cordon.let_go_of(tainted, held, dead.OUT_OF_SERVICE)
+    assert freed == RECORD
+    assert back is not None
+    assert back.body is not None
+    assert back.body["spec"]["taints"] == [SOFT, LOST]
+    given = cordon.give_back(tainted, held).change
+    assert given is not None
+    assert given.body is not None
+    assert dead.OUT_OF_SERVICE not in given.body["spec"]["taints"]
+
+
+def test_a_taint_of_somebody_else_is_theirs() -> None:
+    theirs = {**dead.OUT_OF_SERVICE, "value": "medik8s"}
+    here = Node.of(node("n1", taints=[theirs]))
+    assert cordon.hold_with(here, RECORD, dead.OUT_OF_SERVICE) == (RECORD, None)
+    assert cordon.let_go_of(here, RECORD, dead.OUT_OF_SERVICE) == (RECORD, None)
