@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.inputs import VARIABLES, read
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.inputs import PREFIX, VARIABLES, read
 
 
 def given(**variables: Any) -> dict[str, Any]:
@@ -193,3 +193,9 @@ def test_a_time_of_day_is_its_next_occurrence() -> None:
     past = datetime.datetime.now() - datetime.timedelta(minutes=2)
     assert given(until=past.strftime("%H:%M"))["until"] > time.time() + 23 * 3600
     assert given(until="2026-11-21T05:30:00+01:00")["until"] == 1795235400.0
+
+
+def test_every_variable_is_documented() -> None:
+    page = (Path(__file__).parents[3] / "docs/docsite/rst/guide_input.rst").read_text(encoding="utf-8")
+    missing = [name for name in VARIABLES if f"``{PREFIX}{name}``" not in page]
+    assert missing == []
