@@ -43,6 +43,7 @@ class Wire(Protocol):
 def upgrade_headers() -> dict[str, str]:
     """What asks an HTTP server for the WebSocket."""
     return {
+        "Accept": "*/*",  # some kubelets' servers offer no JSON for a forward and refuse (406)
         "Connection": "Upgrade",
         "Upgrade": "websocket",
         "Sec-WebSocket-Version": "13",
