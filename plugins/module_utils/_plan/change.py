@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.objects import Raw, Ref
 
-Verb = t.Literal["create", "patch", "scale", "delete", "evict"]
+Verb = t.Literal["create", "patch", "scale", "status", "delete", "evict"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,7 +18,7 @@ class Change:
     """One write.
 
     ``body`` is the object to create, or a JSON merge patch (a patch carries ``resourceVersion`` in its
-    metadata, so that it fails when somebody was faster). ``scale`` patches the scale subresource.
+    metadata, so that it fails when somebody was faster). ``scale`` and ``status`` patch these subresources.
     ``before`` and ``after`` are the parts of the object that people care about, for the diff.
     """
 

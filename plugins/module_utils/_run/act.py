@@ -20,11 +20,11 @@ def request_for(change: Change) -> verbs.Request:
     match change.verb:
         case "create":
             return verbs.create(kind, dict(change.body or {}), namespace=target.namespace)
-        case "patch" | "scale":
+        case "patch" | "scale" | "status":
             body = dict(change.body or {})
             if change.resource_version:
                 body["metadata"] = {**body.get("metadata", {}), "resourceVersion": change.resource_version}
-            subresource = "scale" if change.verb == "scale" else ""
+            subresource = "" if change.verb == "patch" else change.verb
             return verbs.merge_patch(kind, target.name, body, namespace=target.namespace, subresource=subresource)
         case "delete":
             return verbs.delete(

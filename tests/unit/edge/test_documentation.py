@@ -19,6 +19,7 @@ MODULES = (
     "node_drain",
     "node_taint",
     "pdb_guard",
+    "pod_migration_job",
 )
 PLUGINS = "ansible_collections.kubeops.node_maintenance.plugins"
 

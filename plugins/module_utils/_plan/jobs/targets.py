@@ -1,0 +1,148 @@
+# Copyright: Contributors to the kubeops.node_maintenance collection
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""Which pods a call is about, and which job each of them has, needs, or must not get."""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import dataclass
+
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan import selectors
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs.cause import Cause
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs.job import Job, Wish, name_of
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.objects import Pod, Raw, Ref
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.snapshot import Snapshot
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Pods as the options name them: by name (``uid`` may be empty), by node, by labels and namespaces."""
+
+    pods: tuple[Ref, ...] = ()
+    nodes: tuple[str, ...] = ()
+    selector: Raw | None = None
+    namespaces: tuple[str, ...] = ()
+
+    @property
+    def names_pods(self) -> bool:
+        """Whether each pod is named, so that one that cannot be moved is no part of a crowd to be skipped."""
+        return bool(self.pods)
+
+    def takes(self, pod: Pod) -> bool:
+        """Whether a pod belongs to it, where pods are not named."""
+        return (
+            (not self.nodes or pod.node in self.nodes)
+            and (self.selector is None or selectors.matches(self.selector, pod.labels))
+            and (not self.namespaces or pod.namespace in self.namespaces)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A pod to move. ``pod`` is ``None`` where the one with that UID is gone; ``exact`` says that its UID was given."""
+
+    ref: Ref
+    pod: Pod | None
+    exact: bool = False
+
+
+def targets(snapshot: Snapshot, selection: Selection) -> tuple[tuple[Target, ...], tuple[Ref, ...]]:
+    """The pods, and those that were named without UID and are not there."""
+    if not selection.names_pods:
+        found = [pod for pod in snapshot.pods if selection.takes(pod) and _movable(pod)]
+        # By node each pod is meant as it is; by labels alone also what an earlier call has moved there.
+        return tuple(Target(pod.ref, pod, bool(selection.nodes)) for pod in found), ()
+    by_name = {(pod.namespace, pod.name): pod for pod in snapshot.pods}
+    known: list[Target] = []
+    unknown: list[Ref] = []
+    for ref in selection.pods:
+        pod = by_name.get((ref.namespace, ref.name))
+        if pod and ref.uid in ("", pod.uid):
+            known.append(Target(pod.ref, pod, bool(ref.uid)))
+        elif ref.uid:
+            known.append(Target(ref, None, True))
+        else:
+            unknown.append(ref)
+    return tuple(known), tuple(unknown)
+
+
+def _movable(pod: Pod) -> bool:
+    """Whether a pod of a crowd is worth a job at all."""
+    daemon = pod.owner is not None and pod.owner.kind == "DaemonSet"
+    return not (pod.mirror or daemon or pod.finished or pod.deleting)
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """What to do for a pod: ``create`` a job of this name, ``follow`` the job, nothing (``done``), or ``refuse``."""
+
+    do: t.Literal["create", "follow", "done", "refuse"]
+    name: str = ""
+    job: Job | None = None
+    cause: Cause | None = None
+
+
+def choose(target: Target, jobs: t.Sequence[Job], wish: Wish, name: str = "") -> Choice:
+    """What a pod needs, given all jobs there are. ``name`` is the job's where the caller wants a certain one."""
+    mine = [job for job in jobs if _same(job.pod, target.ref)]
+    going = [job for job in mine if not job.ended]
+    if going:
+        return _join(going[0], wish)
+    done = next((job for job in mine if job.succeeded), None)
+    if target.pod is None:
+        return Choice("done", job=done)
+    if not target.exact and (bringer := _bringer(target.pod, jobs)):
+        return Choice("done", job=bringer)
+    if name:
+        taken = next((job for job in jobs if job.name == name), None)
+        if taken:
+            return Choice("refuse", job=taken, cause=_taken(taken))
+        return Choice("create", name)
+    return Choice("create", _free_name(target.ref, wish, {job.name for job in jobs}))
+
+
+def _same(one: Ref, other: Ref) -> bool:
+    return (one.namespace, one.name) == (other.namespace, other.name) and one.uid in ("", other.uid)
+
+
+def _bringer(pod: Pod, jobs: t.Iterable[Job]) -> Job | None:
+    """The job whose work this pod is already: the successor it waited for, or the namesake of the one it evicted."""
+    for job in jobs:
+        if not job.succeeded:
+            continue
+        if job.new_pod and job.new_pod.uid == pod.uid:
+            return job
+        namesake = (job.pod.namespace, job.pod.name) == (pod.namespace, pod.name) and job.pod.uid not in ("", pod.uid)
+        if namesake and pod.created >= job.created:
+            return job
+    return None
+
+
+def _join(job: Job, wish: Wish) -> Choice:
+    """A job that is under way is the right one, or it stands in the way: it is not rewritten."""
+    other = ""
+    if job.paused and not wish.paused:
+        other = "is paused: approve it (state: approved) or reject it (state: rejected)"
+    elif wish.paused and not job.paused:
+        other = "is not paused"
+    elif (job.mode or wish.mode) != wish.mode:
+        other = f"is of mode {job.mode}"
+    elif wish.reservation and job.reservation != wish.reservation:
+        other = f"uses Reservation {job.reservation or 'of its own'}"
+    if not other:
+        return Choice("follow", job.name, job)
+    said = f"Job {job.name} for the pod is under way and {other}."
+    return Choice("refuse", job=job, cause=Cause("other_job", said, "Wait for its end, or reject it first."))
+
+
+def _taken(job: Job) -> Cause:
+    said = f"There is a job {job.name} already, for {job.pod}, and it {'has ended' if job.ended else 'is under way'}."
+    return Cause("name_taken", said, "Give another name, or remove it first (state: absent).")
+
+
+def _free_name(pod: Ref, wish: Wish, taken: t.Collection[str]) -> str:
+    attempt = 0
+    while (name := name_of(pod, wish, attempt)) in taken:
+        attempt += 1
+    return name

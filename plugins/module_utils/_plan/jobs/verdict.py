@@ -1,0 +1,234 @@
+# Copyright: Contributors to the kubeops.node_maintenance collection
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""Where a job stands, what holds it, and why it failed: more than its own reason says.
+
+The controller's words are few: ``ForbiddenMigratePod`` for a dozen rules, ``Timeout`` for everything that did not
+happen in time, nothing at all while a limit or a budget holds a job.
+"""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import dataclass, replace
+
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan import budgets
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs import cause
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs.cause import Cause
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs.job import Job
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs.limits import Controller
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.objects import Pod, Raw
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.snapshot import Snapshot
+
+REJECTED = "Rejected"
+"""The reason that we write; the controller has none for it."""
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """What is known beside the job: the cluster, the controller's limits (``None``: unreadable), all jobs as the
+    API server has them, the time (RFC 3339).
+    """
+
+    snapshot: Snapshot
+    controller: Controller | None
+    jobs: t.Sequence[Raw] = ()
+    now: str = ""
+
+    def pod(self, job: Job) -> Pod | None:
+        """The job's pod while it is there; a successor of the same name is another one."""
+        for pod in self.snapshot.pods:
+            if (pod.namespace, pod.name) == (job.pod.namespace, job.pod.name) and job.pod.uid in ("", pod.uid):
+                return pod
+        return None
+
+
+def stage(job: Job) -> str:
+    """Where the job stands, as the end of a sentence that begins with its name."""
+    if job.succeeded:
+        return "has succeeded"
+    if job.ended:
+        return f"has failed ({job.reason or job.phase})"
+    if job.waiting:
+        return "waits for arbitration"
+    if job.paused:
+        return "is paused and waits for approval"
+    if not job.conditions:
+        return "has passed arbitration"
+    if job.condition("BoundPodReady").get("status") == "False":
+        return f"waits until the new pod {_new(job)} is ready"
+    if job.condition("PodBoundReservation").get("status") == "False":
+        return "waits for the new pod"
+    eviction = job.condition("Eviction").get("status")
+    if eviction == "True":
+        return "has evicted the pod"
+    if eviction:
+        return "waits for the pod's end"
+    if job.condition("ReservationScheduled").get("status") == "True" or job.node:
+        return f"has a place on node {job.node} and evicts the pod"
+    if job.condition("ReservationScheduled").get("status") == "False":
+        return "finds no place"
+    return "reserves a place"
+
+
+def verdict(job: Job, view: View) -> Cause | None:
+    """Why the job failed, or what holds it now; ``None`` when it succeeded, or nothing holds it as far as is known."""
+    if job.succeeded:
+        return None
+    return _failure(job, view) if job.ended else holding(job, view)
+
+
+def _failure(job: Job, view: View) -> Cause:
+    match job.reason:
+        case "Timeout":
+            held = holding(replace(job, phase="Running", paused=False), view)
+            said = f"Its ttl of {job.ttl:g} s ran out."
+            if held:
+                return Cause(held.code, f"{said} {held.message}", held.remedy)
+            return Cause("timeout", said, "Give it a longer ttl.")
+        case "ForbiddenMigratePod":
+            return _forbidden(job, view)
+        case "Unschedulable":
+            return Cause("unschedulable", f"No place was found: {job.message}", _MAKE_ROOM)
+        case reason if reason in _REASONS:
+            found = _REASONS[reason]
+            return Cause(found.code, found.message.format(job=job), found.remedy)
+    said = job.message or job.reason or f"its phase is {job.phase}"
+    return Cause("failed", f"The job has ended: {said}", "Look at its conditions and events.")
+
+
+def _forbidden(job: Job, view: View) -> Cause:
+    if "on the same node" in job.message:
+        return Cause(
+            "same_node",
+            f"Reservation {job.reservation} is on the node on which the pod is.",
+            "Let the Reservation's node affinity exclude that node.",
+        )
+    if "already bound" in job.message:
+        return Cause(
+            "reservation_used",
+            f"Another pod has taken Reservation {job.reservation}.",
+            "Make a new one: a Reservation serves one pod.",
+        )
+    pod = view.pod(job)
+    found = cause.forbidden(view.snapshot, pod, view.controller) if pod and view.controller else None
+    if found:
+        return found
+    return Cause(
+        "forbidden",
+        "koord-descheduler forbids it by a rule that cannot be told from here.",
+        "Its log has the rule, at verbosity 4: 'Pod fails the following checks'.",
+    )
+
+
+_MAKE_ROOM = "Make room, or change the node selector, affinity or requests that leave no node."
+
+_REASONS: t.Mapping[str, Cause] = {
+    REJECTED: Cause("rejected", "{job.message}", ""),
+    "MissingPod": Cause(
+        "pod_gone", "Pod {job.pod.namespace}/{job.pod.name} was gone before the job could move it.", ""
+    ),
+    "InvalidPodRef": Cause("invalid_pod_ref", "The job names no pod.", "Name its namespace and name."),
+    "MissingReservation": Cause(
+        "reservation_gone", "Reservation {job.reservation} was deleted meanwhile.", "Make it again, then a new job."
+    ),
+    "ReservationExpired": Cause(
+        "reservation_expired",
+        "Reservation {job.reservation} has expired.",
+        "Make a new one with a longer ttl, then a new job.",
+    ),
+}
+
+
+def holding(job: Job, view: View) -> Cause | None:
+    """What holds a job that has not ended."""
+    pod = view.pod(job)
+    if job.waiting:
+        return _arbitration(job, pod, view)
+    if job.paused:
+        return Cause("paused", "It is paused.", "Approve it (state: approved) or reject it (state: rejected).")
+    if job.evicting:
+        return _evicted(job, pod)
+    if pod is None:
+        return Cause("pod_gone", f"Pod {job.pod.namespace}/{job.pod.name} is gone, and not by this job.")
+    if job.mode != "EvictDirectly" and not job.node:
+        return _reserving(job, pod, view)
+    return _limited(job, pod, view) or _budget(pod, view.snapshot)
+
+
+def _arbitration(job: Job, pod: Pod | None, view: View) -> Cause | None:
+    others = [raw for raw in view.jobs if raw["metadata"]["name"] != job.name]
+    if pod and view.controller and (found := cause.waiting(view.snapshot, pod, view.controller, others)):
+        return found
+    if not view.now or not job.created or cause.seconds_of(view.now) - cause.seconds_of(job.created) < _PATIENCE:
+        return None
+    return Cause(
+        "not_arbitrated",
+        "koord-descheduler has not admitted it, and by no rule that can be told from here.",
+        "Look whether koord-descheduler runs and has the lease, and at its log. A job or Reservation with a ttl or "
+        "template that it cannot decode stops it for all jobs.",
+    )
+
+
+_PATIENCE = 15.0
+"""Seconds after which a job that nothing holds should have been looked at."""
+
+
+def _limited(job: Job, pod: Pod, view: View) -> Cause | None:
+    """The object limiter; it is asked again and again until the pod is evicted."""
+    others = [raw for raw in view.jobs if raw["metadata"]["name"] != job.name]
+    if view.controller is None or not view.now or cause.EVICT in job.annotations:
+        return None
+    found = cause.waiting(view.snapshot, pod, view.controller, others, view.now)
+    return found if found and found.code == "object_limiter" else None
+
+
+def _reserving(job: Job, pod: Pod, view: View) -> Cause | None:
+    created, scheduled = job.condition("ReservationCreated"), job.condition("ReservationScheduled")
+    if created.get("status") == "False":
+        return Cause(
+            "reservation_not_created",
+            f"The Reservation could not be created: {created.get('message')}",
+            "Mend the template, or give it owners where no controller owns the pod.",
+        )
+    if scheduled.get("status") == "False":
+        return Cause("unschedulable", f"No place is found: {scheduled.get('message')}", _MAKE_ROOM)
+    if not created:
+        return _limited(job, pod, view)
+    found = cause.unserved(pod, view.controller) if view.controller else None
+    return found or Cause(
+        "no_scheduler",
+        f"Nobody schedules Reservation {job.reservation}.",
+        "Look whether koord-scheduler runs, and whether its profile has the plugin Reservation.",
+    )
+
+
+def _evicted(job: Job, pod: Pod | None) -> Cause | None:
+    if job.condition("Eviction").get("status") != "True":
+        if pod is None:
+            return None
+        finalizers = f", with finalizers {', '.join(pod.finalizers)}" if pod.finalizers else ""
+        return Cause(
+            "pod_stays",
+            f"The pod is evicted and still there (grace {pod.grace_seconds} s{finalizers}).",
+            "Wait for its end. With evictionPolicy SoftEviction somebody else has to delete it.",
+        )
+    if job.condition("BoundPodReady").get("status") == "False":
+        return Cause("new_pod_not_ready", f"The new pod {_new(job)} is not Ready.", "Look at its events and its log.")
+    if job.condition("PodBoundReservation").get("status") == "False":
+        return Cause(
+            "not_bound",
+            f"The pod is evicted, and no new pod has taken Reservation {job.reservation}.",
+            "Look at the workload's new pod: is there one, does it have the same schedulerName and requests, did it "
+            "take another Reservation?",
+        )
+    return None
+
+
+def _budget(pod: Pod, snapshot: Snapshot) -> Cause | None:
+    found = budgets.diagnose(snapshot, pod)
+    return None if found.allowed else Cause("budget", found.message, found.remedy)
+
+
+def _new(job: Job) -> str:
+    return f"{job.new_pod.namespace}/{job.new_pod.name}" if job.new_pod else ""
