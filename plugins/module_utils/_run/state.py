@@ -129,15 +129,8 @@ def _started(ctx: Context, options: StateOptions) -> Result:
         if run.resumable(now):
             return _resumed(run, nonce, f"Resuming run {run.id} of {run.by}, begun {run.since}: the same command.")
         message = f"Run {run.id} of the same command is of {run.since}, too old to be resumed: starting anew. "
-        apply(
-            ctx,
-            Change(
-                "delete",
-                _config_map(run.id),
-                f"Forget the stored run {run.id} of {run.since}",
-                resource_version=run.resource_version,
-            ),
-        )
+    for run in _outlived(ctx, known, mark, now):
+        _forget(ctx, run.id, run.resource_version)
     waves = (options.plan or {}).get("waves") or []
     fresh = StoredRun(
         id=secrets.token_hex(4),
@@ -161,6 +154,18 @@ def _started(ctx: Context, options: StateOptions) -> Result:
         ensure_namespace(ctx)
         apply(ctx, change)
     return _resumed(fresh, nonce, f"{message}Run {fresh.id} begins.", resumed=False)
+
+
+def _outlived(ctx: Context, known: t.Sequence[StoredRun], mark: str, now: str) -> list[StoredRun]:
+    """Runs that no command resumes any more: too old, and of this command or with no node out of service.
+
+    One that still has a node is kept for whoever names it.
+    """
+    old = [run for run in known if not run.resumable(now)]
+    if not any(run.fingerprint != mark for run in old):
+        return old
+    out = {record.run for record in map(record_of, lists(ctx.cluster, ("nodes",))["nodes"]) if record}
+    return [run for run in old if run.fingerprint == mark or run.id not in out]
 
 
 def _resumed(run: StoredRun, nonce: str, message: str, *, resumed: bool = True) -> Result:
@@ -234,10 +239,12 @@ def _ended(ctx: Context, options: StateOptions) -> Result:
     return Result({"nodes": []}, message=f"Run {run_id} ended with failures; the same command resumes it.")
 
 
-def _forget(ctx: Context, run_id: str) -> None:
+def _forget(ctx: Context, run_id: str, version: str = "") -> None:
+    """Delete what is kept of a run; with a ``version`` only as it was read."""
     try:
-        apply(ctx, Change("delete", _config_map(run_id), f"Forget the stored run {run_id}"))
-    except NotFound:
+        sentence = f"Forget the stored run {run_id}"
+        apply(ctx, Change("delete", _config_map(run_id), sentence, resource_version=version))
+    except (NotFound, Conflict):
         return
 
 
