@@ -6,8 +6,9 @@
 
     python -m witness.demo --kubeconfig FILE --audit-log FILE --folder DIR --within SECONDS
 
-`DIR/ready` appears when it watches, `DIR/stop` ends it. Its verdict goes to standard output; the exit
-code is 1 when a service went dark or anything else did not hold.
+`DIR/ready` appears when it watches, `DIR/stop` ends it; `failed` in that file says that the run failed, which
+then may keep what a resumption needs. Its verdict goes to standard output; the exit code is 1 when a service
+went dark or anything else did not hold.
 """
 
 from __future__ import annotations
@@ -39,8 +40,8 @@ def observe(kubeconfig: Path, folder: Path, within: float) -> Log:
     return load(log)
 
 
-def verdict(log: Log, requests: list[audit.Request]) -> tuple[list[str], bool]:
-    """What happened, line by line, and whether all held."""
+def verdict(log: Log, requests: list[audit.Request], *, failed: bool) -> tuple[list[str], bool]:
+    """What happened, line by line, and whether all held; a failed run may leave its ConfigMap."""
     violations = [
         *invariants.unseen(log),
         *invariants.i1_services_stay_up(log),
@@ -49,6 +50,7 @@ def verdict(log: Log, requests: list[audit.Request]) -> tuple[list[str], bool]:
         *invariants.i4_moved_once(log, requests),
         *invariants.i7_drained_stays_empty(log),
     ]
+    violations = [v for v in violations if not (failed and v.kind == "ConfigMap")]
     services = [(o.namespace(s), o.name(s)) for s in log.before.of("Service") if s["spec"].get("selector")]
     dark = {(ns, name): measures.dark_seconds(log, ns, name) for ns, name in services}
     lines = [f"Watched {len(services)} services for {log.ended - log.began:.0f} s on a connection of its own."]
@@ -58,7 +60,8 @@ def verdict(log: Log, requests: list[audit.Request]) -> tuple[list[str], bool]:
     if violations:
         lines += [f"Did not hold: {violation}" for violation in violations]
     else:
-        lines.append("Budgets were kept, no pod moved twice, and everything is as it was before.")
+        but = ", but for what resuming the failed run needs" if failed else ""
+        lines.append(f"Budgets were kept, no pod moved twice, and everything is as it was before{but}.")
     return lines, not violations and not any(dark.values())
 
 
@@ -72,7 +75,9 @@ def main() -> int:
     mark = options.audit_log.stat().st_size
     log = observe(options.kubeconfig, options.folder, options.within)
     requests = [r for r in audit.read(options.audit_log, mark) if not r.by_the_system]
-    lines, held = verdict(log, requests)
+    stop = options.folder / "stop"
+    failed = stop.exists() and "failed" in stop.read_text(encoding="utf-8")
+    lines, held = verdict(log, requests, failed=failed)
     print("\n".join(lines))
     return 0 if held else 1
 
