@@ -67,4 +67,13 @@ options:
         label selector of the pods. They are waited for instead of standing in the way. The three are always known.
     type: list
     elements: str
+  fenced:
+    description:
+      - Names of nodes whose machines are surely off (power cut, instance gone, disconnected from network and storage),
+        as you vouch by naming them. A node that is alive as far as the cluster knows is refused all the same.
+      - Their pods are ended by the taint C(node.kubernetes.io/out-of-service), without asking a budget and without
+        waiting for a kubelet, and their volumes are detached at once.
+      - See the guide to dead nodes of this collection.
+    type: list
+    elements: str
 """

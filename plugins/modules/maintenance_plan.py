@@ -174,6 +174,30 @@ pods:
     target:
       description: The node it will likely go to; C(null) where no forecast was made.
       type: str
+    fate:
+      description: What becomes of it if nobody does anything, where its node is lost; C(null) elsewhere.
+      type: dict
+      contains:
+        told_at:
+          description: When it is told to end; empty where it never is, or where the taint for it is not set yet.
+          type: str
+          sample: "2026-03-01T02:56:10Z"
+        in_seconds:
+          description: The same in seconds from now; V(0) where that is over.
+          type: int
+        successor:
+          description:
+            - When its controller starts another one. V(at_once) when it is told to end, V(after_its_volume) the same, but
+              that one waits for a volume; V(after_its_object) only when the object of this pod has gone; V(none) never.
+          type: str
+          sample: after_its_object
+        volumes:
+          description: PersistentVolumes of its claims that stay attached to the node.
+          type: list
+          elements: str
+        reason:
+          description: All of that as a sentence.
+          type: str
 waves:
   description: The nodes that are left to do, by wave, in order.
   returned: when the cluster could be read

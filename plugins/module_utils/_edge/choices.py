@@ -26,6 +26,7 @@ CHOICES: dict[str, t.Any] = {
     "pod_selector": {"type": "str"},
     "namespaces": {"type": "list", "elements": "str"},
     "reactive_budgets": {"type": "list", "elements": "str"},
+    "fenced": {"type": "list", "elements": "str"},
 }
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
@@ -42,6 +43,7 @@ def split(own: Own, environ: t.Mapping[str, str]) -> Own:
     checked("pod_selector", chosen.get("pod_selector", ""))
     chosen["reactive_budgets"] = reactive(chosen.get("reactive_budgets"))
     chosen["namespaces"] = tuple(chosen.get("namespaces", ()))
+    chosen["fenced"] = tuple(chosen.get("fenced", ()))
     rest = {name: value for name, value in own.items() if name not in names}
     return {**rest, "choices": Choices(**chosen, self_pod=myself(environ))}
 

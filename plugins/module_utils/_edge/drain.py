@@ -28,7 +28,7 @@ FACE = ClusterFace(
         },
     },
     durations=("timeout", "pod_timeout"),
-    lists=("nodes", "namespaces"),
+    lists=("nodes", "namespaces", "fenced"),
     engine=lambda ctx, own: drain(ctx, built(DrainOptions, own)),
     prepare=split,
 )

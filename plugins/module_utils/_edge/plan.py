@@ -37,7 +37,7 @@ FACE = ClusterFace(
     },
     rules={"required_one_of": [("nodes", "node_selector")], "mutually_exclusive": [("nodes", "node_selector")]},
     durations=("settle", "stable", "timeout"),
-    lists=("nodes", "namespaces"),
+    lists=("nodes", "namespaces", "fenced"),
     prepare=_prepared,
     engine=lambda ctx, own: make_plan(ctx, built(PlanOptions, own)),
 )

@@ -34,6 +34,7 @@ class Choices:
 
     ``pod_selector`` is a label selector as text, ``namespaces`` empty for all. ``self_pod`` is the pod
     that this very play runs in, as far as its environment tells (an empty namespace or uid is unknown).
+    ``fenced``: the nodes whose machines are off, as the caller vouches.
     ``controller`` is Koordinator's live MigrationController, ``None`` where no PodMigrationJob can be made or
     none is wanted; ``fallback`` says what becomes of pods that ``backend`` ``koordinator`` cannot move by one.
     """
@@ -50,6 +51,7 @@ class Choices:
     namespaces: tuple[str, ...] = ()
     reactive_budgets: tuple[str, ...] = ()
     self_pod: Ref | None = None
+    fenced: tuple[str, ...] = ()
     controller: Controller | None = None
 
 

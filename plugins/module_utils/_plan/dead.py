@@ -23,6 +23,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan imp
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.case import PodPlan
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.finding import Finding
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.objects import Node, Pod, Raw
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.record import Record
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.snapshot import Snapshot
 
 OUT_OF_SERVICE: Raw = {"key": "node.kubernetes.io/out-of-service", "value": "nodeshutdown", "effect": "NoExecute"}
@@ -189,6 +190,17 @@ def not_dead(name: str, why: str) -> Finding:
     return Finding("not_dead", "blocker", f"Node {name}", message, remedy, (name,))
 
 
+def stays_out(node: Node, record: Record) -> str:
+    """Why a node that was evacuated as dead cannot come back yet, in words; empty where it can."""
+    if node.ready or not any(taints.same_taint(OUT_OF_SERVICE, x) for x in record.added):
+        return ""
+    return (
+        f"Node {node.name} was evacuated as dead, and its kubelet does not answer yet (Ready is "
+        f"{node.conditions.get('Ready', 'not reported')}). The taint out-of-service stays until it does; release it "
+        "then. To give up on its return, delete the node."
+    )
+
+
 def fenced(plan: PodPlan) -> PodPlan:
     """The pod's plan where its node is lost and fenced: no eviction, no budget, no kubelet."""
     if plan.code == "not_selected":
@@ -216,21 +228,28 @@ def fenced(plan: PodPlan) -> PodPlan:
 # -- telling -------------------------------------------------------------------------------------------
 
 
-def findings(snapshot: Snapshot, plans: t.Sequence[PodPlan], wanted: t.Iterable[str], now: str) -> list[Finding]:
-    """One warning for each lost node that says what becomes of its pods."""
+def findings(
+    snapshot: Snapshot, plans: t.Sequence[PodPlan], wanted: t.Iterable[str], vouched: t.Collection[str], now: str
+) -> list[Finding]:
+    """A warning for each lost node that says what becomes of its pods; a blocker where one of ``vouched`` lives."""
     found = []
     for name in wanted:
         node = snapshot.nodes.get(name)
-        if node is None or not lost(node):
+        if node is None:
             continue
-        pods = [plan.pod for plan in plans if plan.pod.node == name]
-        silent = since(node, lease_of(snapshot.leases, name), now)
-        message = f"Node {name} does not answer{silent}. {_sum(snapshot, pods, now)}"
-        remedy = (
-            "Find out whether the machine is off. If it surely is, evacuate it and say so: -e migrate_fenced="
-            f"{name} (modules: fenced). If it is not, mend its kubelet, or fence it first."
-        )
-        found.append(Finding("node_lost", "warning", f"Node {name}", message, remedy, (name,)))
+        lease = lease_of(snapshot.leases, name)
+        if name in vouched and (why := alive(node, lease, now)):
+            found.append(not_dead(name, why))
+        elif lost(node):
+            pods = [plan.pod for plan in plans if plan.pod.node == name]
+            message = f"Node {name} does not answer{since(node, lease, now)}. {_sum(snapshot, pods, now)}"
+            remedy = (
+                "Find out whether the machine is off. If it surely is, evacuate it and say so: -e migrate_fenced="
+                f"{name} (modules: fenced). If it is not, mend its kubelet, or fence it first."
+            )
+            if name in vouched:
+                remedy = "You vouch that it is fenced: its pods and volumes are let go at once."
+            found.append(Finding("node_lost", "warning", f"Node {name}", message, remedy, (name,)))
     return found
 
 

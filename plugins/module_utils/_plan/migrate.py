@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan import selectors
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan import dead, selectors
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.case import Case, Choices, PodPlan, Table
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs.way import by_job
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.objects import Pod
@@ -51,4 +51,6 @@ def left_to_move(snapshot: Snapshot, nodes: t.Collection[str], choices: Choices)
 
 def _plan(case: Case) -> PodPlan:
     plan = next(found for found in (rule(case) for rule in RULES) if found)
+    if case.pod.node in case.choices.fenced and dead.lost(case.table.snapshot.nodes.get(case.pod.node)):
+        return dead.fenced(plan)
     return plan if plan.code in SETTLED else by_job(case, tolerant(case, plan))

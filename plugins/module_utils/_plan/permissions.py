@@ -8,7 +8,7 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan import names
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan import dead, names
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.case import Choices, PodPlan
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.finding import Finding
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.snapshot import Snapshot
@@ -82,6 +82,9 @@ def needs(
     ]
     if namespace_missing:
         found.append(Need("create", "", "namespaces"))
+    if any(plan.code == dead.FENCED for plan in plans):
+        found.append(Need("list", "coordination.k8s.io", "leases", (dead.LEASES,)))
+        found.append(Need("list", "storage.k8s.io", "volumeattachments"))
     if any(plan.pod.claims for plan in moved):
         found.append(Need("list", "storage.k8s.io", "volumeattachments"))
     jobs = [plan for plan in moved if plan.route == "job"]

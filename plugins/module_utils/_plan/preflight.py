@@ -13,7 +13,13 @@ import difflib
 import typing as t
 from dataclasses import dataclass
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan import budgets, held, migrate, surge_room
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan import (
+    budgets,
+    dead,
+    held,
+    migrate,
+    surge_room,
+)
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.finding import Finding, Severity
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.objects import Node, Ref
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.snapshot import Snapshot
@@ -45,6 +51,7 @@ def findings(snapshot: Snapshot, plans: t.Sequence[migrate.PodPlan], asked: Aske
         *unknown_nodes(snapshot, asked.nodes),
         *_options(asked),
         *_nodes(snapshot, asked),
+        *dead.findings(snapshot, plans, asked.nodes, asked.choices.fenced, asked.now),
         *_last_schedulable(snapshot, asked),
         *_pods(snapshot, plans, asked),
         *surge_room.findings(snapshot, plans, asked.waves, asked.terminating),
@@ -107,7 +114,7 @@ def _nodes(snapshot: Snapshot, asked: Asked) -> list[Finding]:
                     (name,),
                 )
             )
-        if not node.ready and not held.recorded(node):
+        if not node.ready and not held.recorded(node) and not dead.lost(node):
             found.append(
                 Finding(
                     "node_not_ready",

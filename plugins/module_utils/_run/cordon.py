@@ -20,7 +20,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.
     NotFound,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan import cordon as plan
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan import names
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan import dead, names
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.change import Change
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.migrate import (
     Choices,
@@ -86,7 +86,7 @@ class _Task:
 
     @property
     def failed(self) -> bool:
-        return self.outcome in ("held", "adopted_by", "not_drained", "failed", "not_in_maintenance_yet")
+        return self.outcome in ("held", "adopted_by", "not_drained", "still_dead", "failed", "not_in_maintenance_yet")
 
     def shown(self) -> dict[str, t.Any]:
         return {
@@ -163,6 +163,9 @@ def _plan(ctx: Context, options: CordonOptions, task: _Task) -> None:
         task.outcome, task.message = "adopted_by", _refusal(record, options)
         return
     task.identity = task.identity or Run(record.run, me.nonce or (record.nonce if mine else task.newcomer.nonce))
+    if options.state == "returning" and (why := dead.stays_out(node, record)):
+        task.outcome, task.message = "still_dead", why
+        return
     held = replace(record, nonce=task.identity.nonce)
     if not mine:
         held = replace(held, by=ctx.by, reason=options.reason or record.reason)

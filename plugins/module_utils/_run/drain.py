@@ -24,6 +24,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.sna
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.surge import Surge
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.act import PATIENCE, apply
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.context import Context, Result, Run
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.dead import Evacuation, Silence
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.evict import Evictor, Move
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.hands import Hands
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.lock import Locks
@@ -110,6 +111,7 @@ class _Drain:
         self.hands = Hands(ctx, self._fence)
         self.budgets: frozenset[tuple[str, str]] = frozenset()
         self.told: dict[str, tuple[str, float]] = {}
+        self.silence = Silence(ctx)
 
     # -- the loop -----------------------------------------------------------------------------------
 
@@ -119,10 +121,12 @@ class _Drain:
         if not todo:
             return
         if self.ctx.check:
-            self._predict(todo)
+            self._fenced(todo)
+            self._predict([site for site in todo if site.open])
             return
         self._lock(todo)
         try:
+            self._fenced(todo)
             self.evictor = Evictor(
                 self.ctx,
                 self._fence,
@@ -140,6 +144,16 @@ class _Drain:
             for locks in self.locks:
                 locks.drop(vanished)
                 locks.leave()
+
+    def _fenced(self, todo: list[Site]) -> None:
+        """First those whose machines are off: their pods and volumes only have to be let go."""
+        sites = [site for site in todo if site.open and site.name in self.options.choices.fenced]
+        evacuation = Evacuation(self.ctx, self.live, self._fence, self.options.timeout)
+        if self.ctx.check:
+            evacuation.predict(sites)
+        elif sites:
+            for site in evacuation.work(sites):
+                self._prove(site)
 
     def _loop(self) -> None:
         evictor = t.cast("Evictor", self.evictor)
@@ -232,6 +246,10 @@ class _Drain:
                 return
             self._close(site, "failed", "; ".join(f"{m.pod.ref}: {m.reason}" for m in failed[:10]))
             return
+        if why := self.silence.given_up(site):
+            self.routing.look_again(site, snapshot)
+            self._close(site, "unreachable", why)
+            return
         left = site.left()
         late = [m for m in left if self._too_late(m, now)]
         if now >= deadline or late:
@@ -263,12 +281,7 @@ class _Drain:
         return limit is not None and now - (move.left_at or move.since) > limit
 
     def _close(self, site: Site, outcome: str, message: str) -> None:
-        site.outcome, site.message = outcome, f"Node {site.name}: {message}"
-        for move in site.left():
-            if move.state == "waiting":
-                move.end("failed", "not_moved", self.ctx.clock.now(), move.reason)
-            elif move.state == "leaving":
-                move.end("failed", "still_ending", self.ctx.clock.now(), move.reason)
+        site.close(outcome, f"Node {site.name}: {message}", self.ctx.clock.now())
         self.ctx.tell(outcome, site.message, node=site.name)
 
     def _prove(self, site: Site) -> None:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.errors import Forbidden
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan import (
+    dead,
     migrate,
     names,
     permissions,
@@ -34,6 +35,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.wav
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run import gates, owners
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.act import PATIENCE
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.context import Context, Result, StopRun
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.dead import vital_signs
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.observe import gather, lists, owners_of
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.permissions import ask
 
@@ -127,7 +129,8 @@ def _plan(ctx: Context, nodes: Snapshot, wanted: tuple[str, ...], options: PlanO
         found = [*ask(ctx, needs), *found]
     seconds = estimate_seconds(snapshot, plans, groups, settle=options.settle)
     shown = [_node(snapshot, name, there, found) for name in wanted]
-    return _result(shown, found, plans, groups, seconds)
+    pods = [_pod(plan, dead.fate(snapshot, plan.pod, now)) for plan in plans]
+    return _result(shown, found, pods, groups, seconds)
 
 
 def _gather(ctx: Context, nodes: Snapshot, present: tuple[str, ...]) -> Snapshot:
@@ -144,6 +147,9 @@ def _gather(ctx: Context, nodes: Snapshot, present: tuple[str, ...]) -> Snapshot
         more += ["claims", "volumes"]
     found.update(lists(ctx.cluster, more))
     found["leases"] += _foreign_leases(ctx, [nodes.nodes[name] for name in present])
+    if away := [name for name in present if dead.lost(nodes.nodes[name])]:
+        leases, found["attachments"] = vital_signs(ctx, away)
+        found["leases"] += leases
     found["scales"] = owners.scales(ctx, Snapshot.of(found), here)
     return Snapshot.of(found)
 
@@ -240,7 +246,7 @@ def _node(snapshot: Snapshot, name: str, there: t.Collection[str], found: list[F
 def _result(
     nodes: list[dict[str, t.Any]],
     found: t.Sequence[Finding],
-    plans: t.Iterable[migrate.PodPlan],
+    pods: list[dict[str, t.Any]],
     groups: tuple[tuple[str, ...], ...],
     seconds: int,
 ) -> Result:
@@ -250,7 +256,7 @@ def _result(
         {
             "feasible": not blockers,
             "findings": [finding.shown() for finding in found],
-            "pods": [_pod(plan) for plan in plans],
+            "pods": pods,
             "waves": [list(wave) for wave in groups],
             "estimate_seconds": seconds,
             "nodes": nodes,
@@ -260,7 +266,7 @@ def _result(
     )
 
 
-def _pod(plan: migrate.PodPlan) -> dict[str, t.Any]:
+def _pod(plan: migrate.PodPlan, fate: dead.Fate | None) -> dict[str, t.Any]:
     pod = plan.pod
     return {
         "namespace": pod.namespace,
@@ -275,6 +281,7 @@ def _pod(plan: migrate.PodPlan) -> dict[str, t.Any]:
         "budgets": [str(budget) for budget in plan.budgets],
         "fits": plan.fits,
         "target": plan.target,
+        "fate": fate.shown() if fate else None,
     }
 
 

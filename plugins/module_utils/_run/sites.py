@@ -46,6 +46,15 @@ class Site:
         """Whether pods were filtered out: nobody looked at them, so the node cannot be called drained."""
         return any(move.plan.code == "not_selected" for move in self.moves.values())
 
+    def close(self, outcome: str, message: str, now: float) -> None:
+        """Decide the node's outcome; what was not over has failed, but for requests that are under way."""
+        self.outcome, self.message = outcome, message
+        for move in self.left():
+            if move.state == "waiting":
+                move.end("failed", "not_moved", now, move.reason)
+            elif move.state == "leaving":
+                move.end("failed", "still_ending", now, move.reason)
+
     def left(self) -> list[Move]:
         """The moves that are not over."""
         return [move for move in self.moves.values() if not move.done]

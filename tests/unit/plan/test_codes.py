@@ -10,13 +10,13 @@ import re
 import typing as t
 from pathlib import Path
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan import protect, rules
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan import dead, protect, rules
 
 HERE = Path(__file__).parents[3]
 UTILS = HERE / "plugins/module_utils"
 GUIDE = (HERE / "docs/docsite/rst/guide_plan.rst").read_text()
 SAYING = {
-    "_plan": ("held.py", "preflight.py", "rules.py", "surge_room.py", "verify.py", "permissions.py"),
+    "_plan": ("dead.py", "held.py", "preflight.py", "rules.py", "surge_room.py", "verify.py", "permissions.py"),
     "_run": ("plan.py",),
 }
 # calls that name a code -> the argument that is the code
@@ -44,5 +44,5 @@ def documented() -> set[str]:
 
 def test_every_code_is_documented_and_no_other() -> None:
     # The verdicts that a rule passes on as they are, and what stops the whole call.
-    passed_on = {"unhealthy_blocked", "reactive_budget", "bad_surge", rules.TOLERATES}
+    passed_on = {"unhealthy_blocked", "reactive_budget", "bad_surge", rules.TOLERATES, dead.FENCED}
     assert documented() == said() | set(t.get_args(protect.RefusalCode)) | passed_on

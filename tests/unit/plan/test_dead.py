@@ -158,7 +158,7 @@ def test_one_finding_says_what_becomes_of_the_node() -> None:
     more = {**deployment("web", 2), "stateful_sets": [workload("StatefulSet", "db", 1)]}
     world = snapshot(nodes=[AWAY, node("n2")], pods=pods, leases=[lease("2026-01-01T03:07:00Z")], **more)
     plans = [PodPlan(found, "evict", "not_ready", "", None) for found in world.pods]
-    (finding,) = dead.findings(world, plans, ["n1", "n2", "n3"], NOW)
+    (finding,) = dead.findings(world, plans, ["n1", "n2", "n3"], (), NOW)
     assert (finding.code, finding.severity, finding.nodes) == ("node_lost", "warning", ("n1",))
     for words in (
         "renewed 180 s ago",
@@ -171,6 +171,15 @@ def test_one_finding_says_what_becomes_of_the_node() -> None:
     ):
         assert words in finding.message
     assert "migrate_fenced=n1" in finding.remedy
+    (finding,) = dead.findings(world, plans, ["n1"], ["n1"], NOW)
+    assert "You vouch" in finding.remedy
+
+
+def test_a_living_node_is_not_evacuated_as_dead() -> None:
+    world = snapshot(nodes=[node("n1"), node("n2")])
+    (finding,) = dead.findings(world, (), ["n1", "n2"], ["n1"], NOW)
+    assert (finding.code, finding.severity, finding.nodes) == ("not_dead", "blocker", ("n1",))
+    assert "Ready is True" in finding.message
 
 
 RECORD = Record("r1", "x", "me", "", "2026-01-01T00:00:00Z", "cordoned", "uid-n1", "ns/l", {"unschedulable": False})

@@ -178,7 +178,8 @@ def test_what_to_run_for_a_node_that_is_out() -> None:
     ("raw", "expected"),
     [
         (node("n1", unschedulable=True), ("warning", "foreign_cordon")),
-        (node("n1", conditions={"Ready": "Unknown"}), ("warning", "node_not_ready")),
+        (node("n1", conditions={"Ready": "False"}), ("warning", "node_not_ready")),
+        (node("n1", conditions={"Ready": "Unknown"}), ("warning", "node_lost")),
         (node("n1", annotations={names.RECORD: "{"}), ("blocker", "bad_record")),
     ],
 )
