@@ -195,6 +195,15 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
+outcome:
+  description:
+    - What became of it. V(restarted), V(changed) (written without a restart) or V(unchanged); V(valid) for
+      O(state=validated).
+    - Failures are V(invalid) (the configuration is wrong), V(rolled_back) (it did not run, and what was before is
+      restored) and V(failed) (it does not run, and nothing was restored). A call that failed as a whole has none.
+  returned: when the call did not fail as a whole
+  type: str
+  sample: restarted
 findings:
   description:
     - What is wrong with the configuration or worth knowing, in its order. Or why the call failed as a whole; such a

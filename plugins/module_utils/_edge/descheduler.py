@@ -89,7 +89,12 @@ def _validated(own: Own) -> Result:
     if found:
         return found
     warned = f" with {len(own['faults'])} warnings" if own["faults"] else ""
-    data = {"findings": [fault.shown() for fault in own["faults"]], **NOTHING, "digest": own["wish"].digest}
+    data = {
+        "outcome": "valid",
+        "findings": [fault.shown() for fault in own["faults"]],
+        **NOTHING,
+        "digest": own["wish"].digest,
+    }
     return Result(data, message=f"The configuration is valid{warned}.")
 
 

@@ -194,6 +194,8 @@ def plain(value: t.Any) -> t.Any:
         return [plain(inner) for inner in value]
     if isinstance(value, str):
         return str.__str__(value)
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        return int(value) if isinstance(value, int) else float(value)
     return value
 
 

@@ -64,7 +64,7 @@ def invalid(faults: t.Sequence[Fault]) -> Result | None:
     if not wrong:
         return None
     words = " ".join(f"{fault.path or 'config'}: {fault.message} {fault.remedy}".strip() for fault in wrong)
-    data = {"findings": [fault.shown() for fault in faults], **NOTHING}
+    data = {"outcome": "invalid", "findings": [fault.shown() for fault in faults], **NOTHING}
     return Result(data, failed=True, message=f"The configuration is wrong, nothing was written. {words}")
 
 
@@ -235,7 +235,7 @@ class Rollout:
         if rollout.marks_of(site.workload)[rollout.DIGEST] == wish.digest:
             marks[rollout.RESTARTED] = self.ctx.clock.wall()
         verb = "Note the configuration at" if idle else "Restart"
-        scaled = f", with {count} replicas again" if count is not None else ""
+        scaled = f" and scale it to {count} again" if count is not None else ""
         sentence = f"{verb} {site.ref}{scaled}: {why}"
 
         def planned(workload: Raw) -> Change | None:
@@ -357,21 +357,24 @@ class Rollout:
         else:
             told.append(f"{self.site.ref} has this configuration already.")
         told += [note] if note else []
-        return Result(self._data(matches, False, "", wish), message=" ".join(told))
+        outcome = "restarted" if self.restarted else "changed" if self.ctx.changes else "unchanged"
+        return Result(self._data(outcome, matches, "", wish), message=" ".join(told))
 
     def _failed(self, failure: str, rolled_back: bool, then: str) -> Result:
         words = failure.partition(" said: ")[2]
-        return Result(self._data(False, rolled_back, words or failure), failed=True, message=f"{failure}. {then}")
+        outcome = "rolled_back" if rolled_back else "failed"
+        return Result(self._data(outcome, False, words or failure), failed=True, message=f"{failure}. {then}")
 
-    def _data(self, matches: bool | None, rolled_back: bool, reason: str, wish: Wish | None = None) -> dict[str, t.Any]:
+    def _data(self, outcome: str, matches: bool | None, reason: str, wish: Wish | None = None) -> dict[str, t.Any]:
         proof = self.proof
         return {
+            "outcome": outcome,
             "findings": [fault.shown() for fault in self.options.faults],
             "restarted": self.restarted,
             "running_config_matches": matches,
             "proof": proof.kind if proof and matches else "",
             "proof_note": proof.why if proof else "",
-            "rolled_back": rolled_back,
+            "rolled_back": outcome == "rolled_back",
             "reason": reason,
             "digest": wish.digest if wish else "",
         }
