@@ -12,10 +12,27 @@ class ModuleDocFragment:
 options:
   backend:
     description:
-      - How pods are moved that are not swapped. V(auto) leaves the choice to the collection, which is the Eviction API.
+      - How pods are moved that are not swapped. Single replicas that can be swapped are swapped whatever is said here.
+      - V(eviction) is the Eviction API alone.
+      - V(koordinator) moves them by PodMigrationJobs, which reserve the new place first, at the rate that the live
+        configuration of koord-descheduler admits. Where Koordinator or a part of it is missing, the call fails before
+        anything is written.
+      - V(auto) takes a PodMigrationJob where Koordinator is there, would admit it, reserves a place for it and does not
+        let it wait for more than a minute. All others are evicted.
     type: str
-    choices: [auto, eviction]
+    choices: [auto, eviction, koordinator]
     default: auto
+  fallback:
+    description:
+      - What becomes of a pod that O(backend=koordinator) cannot move by a PodMigrationJob, because arbitration would
+        refuse it, its scheduler reserves nothing, or its job came to nothing. V(eviction) evicts it and says why.
+        V(fail) leaves it where it is, and the node with it.
+      - Pods that serve nobody (finished, pending, not ready) are evicted in any case.
+      - With O(backend=auto) such pods are always evicted.
+    type: str
+    choices: [eviction, fail]
+    default: eviction
+    version_added: 0.1.0
   force:
     description:
       - Whether pods without a controller may go. Nobody makes them anew.

@@ -16,7 +16,8 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.cas
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.objects import Ref
 
 CHOICES: dict[str, t.Any] = {
-    "backend": {"type": "str", "choices": ["auto", "eviction"], "default": "auto"},
+    "backend": {"type": "str", "choices": ["auto", "eviction", "koordinator"], "default": "auto"},
+    "fallback": {"type": "str", "choices": ["eviction", "fail"], "default": "eviction"},
     "force": {"type": "bool", "default": False},
     "delete_emptydir_data": {"type": "bool", "default": False},
     "ignore_daemonsets": {"type": "bool", "default": True},

@@ -152,7 +152,7 @@ VARIABLES: t.Mapping[str, Variable] = {
     "reboot": Variable(_truth, False),
     "serial": Variable(_at_least(1)),
     "max_failures": Variable(_at_least(0), 0),
-    "backend": Variable(_one_of("auto", "eviction"), "auto"),
+    "backend": Variable(_one_of("auto", "eviction", "koordinator"), "auto"),
     "allow_interruption": Variable(_truth, False),
     "swap_blocked": Variable(_truth, False),
     "settle": Variable(_seconds),

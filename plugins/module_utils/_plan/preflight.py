@@ -20,7 +20,10 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan imp
     migrate,
     surge_room,
 )
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.estimate import limiter_seconds
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.finding import Finding, Severity
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs.limits import interval
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs.way import PATIENCE
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.objects import Node, Ref
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.snapshot import Snapshot
 
@@ -176,10 +179,13 @@ def _pods(snapshot: Snapshot, plans: t.Sequence[migrate.PodPlan], asked: Asked) 
     groups: dict[tuple[str, Severity, str, str], list[migrate.PodPlan]] = {}
     for plan in plans:
         severity = _severity(plan)
+        if plan.code == "unhealthy_blocked" and dead.lost(snapshot.nodes.get(plan.pod.node)):
+            # No pod of a lost node is waited for: the drain ends as unreachable, or a proof makes budgets matter no more.
+            severity = "warning"
         if severity:
             groups.setdefault((plan.code, severity, _subject(plan), plan.pod.namespace), []).append(plan)
     found = [_grouped(code, severity, subject, group) for (code, severity, subject, _unused), group in groups.items()]
-    return [*found, *_spent(snapshot, plans), *_not_selected(plans, asked)]
+    return [*found, *_spent(snapshot, plans), *_pace(snapshot, plans, asked), *_not_selected(plans, asked)]
 
 
 def _severity(plan: migrate.PodPlan) -> Severity | None:
@@ -223,6 +229,34 @@ def _spent(snapshot: Snapshot, plans: t.Iterable[migrate.PodPlan]) -> list[Findi
                 (plan.pod.node,),
             )
     return list(found.values())
+
+
+def _pace(snapshot: Snapshot, plans: t.Iterable[migrate.PodPlan], asked: Asked) -> list[Finding]:
+    """Workloads that Koordinator's object limiter keeps on their nodes for long."""
+    controller = asked.choices.controller
+    if controller is None:
+        return []
+    jobs = [plan for plan in plans if plan.route == "job"]
+    found = []
+    for uid, seconds in limiter_seconds(snapshot, jobs, controller).items():
+        workload = snapshot.workload(uid)
+        if workload is None or seconds <= PATIENCE:
+            continue
+        mine = [plan for plan in jobs if plan.workload and plan.workload.uid == uid]
+        gap, _burst = interval(controller, "workload", workload.replicas)
+        found.append(
+            Finding(
+                "job_pace",
+                "info",
+                str(workload.ref),
+                f"{len(mine)} pods of {workload.ref} leave by PodMigrationJobs, and the object limiter lets one go in "
+                f"{gap:g} s: that alone takes {seconds:.0f} s.",
+                "Nothing to do, if there is time. objectLimiters.workload of the MigrationController sets the pace; "
+                "backend: auto evicts instead of waiting for it.",
+                tuple(dict.fromkeys(plan.pod.node for plan in mine)),
+            )
+        )
+    return found
 
 
 def _not_selected(plans: t.Sequence[migrate.PodPlan], asked: Asked) -> list[Finding]:

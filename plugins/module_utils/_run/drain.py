@@ -27,6 +27,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.cont
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.dead import Evacuation, Silence
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.evict import Evictor, Move
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.hands import Hands
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.job_feed import JobFeed
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.lock import Locks
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.observe import Live, gather, surged
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.replaced import Replacements
@@ -120,6 +121,7 @@ class _Drain:
         todo = [site for site in self.sites.values() if site.open]
         if not todo:
             return
+        self.jobs = self._feed()
         if self.ctx.check:
             self._fenced(todo)
             self._predict([site for site in todo if site.open])
@@ -136,8 +138,10 @@ class _Drain:
                 self.options.choices.disable_eviction,
             )
             try:
+                self.jobs.start()
                 self._loop()
             finally:
+                self.jobs.stop()
                 self.evictor.close()
         finally:
             vanished = [name for name, site in self.sites.items() if site.outcome == "gone"]
@@ -168,7 +172,9 @@ class _Drain:
             if not self.swaps.done:
                 self.swaps.step(snapshot)
                 self._fail_swaps()
-            evictor.step(self._queue(), snapshot)
+            queue = self._queue()
+            self.jobs.step(snapshot, queue)
+            evictor.step(queue, snapshot)
             for site in self.sites.values():
                 if site.open:
                     self._judge(site, snapshot, deadline)
@@ -182,8 +188,28 @@ class _Drain:
             return
         self.budgets = present
 
+    def _feed(self) -> JobFeed:
+        limit = self.options.timeout
+        return JobFeed(
+            self.ctx,
+            self.routing.choices,
+            self._fence,
+            self.live.nudge,
+            {name: site.record.run for name, site in self.sites.items() if site.record},
+            self.options.grace_period,
+            self.ctx.clock.now() + limit if limit is not None else float("inf"),
+        )
+
+    def _in_flight(self, site: Site, now: float, deadline: float) -> bool:
+        """Whether jobs of a failed node are still at work: they would move its pods after it was given back."""
+        return now < deadline and self.jobs.flying(site.name)
+
     def _queue(self) -> list[Move]:
-        moves = [m for site in self.sites.values() if site.open for m in site.moves.values() if m.state == "waiting"]
+        """What may start now; of a node that has failed nothing does."""
+        moves: list[Move] = []
+        for site in self.sites.values():
+            if site.open and not any(move.state == "failed" for move in site.moves.values()):
+                moves += [move for move in site.moves.values() if move.state == "waiting"]
         if self.options.order == "priority":
             moves.sort(key=lambda move: move.pod.priority)
         return moves
@@ -220,7 +246,7 @@ class _Drain:
                 self.routing.refuse_late(self.sites[name])
 
     def _gone(self, move: Move, now: float) -> None:
-        outcome = "swapped" if move.plan.route == "swap" else "gone"
+        outcome = {"swap": "swapped", "job": "migrated"}.get(move.plan.route, "gone")
         if move.ours:
             outcome = "deleted" if self.options.choices.disable_eviction else "evicted"
         if move.plan.tolerant:
@@ -242,7 +268,7 @@ class _Drain:
         now = self.ctx.clock.now()
         failed = [move for move in site.moves.values() if move.state == "failed"]
         if failed:
-            if any(move.state == "asked" for move in site.moves.values()):
+            if any(move.state == "asked" for move in site.moves.values()) or self._in_flight(site, now, deadline):
                 return
             self._close(site, "failed", "; ".join(f"{m.pod.ref}: {m.reason}" for m in failed[:10]))
             return
@@ -260,7 +286,7 @@ class _Drain:
             return
         if not self.swaps.done_with(site.name):
             return
-        if self.replacements.missing(snapshot):
+        if self.replacements.missing(snapshot) or not self.jobs.done_with(site.name):
             return
         if site.selected_only:
             site.outcome = "selected_gone"
@@ -367,7 +393,9 @@ class _Drain:
                     apply(self.ctx, Change(verb, pod.ref, sentence, grace_seconds=self.options.grace_period))
                     move.outcome = "deleted" if verb == "delete" else "evicted"
                 else:
-                    move.outcome = {"swap": "swapped", "wait": "gone"}[move.plan.route]
+                    move.outcome = {"swap": "swapped", "job": "migrated", "wait": "gone"}[move.plan.route]
+                    if move.plan.route == "job":
+                        self.jobs.predicted(move)
             if site.node and site.record and not site.selected_only:
                 change = node_steps.at_step(site.node, site.record, "drained")
                 if change:

@@ -32,7 +32,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.rec
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.snapshot import Snapshot
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.surge import BadSurgeError
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.waves import waves
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run import gates, owners
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run import gates, job_backend, owners
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.act import PATIENCE
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.context import Context, Result, StopRun
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.dead import vital_signs
@@ -104,7 +104,8 @@ def _plan(ctx: Context, nodes: Snapshot, wanted: tuple[str, ...], options: PlanO
     present = tuple(name for name in wanted if name in nodes.nodes)
     snapshot = _gather(ctx, nodes, present)
     now = ctx.clock.wall()
-    plans = migrate.routes(snapshot, present, options.choices, now=now)
+    choices, said = job_backend.prepared(ctx, options.choices)
+    plans = migrate.routes(snapshot, present, choices, now=now)
     there = {name for name in present if _at_goal(snapshot, name, options)}
     todo = [snapshot.nodes[name] for name in present if name not in there]
     groups = waves(todo, options.max_parallel, zone_key=options.zone_key, max_per_zone=options.max_per_zone)
@@ -114,20 +115,20 @@ def _plan(ctx: Context, nodes: Snapshot, wanted: tuple[str, ...], options: PlanO
     asked = preflight.Asked(
         nodes=wanted,
         waves=groups,
-        choices=options.choices,
+        choices=choices,
         run=ctx.run.id if ctx.run else "",
         now=now,
         stay_out=options.goal == "evacuated",
         terminating=frozenset(name for name, phase in namespaces.items() if phase == "Terminating"),
     )
-    found = [*preflight.findings(snapshot, plans, asked), *unread]
+    found = [*said, *preflight.findings(snapshot, plans, asked), *unread]
     if not wanted:
         found.append(_nothing_selected(options))
     if todo:
         absent = bool(namespaces) and names.NAMESPACE not in namespaces
-        needs = permissions.needs(snapshot, plans, options.choices, namespace_missing=absent)
+        needs = permissions.needs(snapshot, plans, choices, namespace_missing=absent)
         found = [*ask(ctx, needs), *found]
-    seconds = estimate_seconds(snapshot, plans, groups, settle=options.settle)
+    seconds = estimate_seconds(snapshot, plans, groups, settle=options.settle, controller=choices.controller)
     shown = [_node(snapshot, name, there, found) for name in wanted]
     pods = [_pod(plan, dead.fate(snapshot, plan.pod, now)) for plan in plans]
     return _result(shown, found, pods, groups, seconds)

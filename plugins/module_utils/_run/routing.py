@@ -11,7 +11,7 @@ import typing as t
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan import migrate, volumes
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.snapshot import Snapshot
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.surge import Surge
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run import owners
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run import job_backend, owners
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.context import Context
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.evict import Move
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.observe import Live, owners_of
@@ -42,6 +42,7 @@ class Routing:
 
     def plan(self) -> None:
         """Give every pod its route; sites that cannot be emptied are closed before any write."""
+        self.choices = job_backend.required(self.ctx, self.choices)
         snapshot = self.live.snapshot()
         open_sites = {name for name, site in self.sites.items() if site.open}
         pods = snapshot.pods_on(open_sites)
@@ -71,6 +72,9 @@ class Routing:
             site = self.sites[plan.pod.node]
             move = site.moves.get(plan.pod.uid)
             if move and (move.done or move.state != "waiting" or move.plan.route == plan.route):
+                continue
+            if move and {move.plan.route, plan.route} == {"job", "evict"}:
+                # Both end in an eviction, and the way was chosen: a job may be under way or have come to nothing.
                 continue
             state: t.Literal["skipped", "waiting", "leaving"] = "waiting"
             if plan.route == "skip":

@@ -68,7 +68,7 @@ def test_empty_means_unset(empty: object) -> None:
         ("timeout", "soon", '"90s"'),
         ("reboot", "maybe", "true or false"),
         ("on_failure", "panic", "auto, keep, release"),
-        ("backend", "magic", "auto, eviction"),
+        ("backend", "magic", "auto, eviction, koordinator"),
         ("gates", ["ready", "open"], "ready, rebooted, daemonsets, pressure, stable"),
         ("run", "ab12/nonce", "the id of a run"),
         ("until", "late", "05:30"),

@@ -1,0 +1,390 @@
+# Copyright: Contributors to the kubeops.node_maintenance collection
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""PodMigrationJobs at the rate that koord-descheduler admits them, as a part of the drain's loop.
+
+A job is its own record: it is created under a name that follows from its pod's UID, and carries run, node and
+pod. A run that takes over finds it by these, so nobody is moved twice. Before arbitration a job is never
+written, because any update would carry it past the arbitration; it is deleted only after its end, because
+the arbitrator never forgets a job that vanished while it waited.
+"""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import dataclass, field
+
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.errors import (
+    AlreadyExists,
+    ClusterError,
+    Conflict,
+    DeniedByWebhook,
+    Forbidden,
+    Invalid,
+    NotFound,
+    UnknownOutcome,
+)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan import names
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.change import Change
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs import cause, feed, way
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs.job import (
+    API_VERSION,
+    KIND,
+    NO_LIMITER,
+    Job,
+    Mode,
+    Wish,
+    manifest,
+    name_of,
+)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs.limits import Controller
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs.verdict import View, verdict
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.migrate import Choices
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.objects import Raw, Ref
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.snapshot import Snapshot
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.act import PATIENCE, apply
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.context import Context
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.evict import Move
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.job_watch import JobWatch
+
+LOOK_EVERY = 0.25
+"""Seconds between two looks at who may start: many things change, and few of them make room."""
+SILENT = 20.0
+"""Seconds without news of a job that has passed arbitration, after which its controller is reminded of it.
+
+A koord-descheduler that starts anew never comes back to jobs that run already; any update makes it.
+"""
+OVERDUE = 60.0
+"""Seconds after a job's ttl: its controller would have ended it by then if it were there."""
+FOREIGN = 60.0
+"""Seconds that somebody else's job for a pod gets before the pod is moved without it."""
+VANISHING = 5.0
+"""Seconds that the controller gets to delete the Reservation of a deleted job."""
+HOPELESS = 2
+"""Jobs in a row whose Reservation no scheduler looked at for their whole ttl; then no more are made."""
+NUDGED = f"{names.PREFIX}/nudged"
+
+
+@dataclass
+class Flight:
+    """One job under way. Times are of the context's monotonic clock; ``job`` is it as last seen."""
+
+    move: Move
+    name: str
+    born: float
+    ttl: float
+    news: float
+    job: Job | None = None
+    ours: bool = True
+    evicted: bool = False
+    freed: bool = False
+    over: bool = False
+
+
+@dataclass
+class JobFeed:
+    """All jobs of a drain. ``fence`` is asked right before each request, ``wake`` called on news of a job.
+
+    ``runs`` are the ids of the runs that hold the nodes, by node. ``deadline`` is when the drain ends at the latest.
+    """
+
+    ctx: Context
+    choices: Choices
+    fence: t.Callable[[], None]
+    wake: t.Callable[[], None]
+    runs: t.Mapping[str, str]
+    grace_seconds: int | None = None
+    deadline: float = float("inf")
+    _flights: dict[str, Flight] = field(default_factory=dict)
+    _taken: dict[feed.Key, list[float]] = field(default_factory=dict)
+    _held_since: dict[str, float] = field(default_factory=dict)
+    _watch: JobWatch | None = None
+    _looked: float = float("-inf")
+    _next: float = 0.0
+    _hopeless: int = 0
+    _broken: str = ""
+    _swept: dict[str, set[str]] = field(default_factory=dict)
+    _sweeping: dict[str, float] = field(default_factory=dict)
+
+    def start(self) -> None:
+        """Begin to watch the jobs; without a controller there is nothing to do, ever."""
+        if self.choices.controller is None:
+            return
+        self._watch = JobWatch(self.ctx, self.wake)
+        self._watch.start()
+        raws, _jobs = self._watch.look()
+        now, wall = self.ctx.clock.now(), cause.seconds_of(self.ctx.clock.wall())
+        for key, times in cause.evictions(raws).items():
+            self._taken[key] = [now - max(0.0, wall - at) for at in times]
+
+    def stop(self) -> None:
+        """Stop watching; jobs that are under way go on."""
+        if self._watch:
+            self._watch.stop()
+
+    def step(self, snapshot: Snapshot, moves: t.Sequence[Move]) -> None:
+        """Do what can be done now, without waiting; ``moves`` are those of nodes that are still to be emptied.
+
+        Raises:
+            StopRun: jobs cannot be watched any more, or the lock was lost.
+        """
+        if self._watch is None or self.choices.controller is None:
+            return
+        raws, jobs = self._watch.look()
+        now = self.ctx.clock.now()
+        for flight in self._flights.values():
+            if not flight.over:
+                self._follow(flight, jobs, raws, snapshot, now)
+        if now - self._looked >= LOOK_EVERY:
+            self._looked = now
+            line = [m for m in moves if m.plan.route == "job" and m.state == "waiting" and not self._has_job(m)]
+            self._adopt(line, jobs, now)
+            self._admit(line, raws, snapshot, now, self.choices.controller)
+
+    def flying(self, node: str) -> bool:
+        """Whether jobs for pods of the node are under way."""
+        return any(not f.over for f in self._flights.values() if f.move.pod.node == node)
+
+    def done_with(self, node: str) -> bool:
+        """Whether nothing is left of the node's jobs; deletes those that have ended, and their Reservations."""
+        if self._watch is None:
+            return True
+        if self.flying(node):
+            return False
+        swept = self._swept.setdefault(node, set())
+        ended = [job for job in self._watch.look()[1].values() if job.ended and self._serves(job, node)]
+        for job in ended:
+            if job.uid not in swept:
+                self._delete(job.ref)
+                # The controller names a Reservation after the job's UID.
+                swept |= {job.uid, job.reservation or job.uid}
+        return not ended and self._reservations_gone(node, swept)
+
+    def predicted(self, move: Move) -> None:
+        """Note the job that would be created, for check mode."""
+        self.ctx.changed(self._change(move, 0, 0.0))
+
+    # -- following ----------------------------------------------------------------------------------
+
+    def _has_job(self, move: Move) -> bool:
+        return move.pod.uid in self._flights
+
+    def _follow(
+        self, flight: Flight, jobs: t.Mapping[str, Job], raws: tuple[Raw, ...], snapshot: Snapshot, now: float
+    ) -> None:
+        job = jobs.get(flight.name)
+        here = flight.move.state == "waiting"
+        if job is None:
+            if flight.job is None and now - flight.born < OVERDUE:
+                return
+            flight.over = True
+            if here:
+                self._came_to_nothing(flight, "the job was deleted by somebody.")
+            return
+        if flight.job is None or job.resource_version != flight.job.resource_version:
+            flight.news, flight.job = now, job
+        if job.evicting and not flight.evicted:
+            self._evicted(flight, job, now)
+        if job.ended:
+            flight.over = True
+            self._hopeless = 0 if job.condition("ReservationScheduled") else self._hopeless
+            if here and not job.succeeded:
+                self._failed(flight, job, raws, snapshot)
+            return
+        if here and not flight.evicted and now > flight.born + flight.ttl + OVERDUE:
+            flight.over = True
+            self._came_to_nothing(flight, self._overdue(flight, job, raws, snapshot))
+            return
+        if flight.ours and job.passed:
+            self._remind(flight, job, now)
+
+    def _evicted(self, flight: Flight, job: Job, now: float) -> None:
+        pod = flight.move.pod
+        flight.evicted, flight.move.blocked_by = True, None
+        for key in feed.keys_of(pod):
+            self._taken.setdefault(key, []).append(now)
+        place = f" for node {job.node}" if job.node else ""
+        said = f"PodMigrationJob {job.name} evicts {pod.ref}{place}"
+        self.ctx.note("evicted", said, node=pod.node, namespace=pod.namespace, name=pod.name)
+
+    def _failed(self, flight: Flight, job: Job, raws: tuple[Raw, ...], snapshot: Snapshot) -> None:
+        found = verdict(job, View(snapshot, self.choices.controller, raws, self.ctx.clock.wall()))
+        why = found.message if found else job.message or job.reason
+        created, answered = job.condition("ReservationCreated"), job.condition("ReservationScheduled")
+        if job.reason == "Timeout" and created.get("status") == "True" and not answered:
+            self._hopeless += 1
+            if self._hopeless >= HOPELESS:
+                self._broken = f"{self._hopeless} jobs in a row got no answer from their scheduler."
+        self._came_to_nothing(flight, why)
+
+    def _overdue(self, flight: Flight, job: Job, raws: tuple[Raw, ...], snapshot: Snapshot) -> str:
+        if not flight.ours:
+            return f"PodMigrationJob {job.name}, which somebody else made for it, does not move it."
+        found = verdict(job, View(snapshot, self.choices.controller, raws, self.ctx.clock.wall()))
+        held = f" {found.message}" if found else ""
+        self._broken = f"koord-descheduler does not end PodMigrationJob {job.name}, whose ttl is over."
+        return f"{self._broken}{held}"
+
+    def _came_to_nothing(self, flight: Flight, why: str) -> None:
+        pod = flight.move.pod
+        said = f"PodMigrationJob {flight.name} came to nothing: {why}"
+        self.ctx.tell("job_failed", said, node=pod.node, namespace=pod.namespace, name=pod.name)
+        self._instead(flight.move, why)
+
+    def _instead(self, move: Move, why: str) -> None:
+        """Evict the pod, or let its move fail: ``fallback``."""
+        if self.choices.backend == "koordinator" and self.choices.fallback == "fail":
+            move.block("PodMigrationJob", move.pod.namespace, move.pod.name, why)
+            move.end("failed", "job_failed", self.ctx.clock.now(), f"{why} fallback is fail.")
+            return
+        move.plan = way.without_job(move.plan, why)
+        move.reason, move.blocked_by = move.plan.reason, None
+        pod = move.pod
+        self.ctx.note("fallback", move.reason, node=pod.node, namespace=pod.namespace, name=pod.name)
+
+    def _remind(self, flight: Flight, job: Job, now: float) -> None:
+        """Bring the job before its controller again; it has passed arbitration, so an update does no harm.
+
+        A successor of the same name meets the object limiter that its own eviction has filled: the job is let
+        off it, now that its eviction is counted.
+        """
+        gone = flight.move.done
+        if gone and flight.evicted and not flight.freed and feed.keeps_name(flight.move.pod):
+            flight.freed = True
+            self._annotate(job, NO_LIMITER, "true")
+        elif now - flight.news >= SILENT and not job.paused:
+            flight.news = now
+            self._annotate(job, NUDGED, self.ctx.clock.wall())
+
+    def _annotate(self, job: Job, key: str, value: str) -> None:
+        body = {"metadata": {"annotations": {key: value}}}
+        change = Change("patch", job.ref, f"Remind koord-descheduler of {job.ref}", body=body)
+        try:
+            self.fence()
+            apply(self.ctx, change)
+        except (NotFound, Conflict, UnknownOutcome):
+            # It ended at this moment, or is looked at again a little later.
+            return
+
+    # -- starting -----------------------------------------------------------------------------------
+
+    def _adopt(self, line: list[Move], jobs: t.Mapping[str, Job], now: float) -> None:
+        """Take up jobs that are there for a pod already: of a run that was killed, or of somebody else."""
+        by_pod = {job.pod.uid: job for job in jobs.values() if not job.ended and not job.deleting and job.pod.uid}
+        for move in list(line):
+            job = by_pod.get(move.pod.uid)
+            if job is None or (job.paused and not job.ours):
+                continue
+            ttl = job.ttl if job.ours else 0.0
+            self._flights[move.pod.uid] = Flight(move, job.name, now, ttl, now, ours=job.ours)
+            line.remove(move)
+
+    def _admit(
+        self, line: list[Move], raws: tuple[Raw, ...], snapshot: Snapshot, now: float, controller: Controller
+    ) -> None:
+        if self._broken:
+            for move in line:
+                self._instead(move, self._broken)
+            return
+        if not line:
+            return
+        by_uid = {move.pod.uid: move for move in line}
+        admission = feed.admit(snapshot, [move.plan for move in line], controller, self._traffic(raws, now))
+        for uid, why in admission.held.items():
+            self._hold(by_uid[uid], why, now)
+        for plan in admission.start:
+            if now < self._next:
+                return
+            # evictQPS is asked for each eviction; who is refused comes again after a growing pause.
+            self._next = now + (1.0 / controller.evict_qps if controller.evict_qps < 100 else 0.0)
+            self._create(by_uid[plan.pod.uid], feed.ttl_of(snapshot, plan, controller), raws, now)
+
+    def _traffic(self, raws: tuple[Raw, ...], now: float) -> feed.Traffic:
+        seen = {raw["metadata"]["name"] for raw in raws}
+        under_way = [raw for raw in raws if not Job.of(raw).ended]
+        flights = [flight for flight in self._flights.values() if not flight.over]
+        unseen = [manifest(f.name, f.move.pod.ref, Wish()) for f in flights if f.name not in seen]
+        evicting = {flight.move.pod.uid for flight in flights if flight.evicted}
+        return feed.Traffic([*under_way, *unseen], self._taken, now, evicting)
+
+    def _hold(self, move: Move, why: cause.Cause, now: float) -> None:
+        move.block("PodMigrationJob", move.pod.namespace, move.pod.name, why.message)
+        since = self._held_since.setdefault(move.pod.uid, now)
+        if self.choices.backend == "auto" and why.code == "object_limiter" and now - since > way.PATIENCE:
+            self._instead(move, why.message)
+
+    def _create(self, move: Move, ttl: float, raws: tuple[Raw, ...], now: float) -> None:
+        ttl = max(feed.STEPS, min(ttl, self.deadline - now))
+        before = sum(1 for job in map(Job.of, raws) if job.ended and job.pod.uid == move.pod.uid)
+        change = self._change(move, before, ttl)
+        pod = move.pod
+        try:
+            self.fence()
+            apply(self.ctx, change)
+        except UnknownOutcome:
+            # It is seen on the watch, or made again under the same name.
+            return
+        except AlreadyExists:
+            pass
+        except (Forbidden, NotFound) as error:
+            self._broken = f"{error}."
+            return
+        except (Invalid, DeniedByWebhook) as error:
+            self._instead(move, str(error))
+            return
+        move.blocked_by = None
+        self._flights[pod.uid] = Flight(move, change.target.name, now, ttl, now)
+        self.ctx.note("job_created", change.sentence, node=pod.node, namespace=pod.namespace, name=pod.name)
+
+    def _change(self, move: Move, attempt: int, ttl: float) -> Change:
+        controller = t.cast("Controller", self.choices.controller)
+        pod = move.pod
+        options = {} if self.grace_seconds is None else {"gracePeriodSeconds": self.grace_seconds}
+        wish = Wish(
+            mode=t.cast("Mode", controller.default_job_mode),
+            ttl=ttl,
+            delete_options=options,
+            reason=f"maintenance of node {pod.node}",
+            run=self.runs.get(pod.node, ""),
+        )
+        name = name_of(pod.ref, wish, attempt)
+        body = manifest(name, pod.ref, wish)
+        # Whatever the controller's policy is: budgets are asked.
+        body["metadata"]["labels"][way.POLICY] = "Eviction"
+        body["metadata"]["annotations"][names.SERVES_NODES] = pod.node
+        target = Ref(KIND, name, api_version=API_VERSION)
+        return Change("create", target, f"Create {target} for {pod.ref} on node {pod.node}", body=body)
+
+    # -- leaving nothing ----------------------------------------------------------------------------
+
+    def _serves(self, job: Job, node: str) -> bool:
+        return job.ours and job.annotations.get(names.SERVES_NODES) == node
+
+    def _reservations_gone(self, node: str, wanted: set[str]) -> bool:
+        if not wanted:
+            return True
+        now = self.ctx.clock.now()
+        since = self._sweeping.setdefault(node, now)
+        if now < self._looked + LOOK_EVERY and now != since:
+            return False
+        self._looked = now
+        try:
+            found = self.ctx.cluster.items(kinds.RESERVATIONS, patience=PATIENCE).items
+        except Forbidden as error:
+            self.ctx.note("kept", f"Whether Reservations are left is not known: {error}", node=node)
+            return True
+        left = [raw["metadata"] for raw in found if raw["metadata"]["name"] in wanted]
+        if left and now - since > VANISHING:
+            for meta in left:
+                self._delete(Ref("Reservation", meta["name"], "", meta["uid"], API_VERSION))
+        return not left
+
+    def _delete(self, target: Ref) -> None:
+        try:
+            self.fence()
+            apply(self.ctx, Change("delete", target, f"Delete {target}, which has served"))
+        except (NotFound, Conflict):
+            return
+        except ClusterError as error:
+            self.ctx.note("kept", f"{target} stays: {error}")

@@ -1,0 +1,71 @@
+# Copyright: Contributors to the kubeops.node_maintenance collection
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""The PodMigrationJobs of the cluster, kept fresh by a watch of their own for as long as a drain needs them."""
+
+from __future__ import annotations
+
+import threading
+import typing as t
+
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.watch import Reflector
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs.job import Job
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.objects import Raw
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.act import PATIENCE
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.context import Context, StopRun
+
+
+class JobWatch:
+    """All jobs, raw and read; ``wake`` is called whenever one of them has changed."""
+
+    def __init__(self, ctx: Context, wake: t.Callable[[], None]) -> None:
+        self._ctx = ctx
+        self._condition = threading.Condition()
+        self._seen = -1
+        self._raws: tuple[Raw, ...] = ()
+        self._jobs: dict[str, Job] = {}
+        self._reflector = Reflector(
+            ctx.cluster,
+            kinds.PODMIGRATIONJOBS,
+            wake=self._condition,
+            on_event=lambda what, raw: wake(),
+        )
+
+    def start(self) -> None:
+        """Watch, and wait until all jobs were listed once.
+
+        Raises:
+            ClusterError: the API server did not answer for ``PATIENCE`` seconds.
+            StopRun: jobs may not be watched.
+        """
+        until = self._ctx.clock.now() + PATIENCE
+        self._reflector.start()
+        with self._condition:
+            while not self._reflector.synced:
+                self._raise_errors()
+                if self._reflector.trouble and self._ctx.clock.now() > until:
+                    raise self._reflector.trouble
+                self._condition.wait(1.0)
+
+    def stop(self) -> None:
+        """Stop watching."""
+        self._reflector.stop()
+
+    def look(self) -> tuple[tuple[Raw, ...], t.Mapping[str, Job]]:
+        """The jobs as the API server has them, and read, by name."""
+        with self._condition:
+            self._raise_errors()
+            if self._reflector.version != self._seen:
+                self._seen = self._reflector.version
+                self._raws = tuple(self._reflector.objects.values())
+                self._jobs = {job.name: job for job in map(Job.of, self._raws)}
+        return self._raws, self._jobs
+
+    def _raise_errors(self) -> None:
+        if self._reflector.error:
+            raise StopRun(
+                "watch_failed",
+                f"Watching PodMigrationJobs ended: {self._reflector.error}",
+                "Mend what the message names, then run the same command again: it resumes.",
+            ) from self._reflector.error
