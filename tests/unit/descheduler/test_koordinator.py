@@ -163,7 +163,7 @@ ERRORS: list[tuple[Raw, str, str, str]] = [
     ),
     ({f"{PROFILE}.pluginConfig[5]": {"name": "PodLifeTime"}}, f"{PROFILE}.pluginConfig[5]", "duplicate", "refuses"),
     ({f"{PROFILE}.pluginConfig[5]": {"name": "Mine"}}, f"{PROFILE}.pluginConfig[5]", "unknown_plugin", "drops"),
-    ({f"{PROFILE}.pluginConfig[5]": {"args": {}}}, f"{PROFILE}.pluginConfig[5].name", "required", "refuses"),
+    ({f"{PROFILE}.pluginConfig[5]": {"args": {}}}, f"{PROFILE}.pluginConfig[5].name", "required", "drops"),
     ({f"{PROFILE}.pluginConfig[0].args": []}, f"{PROFILE}.pluginConfig[0].args", "wrong_type", "refuses"),
     # arguments that are decoded strictly
     ({f"{MC}/evictLocalStorage": True}, "[1].args.evictLocalStorage", "look_alike", "refuses"),

@@ -42,7 +42,7 @@ ERRORS: list[tuple[Raw, str, str, str]] = [
     ({"dryRun": True}, "dryRun", "unknown_key", "drops"),
     ({"NodeSelector": "a=b"}, "NodeSelector", "look_alike", "drops"),
     ({"nodeSelector": {"matchLabels": {}}}, "nodeSelector", "wrong_type", "refuses"),
-    ({"nodeSelector": "a=b=c"}, "nodeSelector", "malformed", "starts"),
+    ({"nodeSelector": "a=b=c"}, "nodeSelector", "malformed", "refuses"),
     ({"gracePeriodSeconds": -1}, "gracePeriodSeconds", "out_of_range", "starts"),
     ({"prometheus": {}}, "prometheus", "unknown_key", "drops"),
     ({f"{PROFILE}.plugins.preEvictionFilter": {}}, f"{PROFILE}.plugins.preEvictionFilter", "look_alike", "drops"),

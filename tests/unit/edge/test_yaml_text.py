@@ -29,6 +29,9 @@ KOORDINATOR, OTHER = schema_of("koordinator"), schema_of("sigs")
         ("0x10", 16),
         ("2.5", 2.5),
         ("1e3", 1000.0),
+        ("y", True),
+        ("N", False),
+        ("1e400", "1e400"),
         ("10%", "10%"),
         ("5m", "5m"),
         ('"12"', "12"),
@@ -61,8 +64,26 @@ def test_a_key_that_is_there_twice() -> None:
     assert {fault.real for fault in read(text, OTHER)[1]} == {"drops"}
 
 
-@pytest.mark.parametrize("text", ["a: [", "a: b: c", "a: 1\n---\nb: 2\n", "\ta: 1", "!!python/object:os.system x"])
+@pytest.mark.parametrize("text", ["a: [", "a: b: c", "\ta: 1", "!!python/object:os.system x"])
 def test_what_is_no_document(text: str) -> None:
     config, faults = read(text, KOORDINATOR)
     assert config is None
     assert [fault.rule for fault in faults] == ["not_yaml"]
+
+
+@pytest.mark.parametrize("text", ["a: 1\n---\nb: 2\n", "a: 1\n---\nb: [\n"])
+def test_of_several_documents_the_first_is_read(text: str) -> None:
+    config, faults = read(text, KOORDINATOR)
+    assert config == {"a": 1}
+    assert [(fault.rule, fault.real) for fault in faults] == [("not_yaml", "drops")]
+
+
+@pytest.mark.parametrize("text", ["a: .inf\n", "a: [-.Inf]\n", "a: .nan\n", "~: 1\n", "a: {null: 1}\n"])
+def test_what_json_has_no_word_for(text: str) -> None:
+    assert [(fault.rule, fault.real) for fault in read(text, OTHER)[1]] == [("not_yaml", "refuses")]
+
+
+def test_a_merged_key_is_there_twice_too() -> None:
+    config, faults = read("a: 1\n<<: {a: 2, b: 3}\n", KOORDINATOR)
+    assert config == {"a": 1, "b": 3}
+    assert [fault.rule for fault in faults] == ["duplicate_key"]

@@ -49,15 +49,24 @@ def check(config: t.Any, schema: Schema) -> tuple[Fault, ...]:
     ``config`` is what was in the YAML: plain dicts, lists, texts, numbers, booleans and ``None``.
     """
     if not isinstance(config, dict):
-        message = f"A {schema.kind} is keys and values, not {type(config).__name__}."
-        return (Fault("", "wrong_type", message),)
+        message = f"A {schema.kind} is keys and values, not {'nothing' if config is None else type(config).__name__}."
+        return (Fault("", "wrong_type", message, "", "starts" if config is None and not schema.strict else "refuses"),)
     config = _keyed(config)
     root = replace(schema.root, fields={**profiles.document(), **schema.root.fields})
     found = [*_document(config, schema)]
-    found += Reader(schema, schema.strict).faults(root, config, "")
+    found += (_asked(fault, config) for fault in Reader(schema, schema.strict).faults(root, config, ""))
     found += profiles.faults(config, schema)
     found += traps.faults(config, schema)
     return tuple(dict.fromkeys(_of_flavor(fault, schema) for fault in found))
+
+
+def _asked(fault: Fault, config: t.Mapping[str, t.Any]) -> Fault:
+    """``ValidateLeaderElectionConfiguration`` looks at nothing while leaderElect is false."""
+    election = config.get("leaderElection")
+    off = isinstance(election, dict) and election.get("leaderElect") is False
+    if off and fault.path.startswith("leaderElection.") and not fault.decoding:
+        return replace(fault, severity="warning", real="starts")
+    return fault
 
 
 def _keyed(value: t.Any) -> t.Any:
@@ -86,7 +95,7 @@ def _document(config: t.Mapping[str, t.Any], schema: Schema) -> t.Iterator[Fault
             if given == other:
                 remedy += f" A {other} is of flavor {'sigs' if schema.name != 'sigs' else 'koordinator or ack'}."
             rule = "look_alike" if isinstance(given, str) and similar(given, [wanted]) else "wrong_document"
-            yield Fault(key, rule, message, remedy)
+            yield Fault(key, rule, message, remedy, "starts" if not given and not schema.strict else "refuses")
 
 
 def _of_flavor(fault: Fault, schema: Schema) -> Fault:

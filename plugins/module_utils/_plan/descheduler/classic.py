@@ -105,7 +105,7 @@ V028: t.Mapping[str, Plugin] = {
         "evicts pods whose containers restarted too often",
         {
             **_CHOICE,
-            "podRestartThreshold": whole(required=True, minimum=1, maximum=INT32[1]),
+            "podRestartThreshold": whole(required=True, minimum=1, width=INT32),
             "includingInitContainers": boolean(),
             "states": several(text(enum=("Running", "CrashLoopBackOff"))),
         },
@@ -164,7 +164,7 @@ _CONDITION = record(
     nonempty=True,
 )
 
-_EXIT_CODES = several(whole(minimum=INT32[0], maximum=INT32[1]))
+_EXIT_CODES = several(whole(width=INT32))
 
 V036: t.Mapping[str, Plugin] = {
     **V028,

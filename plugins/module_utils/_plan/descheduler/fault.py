@@ -49,7 +49,7 @@ class Fault:
     """One thing that is wrong (``error``), or worth knowing (``warning``).
 
     ``path`` is where, as in ``profiles[0].plugins.evict``, ``rule`` a word of ``RULES``, ``real`` what the
-    descheduler itself does with it.
+    descheduler itself does with it. ``decoding``: it shows while the text is decoded, before values are checked.
     """
 
     path: str
@@ -58,6 +58,7 @@ class Fault:
     remedy: str = ""
     real: Real = "refuses"
     severity: Severity = "error"
+    decoding: bool = False
 
     def shown(self) -> dict[str, str]:
         """As the module returns it."""

@@ -14,11 +14,13 @@ from dataclasses import replace
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler import classic
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.schema import (
+    FLOAT32,
     INCLUDE_TYPO,
     INT32,
     LABEL_SELECTOR,
     NAMESPACES,
     PRIORITY_VALUE,
+    UINT32,
     Field,
     Plugin,
     Schema,
@@ -39,9 +41,9 @@ VERSIONS = ("1.7.0", "1.8.0")
 _LEADER_ELECTION = record(
     {
         "leaderElect": boolean("true"),
-        "leaseDuration": duration("15s", "longer than renewDeadline", minimum=0),
-        "renewDeadline": duration("10s", "longer than 1.2 times retryPeriod", minimum=0),
-        "retryPeriod": duration("2s", minimum=0),
+        "leaseDuration": duration("15s", "longer than renewDeadline", minimum=0, nullable=False),
+        "renewDeadline": duration("10s", "longer than 1.2 times retryPeriod", minimum=0, nullable=False),
+        "retryPeriod": duration("2s", minimum=0, nullable=False),
         "resourceLock": text("leases", enum=("leases",), real="crashes"),
         "resourceName": text("koord-descheduler"),
         "resourceNamespace": text("koordinator-system"),
@@ -54,8 +56,8 @@ _CONNECTION = record(
         "kubeconfig": text(note="without it, the pod's own account; there is no flag for it"),
         "acceptContentTypes": text(),
         "contentType": text("application/vnd.kubernetes.protobuf"),
-        "qps": Field(type="float", default="50"),
-        "burst": whole("100", minimum=0, maximum=INT32[1]),
+        "qps": Field(type="float", default="50", width=FLOAT32),
+        "burst": whole("100", minimum=0, width=INT32),
     }
 )
 
@@ -63,7 +65,7 @@ _PLUGIN_SET = record(
     {
         "enabled": several(record({"name": text(required=True)})),
         "disabled": several(
-            record({"name": text(required=True)}), '"*" clears what is enabled by default at this point'
+            record({"name": text(required=True, real="starts")}), '"*" clears what is enabled by default at this point'
         ),
     }
 )
@@ -72,8 +74,12 @@ _PROFILE = record(
     {
         "name": text(note="needed where there are several profiles, each name once"),
         "plugins": record(dict.fromkeys(("deschedule", "balance", "evict", "filter"), _PLUGIN_SET)),
-        "pluginConfig": several(record({"name": text(required=True), "args": Field(type="args")}), unique="name"),
-        "nodeSelector": replace(LABEL_SELECTOR, note="the profile's nodes; not checked at the start"),
+        "pluginConfig": several(
+            record({"name": text(required=True, real="drops"), "args": Field(type="args")}), unique="name"
+        ),
+        "nodeSelector": replace(
+            LABEL_SELECTOR, note="the profile's nodes; not checked at the start", malformed="starts"
+        ),
     }
 )
 
@@ -85,7 +91,7 @@ ROOT = record(
         "enableContentionProfiling": boolean("true", "by default only with enableProfiling"),
         "healthzBindAddress": Field(type="address", default="0.0.0.0:10251"),
         "metricsBindAddress": Field(type="address", default="0.0.0.0:10251"),
-        "deschedulingInterval": duration("0s", "0 runs the plugins once", minimum=0, real="starts"),
+        "deschedulingInterval": duration("0s", "0 runs the plugins once", minimum=0, real="starts", nullable=False),
         "dryRun": boolean(note="stops evictions by plugins; PodMigrationJobs made by hand are still carried out"),
         "profiles": several(_PROFILE, "without one, a default profile", unique="name"),
         "nodeSelector": replace(LABEL_SELECTOR, note="the nodes that are looked at; a label selector, no text"),
@@ -97,7 +103,7 @@ ROOT = record(
 
 _LIMIT = "without it or 0: 1 below 4 replicas, 2 up to 10, else 10 %"
 
-_PER_WORKLOAD = Field(type="int_or_percent", minimum=0, real="starts", note=_LIMIT)
+_PER_WORKLOAD = Field(type="int_or_percent", minimum=0, width=INT32, real="starts", note=_LIMIT)
 
 _GATES = (
     *("MaxUnavailablePerWorkload", "MaxMigratingPerWorkload", "MaxMigratingPerNode", "MaxMigratingPerNamespace"),
@@ -107,10 +113,11 @@ _GATES = (
 
 _LIMITER = record(
     {
-        "duration": duration("", "0s switches the limiter off", minimum=0, real="starts"),
+        "duration": duration("", "0s switches the limiter off", minimum=0, real="starts", nullable=False),
         "maxMigrating": Field(
             type="int_or_percent",
             minimum=0,
+            width=INT32,
             real="starts",
             malformed="starts",
             note="without it, maxMigratingPerWorkload; for namespace a number",
@@ -138,7 +145,7 @@ MIGRATION_CONTROLLER = Plugin(
     args=record(
         {
             "dryRun": boolean(note="jobs made by hand are still carried out"),
-            "maxConcurrentReconciles": whole("1", minimum=1, maximum=INT32[1]),
+            "maxConcurrentReconciles": whole("1", minimum=1, width=INT32),
             "evictFailedBarePods": boolean(),
             "evictAllBarePods": boolean(),
             "evictLocalStoragePods": boolean(note="pods with hostPath or emptyDir volumes"),
@@ -151,9 +158,9 @@ MIGRATION_CONTROLLER = Plugin(
             "namespaces": NAMESPACES,
             "nodeFit": boolean(note="only for pods that a plugin evicts"),
             "nodeSelector": selector_text("only with nodeFit"),
-            "maxMigratingGlobally": count(note="without it or 0, no limit", maximum=INT32[1]),
-            "maxMigratingPerNode": count("2", "0: no limit", maximum=INT32[1]),
-            "maxMigratingPerNamespace": count(note="without it or 0, no limit", maximum=INT32[1]),
+            "maxMigratingGlobally": count(note="without it or 0, no limit", width=INT32),
+            "maxMigratingPerNode": count("2", "0: no limit", width=INT32),
+            "maxMigratingPerNamespace": count(note="without it or 0, no limit", width=INT32),
             "maxMigratingPerWorkload": _PER_WORKLOAD,
             "maxUnavailablePerWorkload": _PER_WORKLOAD,
             "skipCheckExpectedReplicas": boolean(note="true admits single replicas"),
@@ -168,7 +175,7 @@ MIGRATION_CONTROLLER = Plugin(
             "defaultJobTTL": duration("5m", "0: no timeout; only for jobs that the controller makes", minimum=0),
             "schedulerNames": several(text(), "schedulers that know reservations", default="[koord-scheduler]"),
             "evictQPS": Field(type="float_or_string", default="10", above=0),
-            "evictBurst": whole("1", minimum=1, maximum=INT32[1]),
+            "evictBurst": whole("1", minimum=1, width=INT32),
             "evictionPolicy": text(
                 "Eviction",
                 enum=("Eviction", "Delete", "SoftEviction"),
@@ -187,8 +194,6 @@ MIGRATION_CONTROLLER = Plugin(
     ),
 )
 
-_UINT32 = 2**32 - 1
-
 _THRESHOLDS = {
     "useDeviationThresholds": boolean(note="thresholds are distances from the mean"),
     "highThresholds": percents("nodes above are hot", maximum=None),
@@ -199,10 +204,8 @@ _THRESHOLDS = {
     "anomalyCondition": record(
         {
             "timeout": duration("1m", "the default holds without anomalyCondition alone", minimum=0, real="starts"),
-            "consecutiveAbnormalities": whole(
-                "5", "acts when the count is above it; 1 acts at once", minimum=0, maximum=2**32 - 1
-            ),
-            "consecutiveNormalities": whole("3", minimum=0, maximum=2**32 - 1),
+            "consecutiveAbnormalities": count("5", "acts when the count is above it; 1 acts at once", width=UINT32),
+            "consecutiveNormalities": count("3", width=UINT32),
         }
     ),
 }
@@ -223,7 +226,7 @@ LOW_NODE_LOAD = Plugin(
         {
             "paused": boolean(),
             "dryRun": boolean(),
-            "numberOfNodes": count("0", "acts only when more nodes than this are underused", maximum=INT32[1]),
+            "numberOfNodes": count("0", "acts only when more nodes than this are underused", width=INT32),
             "nodeMetricExpirationSeconds": whole("180", minimum=1),
             "evictableNamespaces": _EVICTABLE,
             "nodeSelector": LABEL_SELECTOR,

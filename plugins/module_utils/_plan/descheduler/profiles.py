@@ -19,20 +19,24 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.des
 
 TYPE_META = {"apiVersion": text(), "kind": text()}
 
-DECODED = ("unknown_key", "look_alike", "too_new", "wrong_type", "wrong_document")
-"""Rules that hold for the arguments of a plugin even while it is not enabled, where they are read strictly."""
+IDLE = ("presort", "sort")
+"""Extension points of the sigs descheduler that it reads and never uses."""
 
 Raw = t.Mapping[str, t.Any]
 
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """One profile as the descheduler completes it; ``args`` and ``paths`` of the configured plugins by name."""
+    """One profile as the descheduler completes it; ``args`` and ``paths`` of the configured plugins by name.
+
+    ``shapeless`` are arguments that are neither keys and values nor nothing.
+    """
 
     path: str
     enabled: t.Mapping[str, tuple[str, ...]]
     args: t.Mapping[str, Raw]
     paths: t.Mapping[str, str]
+    shapeless: t.Mapping[str, t.Any]
 
     @property
     def plugins(self) -> tuple[str, ...]:
@@ -56,13 +60,17 @@ def profiles_of(config: Raw, schema: Schema) -> tuple[Profile, ...]:
 def _profile(raw: Raw, path: str, schema: Schema) -> Profile:
     args: dict[str, Raw] = {}
     paths: dict[str, str] = {}
+    shapeless: dict[str, t.Any] = {}
     for index, entry in enumerate(_list(raw.get("pluginConfig"))):
         name = entry.get("name") if isinstance(entry, dict) else None
         if isinstance(name, str) and name not in paths:
-            args[name] = entry.get("args") if isinstance(entry.get("args"), dict) else {}
+            given = entry.get("args")
+            args[name] = given if isinstance(given, dict) else {}
             paths[name] = f"{path}.pluginConfig[{index}].args"
+            if not isinstance(given, (dict, type(None))):
+                shapeless[name] = given
     enabled = {point: _enabled(raw, point, schema) for point in schema.points}
-    return Profile(path, enabled, args, paths)
+    return Profile(path, enabled, args, paths, shapeless)
 
 
 def _enabled(raw: Raw, point: str, schema: Schema) -> tuple[str, ...]:
@@ -78,7 +86,7 @@ def _names(raw: Raw, point: str, part: str) -> list[str]:
     plugins = raw.get("plugins")
     chosen = plugins.get(point) if isinstance(plugins, dict) else None
     entries = _list(chosen.get(part)) if isinstance(chosen, dict) else []
-    names = (entry.get("name") if isinstance(entry, dict) else entry for entry in entries)
+    names = (entry.get("name") if isinstance(entry, dict) else "" if entry is None else entry for entry in entries)
     return [name for name in names if isinstance(name, str)]
 
 
@@ -107,7 +115,7 @@ def _places(raw: Raw, profile: Profile, schema: Schema) -> t.Iterator[Fault]:
             seen.add(name)
             yield from _place(name, point, here, schema)
             needs = name in schema.plugins and schema.plugins[name].needs_config
-            if needs and name not in profile.paths and schema.points[point] == ():
+            if needs and name not in profile.paths and schema.points[point] == () and point not in IDLE:
                 remedy = f"Add {{name: {name}}} to {profile.path}.pluginConfig; args may be empty."
                 yield Fault(here, "no_config", f"{name} has no entry in pluginConfig.", remedy)
         for index, name in enumerate(_names(raw, point, "disabled")):
@@ -120,17 +128,18 @@ def _places(raw: Raw, profile: Profile, schema: Schema) -> t.Iterator[Fault]:
 
 def _place(name: str, point: str, path: str, schema: Schema) -> t.Iterator[Fault]:
     plugin = schema.plugins.get(name)
-    if plugin is None:
+    if point in IDLE:
+        yield Fault(path, "wrong_point", f"Nothing runs at {point}.", "Remove it.", "starts")
+    elif plugin is None:
         yield _nobody(name, path, schema)
     elif not schema.knows(plugin.since):
         yield Fault(path, "too_new", f"{name} came with version {plugin.since}.", "Remove it, or name that version.")
     elif point not in plugin.points:
         message = f"{name} has no work at {point}."
-        if plugin.stray == "starts":
+        real = plugin.stray if point in ("deschedule", "balance") else "refuses"
+        if real == "starts":
             message += " The descheduler starts with it and fails in every cycle."
-        yield Fault(path, "wrong_point", message, f"Enable it at {' or '.join(plugin.points)}.", plugin.stray)
-    elif point in ("presort", "sort"):
-        yield warning(path, "never_acts", f"Nothing runs at {point}.", "Remove it.")
+        yield Fault(path, "wrong_point", message, f"Enable it at {' or '.join(plugin.points)}.", real)
 
 
 def _nobody(name: str, path: str, schema: Schema, *, real: t.Literal["refuses", "drops"] = "refuses") -> Fault:
@@ -182,24 +191,28 @@ def _configs(profile: Profile, schema: Schema) -> t.Iterator[Fault]:
             continue
         if name not in enabled and name in profile.paths:
             yield warning(named, "not_enabled", f"{name} is configured and not enabled.")
-        for fault in args_faults(name, plugin, profile.args.get(name, {}), path, schema):
+        for fault in args_faults(name, plugin, profile.shapeless.get(name, profile.args.get(name, {})), path, schema):
             yield _weighed(fault, plugin, enabled=name in enabled)
 
 
 def _weighed(fault: Fault, plugin: Plugin, *, enabled: bool) -> Fault:
     """A plugin that is not enabled is read by a strict decoder alone; the rest of it is worth a warning."""
-    if enabled or plugin.checked == "always" or (plugin.strict and fault.rule in DECODED):
+    if enabled or plugin.checked == "always" or (plugin.strict and fault.decoding):
         return fault
     return replace(fault, severity="warning", real="starts")
 
 
-def args_faults(name: str, plugin: Plugin, args: Raw, path: str, schema: Schema) -> t.Iterator[Fault]:
-    """What is wrong with a plugin's arguments, taken alone."""
+def args_faults(name: str, plugin: Plugin, args: t.Any, path: str, schema: Schema) -> t.Iterator[Fault]:
+    """What is wrong with a plugin's arguments, taken alone; only Koordinator's own plugins ask for their kind."""
     described = replace(plugin.args, fields={**plugin.args.fields, **TYPE_META})
     yield from Reader(schema, plugin.strict).faults(described, args, path)
+    real: t.Literal["refuses", "starts"] = "refuses" if plugin.strict and schema.strict else "starts"
     for key, wanted in (("apiVersion", schema.api_version), ("kind", f"{name}Args")):
-        if args.get(key) not in (None, "", wanted):
-            yield Fault(f"{path}.{key}", "wrong_document", f"{args[key]!r} is not {wanted}.", "Leave it out.")
+        given = args.get(key) if isinstance(args, dict) else None
+        if isinstance(given, str) and given not in ("", wanted):
+            yield Fault(
+                f"{path}.{key}", "wrong_document", f"{given!r} is not {wanted}.", "Leave it out.", real, decoding=True
+            )
 
 
 def document() -> t.Mapping[str, t.Any]:

@@ -45,7 +45,8 @@ class Field:
     ``real`` says what the descheduler does where the limits are broken, ``malformed`` where a text of the
     right type cannot be read. Of each of ``exclusive``'s groups of keys only one may be set. ``le`` are pairs
     of keys: a number under the first may not be greater than the one of the same name under the second.
-    ``alike`` are wrong words that only look right, with the right ones.
+    ``alike`` are wrong words that only look right, with the right ones. ``width`` are the numbers that the Go type
+    holds: another one cannot even be decoded. ``nullable`` is whether null is as good as nothing.
     """
 
     type: Type
@@ -57,6 +58,8 @@ class Field:
     minimum: float | None = None
     above: float | None = None
     maximum: float | None = None
+    width: tuple[float, float] | None = None
+    nullable: bool = True
     required: bool = False
     nonempty: bool = False
     forbidden: str = ""
@@ -115,6 +118,9 @@ def _numbers(version: str) -> tuple[int, ...]:
 
 INT32 = (-(2**31), 2**31 - 1)
 INT64 = (-(2**63), 2**63 - 1)
+UINT32 = (0, 2**32 - 1)
+UINT64 = (0, 2**64 - 1)
+FLOAT32 = (-3.4028235677973366e38, 3.4028235677973366e38)
 
 
 def boolean(default: str = "false", note: str = "", **more: t.Any) -> Field:
@@ -123,13 +129,13 @@ def boolean(default: str = "false", note: str = "", **more: t.Any) -> Field:
 
 
 def whole(default: str = "", note: str = "", **more: t.Any) -> Field:
-    """An integer of 64 bits unless limited."""
-    return Field(type="int", default=default, note=note, **more)
+    """An integer of 64 bits unless ``width`` says otherwise."""
+    return Field(type="int", default=default, note=note, **{"width": INT64, **more})
 
 
 def count(default: str = "", note: str = "", **more: t.Any) -> Field:
-    """An integer that is not negative."""
-    return Field(type="int", default=default, note=note, minimum=0, **more)
+    """An integer that is not negative; unsigned, of 64 bits, unless ``width`` says otherwise."""
+    return Field(type="int", default=default, note=note, minimum=0, **{"width": UINT64, **more})
 
 
 def text(default: str = "", note: str = "", **more: t.Any) -> Field:
@@ -157,9 +163,9 @@ def by_name(item: Field, note: str = "", **more: t.Any) -> Field:
     return Field(type="map", item=item, note=note, **more)
 
 
-def selector_text(note: str = "") -> Field:
-    """A label selector as kubectl takes it: ``pool=a,tier!=db``; the deschedulers read it while they run."""
-    return Field(type="selector_text", note=note, malformed="starts")
+def selector_text(note: str = "", malformed: Real = "starts") -> Field:
+    """A label selector as kubectl takes it: ``pool=a,tier!=db``; a plugin reads it while it runs."""
+    return Field(type="selector_text", note=note, malformed=malformed)
 
 
 def percents(note: str = "", *, maximum: float | None = 100, **more: t.Any) -> Field:
@@ -175,8 +181,8 @@ LABEL_SELECTOR = record(
         "matchExpressions": several(
             record(
                 {
-                    "key": text(required=True),
-                    "operator": text(required=True, enum=("In", "NotIn", "Exists", "DoesNotExist")),
+                    "key": text(),
+                    "operator": text(),
                     "values": TEXTS,
                 }
             )
@@ -184,6 +190,7 @@ LABEL_SELECTOR = record(
     },
     "a label selector: matchLabels, matchExpressions",
 )
+"""What its words may be is one rule of the API machinery's (``values``): not every descheduler asks for it."""
 
 INCLUDE_TYPO = {"include the following:": "include", "include the following": "include"}
 """A stored page of ACK has this translated key under evictableNamespaces."""
@@ -200,4 +207,7 @@ EXCLUDED_NAMESPACES = record(
     alike=INCLUDE_TYPO,
 )
 
-PRIORITY_VALUE = whole("", minimum=INT32[0], maximum=2_000_000_000)
+HIGHEST_PRIORITY = 2_000_000_000
+"""``SystemCriticalPriority``: no threshold may be higher."""
+
+PRIORITY_VALUE = whole("", "at most 2000000000", width=INT32)

@@ -39,11 +39,11 @@ POINTS: t.Mapping[str, tuple[str, ...]] = {
 
 _PLUGIN_SET = record({"enabled": TEXTS, "disabled": several(text(), "never read")})
 
-_SECRET = record({"namespace": text(required=True), "name": text(required=True)}, required=True)
+_SECRET = record({"namespace": text(note="needed"), "name": text(note="needed")}, "needed")
 
 ROOT = record(
     {
-        "nodeSelector": selector_text("a text such as pool=a; the nodes that are looked at"),
+        "nodeSelector": selector_text("a text such as pool=a; the nodes that are looked at", "refuses"),
         "maxNoOfPodsToEvictPerNode": count(note="without it, no limit"),
         "maxNoOfPodsToEvictPerNamespace": count(note="without it, no limit"),
         "maxNoOfPodsToEvictTotal": count(note="without it, no limit"),
@@ -54,7 +54,7 @@ ROOT = record(
                 {
                     "source": text(required=True, enum=("KubernetesMetrics", "Prometheus"), real="starts"),
                     "prometheus": record(
-                        {"url": text(required=True), "authToken": record({"secretReference": _SECRET})},
+                        {"url": text(note="needed"), "authToken": record({"secretReference": _SECRET})},
                         "needed with source Prometheus",
                     ),
                 }
@@ -67,7 +67,7 @@ ROOT = record(
                 {
                     "name": text(),
                     "pluginConfig": several(
-                        record({"name": text(required=True), "args": Field(type="args")}), unique="name"
+                        record({"name": text(required=True), "args": Field(type="args")}), unique="name", real="starts"
                     ),
                     "plugins": record(
                         dict.fromkeys(POINTS, _PLUGIN_SET),
@@ -116,7 +116,7 @@ DEFAULT_EVICTOR = Plugin(
                     "config": record(
                         {
                             "PodsWithPVC": record(
-                                {"protectedStorageClasses": several(record({"name": text(required=True)}))},
+                                {"protectedStorageClasses": several(record({"name": text(note="needed")}))},
                                 "without it all claims protect",
                             )
                         }

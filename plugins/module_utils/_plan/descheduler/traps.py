@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import re
 import typing as t
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.fault import Fault, warning
@@ -13,9 +14,17 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.des
     Raw,
     profiles_of,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.schema import Schema
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.schema import (
+    HIGHEST_PRIORITY,
+    Real,
+    Schema,
+)
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.sigs import OLD_FLAGS
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.values import is_set, seconds
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.values import (
+    is_set,
+    number,
+    seconds,
+)
 
 
 def faults(config: Raw, schema: Schema) -> t.Iterator[Fault]:
@@ -28,9 +37,10 @@ def faults(config: Raw, schema: Schema) -> t.Iterator[Fault]:
     else:
         yield from _metrics(config, profiles)
     for profile in profiles:
-        for name in profile.plugins:
-            check = _CHECKS.get((schema.plugin_type, name))
-            if check and name in schema.plugins:
+        for name in dict.fromkeys((*profile.plugins, *profile.paths)):
+            kind = (schema.plugin_type, name)
+            checks = _CHECKS.get(kind, ()) if name in profile.plugins else ()
+            for check in (*checks, *_ALWAYS.get(kind, ())) if name in schema.plugins else ():
                 yield from check(config, profile.args.get(name, {}), profile.args_path(name), schema)
 
 
@@ -69,7 +79,7 @@ _GO_DEFAULTS = {"leaseDuration": 15.0, "renewDeadline": 10.0, "retryPeriod": 2.0
 def _names(config: Raw) -> t.Iterator[Fault]:
     raws = _list(config, "profiles")
     for index, raw in enumerate(raws):
-        if len(raws) > 1 and isinstance(raw, dict) and not raw.get("name"):
+        if len(raws) > 1 and (raw is None or (isinstance(raw, dict) and not raw.get("name"))):
             yield Fault(f"profiles[{index}].name", "required", "Of several profiles each needs a name.")
 
 
@@ -81,7 +91,8 @@ def _interval(config: Raw, profiles: tuple[Profile, ...]) -> t.Iterator[Fault]:
 
 
 def _low_node_load(config: Raw, args: Raw, path: str, schema: Schema) -> t.Iterator[Fault]:
-    for index, pool in enumerate(_list(args, "nodePools")):
+    for index, given in enumerate(_list(args, "nodePools")):
+        pool = {} if given is None else given
         if isinstance(pool, dict):
             yield from _pool(pool, f"{path}.nodePools[{index}]", schema)
             yield from _gaps(pool, f"{path}.nodePools[{index}]")
@@ -121,10 +132,11 @@ def _gaps(args: Raw, path: str) -> t.Iterator[Fault]:
         message = f"{name} is missing in {where}: for it every node counts as neither hot nor idle."
         yield warning(f"{path}.{where}", "different_keys", message, "Give both maps the same resources.")
     for key in ("highThresholds", "prodHighThresholds"):
-        for name, number in _dict(args, key).items():
-            if isinstance(number, (int, float)) and number > 100 and not args.get("useDeviationThresholds"):
+        for name, given in _dict(args, key).items():
+            percent = number(given)
+            if percent is not None and percent > 100 and not args.get("useDeviationThresholds"):
                 where = f"{path}.{key}.{name}"
-                yield warning(where, "never_acts", f"No node is ever above {number:g} %.", "Give 100 or less.")
+                yield warning(where, "never_acts", f"No node is ever above {percent:g} %.", "Give 100 or less.")
 
 
 def _migration_controller(config: Raw, args: Raw, path: str, schema: Schema) -> t.Iterator[Fault]:
@@ -158,9 +170,22 @@ def _refused(limit: t.Any, path: str) -> t.Iterator[Fault]:
 
 
 def _threshold(args: Raw, path: str) -> t.Iterator[Fault]:
+    yield from _priority(args, path)
     if args.get("evictSystemCriticalPods") is True and is_set(args.get("priorityThreshold")):
         message = "evictSystemCriticalPods switches priorityThreshold off."
         yield warning(f"{path}.priorityThreshold", "never_read", message, "Remove one of them.")
+
+
+def _priority(args: Raw, path: str) -> t.Iterator[Fault]:
+    """``GetPriorityValueFromPriorityThreshold``; koord-descheduler asks it unless the threshold is switched off."""
+    off = args.get("evictSystemCriticalPods") is True
+    threshold = _dict(args, "priorityThreshold")
+    value, name = threshold.get("value"), threshold.get("name")
+    where, remedy = f"{path}.priorityThreshold", f"Give {HIGHEST_PRIORITY} or less."
+    if isinstance(value, (int, float)) and not isinstance(value, bool) and value > HIGHEST_PRIORITY:
+        yield Fault(f"{where}.value", "out_of_range", f"{value} is too large.", remedy, "starts" if off else "refuses")
+    elif value is None and name == "system-node-critical" and not off:
+        yield Fault(f"{where}.name", "out_of_range", f"The priority of {name} is too large.", remedy)
 
 
 def _needs_node_fit(args: Raw, path: str) -> t.Iterator[Fault]:
@@ -177,33 +202,43 @@ def _default_evictor(config: Raw, args: Raw, path: str, schema: Schema) -> t.Ite
 def _sigs_default_evictor(config: Raw, args: Raw, path: str, schema: Schema) -> t.Iterator[Fault]:
     del config
     yield from _needs_node_fit(args, path)
+    yield from _priority({"priorityThreshold": args.get("priorityThreshold")}, path)
     protections = _dict(args, "podProtections")
     lists = [key for key in ("defaultDisabled", "extraEnabled") if is_set(protections.get(key))]
     old = [key for key in OLD_FLAGS if args.get(key) is True]
     if lists and old:
         message = f"{', '.join(old)} cannot be used together with podProtections.{lists[0]}."
         yield Fault(f"{path}.{old[0]}", "exclusive", message, f"Use {OLD_FLAGS[old[0]]}.")
+    yield from _storage_classes(protections, f"{path}.podProtections")
     if "PodsWithoutPDB" in _list(protections, "extraEnabled") or args.get("ignorePodsWithoutPDB") is True:
         message = f"In version {schema.version} this keeps every pod: the budgets are never looked at (#1882)."
         yield warning(f"{path}.podProtections.extraEnabled", "never_acts", message, "Leave it out.")
 
 
+def _storage_classes(protections: Raw, path: str) -> t.Iterator[Fault]:
+    classes = _list(_dict(_dict(protections, "config"), "PodsWithPVC"), "protectedStorageClasses")
+    real: Real = "refuses" if "PodsWithPVC" in _list(protections, "extraEnabled") else "starts"
+    for index, given in enumerate(classes):
+        if given is None or (isinstance(given, dict) and not is_set(given.get("name"))):
+            where = f"{path}.config.PodsWithPVC.protectedStorageClasses[{index}].name"
+            yield Fault(where, "required", "name has to be given.", "", real)
+
+
 def _low_node_utilization(config: Raw, args: Raw, path: str, schema: Schema) -> t.Iterator[Fault]:
+    del config, schema
     low, high = _dict(args, "thresholds"), _dict(args, "targetThresholds")
     if low and high and low.keys() != high.keys():
         message = "thresholds and targetThresholds name different resources."
         yield Fault(f"{path}.targetThresholds", "different_keys", message, "Give both maps the same resources.")
-    for name in low.keys() & high.keys():
-        one, other = low[name], high[name]
-        numbers = isinstance(one, (int, float)) and isinstance(other, (int, float))
-        if numbers and one > other and not args.get("useDeviationThresholds"):
+    for name in sorted(low.keys() & high.keys()):
+        one, other = number(low[name]), number(high[name])
+        if one is not None and other is not None and one > other and not args.get("useDeviationThresholds"):
             message = f"thresholds of {name} is {one:g}, targetThresholds is {other:g}."
             yield Fault(f"{path}.thresholds.{name}", "order", message, "Keep thresholds at or below targetThresholds.")
-    if schema.plugin_type == "string":
-        yield from _metric_use(config, args, path)
 
 
-def _metric_use(config: Raw, args: Raw, path: str) -> t.Iterator[Fault]:
+def _metric_use(config: Raw, args: Raw, path: str, schema: Schema) -> t.Iterator[Fault]:
+    del config, schema
     use, where = _dict(args, "metricsUtilization"), f"{path}.metricsUtilization"
     source = use.get("source")
     if source == "KubernetesMetrics":
@@ -211,9 +246,15 @@ def _metric_use(config: Raw, args: Raw, path: str) -> t.Iterator[Fault]:
             yield Fault(f"{where}.metricsServer", "exclusive", "Not together with source.", "Remove metricsServer.")
         if use.get("prometheus") is not None:
             yield Fault(f"{where}.prometheus", "forbidden", "Only with source: Prometheus.", "Remove it.")
+    if source == "Prometheus" and not is_set(_dict(use, "prometheus").get("query")):
+        yield Fault(f"{where}.prometheus.query", "required", "source: Prometheus needs a query.")
+
+
+def _metric_source(config: Raw, args: Raw, path: str, schema: Schema) -> t.Iterator[Fault]:
+    """What shows when the plugin is built, not before."""
+    del schema
+    source = _dict(args, "metricsUtilization").get("source")
     if source == "Prometheus":
-        if not is_set(_dict(use, "prometheus").get("query")):
-            yield Fault(f"{where}.prometheus.query", "required", "source: Prometheus needs a query.")
         for key in ("thresholds", "targetThresholds"):
             if _dict(args, key).keys() - {"MetricResource"}:
                 message = "With source: Prometheus the one resource is called MetricResource."
@@ -221,7 +262,8 @@ def _metric_use(config: Raw, args: Raw, path: str) -> t.Iterator[Fault]:
     sources = [p.get("source") for p in _list(config, "metricsProviders") if isinstance(p, dict)]
     if source in ("KubernetesMetrics", "Prometheus") and source not in sources:
         message = f"No entry of metricsProviders has source {source}: every cycle fails."
-        yield warning(f"{where}.source", "never_acts", message, f"Add {{source: {source}}} to metricsProviders.")
+        where = f"{path}.metricsUtilization.source"
+        yield warning(where, "never_acts", message, f"Add {{source: {source}}} to metricsProviders.")
 
 
 def _pod_life_time(config: Raw, args: Raw, path: str, schema: Schema) -> t.Iterator[Fault]:
@@ -238,10 +280,39 @@ def _metrics(config: Raw, profiles: tuple[Profile, ...]) -> t.Iterator[Fault]:
         if not isinstance(provider, dict):
             continue
         path = f"metricsProviders[{index}]"
-        if provider.get("source") == "Prometheus" and provider.get("prometheus") is None:
-            yield Fault(f"{path}.prometheus", "required", "source: Prometheus needs prometheus.url.")
+        if provider.get("source") == "Prometheus":
+            yield from _prometheus(provider, f"{path}.prometheus")
+        elif is_set(provider.get("prometheus")):
+            yield warning(f"{path}.prometheus", "never_read", "Read with source: Prometheus alone.", "Remove it.")
         if provider.get("source") == "KubernetesMetrics" and _dict(config, "metricsCollector").get("enabled") is True:
             yield Fault(path, "exclusive", "Not together with metricsCollector.", "Remove metricsCollector.")
+
+
+def _prometheus(provider: Raw, path: str) -> t.Iterator[Fault]:
+    if provider.get("prometheus") is None:
+        yield Fault(path, "required", "source: Prometheus needs prometheus.url.")
+        return
+    given = _dict(provider, "prometheus")
+    url, token = given.get("url"), given.get("authToken")
+    if not is_set(url):
+        yield Fault(f"{path}.url", "required", "url has to be given.")
+    elif isinstance(url, str) and not _URL.fullmatch(url):
+        real: Real = "refuses" if _NO_URL.search(url) else "starts"
+        yield Fault(f"{path}.url", "malformed", f"{url!r} is no http or https URL.", "", real)
+    if isinstance(token, dict):
+        secret, where = token.get("secretReference"), f"{path}.authToken.secretReference"
+        if secret is None:
+            yield Fault(where, "required", "secretReference has to be given.")
+        for key in ("namespace", "name") if isinstance(secret, dict) else ():
+            if not is_set(secret.get(key)):
+                yield Fault(f"{where}.{key}", "required", f"{key} has to be given.")
+
+
+_URL = re.compile(r"https?://(?:[\w.~-]+|\[[0-9A-Fa-f:.]+\])(?::\d+)?(?:[/?#](?:[^\s%]|%[0-9A-Fa-f]{2})*)?", re.ASCII)
+_NO_URL = re.compile(
+    r"[\x00-\x20\x7f]|^:|^[^A-Za-z/?#][^/?#]*:|^[\w+.-]+://[^/?#]*:[^0-9/?#]|%(?![0-9A-Fa-f]{2})", re.ASCII
+)
+"""What ``url.Parse`` cannot read; it reads much that leads nowhere."""
 
 
 def _dict(raw: Raw, key: str) -> dict[str, t.Any]:
@@ -258,12 +329,20 @@ def _list(raw: Raw, key: str) -> list[t.Any]:
 
 Check = t.Callable[[Raw, Raw, str, Schema], t.Iterator[Fault]]
 
-_CHECKS: t.Mapping[tuple[str, str], Check] = {
-    ("object", "LowNodeLoad"): _low_node_load,
-    ("object", "MigrationController"): _migration_controller,
-    ("object", "DefaultEvictor"): _default_evictor,
-    ("object", "LowNodeUtilization"): _low_node_utilization,
-    ("string", "DefaultEvictor"): _sigs_default_evictor,
-    ("string", "LowNodeUtilization"): _low_node_utilization,
-    ("string", "PodLifeTime"): _pod_life_time,
+Checks = t.Mapping[tuple[str, str], tuple[Check, ...]]
+
+_CHECKS: Checks = {
+    ("object", "LowNodeLoad"): (_low_node_load,),
+    ("object", "MigrationController"): (_migration_controller,),
+    ("object", "DefaultEvictor"): (_default_evictor,),
+    ("object", "LowNodeUtilization"): (_low_node_utilization,),
+    ("string", "DefaultEvictor"): (_sigs_default_evictor,),
+    ("string", "LowNodeUtilization"): (_metric_source,),
 }
+"""Of plugins that are enabled."""
+
+_ALWAYS: Checks = {
+    ("string", "LowNodeUtilization"): (_low_node_utilization, _metric_use),
+    ("string", "PodLifeTime"): (_pod_life_time,),
+}
+"""Of plugins that are configured."""

@@ -7,14 +7,15 @@ from __future__ import annotations
 
 import difflib
 import ipaddress
+import math
 import re
+import sys
 import typing as t
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan import selectors
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.fault import Fault, warning
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.schema import (
-    INT64,
     LABEL_SELECTOR,
     Field,
     Schema,
@@ -23,9 +24,11 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.tai
 
 _NUMBER = r"(?:\d+(?:\.\d*)?|\.\d+)"
 _UNITS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "μs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
-_PART = re.compile(rf"({_NUMBER})({'|'.join(sorted(_UNITS, key=len, reverse=True))})")
-_DURATION = re.compile(rf"[+-]?(?:{_PART.pattern})+")
-_PERCENT = re.compile(r"([+-]?\d+)%")
+_PART = re.compile(rf"({_NUMBER})({'|'.join(sorted(_UNITS, key=len, reverse=True))})", re.ASCII)
+_DURATION = re.compile(rf"[+-]?(?:{_PART.pattern})+", re.ASCII)
+_PERCENT = re.compile(r"([+-]?\d+)%", re.ASCII)
+_FLOAT = re.compile(rf"[+-]?(?:{_NUMBER}(?:e[+-]?\d+)?|inf|infinity|nan)", re.ASCII | re.IGNORECASE)
+_PORT = re.compile(r"\+?\d+", re.ASCII)
 
 _SAID = {
     "bool": "true or false, without quotes",
@@ -52,11 +55,17 @@ class Reader:
     strict: bool
 
     def faults(self, field: Field, value: t.Any, path: str) -> t.Iterator[Fault]:
-        """Everything that is wrong with the value; ``None`` is as good as no value."""
-        if value is None:
+        """Everything that is wrong with the value; ``None`` is as good as no value, where the field is nullable."""
+        if value is None and field.nullable:
             return
-        if not _fits(field, value):
-            yield Fault(path, "wrong_type", f"{_short(value)} is not {_SAID[field.type]}.", _hint(field, value))
+        if value is None or not _fits(field, value):
+            said = "null" if value is None else _short(value)
+            yield Fault(path, "wrong_type", f"{said} is not {_SAID[field.type]}.", _hint(field, value), decoding=True)
+            return
+        if field.width and not _within(field, value):
+            low, high = field.width
+            remedy = f"Give a number from {low:.17g} to {high:.17g}."
+            yield Fault(path, "out_of_range", f"{_short(value)} is out of range.", remedy, decoding=True)
             return
         if field.forbidden and is_set(value):
             yield Fault(path, "forbidden", f"{_said(field.forbidden)}.", "Remove it.", field.real)
@@ -78,7 +87,9 @@ class Reader:
                 yield self._unknown(field, key, here)
             elif not self.schema.knows(known.since):
                 message = f"{key} came with version {known.since}."
-                yield Fault(here, "too_new", message, "Remove it, or name the newer version.", self._lost)
+                yield Fault(
+                    here, "too_new", message, "Remove it, or name the newer version.", self._lost, decoding=True
+                )
             else:
                 if known.deprecated and inner not in (None, False):
                     yield warning(here, "deprecated", f"{key} is deprecated.", f"Use {known.deprecated}.")
@@ -95,7 +106,8 @@ class Reader:
         for low, high in field.le:
             yield from _ordered(value, low, high, path)
         if field.fields is LABEL_SELECTOR.fields:
-            yield from _selector(value, path)
+            for fault in _selector(value, path):
+                yield replace(fault, real=field.malformed)
 
     @property
     def _lost(self) -> t.Literal["refuses", "drops"]:
@@ -104,25 +116,33 @@ class Reader:
     def _unknown(self, field: Field, key: str, path: str) -> Fault:
         right = field.alike.get(key) or similar(key, field.fields)
         message = f"There is no key {key} here."
+        rule, remedy = "unknown_key", f"Known are {', '.join(field.fields)}."
         if right:
-            return Fault(path, "look_alike", message, f"It is called {right}.", self._lost)
-        if field.fields is LABEL_SELECTOR.fields:
-            return Fault(path, "unknown_key", message, f"Write labels below matchLabels: {{{key}: …}}.", self._lost)
-        return Fault(path, "unknown_key", message, f"Known are {', '.join(field.fields)}.", self._lost)
+            rule, remedy = "look_alike", f"It is called {right}."
+        elif field.fields is LABEL_SELECTOR.fields:
+            remedy = f"Write labels below matchLabels: {{{key}: …}}."
+        return Fault(path, rule, message, remedy, self._lost, decoding=True)
 
     def _list(self, field: Field, value: t.Sequence[t.Any], path: str) -> t.Iterator[Fault]:
         if field.minimum is not None and len(value) < field.minimum:
             yield Fault(path, "out_of_range", f"At least {field.minimum:g} are needed.", "", field.real)
+        item = t.cast("Field", field.item)
         seen: dict[t.Any, int] = {}
-        for index, inner in enumerate(value):
+        for index, given in enumerate(value):
             here = f"{path}[{index}]"
-            yield from self.faults(t.cast("Field", field.item), inner, here)
-            if field.item and field.item.nonempty and not is_set(inner):
-                yield Fault(here, "required", f"{_said(field.item.note)} has to be given.")
-            name = inner if field.unique == "*" else inner.get(field.unique) if isinstance(inner, dict) else None
+            inner = _zero(item) if given is None else given
+            yield from self.faults(item, inner, here)
+            if item.enum and inner == "":
+                kept = given is None and index == 0 and field.default and not self.strict
+                remedy = f"Known are {_listed(item)}."
+                yield Fault(here, "not_in_list", "There is nothing here.", remedy, "starts" if kept else item.real)
+            if item.nonempty and not is_set(inner):
+                yield Fault(here, "required", f"{_said(item.note)} has to be given.")
+            name = inner if field.unique == "*" else inner.get(field.unique) or "" if isinstance(inner, dict) else None
             if field.unique and isinstance(name, str):
                 if name in seen:
-                    yield Fault(here, "duplicate", f"{name} is there already, see {path}[{seen[name]}].")
+                    where = f"{path}[{seen[name]}]"
+                    yield Fault(here, "duplicate", f"{name!r} is there already, see {where}.", "", field.real)
                 seen.setdefault(name, index)
 
     def _map(self, field: Field, value: t.Mapping[str, t.Any], path: str) -> t.Iterator[Fault]:
@@ -133,12 +153,30 @@ class Reader:
                 remedy = f"It is called {right}." if right else f"Known are {', '.join(field.keys)}."
                 rule = "look_alike" if right else "unknown_key"
                 yield Fault(here, rule, f"There is no {key} here.", remedy, field.real)
-            yield from self.faults(t.cast("Field", field.item), inner, here)
+            item = t.cast("Field", field.item)
+            yield from self.faults(item, _zero(item) if inner is None else inner, here)
 
 
 def is_set(value: t.Any) -> bool:
     """Whether Go would call the value set: not null, and no empty text, list or map; 0 and false are set."""
     return value is not None and value != "" and value != [] and value != {}
+
+
+def _zero(field: Field) -> t.Any:
+    """What Go makes of null in a list or a map: the type's zero value, not nothing."""
+    match field.type:
+        case "object":
+            return {}
+        case "string":
+            return ""
+    return None if field.type in ("list", "map", "bool") else 0
+
+
+def number(value: t.Any) -> float | None:
+    """A number of a map, where null is 0, or ``None``."""
+    if value is None:
+        return 0.0
+    return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else None
 
 
 def similar(word: str, known: t.Iterable[str]) -> str:
@@ -167,9 +205,9 @@ def _fits(field: Field, value: t.Any) -> bool:
         case "bool":
             return isinstance(value, bool)
         case "int":
-            return _whole(value) and INT64[0] <= value <= INT64[1]
+            return _whole(value)
         case "float":
-            return isinstance(value, (int, float)) and not isinstance(value, bool)
+            return isinstance(value, (int, float)) and not isinstance(value, bool) and _finite(value)
         case "string" | "selector_text" | "address":
             return isinstance(value, str)
         case "duration":
@@ -177,17 +215,29 @@ def _fits(field: Field, value: t.Any) -> bool:
         case "int_or_percent":
             return _whole(value) or isinstance(value, str)
         case "float_or_string":
-            return isinstance(value, (int, float, str)) and not isinstance(value, bool)
+            return isinstance(value, (int, float, str)) and not isinstance(value, bool) and _finite(value)
         case "list":
             return isinstance(value, list)
+        case "args":
+            return True
     return isinstance(value, dict)
+
+
+def _finite(value: float | str) -> bool:
+    return isinstance(value, str) or (abs(value) <= sys.float_info.max and not math.isnan(value))
+
+
+def _within(field: Field, value: t.Any) -> bool:
+    """Whether the Go type holds the number; a text has no width."""
+    low, high = t.cast("tuple[float, float]", field.width)
+    return isinstance(value, str) or low <= value <= high
 
 
 def _whole(value: t.Any) -> bool:
     """1.0 is written as 1 when YAML becomes JSON."""
     if isinstance(value, bool):
         return False
-    return isinstance(value, int) or (isinstance(value, float) and value.is_integer())
+    return isinstance(value, int) or (isinstance(value, float) and _finite(value) and value.is_integer())
 
 
 def _scalar(field: Field, value: t.Any, path: str) -> t.Iterator[Fault]:
@@ -195,9 +245,9 @@ def _scalar(field: Field, value: t.Any, path: str) -> t.Iterator[Fault]:
     if isinstance(number, str):
         yield Fault(path, "malformed", number, "", field.malformed)
         return
-    if field.enum and value not in field.enum:
+    if field.enum and value and value not in field.enum:
         right = field.alike.get(value) or similar(value, field.enum)
-        remedy = f"It is called {right}." if right else f"Known are {', '.join(x for x in field.enum if x)}."
+        remedy = f"It is called {right}." if right else f"Known are {_listed(field)}."
         yield Fault(path, "look_alike" if right else "not_in_list", f"There is no {value!r} here.", remedy, field.real)
     if number is None:
         return
@@ -220,10 +270,7 @@ def _number(field: Field, value: t.Any) -> float | str | None:
             found = _PERCENT.fullmatch(value)
             return float(found[1]) if found else f"{value!r} is not {_SAID['int_or_percent']}."
         case "float_or_string" if isinstance(value, str):
-            try:
-                return float(value)
-            except ValueError:
-                return f"{value!r} is not a number."
+            return float(value) if _FLOAT.fullmatch(value) else f"{value!r} is not a number."
         case "int_or_percent" | "float_or_string":
             return float(value)
         case "address":
@@ -237,10 +284,13 @@ def _number(field: Field, value: t.Any) -> float | str | None:
 
 
 def _address(value: str) -> bool:
+    """As ``net.SplitHostPort`` takes it apart; an IP address alone gets the default port."""
     host, colon, port = value.rpartition(":")
-    if not colon or (":" in host and not host.startswith("[")):
+    if host.startswith("[") and host.endswith("]"):
+        host = host[1:-1]
+    elif not colon or ":" in host:
         return _ip(value)
-    return _ip(host.strip("[]") or "0.0.0.0") and port.isascii() and port.isdigit() and 1 <= int(port) <= 65535
+    return _ip(host or "0.0.0.0") and bool(_PORT.fullmatch(port)) and 1 <= int(port) <= 65535
 
 
 def _ip(text: str) -> bool:
@@ -248,40 +298,59 @@ def _ip(text: str) -> bool:
         ipaddress.ip_address(text)
     except ValueError:
         return False
-    return True
+    return "%" not in text
 
 
 def _ordered(value: t.Mapping[str, t.Any], low: str, high: str, path: str) -> t.Iterator[Fault]:
     lows, highs = value.get(low), value.get(high)
     if not isinstance(lows, dict) or not isinstance(highs, dict):
         return
-    for name, number in lows.items():
-        limit = highs.get(name)
-        if isinstance(number, (int, float)) and isinstance(limit, (int, float)) and number > limit:
-            message = f"{low} of {name} is {number:g}, {high} is {limit:g}."
+    for name, given in lows.items():
+        one, limit = number(given), number(highs[name]) if name in highs else None
+        if one is not None and limit is not None and one > limit:
+            message = f"{low} of {name} is {one:g}, {high} is {limit:g}."
             yield Fault(_join(_join(path, low), name), "order", message, f"Keep {low} at or below {high}.")
 
 
+_OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist")
+
+
 def _selector(value: t.Mapping[str, t.Any], path: str) -> t.Iterator[Fault]:
-    """What the API machinery checks of a label selector beyond its shape."""
+    """What the API machinery checks of a label selector beyond its shape (``LabelSelectorAsSelector``)."""
     labels, expressions = value.get("matchLabels"), value.get("matchExpressions")
     for key, label in labels.items() if isinstance(labels, dict) else ():
         if not is_qualified(key) or (isinstance(label, str) and not is_label_value(label)):
             yield Fault(_join(_join(path, "matchLabels"), key), "malformed", f"{key}={label} is no label.")
-    for index, expression in enumerate(expressions if isinstance(expressions, list) else ()):
-        here = f"{path}.matchExpressions[{index}]"
-        if not isinstance(expression, dict):
-            continue
-        key, values = expression.get("key"), expression.get("values")
-        if isinstance(key, str) and key and not is_qualified(key):
-            yield Fault(f"{here}.key", "malformed", f"{key!r} is no label key.")
-        if expression.get("operator") in ("In", "NotIn") and not is_set(values):
-            yield Fault(f"{here}.values", "required", "In and NotIn need values.")
-        if expression.get("operator") in ("Exists", "DoesNotExist") and is_set(values):
-            yield Fault(f"{here}.values", "forbidden", "Exists and DoesNotExist take no values.", "Remove them.")
-        for word in values if isinstance(values, list) else ():
-            if isinstance(word, str) and not is_label_value(word):
-                yield Fault(f"{here}.values", "malformed", f"{word!r} is no label value.")
+    for index, given in enumerate(expressions if isinstance(expressions, list) else ()):
+        expression = {} if given is None else given
+        if isinstance(expression, dict):
+            yield from _expression(expression, f"{path}.matchExpressions[{index}]")
+
+
+def _expression(expression: t.Mapping[str, t.Any], path: str) -> t.Iterator[Fault]:
+    key, operator, values = (expression.get(name) for name in ("key", "operator", "values"))
+    if not is_set(key):
+        yield Fault(f"{path}.key", "required", "key has to be given.")
+    elif isinstance(key, str) and not is_qualified(key):
+        yield Fault(f"{path}.key", "malformed", f"{key!r} is no label key.")
+    if not is_set(operator):
+        yield Fault(f"{path}.operator", "required", "operator has to be given.", f"Known are {', '.join(_OPERATORS)}.")
+    elif isinstance(operator, str) and operator not in _OPERATORS:
+        right = similar(operator, _OPERATORS)
+        remedy = f"It is called {right}." if right else f"Known are {', '.join(_OPERATORS)}."
+        rule = "look_alike" if right else "not_in_list"
+        yield Fault(f"{path}.operator", rule, f"There is no {operator!r} here.", remedy)
+    if operator in ("In", "NotIn") and not is_set(values):
+        yield Fault(f"{path}.values", "required", "In and NotIn need values.")
+    if operator in ("Exists", "DoesNotExist") and is_set(values):
+        yield Fault(f"{path}.values", "forbidden", "Exists and DoesNotExist take no values.", "Remove them.")
+    for word in values if isinstance(values, list) else ():
+        if isinstance(word, str) and not is_label_value(word):
+            yield Fault(f"{path}.values", "malformed", f"{word!r} is no label value.")
+
+
+def _listed(field: Field) -> str:
+    return ", ".join(word for word in field.enum if word)
 
 
 def _join(path: str, key: str) -> str:
