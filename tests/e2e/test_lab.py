@@ -17,7 +17,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,7 @@ from typing import Any
 import pytest
 import yaml
 from support.lab import AGENT, ROOT, ansible, environment
+from support.processes import alive
 from support.waiting import until
 from witness.api import Api
 
@@ -90,8 +91,10 @@ class Labs:
         return Api(Path(self.facts(name)["kubeconfig"]), AGENT)
 
     def processes(self, name: str) -> dict[str, int]:
-        """The processes of a cluster by component, found by what they were started as."""
-        mine = f"{self.state}/clusters/{name}/bin/"
+        """The processes of a cluster by component, found by what they were started as; those of pods by
+        `pods/<namespace>_<pod>/...`.
+        """
+        mine = f"{self.state}/clusters/{name}/"
         found = {}
         for line in Path("/proc").glob("[0-9]*/cmdline"):
             try:
@@ -99,7 +102,9 @@ class Labs:
             except OSError:
                 continue
             if words[0].startswith(mine):
-                found[words[0].removeprefix(mine)] = int(line.parent.name)
+                found[words[0].removeprefix(mine).removeprefix("bin/")] = int(line.parent.name)
+            elif f"--home={mine.rstrip('/')}" in words:
+                found["agent"] = int(line.parent.name)
         return found
 
 
@@ -205,20 +210,53 @@ def test_two_labs_side_by_side_and_each_ends_alone(labs: Labs, api: Api) -> None
     assert labs.start("two", lab_state="absent").changed == 0
 
 
-def test_everything_listens_on_loopback(labs: Labs, api: Api) -> None:
+def listening(pids: Iterable[int]) -> set[str]:
+    """The addresses, in hexadecimal, at which processes listen."""
     sockets = set()
-    for pid in labs.processes("one").values():
+    for pid in pids:
         for handle in Path(f"/proc/{pid}/fd").iterdir():
             with contextlib.suppress(OSError):
                 sockets.add(str(handle.readlink()))
-    listening = []
+    found = set()
     for family in ("tcp", "tcp6"):
         for line in Path(f"/proc/net/{family}").read_text(encoding="utf-8").splitlines()[1:]:
             words = line.split()
             if words[3] == "0A" and f"socket:[{words[9]}]" in sockets:
-                listening.append(words[1].split(":")[0])
-    assert listening
-    assert set(listening) == {"0100007F"}
+                found.add(words[1].split(":")[0])
+    return found
+
+
+LOOPBACK = "0100007F"
+
+
+def test_everything_listens_on_loopback(labs: Labs, api: Api) -> None:
+    assert listening(labs.processes("one").values()) == {LOOPBACK}
+
+
+def test_what_runs_beside_a_cluster_comes_back_alone_and_goes_with_it(labs: Labs) -> None:
+    given = {"lab_nodes": 1, "lab_metrics": False, "lab_koordinator": "v1.7.0", "lab_descheduler": "koordinator,sigs"}
+    labs.start("beside", **given)
+    first = labs.processes("beside")
+    pods = {name.rpartition("/")[2]: pid for name, pid in first.items() if name.startswith("pods/")}
+    assert set(pods) == {"koord-descheduler", "descheduler"}
+    assert listening(first.values()) == {LOOPBACK}
+
+    os.kill(first["agent"], signal.SIGKILL)
+    os.kill(first["koord-scheduler"], signal.SIGKILL)
+    until(lambda: not any(alive(pid) for pid in pods.values()), 5, "the agent's processes end with it")
+    answer = labs.start("beside", **given)
+    assert "runs already, but for koord-scheduler and agent: started" in answer.text
+    second = labs.processes("beside")
+    core = {"etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kwok-controller"}
+    assert {name: second[name] for name in core} == {name: first[name] for name in core}
+    until(lambda: {name for name in labs.processes("beside") if name.startswith("pods/")}, 10, "its pods run again")
+    assert labs.start("beside", **given).changed == 0
+
+    everybody = labs.processes("beside")
+    labs.start("beside", lab_state="absent")
+    assert labs.processes("beside") == {}
+    assert not any(alive(pid) for pid in everybody.values())
+    assert not (labs.state / "clusters" / "beside").exists()
 
 
 def test_a_port_that_is_taken_is_named(labs: Labs) -> None:

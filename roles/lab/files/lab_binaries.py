@@ -129,7 +129,7 @@ def needed_go(names: list[str], source: Path) -> tuple[int, ...]:
         re.search(r"^go (\d+)\.(\d+)(?:\.(\d+))?", (source / name / "go.mod").read_text(encoding="utf-8"), re.MULTILINE)
         for name in names
     ]
-    return max(LEAST_GO, *(tuple(int(part or 0) for part in match.groups()) for match in wanted if match))
+    return max([LEAST_GO, *(tuple(int(part or 0) for part in match.groups()) for match in wanted if match)])
 
 
 def go_version(go: str) -> tuple[int, ...]:
