@@ -68,7 +68,7 @@ def budget(cluster: Cluster, arena: Arena, name: str, app: str, **spec: Any) -> 
         lambda: (
             cluster.send(verbs.get(kinds.BUDGETS, name, arena.namespace)).get("status", {}).get("observedGeneration")
         ),
-        10,
+        30,
         f"budget {name} is observed",
     )
 
@@ -165,7 +165,7 @@ def test_an_admission_policy(cluster: Cluster, arena: Arena) -> None:
                 return str(error)
             return ""
 
-        until(denied, 20, "the policy is in force")
+        until(denied, 30, "the policy is in force")
         assert "not today" in denied()
     finally:
         cluster.send(verbs.delete(BINDINGS, name))
@@ -192,7 +192,8 @@ def test_a_minute_of_watching_is_one_list_and_one_watch(lab: Lab, arena: Arena) 
     labels = {"name": "a", "namespace": arena.namespace, "labels": {"test": "quiet"}}
     other = connect(options, user_agent=AGENT)
     other.send(verbs.create(kinds.CONFIGMAPS, {"metadata": labels}))
-    until(lambda: told == ["ADDED"], 5, "the watch is still alive")
+    until(lambda: told == ["ADDED"], 30, "the watch is still alive")
+    assert cluster.requests == 2, "the same watch"
     began = time.monotonic()
     watched.stop()
     assert time.monotonic() - began < 0.3

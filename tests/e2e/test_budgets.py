@@ -11,6 +11,7 @@ from support.arena import Arena, Workload
 from support.plays import Player
 from support.waiting import until
 from support.watching import Seen, Watch
+from witness.log import Json
 
 
 def make_sick(arena: Arena, workload: Workload, on: str) -> str:
@@ -18,13 +19,13 @@ def make_sick(arena: Arena, workload: Workload, on: str) -> str:
     pod = arena.pods(workload.name, on=on)[0]["metadata"]["name"]
     arena.patch("Pod", pod, {"metadata": {"annotations": {"lab.kubeops.io/ready": "never"}}})
     wanted = workload.read()["spec"]["replicas"] - 1
-    until(lambda: workload.read()["status"].get("readyReplicas", 0) == wanted, 10, f"{pod} is not ready")
+    until(lambda: workload.read()["status"].get("readyReplicas", 0) == wanted, 30, f"{pod} is not ready")
     until(
         lambda: (
             (arena.find("PodDisruptionBudget", workload.name) or {"status": {}})["status"].get("currentHealthy")
             in (None, wanted)
         ),
-        10,
+        30,
         "its budget has noticed",
     )
     return str(pod)
@@ -201,7 +202,7 @@ def test_reactive_budgets_are_warned_of_and_asked_until_their_owner_lifts_them(
         for name, labels in (("manager", known), ("own", {"tier": "own"})):
             template = {"metadata": {"labels": {"app": name, **labels}}}
             arena.deployment(name, 2, spec={"template": template}, budget={"maxUnavailable": 0})
-    chosen = {"nodes": [here], "reactive_budgets": ["tier=own"]}
+    chosen: Json = {"nodes": [here], "reactive_budgets": ["tier=own"]}
 
     def refused(seen: Seen) -> bool:
         return {request.name.split("-")[0] for request in seen.until_now() if request.evicts} == {"manager", "own"}

@@ -137,7 +137,7 @@ def test_a_foreign_deletion_cost_is_put_back_on_a_pod_that_stays(arena: Arena, p
     cost = {"controller.kubernetes.io/pod-deletion-cost": "7"}
     arena.patch("Pod", pod, {"metadata": {"annotations": cost}})
     arena.quota(pods="1")
-    until(lambda: (arena.all("ResourceQuota")[0].get("status") or {}).get("used"), 10, "the quota is counted")
+    until(lambda: (arena.all("ResourceQuota")[0].get("status") or {}).get("used"), 30, "the quota is counted")
     with watching() as seen:
         run = play("maintain", maintain_nodes=[here], maintain_timeout=15)
     assert not run.ok

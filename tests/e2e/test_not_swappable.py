@@ -76,7 +76,7 @@ def test_consent_of_the_owner_counts_for_his_workload_alone(arena: Arena, play: 
     stopped_in_preflight(run, seen, "stateful_single", "not-asked")
     assert not any("agreed" in finding["object"] for finding in run.findings if finding["code"] == "stateful_single")
     arena.delete("StatefulSet", "not-asked")
-    until(lambda: not arena.pods("not-asked"), 10, "the other one is gone")
+    until(lambda: not arena.pods("not-asked"), 30, "the other one is gone")
     with watching() as seen:
         run = play("maintain", maintain_nodes=[here])
         assert run.ok, run.text
@@ -129,7 +129,7 @@ def test_a_rollout_in_progress_is_not_swapped(arena: Arena, play: Player, watchi
     arena.settle()
     stuck = {"metadata": {"annotations": {"lab.kubeops.io/ready": "never"}}}
     web.patch({"spec": {"template": stuck}})
-    until(lambda: len(web.pods()) == 2, 10, "the rollout is stuck with its new pod")
+    until(lambda: len(web.pods()) == 2, 30, "the rollout is stuck with its new pod")
     with watching() as seen:
         run = play("maintain", maintain_nodes=[here])
     stopped_in_preflight(run, seen, "rollout_in_progress", "web")
@@ -161,7 +161,7 @@ def test_a_quota_that_forbids_the_surge_ends_the_run_and_gives_the_node_back(
     here, _unused = arena.nodes(2)
     web = arena.deployment("web", on=here)
     arena.quota(pods="1")
-    until(lambda: (arena.all("ResourceQuota")[0].get("status") or {}).get("used"), 10, "the quota is counted")
+    until(lambda: (arena.all("ResourceQuota")[0].get("status") or {}).get("used"), 30, "the quota is counted")
     with watching() as seen:
         run = play("maintain", maintain_nodes=[here], maintain_timeout=20)
     assert not run.ok
@@ -181,7 +181,7 @@ def test_a_pod_that_is_not_ready_elsewhere_never_costs_the_one_that_is(
     arena.settle()
     (sick,) = arena.pods("pair", on=there)
     arena.patch("Pod", sick["metadata"]["name"], {"metadata": {"annotations": {"lab.kubeops.io/ready": "never"}}})
-    until(lambda: pair.read()["status"].get("readyReplicas") == 1, 10, "one of the pair is not ready")
+    until(lambda: pair.read()["status"].get("readyReplicas") == 1, 30, "one of the pair is not ready")
     with watching() as seen:
         run = play("maintain", maintain_nodes=[here], maintain_swap_blocked=True, maintain_timeout=15)
     assert not run.ok
@@ -285,7 +285,7 @@ def gizmo(lab: Lab, arena: Arena) -> Json:
                 return None
             raise
 
-    made = until(served, 20, "the new kind is served")
+    made = until(served, 30, "the new kind is served")
     assert made is not None
     return made
 

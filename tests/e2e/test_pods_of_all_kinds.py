@@ -37,7 +37,7 @@ def test_pods_that_stay_and_pods_that_simply_go(arena: Arena, play: Player, watc
     agent = arena.daemonset("agent", pod={"tolerations": [{"operator": "Exists"}]})
     arena.mirror_pod("mirror", here)
     arena.pod("finished", here, {"restartPolicy": "Never"}, {"annotations": {"lab.kubeops.io/complete": "0s"}})
-    until(lambda: arena.pods("finished")[0]["status"]["phase"] == "Succeeded", 10, "one pod has ended")
+    until(lambda: arena.pods("finished")[0]["status"]["phase"] == "Succeeded", 30, "one pod has ended")
     with watching() as seen:
         run = play("maintain", maintain_nodes=[here], maintain_force=True)
         assert run.ok, run.text
@@ -69,7 +69,7 @@ def test_the_orphan_of_a_daemonset_is_a_bare_pod(arena: Arena, play: Player, wat
     arena.daemonset("agent")
     arena.settle()
     arena.delete("DaemonSet", "agent", propagationPolicy="Orphan")
-    until(lambda: arena.find("DaemonSet", "agent") is None, 10, "the DaemonSet is gone")
+    until(lambda: arena.find("DaemonSet", "agent") is None, 30, "the DaemonSet is gone")
     with watching() as seen:
         run = play("maintain", maintain_nodes=[here])
     refused(run, "bare_pod", "agent", "force")

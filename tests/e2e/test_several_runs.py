@@ -18,7 +18,10 @@ OTTO = {"LOGNAME": "otto", "USER": "otto"}
 
 def test_a_second_run_is_refused_naming_run_person_and_time(arena: Arena, play: Player, watching: Watch) -> None:
     here, _unused = arena.nodes(2)
-    arena.deployment("slow", 2, on=here, stop="12s")
+    arena.deployment("slow", 2, on=here)
+    arena.settle()
+    held = arena.pods("slow")[0]["metadata"]["name"]
+    arena.patch("Pod", held, {"metadata": {"finalizers": ["lab.kubeops.io/held"]}})
     with watching() as seen:
         first = play.start("maintain", maintain_nodes=[here], env=TINA)
         until(lambda: arena.step(here) == "cordoned" or first.over, 120, "the first run holds the node")
@@ -30,6 +33,7 @@ def test_a_second_run_is_refused_naming_run_person_and_time(arena: Arena, play: 
         assert "tina" in second.words
         assert record["since"][:16] in second.words
         assert (arena.record(here) or {})["nonce"] == record["nonce"]
+        arena.patch("Pod", held, {"metadata": {"finalizers": None}})
         run = first.wait()
         assert run.ok, run.text
     seen.all_held()

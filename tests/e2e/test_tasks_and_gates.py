@@ -146,7 +146,7 @@ def test_a_node_that_comes_back_not_ready_is_given_no_pods(arena: Arena, play: P
     assert "Ready" in run.text
     seen.all_held(left=True)
     fake.switch(arena.api, here, None)
-    until(lambda: fake.is_up(arena.api, here), 20, "the node is Ready")
+    until(lambda: fake.is_up(arena.api, here), 30, "the node is Ready")
     assert play("release", maintain_nodes=[here]).ok
     assert not arena.is_cordoned(here)
 

@@ -44,7 +44,7 @@ def test_one_of_three_fails_in_its_drain(arena: Arena, play: Player, watching: W
             maintain_nodes=[bad, two, three],
             maintain_serial=3,
             maintain_max_failures=3,
-            maintain_timeout=12,
+            maintain_timeout=20,
         )
     reported(run, bad, two, three)
     assert pod in run.node(bad, "node_drain")["message"] + str(run.node(bad, "node_drain")["pods"])

@@ -43,7 +43,7 @@ PLURALS: Mapping[str, str] = {
     "Lease": "/apis/coordination.k8s.io/v1/namespaces/{}/leases",
     "EndpointSlice": "/apis/discovery.k8s.io/v1/namespaces/{}/endpointslices",
 }
-PATIENCE = 30.0
+PATIENCE = 60.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -156,7 +156,7 @@ class Watching:
             cwd=E2E,
             stdin=subprocess.PIPE,
         )
-        until(self._ready.exists, 20, "the witness has listed everything")
+        until(self._ready.exists, 60, "the witness has listed everything")
         return self._seen
 
     def __exit__(self, *_unused: object) -> None:
