@@ -190,10 +190,9 @@ class Container:
 
     def asked(self, target: Json) -> bool:
         """The answer of one probe by HTTP."""
-        wanted = target.get("port")
         named = {entry.get("name"): entry["containerPort"] for entry in self.spec.get("ports", [])}
-        number = int(named.get(wanted, 0) or (wanted if str(wanted).isdigit() else 0))
-        port = self.ports.get(number)
+        wanted = str(named.get(target.get("port"), target.get("port")))
+        port = self.ports.get(int(wanted)) if wanted.isdigit() else None
         if port is None:
             return False
         if target.get("scheme") == "HTTPS":

@@ -52,10 +52,14 @@ def leads(lab: Lab) -> bool:
 
 def restart_descheduler(lab: Lab) -> None:
     """Deletes the pod and waits until its successor leads: it forgets what it counted, and reads its configuration."""
-    for pod in descheduler_pods(lab):
-        lab.api.delete(f"{PODS}/{pod['metadata']['name']}")
-        gone = f"{PODS}/{pod['metadata']['name']}"
-        until(lambda gone=gone: lab.api.find(gone) is None, RESTART, "the old descheduler has ended")
+    old = {pod["metadata"]["name"] for pod in descheduler_pods(lab)}
+    for name in old:
+        lab.api.delete(f"{PODS}/{name}")
+    until(
+        lambda: not old & {pod["metadata"]["name"] for pod in descheduler_pods(lab)},
+        RESTART,
+        "the old descheduler has ended",
+    )
     until(lambda: leads(lab), RESTART, "the descheduler leads")
 
 
