@@ -35,8 +35,12 @@ options:
       - V(present) brings the configuration in.
       - V(validated) only checks O(config). No cluster is asked and no credentials are needed.
       - V(restarted) restarts the descheduler in any case, each time; with O(config) it brings that in first.
+      - V(paused) lets the descheduler evict nothing on its own, until V(resumed) gives back what was before, or V(present)
+        brings in another configuration. The one of Koordinator gets C(dryRun=true) and a restart; PodMigrationJobs that
+        others make are still carried out. The Deployment of O(flavor=sigs) is scaled to 0, its CronJob suspended.
+      - V(resumed) without O(namespace) and O(deployment) gives back every descheduler of the cluster that is paused.
     type: str
-    choices: [present, validated, restarted]
+    choices: [present, validated, restarted, paused, resumed]
     default: present
   flavor:
     description:
@@ -186,6 +190,14 @@ EXAMPLES = r"""
             balance:
               enabled:
                 - RemoveDuplicates
+
+- name: Let the descheduler evict nothing while nodes are away
+  kubeops.node_maintenance.descheduler_config:
+    state: paused
+
+- name: Give back what was paused
+  kubeops.node_maintenance.descheduler_config:
+    state: resumed
 
 - name: See what would change
   kubeops.node_maintenance.descheduler_config:

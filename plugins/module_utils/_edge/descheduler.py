@@ -29,6 +29,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.desc
     descheduler,
     invalid,
 )
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.descheduler_pause import pause, resume
 
 _NEEDS_CONFIG = ("present", "validated")
 
@@ -81,6 +82,10 @@ def _options(own: Own) -> DeschedulerOptions:
 
 
 def _engine(ctx: Context, own: Own) -> Result:
+    if own["state"] == "paused":
+        return pause(ctx, _options(own))
+    if own["state"] == "resumed":
+        return resume(ctx, _options(own), everywhere=own["namespace"] is None and own["deployment"] is None)
     return descheduler(ctx, _options(own))
 
 
@@ -120,7 +125,11 @@ class DeschedulerFace(ClusterFace):
 FACE = DeschedulerFace(
     name="descheduler_config",
     options={
-        "state": {"type": "str", "choices": ["present", "validated", "restarted"], "default": "present"},
+        "state": {
+            "type": "str",
+            "choices": ["present", "validated", "restarted", "paused", "resumed"],
+            "default": "present",
+        },
         "flavor": {"type": "str", "choices": list(PLACES), "default": "koordinator"},
         "version": {"type": "str"},
         "config": {"type": "raw"},

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from ansible.module_utils.parsing.convert_bool import boolean
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge import durations, lists
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge import descheduler_input, durations, lists
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.errors import BadOption, BadOptions
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan import taints
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.verify import GATES
@@ -127,13 +127,6 @@ def _moment(name: str, value: t.Any) -> float:
     return moment.timestamp()
 
 
-def _later(what: str) -> Convert:
-    def convert(name: str, value: t.Any) -> t.NoReturn:
-        raise BadOption(name, value, f"nothing: {what} is not part of this version")
-
-    return convert
-
-
 @dataclass(frozen=True, slots=True)
 class Variable:
     """How one variable is read, and what it is when nobody sets it."""
@@ -163,7 +156,7 @@ VARIABLES: t.Mapping[str, Variable] = {
     "until": Variable(_moment),
     "on_failure": Variable(_one_of("auto", "keep", "release"), "auto"),
     "taints": Variable(_taints, ()),
-    "descheduler": Variable(_later("the role descheduler")),
+    "descheduler": Variable(descheduler_input.read, {}),
     "report_dir": Variable(_text, ""),
 }
 

@@ -44,7 +44,7 @@ TAKEN_BACK_WITHIN = 50.0
 class DeschedulerOptions:
     """Options of the module. ``wish`` is ``None`` where no configuration was given (``restarted``)."""
 
-    state: t.Literal["present", "restarted"]
+    state: t.Literal["present", "restarted", "paused", "resumed"]
     flavor: Flavor
     schema: Schema
     place: Place
@@ -96,11 +96,12 @@ def descheduler(ctx: Context, options: DeschedulerOptions) -> Result:
 
 @dataclass
 class Rollout:
-    """One call."""
+    """One call; ``pausing`` keeps the journal, so that what was before can be given back."""
 
     ctx: Context
     options: DeschedulerOptions
     site: Site
+    pausing: bool = False
     restarted: bool = False
     proof: Proof | None = None
 
@@ -126,24 +127,33 @@ class Rollout:
         if marks:
             self._restart(wish, why, idle=idle)
         if site.is_cron:
-            site.forget()
+            self._end()
             return self._done("The next run of the CronJob reads it; nothing needs a restart.", wish)
         if idle:
-            site.forget()
+            self._end()
             return self._done(f"{site.ref} has no pods (replicas: 0); it will start with this configuration.", wish)
         if options.restart == "none" and not self.restarted and (why or not options.verify):
-            site.forget()
+            self._end()
             return self._done("Nothing was restarted (restart: none); it takes effect when the pods start anew.", wish)
         if not options.verify or self.ctx.check:
-            site.forget()
+            self._end()
             return self._done("", wish)
         failure = self._prove(prover)
         if not failure:
-            site.forget()
+            self._end()
             return self._done("", wish)
         if not (self.restarted or before or text is not None):
             return self._failed(failure, False, f"{site.ref} is not as it should be, and this call changed nothing.")
         return self._take_back(wish, failure)
+
+    def _end(self) -> None:
+        """Nothing is left to take back."""
+        site = self.site
+        if self.pausing:
+            return
+        if site.journal and site.journal.suspended is not None:
+            site.settle(unsuspended(site))
+        site.forget()
 
     @property
     def _to_finish(self) -> bool:
@@ -196,6 +206,8 @@ class Rollout:
             means = None if site.text is None else self.options.means(site.text)
             theirs = site.text != kept.config and rollout.digest(means) != kept.ours
             prior = replace(now, replicas=kept.replicas) if theirs else replace(kept, ours=wish.digest)
+        if self.pausing:
+            prior = replace(prior, paused="dry_run")
         scales = self.options.restart == "scale" and prior.replicas is None and not site.is_cron
         return replace(prior, replicas=site.replicas) if scales else prior
 
@@ -378,6 +390,25 @@ class Rollout:
             "reason": reason,
             "digest": wish.digest if wish else "",
         }
+
+
+def unsuspended(site: Site) -> t.Callable[[Raw], Change | None]:
+    """Let a CronJob run again that we had suspended."""
+
+    def planned(workload: Raw) -> Change | None:
+        if not workload["spec"].get("suspend"):
+            return None
+        body = {"spec": {"suspend": False}}
+        return site.change(workload, body, f"Let {site.ref} run again", {"suspend": True}, {"suspend": False})
+
+    return planned
+
+
+def plainly(ctx: Context, options: DeschedulerOptions, outcome: str, message: str) -> Result:
+    """The result of a call after which nothing had to be proven."""
+    del ctx
+    data = {"outcome": outcome, "findings": [fault.shown() for fault in options.faults], **NOTHING}
+    return Result(data, message=message)
 
 
 def _shown(found: t.Mapping[str, t.Any]) -> dict[str, t.Any]:

@@ -75,7 +75,6 @@ def test_empty_means_unset(empty: object) -> None:
         ("until", "25:00", "05:30"),
         ("until", "2026-11-21T05:30:00", "05:30"),
         ("reason", ["a"], "a text"),
-        ("descheduler", {"a": 1}, "not part of this version"),
     ],
 )
 def test_a_wrong_value_is_named_with_what_would_be_right(name: str, value: object, expected: str) -> None:
@@ -199,3 +198,29 @@ def test_every_variable_is_documented() -> None:
     page = (Path(__file__).parents[3] / "docs/docsite/rst/guide_input.rst").read_text(encoding="utf-8")
     missing = [name for name in VARIABLES if f"``{PREFIX}{name}``" not in page]
     assert missing == []
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        ({"confg": {}}, "maintain_descheduler.confg: {} cannot be used. Expected: config."),
+        ({"flavor": "koord"}, "one of koordinator, ack, sigs"),
+        ({"flavor": "ack"}, "{pause: true}"),
+        ({"pause": "maybe"}, "true or false"),
+        ({"config": {"kind": "DeschedulerPolicy"}}, "flavor sigs"),
+        ({"version": "9", "config": {}}, "1.7.0"),
+        ("config: {apiVersion: descheduler/v1alpha2, kind: DeschedulerConfiguration, dryrun: 1}", "called dryRun"),
+    ],
+)
+def test_wrong_words_about_the_descheduler_are_told_before_the_first_write(value: object, said: str) -> None:
+    (error,) = given(descheduler=value)["errors"]
+    assert said in error
+
+
+def test_words_about_the_descheduler_from_a_survey() -> None:
+    text = "{flavor: ack, pause: 'yes', config: {apiVersion: descheduler/v1alpha2, kind: DeschedulerConfiguration}}"
+    found = given(descheduler=text)
+    assert not found["errors"]
+    assert found["descheduler"]["pause"] is True
+    assert found["descheduler"]["config"]["kind"] == "DeschedulerConfiguration"
+    assert given()["descheduler"] == {}

@@ -1,0 +1,64 @@
+# Copyright: Contributors to the kubeops.node_maintenance collection
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""``maintain_descheduler``: what becomes of the descheduler around a maintenance."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible.module_utils.parsing.convert_bool import boolean
+
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge import yaml_text
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.descheduler import FACE
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.errors import BadOption
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.face import plain
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler import check
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.values import similar
+
+OPTIONS = (*(name for name in FACE.options if name not in ("state", "run")), "pause")
+EXPECTED = "arguments of the role descheduler without their prefix, such as {flavor: koordinator, config: {…}}"
+
+
+def read(name: str, value: t.Any) -> dict[str, t.Any]:
+    """The arguments, with a configuration that is valid; as keys and values, or as YAML text from a survey.
+
+    Raises:
+        BadOption: there is no such argument, or its value is wrong, or the configuration is.
+    """
+    given = plain(yaml_text.read(value, check.schema_of("koordinator"))[0] if isinstance(value, str) else value)
+    if not isinstance(given, dict):
+        raise BadOption(name, value, EXPECTED)
+    for key, inner in given.items():
+        if key not in OPTIONS:
+            right = similar(key, OPTIONS)
+            raise BadOption(f"{name}.{key}", inner, right or f"one of {', '.join(OPTIONS)}")
+        choices = FACE.options.get(key, {}).get("choices")
+        if choices and inner not in choices:
+            raise BadOption(f"{name}.{key}", inner, f"one of {', '.join(choices)}")
+    found = {key: inner for key, inner in given.items() if inner not in (None, "")}
+    try:
+        found["pause"] = bool(boolean(found.get("pause", False)))
+    except TypeError:
+        raise BadOption(f"{name}.pause", found["pause"], "true or false") from None
+    if "config" in found:
+        _check(f"{name}.config", found)
+    elif not found["pause"]:
+        raise BadOption(name, value, f"{EXPECTED}, or {{pause: true}}")
+    return found
+
+
+def _check(name: str, found: t.Mapping[str, t.Any]) -> None:
+    flavor = t.cast("check.Flavor", found.get("flavor", "koordinator"))
+    try:
+        schema = check.schema_of(flavor, str(found.get("version", "")))
+    except KeyError:
+        raise BadOption(name, found["version"], f"one of {', '.join(check.VERSIONS[flavor])}") from None
+    config, faults = found["config"], ()
+    if isinstance(config, str):
+        config, faults = yaml_text.read(config, schema)
+    if config is not None or not faults:
+        faults = (*faults, *check.check(config, schema))
+    wrong = [f"{fault.path or 'it'}: {fault.message} {fault.remedy}".strip() for fault in check.errors(faults)]
+    if wrong:
+        raise BadOption(name, "the configuration", f"a valid {schema.kind}. {' '.join(wrong)}".rstrip("."))
