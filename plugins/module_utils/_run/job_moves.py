@@ -24,6 +24,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.job
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs.job import (
     API_VERSION,
     KIND,
+    NO_LIMITER,
     PASSED,
     Job,
     Wish,
@@ -36,7 +37,12 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.obj
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.act import PATIENCE, apply
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.context import Context
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.job_board import Board
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.job_work import Work, reject, tell_stage
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.job_work import (
+    Work,
+    reject,
+    tell_stage,
+    unlimit,
+)
 
 LOOK_AGAIN = 2.0
 """Seconds after which limits are held against the clock again although nothing changed."""
@@ -170,6 +176,8 @@ class Moves:
             return
         if self._vanished(work, job, view):
             return
+        if job.evicting and NO_LIMITER not in job.annotations and _keeps_its_name(work):
+            work.raw = unlimit(self.ctx, job) or raw
         why = None
         if self.ctx.clock.now() - work.told_at > EXPLAIN:
             why = verdict(job, view)
@@ -271,6 +279,11 @@ def _alive(work: Work, view: View) -> Pod | None:
         if pod.uid == work.target.uid:
             return pod
     return None
+
+
+def _keeps_its_name(work: Work) -> bool:
+    """Whether the pod's successor may have its name; a ReplicaSet's never has."""
+    return work.pod is None or work.pod.owner is None or work.pod.owner.kind != "ReplicaSet"
 
 
 def _as_passed(raw: Raw) -> Raw:

@@ -13,7 +13,11 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.change import Change
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs import reserve
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs.cause import Cause, seconds_of
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs.job import Job, go_duration
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs.job import (
+    NO_LIMITER,
+    Job,
+    go_duration,
+)
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs.verdict import REJECTED, stage
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.objects import Pod, Raw, Ref
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.act import PATIENCE, apply
@@ -182,6 +186,28 @@ def reject(ctx: Context, job: Job, why: str) -> Raw | None:
     if found and found.reservation and (ctx.check or (found.ended and not found.succeeded)):
         free(ctx, found.reservation)
     return written
+
+
+def unlimit(ctx: Context, job: Job) -> Raw | None:
+    """Let a job end whose eviction was sent, whatever the object limiter says. ``None``: the job is gone.
+
+    The limiter is asked for the pod of the job's name. After the eviction of a StatefulSet's pod that is its
+    successor, and the token that would be needed is the one that the job itself has taken: without this the job
+    stays Running until the limiter's window or its ttl is over.
+    """
+
+    def change(job: Job) -> Change | None:
+        if job.ended or not job.evicting or NO_LIMITER in job.annotations:
+            return None
+        return Change(
+            "patch",
+            job.ref,
+            f"Let {job.ref} end without the object limiter: its pod is evicted",
+            body={"metadata": {"annotations": {NO_LIMITER: "true"}}},
+            resource_version=job.resource_version,
+        )
+
+    return _write(ctx, job, change)
 
 
 def free(ctx: Context, reservation: str) -> bool:
