@@ -192,7 +192,7 @@ def test_a_dead_node_from_its_forecast_to_its_return(
     assert run.ok, run.text
     assert drained(run, here)["outcome"] == "drained"
     assert {pod["name"].split("-")[0]: pod["outcome"] for pod in drained(run, here)["pods"]} == {
-        **dict.fromkeys(("web", "slow", "usual", "loyal", "db"), "out_of_service"),
+        **dict.fromkeys(("web", "slow", "usual", "loyal", "db"), "let_go"),
         "agent": "daemonset",
     }
     assert set(present(arena, here)) <= {"agent"}

@@ -262,21 +262,21 @@ def since(node: Node, lease: Raw | None, now: str) -> str:
 
 def _sum(snapshot: Snapshot, pods: t.Sequence[Pod], now: str) -> str:
     fates = [found for found in (fate(snapshot, pod, now) for pod in pods if not pod.finished) if found]
+    if not fates:
+        return "No pod is on it."
     told = sum(1 for found in fates if found.in_seconds == 0)
     later = [found for found in fates if found.in_seconds]
     waiting = Counter(found.successor for found in fates)
-    words = [f"Of its {len(fates)} pods {told} were told to end"]
+    parts = []
+    if told:
+        parts.append(f"{told} told to end already")
     if later:
-        words.append(f"{len(later)} will be, the last at {max(found.told_at for found in later)}")
-    unknown = len(fates) - told - len(later)
-    if unknown:
-        words.append(f"{unknown} stay as they are")
-    text = ", ".join(words) + "."
-    tied = waiting["after_its_object"] + waiting["after_its_volume"]
-    if tied:
-        text += (
-            f" {tied} are not replaced before the node is back or fenced, for their objects and volumes stay with it."
-        )
+        parts.append(f"{len(later)} to be told, the last at {max(found.told_at for found in later)}")
+    if len(fates) > told + len(later):
+        parts.append(f"{len(fates) - told - len(later)} not to be told")
+    text = f"{len(fates)} pod{'s' if len(fates) > 1 else ''} on it: {', '.join(parts)}."
+    if tied := waiting["after_its_object"] + waiting["after_its_volume"]:
+        text += f" Not replaced before the node is back or fenced, for object and volume stay with it: {tied}."
     return text
 
 

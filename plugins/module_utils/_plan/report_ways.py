@@ -35,7 +35,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.rep
 PHASES = ("cordoned", "protecting", "draining", "drained", "out", "returning", "parked")
 PROTECT_WORDS = frozenset({"waiting", "guarded", "raised", "ready", "failed"})
 POD_WORDS = frozenset({"refused", "evicted", "gone"})
-MOVED_OUTCOMES = frozenset({"gone", "already_gone", "evicted", "swapped", "migrated", "deleted"})
+MOVED_OUTCOMES = frozenset({"gone", "already_gone", "evicted", "swapped", "migrated", "deleted", "let_go"})
 FAILED_PODS = frozenset({"failed", "refused", "needs_surge", "needs_guard", "swap_failed", "still_ending"})
 STAYING_OUTCOMES = frozenset({"skipped", "tolerates_maintenance"})
 

@@ -75,21 +75,22 @@ class Silence:
         told = [move for move in left if move.state == "leaving"]
         if now - since < (SETTLED if len(told) == len(left) else STALLED):
             return ""
-        words = (
-            f"its kubelet does not answer{dead.since(node, None, '')}, so what was told to end there stays. "
-            if node
-            else ""
+        names = ", ".join(str(move.pod.ref) for move in told[:5]) + (
+            f" and {len(told) - 5} more" if len(told) > 5 else ""
         )
-        words += f"{len(told)} pods were told to end and are still there"
-        if len(told) < len(left):
-            words += f", {len(left) - len(told)} could not be told: " + "; ".join(
-                f"{move.pod.ref} ({(move.blocked_by or {}).get('message') or move.plan.reason})"
-                for move in left
-                if move.state != "leaving"
-            )
+        words = [
+            f"its kubelet does not answer{dead.since(t.cast(Node, node), None, '')}; what is told to end there stays"
+        ]
+        if told:
+            words.append(f"{names} {'was' if len(told) == 1 else 'were'} told to")
+        words += [
+            f"{move.pod.ref} was not ({(move.blocked_by or {}).get('message') or move.plan.reason})"
+            for move in left
+            if move.state != "leaving"
+        ][:5]
         return (
-            f"{words}. They go when the kubelet is back. If the machine is surely off, say so: fenced: [{site.name}] "
-            f"(-e migrate_fenced={site.name})."
+            f"{'. '.join(words)}. They go when the kubelet is back. If the machine is surely off, say so: "
+            f"-e migrate_fenced={site.name} (fenced: [{site.name}])."
         )
 
     def _look(self, site: Site, now: float) -> Node | None:
@@ -277,8 +278,8 @@ class Evacuation:
             for move in site.left():
                 found = present.get(move.pod.uid)
                 if found is None:
-                    move.end("gone", dead.FENCED, now)
-                    self.ctx.note("gone", dead.FENCED, node=site.name, namespace=move.pod.namespace, name=move.pod.name)
+                    move.end("gone", "let_go", now)
+                    self.ctx.note("gone", "let_go", node=site.name, namespace=move.pod.namespace, name=move.pod.name)
                 elif found.deleting and move.state == "waiting":
                     move.state, move.left_at = "leaving", now
 

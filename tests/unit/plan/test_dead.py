@@ -162,12 +162,12 @@ def test_one_finding_says_what_becomes_of_the_node() -> None:
     assert (finding.code, finding.severity, finding.nodes) == ("node_lost", "warning", ("n1",))
     for words in (
         "renewed 180 s ago",
-        "4 pods",
-        "1 were told",
-        "2 will be",
+        "4 pods on it",
+        "1 told to end already",
+        "2 to be told",
         "03:13:00Z",
-        "1 stay",
-        "1 are not replaced",
+        "1 not to be told",
+        "stay with it: 1.",
     ):
         assert words in finding.message
     assert "migrate_fenced=n1" in finding.remedy
