@@ -205,11 +205,12 @@ def test_a_wrong_variable(
     refused(run, seen, *words)
 
 
-@pytest.mark.parametrize("playbook", ["maintain", "evacuate", "release"])
+@pytest.mark.parametrize("playbook", ["maintain", "evacuate", "release", "plan", "recover"])
 def test_any_limit(arena: Arena, play: Player, watching: Watch, playbook: str) -> None:
     here, _unused = arena.nodes(2)
     with watching() as seen:
-        run = play(playbook, args=["--limit", here], maintain_nodes=[here])
+        nodes: Json = {} if playbook == "recover" else {"maintain_nodes": [here]}
+        run = play(playbook, args=["--limit", here], **nodes)
     refused(run, seen, "limit")
 
 

@@ -58,6 +58,23 @@ class Record:
         """The same record at another step."""
         return replace(self, step=step, **changes)
 
+    def foreign_to(self, run: str, nonce: str, *, check: bool = False) -> bool:
+        """Whether the node is another run's, or another start's of the same run, than the caller's.
+
+        The nonce is the right to act: a run that took up a parked node keeps the record's id, with a nonce
+        of its own. A caller without a nonce is known by the id. In check mode nobody has rewritten the
+        record that the real run would have adopted by now.
+        """
+        if nonce == self.nonce:
+            return False
+        if check:
+            return run != self.run and self.step != "parked"
+        return bool(nonce) or run != self.run
+
+    def owner(self, node: str) -> str:
+        """Who has the node, for a caller who has it no more."""
+        return f"Node {node} belongs to run {self.run} of {self.by} now (since {self.since}, step {self.step})."
+
     def dump(self) -> str:
         """The annotation's value; stable, so that equal records are equal text."""
         data = {"v": VERSION, **asdict(self), "added": [dict(x) for x in self.added]}

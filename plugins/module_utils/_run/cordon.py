@@ -157,7 +157,7 @@ def _plan(ctx: Context, options: CordonOptions, task: _Task) -> None:
         return
     task.lease, task.wanted = record.lease, record
     me = ctx.run or Run(record.run)
-    mine = me.nonce == record.nonce if me.nonce else me.id == record.run
+    mine = not record.foreign_to(me.id, me.nonce)
     task.borrowed = mine and not me.nonce
     if not mine and not _may_adopt(options, record):
         task.outcome, task.message = "adopted_by", _refusal(record, options)

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.errors import AlreadyExists
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan import guards, migrate, swap, volumes
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.case import Choices
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.record import Record, record_of
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.record import record_of
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.snapshot import Snapshot
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.surge import (
     Surge,
@@ -102,24 +102,8 @@ def _read_record(work: Work, site: Site, *, present: bool) -> None:
             site.outcome = "not_in_maintenance"
             site.message = f"Node {site.name} carries no record: call node_cordon with state=cordoned first."
         return
-    if run and _foreign(run, record, check=work.ctx.check):
-        site.outcome = "adopted_by"
-        site.message = (
-            f"Node {site.name} belongs to run {record.run} of {record.by} now "
-            f"(since {record.since}, step {record.step})."
-        )
-
-
-def _foreign(run: Run, record: Record, *, check: bool) -> bool:
-    """Whether the node is another's. The nonce is the right to act: a run that took up a parked node
-    keeps the record's id, with a nonce of its own.
-    """
-    if run.nonce == record.nonce:
-        return False
-    # In check mode nobody rewrote the record that the real run would have adopted by now.
-    if run.id == record.run:
-        return bool(run.nonce) and not check
-    return not (check and record.step == "parked")
+    if run and record.foreign_to(run.id, run.nonce, check=work.ctx.check):
+        site.outcome, site.message = "adopted_by", record.owner(site.name)
 
 
 # -- present ------------------------------------------------------------------------------------------

@@ -74,12 +74,8 @@ class Site:
                 self.outcome = "not_in_maintenance"
                 self.message = f"Node {self.name} carries no record: call node_cordon with state=cordoned first."
             return
-        if ctx.run and ctx.run.nonce and ctx.run.nonce != self.record.nonce:
-            self.outcome = "adopted_by"
-            self.message = (
-                f"Node {self.name} belongs to run {self.record.run} of {self.record.by} now "
-                f"(since {self.record.since}, step {self.record.step})."
-            )
+        if ctx.run and self.record.foreign_to(ctx.run.id, ctx.run.nonce, check=ctx.check):
+            self.outcome, self.message = "adopted_by", self.record.owner(self.name)
 
     def shown(self, now: float) -> dict[str, t.Any]:
         """The entry of ``nodes``."""
