@@ -1,0 +1,292 @@
+# Copyright: Contributors to the kubeops.node_maintenance collection
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""`descheduler_config` against real deschedulers: restarts that take, and mistakes that are taken back."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+from support import koordinator
+from support.lab import ROOT, Lab
+from support.plays import Player, Run
+from support.waiting import until
+from witness.log import Json
+
+MODULE = "descheduler_config"
+JOURNALS = "/api/v1/namespaces/kubeops-node-maintenance/configmaps"
+JOBS = "/apis/scheduling.koordinator.sh/v1alpha1/podmigrationjobs"
+DIGEST = "maintenance.kubeops.io/descheduler-config"
+SIGS = "/apis/apps/v1/namespaces/kube-system/deployments/descheduler"
+SIGS_CONFIG = "/api/v1/namespaces/kube-system/configmaps/descheduler-policy-configmap"
+SIGS_POLICY = {
+    "apiVersion": "descheduler/v1alpha2",
+    "kind": "DeschedulerPolicy",
+    "profiles": [
+        {
+            "name": "default",
+            "pluginConfig": [{"name": "DefaultEvictor", "args": {"nodeFit": True}}, {"name": "RemoveDuplicates"}],
+            "plugins": {"balance": {"enabled": ["RemoveDuplicates"]}},
+        }
+    ],
+}
+
+
+@pytest.fixture(scope="module")
+def lab(koord: Lab) -> Lab:
+    return koord
+
+
+@pytest.fixture(scope="module")
+def chart(lab: Lab) -> str:
+    """The configuration that the lab brings."""
+    text: str = lab.api.get(koordinator.CONFIG)["data"][koordinator.KEY]
+    return text
+
+
+@pytest.fixture(autouse=True)
+def as_found(lab: Lab, chart: str) -> Iterator[None]:
+    """Every test begins and ends with the chart's configuration, running."""
+    until(lambda: koordinator.leads(lab), 60, "the descheduler leads")
+    yield
+    lab.api.patch(koordinator.DEPLOYMENT, {"spec": {"replicas": 1}})
+    if lab.api.get(koordinator.CONFIG)["data"] != {koordinator.KEY: chart}:
+        lab.api.patch(koordinator.CONFIG, {"data": {koordinator.KEY: chart}})
+        clear = {"spec": {"template": {"metadata": {"annotations": {DIGEST: None, "test": str(time.time())}}}}}
+        lab.api.patch(koordinator.DEPLOYMENT, clear)
+    until(lambda: koordinator.leads(lab), 60, "the descheduler leads again")
+    assert journals(lab) == []
+
+
+def journals(lab: Lab) -> list[str]:
+    found = [raw["metadata"]["name"] for raw in lab.api.items("/api/v1/configmaps")]
+    return [name for name in found if name.startswith("descheduler-") and name != "descheduler-policy-configmap"]
+
+
+def the_pod(lab: Lab) -> str:
+    (pod,) = koordinator.descheduler_pods(lab)
+    name: str = pod["metadata"]["name"]
+    return name
+
+
+def state_of(lab: Lab) -> Json:
+    """What has to be the same again after a rollback; the template byte for byte."""
+    template = lab.api.get(koordinator.DEPLOYMENT)["spec"]
+    return {"data": lab.api.get(koordinator.CONFIG)["data"], "spec": json.dumps(template), "pod": the_pod(lab)}
+
+
+def roll(play: Player, config: object, **more: object) -> Json:
+    """The answer of one call."""
+    answer: Json = call(play, config, **more).answer
+    return answer
+
+
+def call(play: Player, config: object, *, check: bool = False, diff: bool = False, **more: object) -> Run:
+    return play.module(MODULE, check=check, diff=diff, config=config, **{"timeout": "60s", **more})
+
+
+def test_a_configuration_is_rolled_out_once(lab: Lab, play: Player, chart: str) -> None:
+    """Already right: nothing happens. New: one restart. In other words: written, no restart. Again: nothing."""
+    first = the_pod(lab)
+    same = roll(play, chart)
+    assert (same["outcome"], same["changed"], same["proof"]) == ("unchanged", False, "configz")
+    new = chart.replace("deschedulingInterval: 10s", "deschedulingInterval: 120s")
+    told = call(play, new, check=True, diff=True)
+    assert told.answer["changed"]
+    assert lab.api.get(koordinator.CONFIG)["data"][koordinator.KEY] == chart
+    assert '-        "deschedulingInterval: 10s"' in told.text
+    assert '+        "deschedulingInterval: 120s"' in told.text
+    done = roll(play, new)
+    assert (done["outcome"], done["running_config_matches"], done["proof"]) == ("restarted", True, "configz")
+    assert done["actions"] == told.answer["actions"]
+    assert lab.api.get(koordinator.CONFIG)["data"] == {koordinator.KEY: new}
+    second = the_pod(lab)
+    assert second != first
+    again = roll(play, new)
+    assert (again["outcome"], again["changed"], again["proof"]) == ("unchanged", False, "configz")
+    as_keys = roll(play, yaml.safe_load(new))
+    assert as_keys["outcome"] == "unchanged", "keys and values mean the same as the text that is there"
+    commented = roll(play, f"# slower\n{new}")
+    assert (commented["outcome"], commented["restarted"]) == ("changed", False)
+    assert the_pod(lab) == second
+    forced = play.module(MODULE, state="restarted", timeout="60s").answer
+    assert (forced["outcome"], forced["proof"]) == ("restarted", "configz")
+    assert the_pod(lab) != second
+
+
+def test_what_is_wrong_by_the_schema_is_never_written(lab: Lab, play: Player, chart: str) -> None:
+    before = state_of(lab)
+    for words in (
+        chart.replace("evictBurst: 1", "evictBurst: -1"),
+        chart.replace("dryRun: false", "dryrun: false"),
+        chart.replace("10s", "10"),
+    ):
+        for state in ("present", "validated"):
+            run = play.module(MODULE, config=words, state=state)
+            assert not run.ok
+            assert run.answer["outcome"] == "invalid"
+            assert [fault["severity"] for fault in run.answer["findings"]] == ["error"]
+    assert state_of(lab) == before
+
+
+@pytest.mark.parametrize("restart", ["rollout", "scale"])
+def test_what_crashes_at_its_start_is_taken_back(lab: Lab, play: Player, chart: str, restart: str) -> None:
+    """Valid by the schema, and refused by the descheduler: the class is looked up in the cluster."""
+    before = state_of(lab)
+    bad = yaml.safe_load(chart)
+    koordinator.migration_args(bad)["priorityThreshold"] = {"name": "no-such-class"}
+    begun = time.monotonic()
+    run = call(play, bad, restart=restart, timeout="12s")
+    assert not run.ok
+    answer = run.answer
+    assert (answer["outcome"], answer["rolled_back"], answer["running_config_matches"]) == ("rolled_back", True, False)
+    assert 'priorityclasses.scheduling.k8s.io "no-such-class" not found' in answer["reason"]
+    assert answer["reason"] in answer["msg"]
+    assert time.monotonic() - begun < 12 + 60
+    after = state_of(lab)
+    assert (after["data"], after["spec"]) == (before["data"], before["spec"])
+    if restart == "rollout":
+        assert after["pod"] == before["pod"], "the old pod ran all the time"
+    assert roll(play, chart)["proof"] == "configz"
+
+
+def test_a_restart_by_scaling_that_is_killed_is_finished(lab: Lab, play: Player, chart: str) -> None:
+    new = chart.replace("deschedulingInterval: 10s", "deschedulingInterval: 90s")
+    running = play.module_start(MODULE, config=new, restart="scale", timeout="60s")
+    until(lambda: not lab.api.get(koordinator.DEPLOYMENT)["spec"]["replicas"], 30, "it is scaled to 0")
+    running.kill_all()
+    assert lab.api.get(koordinator.DEPLOYMENT)["spec"]["replicas"] in (0, 1)
+    done = roll(play, new, restart="scale")
+    assert (done["outcome"] in ("restarted", "unchanged"), done["proof"]) == (True, "configz")
+    assert lab.api.get(koordinator.DEPLOYMENT)["spec"]["replicas"] == 1
+    assert roll(play, new)["outcome"] == "unchanged"
+
+
+def test_a_killed_rollout_of_a_bad_configuration_is_taken_back_by_the_next_call(
+    lab: Lab, play: Player, chart: str
+) -> None:
+    before = state_of(lab)
+    bad = yaml.safe_load(chart)
+    koordinator.migration_args(bad)["priorityThreshold"] = {"name": "no-such-class"}
+    running = play.module_start(MODULE, config=bad, timeout="60s")
+    until(lambda: len(koordinator.descheduler_pods(lab)) == 2, 30, "the new pod is there")
+    running.kill_all()
+    assert journals(lab)
+    answer = roll(play, bad, timeout="5s")
+    assert answer["outcome"] == "rolled_back"
+    assert state_of(lab) == before
+
+
+def test_running_jobs_are_waited_for_or_refused(lab: Lab, play: Player, chart: str) -> None:
+    """A job for a pod that is not there stays Running until its status says otherwise; here we are its controller."""
+    before = state_of(lab)
+    new = chart.replace("deschedulingInterval: 10s", "deschedulingInterval: 80s")
+    spec = {"paused": True, "mode": "EvictDirectly", "podRef": {"namespace": "default", "name": "nobody"}}
+    meta = {"name": "stranded"}
+    body = {"apiVersion": "scheduling.koordinator.sh/v1alpha1", "kind": "PodMigrationJob", "metadata": meta}
+    lab.api.create(JOBS, {**body, "spec": spec})
+    try:
+        done = lab.run_kubectl(
+            "patch", "podmigrationjob", "stranded", "--subresource=status", "--type=merge",
+            "-p", json.dumps({"status": {"phase": "Running"}}),
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        refused = roll(play, new, running_jobs="refuse")
+        assert refused["findings"][0]["code"] == "jobs_running"
+        assert "stranded" in refused["msg"]
+        late = roll(play, new, timeout="3s")
+        assert late["findings"][0]["code"] == "jobs_running"
+        assert state_of(lab) == before
+        waiting = play.module_start(MODULE, config=new, timeout="60s")
+        waiting.until_says("Waiting for 1 PodMigrationJobs: stranded")
+        assert state_of(lab) == before
+    finally:
+        lab.api.delete(f"{JOBS}/stranded")
+    assert waiting.wait().answer["outcome"] == "restarted"
+
+
+def test_proofs_that_are_left_without_permissions(lab: Lab, play: Player, chart: str, tmp_path: Path) -> None:
+    """As somebody who may not forward ports the log is the proof; who may not read that has the lease."""
+    everything = {"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}
+    core = ["pods", "configmaps", "namespaces"]
+    others = {"apiGroups": ["apps", "coordination.k8s.io", "scheduling.koordinator.sh"], **everything_but_groups()}
+    rules = {"log": [{**everything, "apiGroups": [""], "resources": [*core, "pods/log"]}, others]}
+    rules["lease"] = [{**everything, "apiGroups": [""], "resources": core}, others]
+    roles = "/apis/rbac.authorization.k8s.io/v1/clusterroles"
+    bindings = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings"
+    for proof, allowed in rules.items():
+        name = f"only-{proof}"
+        subject = {"kind": "User", "name": name, "apiGroup": "rbac.authorization.k8s.io"}
+        ref = {"kind": "ClusterRole", "name": name, "apiGroup": "rbac.authorization.k8s.io"}
+        lab.api.create(roles, {"metadata": {"name": name}, "rules": allowed})
+        lab.api.create(bindings, {"metadata": {"name": name}, "roleRef": ref, "subjects": [subject]})
+        try:
+            new = chart.replace("deschedulingInterval: 10s", f"deschedulingInterval: {60 + len(proof)}s")
+            running = play.module_start(
+                MODULE, env={"K8S_AUTH_IMPERSONATE_USER": name}, config=new, timeout="60s"
+            ).wait()
+            answer = running.answer
+            assert (answer.get("outcome"), answer.get("proof")) == ("restarted", proof), running.text
+            assert "pods/portforward" in answer["proof_note"]
+        finally:
+            lab.api.delete(f"{bindings}/{name}")
+            lab.api.delete(f"{roles}/{name}")
+
+
+def everything_but_groups() -> Json:
+    return {"resources": ["*"], "verbs": ["*"]}
+
+
+def test_evictions_are_paused_and_given_back(lab: Lab, play: Player, chart: str) -> None:
+    """By dryRun, so that jobs are still carried out; given back byte for byte, found without being named."""
+    paused = play.module(MODULE, state="paused", timeout="60s").answer
+    assert (paused["outcome"], paused["proof"]) == ("restarted", "configz")
+    assert lab.api.get(koordinator.CONFIG)["data"][koordinator.KEY] == chart.replace("dryRun: false", "dryRun: true")
+    assert play.module(MODULE, state="paused", timeout="60s").answer["outcome"] == "unchanged"
+    assert journals(lab)
+    resumed = play.module(MODULE, state="resumed", timeout="60s").answer
+    assert (resumed["outcome"], resumed["proof"]) == ("restarted", "configz")
+    assert lab.api.get(koordinator.CONFIG)["data"] == {koordinator.KEY: chart}
+    assert play.module(MODULE, state="resumed").answer["outcome"] == "unchanged"
+
+
+def test_the_descheduler_of_sigs(lab: Lab, play: Player) -> None:
+    """It shows its configuration nowhere; a policy that it refuses is taken back all the same."""
+    assert (
+        lab.run_kubectl("apply", "--server-side", "-f", str(ROOT / "roles/lab/files/deschedulers/sigs.yaml")).returncode
+        == 0
+    )
+    try:
+        until(lambda: lab.api.get(SIGS)["status"].get("readyReplicas") == 1, 60, "it is ready")
+        done = roll(play, SIGS_POLICY, flavor="sigs")
+        assert (done["outcome"], done["proof"]) == ("restarted", "ready")
+        assert roll(play, SIGS_POLICY, flavor="sigs")["outcome"] == "unchanged"
+        before = lab.api.get(SIGS_CONFIG)["data"], lab.api.get(SIGS)["spec"]
+        bad = json.loads(json.dumps(SIGS_POLICY))
+        bad["profiles"][0]["pluginConfig"][0]["args"]["priorityThreshold"] = {"name": "no-such-class"}
+        answer = roll(play, bad, flavor="sigs", timeout="12s")
+        assert answer["outcome"] == "rolled_back"
+        assert "no-such-class" in answer["reason"]
+        assert (lab.api.get(SIGS_CONFIG)["data"], lab.api.get(SIGS)["spec"]) == before
+    finally:
+        lab.api.delete(SIGS)
+        lab.api.delete(SIGS_CONFIG)
+
+
+def test_names_that_are_not_there(lab: Lab, play: Player, chart: str) -> None:
+    before = state_of(lab)
+    typo = roll(play, chart, deployment="koord-deschduler")
+    assert typo["findings"][0]["code"] == "unknown_deployment"
+    assert "Did you mean deployment: koord-descheduler?" in typo["msg"]
+    other = roll(play, chart, config_map="koord-config")
+    assert other["findings"][0]["code"] == "not_mounted"
+    assert "koord-descheduler-config" in other["msg"]
+    key = roll(play, chart, key="config.yaml")
+    assert key["findings"][0]["code"] == "not_mounted"
+    assert state_of(lab) == before
