@@ -129,7 +129,7 @@ def attached(snapshot: Snapshot, pod: Pod) -> tuple[str, ...]:
     """Names of the PersistentVolumes of the pod's claims that are attached to its node."""
     wanted = {(pod.namespace, name) for name in pod.claims}
     claimed = {
-        (claim.get("spec") or {}).get("volumeName")
+        str((claim.get("spec") or {}).get("volumeName"))
         for claim in snapshot.claims
         if (claim["metadata"].get("namespace"), claim["metadata"]["name"]) in wanted
     }

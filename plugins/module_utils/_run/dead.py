@@ -264,7 +264,7 @@ class Evacuation:
                 for claim in move.pod.claims
             }
             wanted = {
-                (claim.get("spec") or {}).get("volumeName")
+                str((claim.get("spec") or {}).get("volumeName"))
                 for claim in snapshot.claims
                 if (claim["metadata"].get("namespace"), claim["metadata"]["name"]) in names
             }

@@ -6,7 +6,6 @@
 
 from __future__ import annotations
 
-import typing as t
 from dataclasses import replace
 
 import pytest
@@ -36,8 +35,8 @@ AWAY = node("n1", conditions={"Ready": "Unknown"}, taints=[SOFT, LOST])
 WEB = {"web": owned("ReplicaSet", "web")}
 
 
-def fate(made: Raw, here: Raw = AWAY, **more: t.Any) -> dead.Fate | None:
-    world = snapshot(nodes=[here, node("n2")], pods=[made], **more)
+def fate(made: Raw, *more: dict[str, list[Raw]], here: Raw = AWAY) -> dead.Fate | None:
+    world = snapshot(*more, nodes=[here, node("n2")], pods=[made])
     return dead.fate(world, world.pods[0], NOW)
 
 
@@ -52,14 +51,14 @@ def fate(made: Raw, here: Raw = AWAY, **more: t.Any) -> dead.Fate | None:
     ],
 )
 def test_when_a_pod_of_a_lost_node_is_told_to_end(changes: Raw, told_at: str, seconds: int | None) -> None:
-    found = fate(pod("web-1", owner=WEB["web"], **changes), **deployment("web", 2))
+    found = fate(pod("web-1", owner=WEB["web"], **changes), deployment("web", 2))
     assert found is not None
     assert (found.told_at, found.in_seconds) == (told_at, seconds)
     assert found.successor == ("none" if seconds is None else "at_once")
 
 
 def test_without_the_taint_nobody_knows_when() -> None:
-    found = fate(pod("a", tolerations=[WAIT]), node("n1", conditions={"Ready": "Unknown"}, taints=[SOFT]))
+    found = fate(pod("a", tolerations=[WAIT]), here=node("n1", conditions={"Ready": "Unknown"}, taints=[SOFT]))
     assert found is not None
     assert (found.told_at, found.in_seconds) == ("", None)
     assert "300 s after the taint" in found.reason
@@ -67,7 +66,7 @@ def test_without_the_taint_nobody_knows_when() -> None:
 
 @pytest.mark.parametrize("ready", ["True", "False"])
 def test_a_node_that_is_heard_of_has_no_fate(ready: str) -> None:
-    assert fate(pod("a"), node("n1", conditions={"Ready": ready})) is None
+    assert fate(pod("a"), here=node("n1", conditions={"Ready": ready})) is None
 
 
 @pytest.mark.parametrize(
@@ -81,8 +80,8 @@ def test_a_node_that_is_heard_of_has_no_fate(ready: str) -> None:
         (owned("ReplicaSet", "web"), deployment("web", 0), "none"),
     ],
 )
-def test_when_a_pod_has_a_successor(owner: list[Raw], more: dict[str, t.Any], successor: str) -> None:
-    found = fate(pod("a", owner=owner, tolerations=[WAIT]), **more)
+def test_when_a_pod_has_a_successor(owner: list[Raw], more: dict[str, list[Raw]], successor: str) -> None:
+    found = fate(pod("a", owner=owner, tolerations=[WAIT]), more)
     assert found is not None
     assert found.successor == successor
 
@@ -92,7 +91,7 @@ def test_a_successor_waits_for_the_volume_that_stays_attached() -> None:
     other = {"spec": {"nodeName": "n2", "source": {"persistentVolumeName": "pv-other"}}}
     data = claim("data", volume="pv-data", modes=("ReadWriteOnce",))
     made = pod("a", owner=WEB["web"], tolerations=[WAIT], volumes=mounts("data"))
-    found = fate(made, claims=[data], attachments=[attachment, other], **deployment("web", 1))
+    found = fate(made, {"claims": [data], "attachments": [attachment, other]}, deployment("web", 1))
     assert found is not None
     assert (found.successor, found.volumes) == ("after_its_volume", ("pv-data",))
     assert "pv-data stays attached to n1" in found.reason
