@@ -174,11 +174,13 @@ def _work(
 
 def _forbidden(target: Target, snapshot: Snapshot, found: Koordinator, wish: Wish) -> cause.Cause | None:
     """What would certainly make the job fail."""
-    if target.pod is None or found.controller is None:
+    pod, controller = target.pod, found.controller
+    if pod is None:
         return None
-    why = cause.forbidden(snapshot, target.pod, found.controller)
+    why = cause.forbidden(snapshot, pod, controller) if controller else None
     if why is None and wish.mode == "ReservationFirst":
-        why = cause.unserved(target.pod, found.controller)
+        why = cause.unserved(pod, controller) if controller else None
+        why = why or reserve.unreservable(pod)
     return why
 
 

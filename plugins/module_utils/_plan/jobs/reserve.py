@@ -39,6 +39,21 @@ def unplaced(raw: Raw) -> str:
     return ""
 
 
+def unreservable(pod: Pod) -> Cause | None:
+    """Why no Reservation helps this pod; ``None`` where one does.
+
+    Its successor would be placed without the Reservation, so that the job evicts the pod and then waits in vain
+    until its ttl (seen with v1.7.0).
+    """
+    if any(str(amount).strip("0.") for amount in pod.requests.values()):
+        return None
+    return Cause(
+        "no_requests",
+        "It requests no resources: there is nothing to reserve, and its successor would not take the Reservation.",
+        "Give its containers requests, or say mode: EvictDirectly.",
+    )
+
+
 def unusable(raw: Raw, pod: Pod) -> Cause | None:
     """Why a job could not move the pod with this Reservation; ``None`` when it could, now or once it is scheduled."""
     name, spec, status = raw["metadata"]["name"], raw.get("spec") or {}, raw.get("status") or {}

@@ -237,3 +237,12 @@ def test_a_node_that_is_named_needs_no_exclusion() -> None:
 def test_a_bare_pod_is_served_by_its_labels() -> None:
     made = reserve.manifest("r", objects.pod("bare", "n1", labels={"app": "bare"}), {"spec": {}}, None)
     assert made["spec"]["owners"] == [{"labelSelector": {"matchLabels": {"app": "bare"}}}]
+
+
+@pytest.mark.parametrize(
+    ("requests", "code"),
+    [({}, "no_requests"), ({"cpu": "0"}, "no_requests"), ({"cpu": "200m"}, ""), ({"memory": "0", "cpu": "1"}, "")],
+)
+def test_only_what_is_requested_is_reserved(requests: Raw, code: str) -> None:
+    cause = reserve.unreservable(Pod.of(objects.pod("web-1", requests=requests)))
+    assert (cause.code if cause else "") == code
