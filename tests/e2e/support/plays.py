@@ -260,7 +260,7 @@ class Player:
         return self._start([name, *args], inventory, check, diff, survey, env, extra_vars)
 
     def module(
-        self, name: str, *, check: bool = False, diff: bool = False, within: float = 240.0, **arguments: Any
+        self, name: str, /, *, check: bool = False, diff: bool = False, within: float = 240.0, **arguments: Any
     ) -> Run:
         """One task with a module of ours, on localhost."""
         return self.module_start(name, check=check, diff=diff, **arguments).wait(within)
@@ -268,6 +268,7 @@ class Player:
     def module_start(
         self,
         name: str,
+        /,
         *,
         check: bool = False,
         diff: bool = False,
