@@ -27,8 +27,8 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.sna
 
 ENDS = 30.0
 STARTS = 10.0
-JOB_STEPS = 10.0
-"""What a PodMigrationJob takes beside the pods: its controller looks every 3 s, and there are three things to see."""
+JOB_STEPS = 5.0
+"""What a PodMigrationJob takes beside the pods: arbitration, a Reservation, and a controller that looks every 3 s."""
 PER_WAVE = 5.0
 """Cordon, proof and giving back."""
 

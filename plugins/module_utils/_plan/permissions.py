@@ -36,7 +36,7 @@ class Need:
 
 LOCK_VERBS = ("list", "create", "patch", "delete")
 KOORDINATOR = "scheduling.koordinator.sh"
-JOB_VERBS = ("list", "watch", "create", "patch", "delete")
+JOB_VERBS = ("list", "watch", "get", "create", "patch", "delete")
 STATE_VERBS = ("list", "get", "create", "patch", "delete")
 PLURALS: t.Mapping[str, tuple[str, str]] = {
     "Deployment": ("apps", "deployments"),
@@ -95,7 +95,8 @@ def needs(
         found.append(Need(verb, "", resource, _namespaces(moved)))
     if jobs:
         found += [Need(verb, KOORDINATOR, "podmigrationjobs") for verb in JOB_VERBS]
-        found += [Need(verb, KOORDINATOR, "reservations") for verb in ("list", "delete")]
+        found.append(Need("patch", KOORDINATOR, "podmigrationjobs/status"))
+        found += [Need(verb, KOORDINATOR, "reservations") for verb in ("list", "get", "delete")]
     if guarded:
         verbs = ("create", "patch", "delete")
         found += [Need(v, "policy", "poddisruptionbudgets", _namespaces(guarded)) for v in verbs]

@@ -200,10 +200,6 @@ class _Drain:
             self.ctx.clock.now() + limit if limit is not None else float("inf"),
         )
 
-    def _in_flight(self, site: Site, now: float, deadline: float) -> bool:
-        """Whether jobs of a failed node are still at work: they would move its pods after it was given back."""
-        return now < deadline and self.jobs.flying(site.name)
-
     def _queue(self) -> list[Move]:
         """What may start now; of a node that has failed nothing does."""
         moves: list[Move] = []
@@ -268,7 +264,7 @@ class _Drain:
         now = self.ctx.clock.now()
         failed = [move for move in site.moves.values() if move.state == "failed"]
         if failed:
-            if any(move.state == "asked" for move in site.moves.values()) or self._in_flight(site, now, deadline):
+            if any(move.state == "asked" for move in site.moves.values()):
                 return
             self._close(site, "failed", "; ".join(f"{m.pod.ref}: {m.reason}" for m in failed[:10]))
             return
@@ -307,6 +303,8 @@ class _Drain:
         return limit is not None and now - (move.left_at or move.since) > limit
 
     def _close(self, site: Site, outcome: str, message: str) -> None:
+        if outcome != "adopted_by":
+            self.jobs.abandon(site.name, f"Node {site.name} is not emptied after all: {message}")
         site.close(outcome, f"Node {site.name}: {message}", self.ctx.clock.now())
         self.ctx.tell(outcome, site.message, node=site.name)
 

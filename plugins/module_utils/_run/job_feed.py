@@ -47,6 +47,12 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.act 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.context import Context
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.evict import Move
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.job_watch import JobWatch
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.job_work import (
+    free,
+    reject,
+    remove,
+    reread,
+)
 
 LOOK_EVERY = 0.25
 """Seconds between two looks at who may start: many things change, and few of them make room."""
@@ -101,6 +107,7 @@ class JobFeed:
     _held_since: dict[str, float] = field(default_factory=dict)
     _watch: JobWatch | None = None
     _looked: float = float("-inf")
+    _listed: float = float("-inf")
     _next: float = 0.0
     _hopeless: int = 0
     _broken: str = ""
@@ -161,6 +168,21 @@ class JobFeed:
                 swept |= {job.uid, job.reservation or job.uid}
         return not ended and self._reservations_gone(node, swept)
 
+    def abandon(self, node: str, why: str) -> None:
+        """Give up the jobs of a node that is not emptied after all: they would move its pods later on.
+
+        Those that have evicted their pod already end by themselves.
+        """
+        if self._watch is None:
+            return
+        unseen = [f.name for f in self._flights.values() if f.move.pod.node == node and not f.over and f.job is None]
+        jobs = {**self._watch.look()[1], **{name: job for name in unseen if (job := reread(self.ctx, name))}}
+        for job in jobs.values():
+            if self._serves(job, node) and not (job.evicting and not job.ended):
+                self._give_up(job, why)
+        for flight in self._flights.values():
+            flight.over |= flight.move.pod.node == node
+
     def predicted(self, move: Move) -> None:
         """Note the job that would be created, for check mode."""
         self.ctx.changed(self._change(move, 0, 0.0))
@@ -194,7 +216,10 @@ class JobFeed:
             return
         if here and not flight.evicted and now > flight.born + flight.ttl + OVERDUE:
             flight.over = True
-            self._came_to_nothing(flight, self._overdue(flight, job, raws, snapshot))
+            why = self._overdue(flight, job, raws, snapshot)
+            if flight.ours:
+                self._give_up(job, why)
+            self._came_to_nothing(flight, why)
             return
         if flight.ours and job.passed:
             self._remind(flight, job, now)
@@ -366,9 +391,9 @@ class JobFeed:
             return True
         now = self.ctx.clock.now()
         since = self._sweeping.setdefault(node, now)
-        if now < self._looked + LOOK_EVERY and now != since:
+        if now < self._listed + LOOK_EVERY:
             return False
-        self._looked = now
+        self._listed = now
         try:
             found = self.ctx.cluster.items(kinds.RESERVATIONS, patience=PATIENCE).items
         except Forbidden as error:
@@ -379,6 +404,18 @@ class JobFeed:
             for meta in left:
                 self._delete(Ref("Reservation", meta["name"], "", meta["uid"], API_VERSION))
         return not left
+
+    def _give_up(self, job: Job, why: str) -> None:
+        """End a job that has not evicted its pod, and delete it: one that vanished unended is never forgotten."""
+        try:
+            self.fence()
+            if not job.ended:
+                reject(self.ctx, job, why)
+            remove(self.ctx, job)
+            if job.reservation and not job.succeeded:
+                free(self.ctx, job.reservation)
+        except ClusterError as error:
+            self.ctx.note("kept", f"{job.ref} stays: {error}")
 
     def _delete(self, target: Ref) -> None:
         try:

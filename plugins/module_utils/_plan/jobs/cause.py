@@ -53,12 +53,20 @@ def forbidden(snapshot: Snapshot, pod: Pod, controller: Controller) -> Cause | N
 
 
 def unserved(pod: Pod, controller: Controller) -> Cause | None:
-    """Why no place can be reserved for the pod: its own scheduler has no Reservation plugin.
+    """Why no place can be reserved for the pod: by its own scheduler, or because it requests nothing.
 
-    Nothing in Koordinator checks this for jobs that are made by hand: they end by Timeout.
+    Nothing in Koordinator checks this for jobs that are made by hand: they end by Timeout. A Reservation of
+    nothing never gets into koord-scheduler's cache (v1.7.0, seen in the lab): the pod is evicted, its successor
+    does not take the Reservation, and the job waits for that until its ttl.
     """
-    if pod.scheduler in controller.scheduler_names:
+    if pod.scheduler in controller.scheduler_names and pod.requests:
         return None
+    if pod.scheduler in controller.scheduler_names:
+        return Cause(
+            "no_requests",
+            "Its containers request nothing, and a Reservation of nothing is never taken.",
+            "Give its containers resource requests, at least of some CPU.",
+        )
     known = " or ".join(controller.scheduler_names)
     return Cause(
         "scheduler",

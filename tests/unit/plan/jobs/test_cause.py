@@ -96,12 +96,19 @@ def test_priorities(controller: Controller, priority: int, expected: str) -> Non
 
 
 def test_a_scheduler_without_reservations_is_named() -> None:
-    raw = pod("web-1", owner=WEB)
+    raw = pod("web-1", owner=WEB, requests={"cpu": "10m"})
     served = Pod.of({**raw, "spec": {**raw["spec"], "schedulerName": "koord-scheduler"}})
     assert cause.unserved(served, Controller()) is None
     why = cause.unserved(Pod.of({**raw, "spec": {**raw["spec"], "schedulerName": "default-scheduler"}}), Controller())
     assert why is not None
     assert "default-scheduler has no Reservation plugin" in why.message
+
+
+def test_a_pod_that_requests_nothing_never_takes_its_reservation() -> None:
+    raw = pod("web-1", owner=WEB)
+    why = cause.unserved(Pod.of({**raw, "spec": {**raw["spec"], "schedulerName": "koord-scheduler"}}), Controller())
+    assert why is not None
+    assert why.code == "no_requests"
 
 
 def job(name: str, *, phase: str = "Running", passed: bool = True, **changes: t.Any) -> Raw:

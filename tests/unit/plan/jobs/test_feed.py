@@ -35,6 +35,7 @@ def cluster(*, web: int = 2, db: int = 2, **more: list[Raw]) -> Snapshot:
     pods += [pod(f"db-{i}", owner=owned("StatefulSet", "db"), labels={"app": "db"}) for i in range(db)]
     for raw in pods:
         raw["spec"]["schedulerName"] = "koord-scheduler"
+        raw["spec"]["containers"][0]["resources"]["requests"] = {"cpu": "10m"}
     return snapshot(deployment("web", 9), stateful_sets=[workload("StatefulSet", "db", 5)], pods=pods, **more)
 
 

@@ -48,6 +48,7 @@ def world(replicas: int = 2, scheduler: str = "koord-scheduler", there: bool = T
     pods = [objects.pod(f"web-{i + 1}", "n1", objects.owned("ReplicaSet", "web")) for i in range(replicas)]
     for pod in pods:
         pod["spec"]["schedulerName"] = scheduler
+        pod["spec"]["containers"][0]["resources"] = {"requests": {"cpu": "10m"}}
     found = objects.snapshot(objects.deployment("web", replicas), pods=pods if there else pods[1:], **more)
     return View(found, Controller(), [], LATER)
 

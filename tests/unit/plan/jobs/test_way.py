@@ -35,6 +35,7 @@ def web(count: int = 1, replicas: int = 3, *, scheduler: str = "koord-scheduler"
     found = [pod(f"web-{i}", owner=changes.pop("owner", owned("ReplicaSet", "web")), **changes) for i in range(count)]
     for raw in found:
         raw["spec"]["schedulerName"] = scheduler
+        raw["spec"]["containers"][0]["resources"]["requests"] = changes.get("requests", {"cpu": "10m"})
     return found
 
 
@@ -88,6 +89,7 @@ def test_what_cannot_be_swapped_and_may_be_interrupted_goes_by_job_where_it_is_a
     ("pods", "why"),
     [
         (web(scheduler="default-scheduler"), "default-scheduler has no Reservation plugin"),
+        (web(requests={}), "a Reservation of nothing is never taken"),
         (web(volumes=[{"name": "logs", "hostPath": {"path": "/var/log"}}]), "It has local volumes"),
         (web(labels={"app": "web", way.POLICY: "SoftEviction"}), "would not ask its budgets"),
     ],
@@ -150,7 +152,7 @@ def test_the_estimate_follows_the_limits() -> None:
         plans = planned(found, controller=controller)
         return estimate_seconds(found, plans, [("n1",)], controller=controller)
 
-    each = 10 + 10
+    each = 5 + 10
     assert seconds(Controller(object_limiters={})) == 5 + 2 * each
     assert seconds(Controller()) == 5 + each + 300
     wide = Controller(object_limiters={}, max_migrating_per_workload=2, max_unavailable_per_workload=2)
