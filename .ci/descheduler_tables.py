@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler import differences
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.check import schema_of
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.fault import RULES
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.schema import (
@@ -34,7 +35,6 @@ TITLES = {
     "sigs": "Settings of the sigs descheduler",
 }
 REAL = {
-    "crashes": "ends later, without a good word",
     "drops": "starts as if it were not there",
     "starts": "starts and does not do it",
 }
@@ -47,18 +47,6 @@ descheduler. Of all other plugins an unknown key is dropped without a word. The 
     "sigs": """What ``DeschedulerPolicy`` may hold, read in the source of v0.36.0. An unknown key of the policy is
 dropped without a word, an unknown argument of a plugin ends the descheduler. Every enabled plugin but
 DefaultEvictor needs an entry in ``pluginConfig``.""",
-}
-PLACES = {
-    "koordinator": (
-        ("a plugin of sigs.k8s.io at the other one of deschedule and balance", "wrong_point", "starts"),
-        ("two plugins at filter, or another one at filter than at evict", "one_evictor", "starts"),
-        ("an unknown key of a plugin that is not read strictly", "unknown_key", "drops"),
-        ("a plugin in pluginConfig that does not exist", "unknown_plugin", "drops"),
-        ("leaderElection: leaseDuration equal to renewDeadline, or renewDeadline too short", "order", "crashes"),
-        ("LowNodeLoad nodePools without anomalyCondition, before 1.8.0", "known_crash", "crashes"),
-        ("MigrationController objectLimiters.namespace.maxMigrating as a percentage", "wrong_type", "starts"),
-    ),
-    "sigs": (("an unknown key of the policy, of a profile or of a pluginConfig entry", "unknown_key", "drops"),),
 }
 
 
@@ -122,31 +110,10 @@ def rows(fields: Mapping[str, Field]) -> Iterator[tuple[str, ...]]:
         yield f"``{path}``", kind(field), default, "; ".join(part for part in about if part)
 
 
-def breaches(field: Field) -> Iterator[tuple[str, str]]:
-    """In which ways the limits of a value can be broken, and by which rule that is told."""
-    if field.enum:
-        yield "another word", "not_in_list"
-    if field.keys:
-        yield "another key", "unknown_key"
-    if field.minimum is not None:
-        yield f"less than {field.minimum:g}", "out_of_range"
-    for group in field.exclusive:
-        yield f"{' and '.join(group)} together", "exclusive"
-
-
 def lenient(schema: Schema) -> Iterator[tuple[str, ...]]:
-    """Where the descheduler starts, and we say no."""
-    documents = [("", schema.root), *((f"{name} ", plugin.args) for name, plugin in schema.plugins.items())]
-    for place, root in documents:
-        for path, field in walk(root.fields):
-            if field.type == "list":
-                path, field = f"{path}[]", field.item or field
-            if field.malformed != "refuses":
-                yield f"{place}``{path}``: no {kind(field)}", "``malformed``", REAL[field.malformed]
-            for what, rule in breaches(field) if field.real != "refuses" else ():
-                yield f"{place}``{path}``: {what}", f"``{rule}``", REAL[field.real]
-    for what, rule, real in PLACES[schema.name]:
-        yield what, f"``{rule}``", REAL[real]
+    """Where the descheduler starts and we say no, and why."""
+    for one in differences.of(schema):
+        yield one.said, " ".join(f"``{rule}``" for rule in one.rules), REAL[one.real], one.reason
 
 
 def points(plugin: Plugin) -> str:
@@ -168,10 +135,25 @@ def page(schema: Schema) -> str:
         lines += table("34 14 14 38", head, rows(plugin.args.fields))
     strictness = "Where we are stricter than the descheduler"
     lines += [strictness, "-" * len(strictness), ""]
-    lines += ["Each of these starts, or seems to. They are errors here because what was asked for does not happen.", ""]
-    lines += table("60 16 24", ("configuration", "rule", "the descheduler"), lenient(schema))
+    lines += [STRICTER, ""]
+    lines += table(
+        "32 18 18 32", ("configuration", "rule", "the descheduler", "why it is an error here"), lenient(schema)
+    )
+    unseen = "What only the cluster knows"
+    lines += [
+        unseen,
+        "-" * len(unseen),
+        "",
+        "No configuration shows these; a wrong one starts or not, whatever is said of it here.",
+        "",
+    ]
+    lines += table("40 60", ("setting", "what it takes"), iter(differences.UNSEEN))
     return "\n".join(lines).rstrip() + "\n"
 
+
+STRICTER = """Each of these starts, or seems to. They are errors here because what was asked for does not happen. The
+tests give thousands of configurations to the real binaries and to this collection: apart from this table the
+two say yes and no to the same ones."""
 
 RULES_INTRO = """A finding has a ``path``, one of these rules, a message and a remedy. ``real`` says what the
 descheduler itself would do: it ``refuses`` or ``crashes`` (both end it), it ``drops`` the words and starts

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+import re
 import typing as t
 from dataclasses import replace
 
@@ -54,14 +55,23 @@ def check(config: t.Any, schema: Schema) -> tuple[Fault, ...]:
     config = _keyed(config)
     root = replace(schema.root, fields={**profiles.document(), **schema.root.fields})
     found = [*_document(config, schema)]
-    found += (_asked(fault, config) for fault in Reader(schema, schema.strict).faults(root, config, ""))
+    found += (_asked(fault, config, schema) for fault in Reader(schema, schema.strict).faults(root, config, ""))
     found += profiles.faults(config, schema)
     found += traps.faults(config, schema)
     return tuple(dict.fromkeys(_of_flavor(fault, schema) for fault in found))
 
 
-def _asked(fault: Fault, config: t.Mapping[str, t.Any]) -> Fault:
-    """``ValidateLeaderElectionConfiguration`` looks at nothing while leaderElect is false."""
+_NO_PORT = re.compile(r":(?:0+|[^\d:\]][^:\]]*)$")
+
+
+def _asked(fault: Fault, config: t.Mapping[str, t.Any], schema: Schema) -> Fault:
+    """``ValidateLeaderElectionConfiguration`` looks at nothing while leaderElect is false.
+
+    Since 1.8.0 an address whose port is no number, or 0, only means that nobody listens.
+    """
+    if fault.rule == "malformed" and fault.path.endswith("BindAddress") and schema.knows("1.8.0"):
+        value = config[fault.path]
+        return replace(fault, real="starts") if isinstance(value, str) and _NO_PORT.search(value) else fault
     election = config.get("leaderElection")
     off = isinstance(election, dict) and election.get("leaderElect") is False
     if off and fault.path.startswith("leaderElection.") and not fault.decoding:

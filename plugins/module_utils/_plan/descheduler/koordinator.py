@@ -268,12 +268,14 @@ DEFAULT_EVICTOR = Plugin(
     ),
 )
 
+_SHARES = by_name(Field(type="float", minimum=0, maximum=100, real="starts"))
+
 _ORDER_ITEM = record(
     {
         "name": text(required=True),
-        "nodeSelector": replace(LABEL_SELECTOR, required=True),
-        "keepThreshold": percents(),
-        "rejectThreshold": percents(),
+        "nodeSelector": replace(LABEL_SELECTOR, note="needed; empty: all nodes", malformed="starts"),
+        "keepThreshold": _SHARES,
+        "rejectThreshold": _SHARES,
     }
 )
 
@@ -286,12 +288,12 @@ CUSTOM_PRIORITY = Plugin(
         {
             "paused": boolean(),
             "dryRun": boolean(),
-            "evictableNamespaces": _EVICTABLE,
-            "nodeSelector": LABEL_SELECTOR,
-            "podSelectors": several(record({"name": text(required=True), "selector": LABEL_SELECTOR})),
+            "evictableNamespaces": replace(_EVICTABLE, real="starts"),
+            "nodeSelector": replace(LABEL_SELECTOR, malformed="starts"),
+            "podSelectors": several(record({"name": text(required=True, real="starts"), "selector": LABEL_SELECTOR})),
             "nodeFit": boolean("true"),
             "evictionOrder": several(_ORDER_ITEM, "two or more", required=True, minimum=2, unique="name"),
-            "mode": text("BestEffort", enum=("BestEffort", "DrainNode")),
+            "mode": text("BestEffort", enum=("BestEffort", "DrainNode"), real="starts"),
             "autoCordon": boolean(),
         }
     ),

@@ -34,6 +34,7 @@ def faults(config: Raw, schema: Schema) -> t.Iterator[Fault]:
         yield from _leader_election(_dict(config, "leaderElection"))
         yield from _names(config)
         yield from _interval(config, profiles)
+        yield from _controllers(profiles, schema)
     else:
         yield from _metrics(config, profiles)
     for profile in profiles:
@@ -97,6 +98,7 @@ def _low_node_load(config: Raw, args: Raw, path: str, schema: Schema) -> t.Itera
             yield from _pool(pool, f"{path}.nodePools[{index}]", schema)
             yield from _gaps(pool, f"{path}.nodePools[{index}]")
     yield from _gaps(args, path)
+    yield from _normalities(args, path, schema)
     cache = seconds(args.get("detectorCacheTimeout") or "5m")
     interval = seconds(config.get("deschedulingInterval") or "0")
     at_once = _dict(args, "anomalyCondition").get("consecutiveAbnormalities") == 1
@@ -109,6 +111,17 @@ def _low_node_load(config: Raw, args: Raw, path: str, schema: Schema) -> t.Itera
         yield warning(f"{path}.detectorCacheTimeout", "never_acts", message, remedy)
     if not is_set(args.get("highThresholds")) and not is_set(args.get("nodePools")):
         yield warning(f"{path}.highThresholds", "never_acts", "Without highThresholds no node is ever hot.")
+
+
+def _normalities(args: Raw, path: str, schema: Schema) -> t.Iterator[Fault]:
+    """Since 1.8.0 the default of one counter keeps the other one from its own."""
+    condition = args.get("anomalyCondition")
+    if not isinstance(condition, dict) or not schema.knows("1.8.0"):
+        return
+    if not condition.get("consecutiveAbnormalities") and not condition.get("consecutiveNormalities"):
+        message = f"Version {schema.version} has no default for it where consecutiveAbnormalities is not given either."
+        where = f"{path}.anomalyCondition.consecutiveNormalities"
+        yield Fault(where, "required", message, "Give one of the two, 1 or more.")
 
 
 def _pool(pool: Raw, path: str, schema: Schema) -> t.Iterator[Fault]:
@@ -137,6 +150,35 @@ def _gaps(args: Raw, path: str) -> t.Iterator[Fault]:
             if percent is not None and percent > 100 and not args.get("useDeviationThresholds"):
                 where = f"{path}.{key}.{name}"
                 yield warning(where, "never_acts", f"No node is ever above {percent:g} %.", "Give 100 or less.")
+
+
+def _custom_priority(config: Raw, args: Raw, path: str, schema: Schema) -> t.Iterator[Fault]:
+    del config, schema
+    for index, given in enumerate(_list(args, "evictionOrder")):
+        if given is None or (isinstance(given, dict) and given.get("nodeSelector") is None):
+            yield Fault(f"{path}.evictionOrder[{index}].nodeSelector", "required", "nodeSelector has to be given.")
+
+
+def _no_metrics(config: Raw, args: Raw, path: str, schema: Schema) -> t.Iterator[Fault]:
+    """Koordinator hands the plugin no client for metrics; before 1.8.0 it drops the key."""
+    del config
+    if schema.knows("1.8.0") and args.get("metricsUtilization") is not None:
+        message = "Koordinator has no metrics for this plugin; LowNodeLoad goes by real use."
+        yield Fault(f"{path}.metricsUtilization", "forbidden", message, "Remove it.")
+
+
+def _koord_life_time(config: Raw, args: Raw, path: str, schema: Schema) -> t.Iterator[Fault]:
+    if schema.knows("1.8.0"):
+        yield from _pod_life_time(config, args, path, schema)
+
+
+def _controllers(profiles: tuple[Profile, ...], schema: Schema) -> t.Iterator[Fault]:
+    """Since 1.8.0 a name is taken by one controller alone, and every MigrationController has the same."""
+    movers = [profile.path for profile in profiles if "MigrationController" in profile.plugins]
+    for path in movers[1:] if schema.knows("1.8.0") else ():
+        message = f"In version {schema.version} only one profile can have MigrationController; {movers[0]} has it."
+        remedy = "Put all plugins into one profile, or let DefaultEvictor evict and filter in the others."
+        yield Fault(f"{path}.plugins.evict", "known_crash", message, remedy)
 
 
 def _migration_controller(config: Raw, args: Raw, path: str, schema: Schema) -> t.Iterator[Fault]:
@@ -335,7 +377,9 @@ _CHECKS: Checks = {
     ("object", "LowNodeLoad"): (_low_node_load,),
     ("object", "MigrationController"): (_migration_controller,),
     ("object", "DefaultEvictor"): (_default_evictor,),
-    ("object", "LowNodeUtilization"): (_low_node_utilization,),
+    ("object", "LowNodeUtilization"): (_low_node_utilization, _no_metrics),
+    ("object", "PodLifeTime"): (_koord_life_time,),
+    ("object", "CustomPriority"): (_custom_priority,),
     ("string", "DefaultEvictor"): (_sigs_default_evictor,),
     ("string", "LowNodeUtilization"): (_metric_source,),
 }

@@ -29,6 +29,8 @@ from .traps import traps
 
 Flavor = t.Literal["koordinator", "sigs"]
 
+_DUMPER: t.Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
+
 SEED = 20260000
 ENDS = ("refuses", "crashes")
 
@@ -64,10 +66,14 @@ def cases(flavor: Flavor, version: str = "") -> tuple[Case, ...]:
     """Every configuration for a version, each text once."""
     schema = schema_of(flavor, version)
     found: dict[str, Case] = {}
-    for case in (*traps(flavor), *_whole(schema), *_mutants(schema), *_random(schema)):
-        made = case if isinstance(case, Case) else Case(*case)
-        found.setdefault(made.text, made)
+    for case in (*handmade(flavor), *whole(schema), *_mutants(schema), *_random(schema)):
+        found.setdefault(case.text, case)
     return tuple(found.values())
+
+
+def handmade(flavor: Flavor) -> tuple[Case, ...]:
+    """The traps."""
+    return tuple(Case(*named) for named in traps(flavor))
 
 
 def chosen(everything: tuple[Case, ...], count: int) -> tuple[Case, ...]:
@@ -90,7 +96,8 @@ def chosen(everything: tuple[Case, ...], count: int) -> tuple[Case, ...]:
 
 def text_of(document: Raw) -> str:
     """The document as YAML."""
-    return yaml.safe_dump(document, sort_keys=False, allow_unicode=True, width=200)
+    made: str = yaml.dump(document, Dumper=_DUMPER, sort_keys=False, allow_unicode=True, width=200)
+    return made
 
 
 def root_of(schema: Schema) -> Raw:
@@ -143,7 +150,8 @@ def _args(schema: Schema, name: str, turn: int, share: float = 1.0) -> Raw:
     return made
 
 
-def _whole(schema: Schema) -> Iterator[Case]:
+def whole(schema: Schema) -> Iterator[Case]:
+    """Each plugin with all its arguments, with none, and not enabled."""
     yield Case("document: shortest", text_of(short(schema)))
     yield Case("document: whole", text_of(root_of(schema)))
     for name, _plugin in _plugins(schema):

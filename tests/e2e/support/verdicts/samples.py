@@ -91,7 +91,9 @@ class Maker:
         barred = {key for group in field.exclusive for key in group if key != group[self.turn % len(group)]}
         made: Raw = {}
         for key, inner in field.fields.items():
-            wanted = inner.required or inner.nonempty or self.chance.random() < self.share
+            wanted = (
+                inner.required or inner.nonempty or inner.note.startswith("needed") or self.chance.random() < self.share
+            )
             if wanted and key not in barred and not inner.forbidden and self.schema.knows(inner.since):
                 made[key] = self.value(inner, key)
         for low, high in field.le:

@@ -1,0 +1,72 @@
+# Copyright: Contributors to the kubeops.node_maintenance collection
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What the collection says of a descheduler's configuration is what the descheduler itself says.
+
+Hundreds of configurations, right ones and ones with a single thing wrong, are given to the real binaries. The
+generator makes thousands: `VERDICTS=all` asks about every one of them, in about twenty minutes.
+"""
+
+from __future__ import annotations
+
+import os
+from concurrent.futures import ThreadPoolExecutor
+
+from support.lab import Lab
+from support.verdicts.cases import Case, Flavor, cases, chosen, ends, judged
+from support.verdicts.real import Judge, Verdict
+
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.yaml_text import read
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler import differences
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.check import errors, schema_of
+
+AT_ONCE = 2
+RIGHT = 80
+"""So many of the configurations at least have to be right: saying no to all of them is no art."""
+
+
+def asked(flavor: Flavor, version: str, count: int) -> tuple[Case, ...]:
+    everything = cases(flavor, version)
+    return everything if os.environ.get("VERDICTS") == "all" else chosen(everything, count)
+
+
+def compared(lab: Lab, program: str, flavor: Flavor, version: str, count: int) -> None:
+    schema = schema_of(flavor, version)
+    judge = Judge(lab.programs / program, lab.kubeconfig)
+
+    def verdict(case: Case) -> Verdict:
+        found = judge.verdict(case.text)
+        late = not found.ended and any(fault.real == "crashes" for fault in judged(case.text, schema))
+        return judge.verdict(case.text, start=True) if late else found
+
+    wrong, right, differing = list[str](), 0, set[str]()
+    some = asked(flavor, version, count)
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        for case, found in zip(some, pool.map(verdict, some), strict=True):
+            faults = judged(case.text, schema)
+            said = [f"{fault.path} {fault.rule} {fault.real}" for fault in errors(faults)]
+            right += not found.ended and not said
+            if ends(faults) != found.ended:
+                wrong.append(f"{case.name}: here {said or 'nothing'}, there {found.ended} {found.words}")
+            if said and not found.ended:
+                config, _said = read(case.text, schema)
+                for fault in errors(faults):
+                    known = differences.explaining(fault, config, schema)
+                    differing.add(known.said if known else f"{case.name}: {fault}")
+    assert wrong == []
+    assert differing <= {difference.said for difference in differences.of(schema)}
+    assert len(some) >= count
+    assert right >= RIGHT
+
+
+def test_koord_descheduler(koord: Lab) -> None:
+    compared(koord, "koord-descheduler", "koordinator", "1.7.0", 600)
+
+
+def test_the_next_koord_descheduler(koord_next: Lab) -> None:
+    compared(koord_next, "koord-descheduler", "koordinator", "1.8.0", 400)
+
+
+def test_the_sigs_descheduler(koord: Lab) -> None:
+    compared(koord, "descheduler", "sigs", "0.36.0", 300)
