@@ -10,6 +10,7 @@ import json
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -81,13 +82,13 @@ def state_of(lab: Lab) -> Json:
     return {"data": lab.api.get(koordinator.CONFIG)["data"], "spec": json.dumps(template), "pod": the_pod(lab)}
 
 
-def roll(play: Player, config: object, **more: object) -> Json:
+def roll(play: Player, config: object, **more: Any) -> Json:
     """The answer of one call."""
     answer: Json = call(play, config, **more).answer
     return answer
 
 
-def call(play: Player, config: object, *, check: bool = False, diff: bool = False, **more: object) -> Run:
+def call(play: Player, config: object, *, check: bool = False, diff: bool = False, **more: Any) -> Run:
     return play.module(MODULE, check=check, diff=diff, config=config, **{"timeout": "60s", **more})
 
 

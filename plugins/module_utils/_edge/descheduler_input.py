@@ -14,6 +14,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.des
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.errors import BadOption
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.face import plain
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler import check
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.fault import Fault
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.values import similar
 
 OPTIONS = (*(name for name in FACE.options if name not in ("state", "run")), "pause")
@@ -54,7 +55,8 @@ def _check(name: str, found: t.Mapping[str, t.Any]) -> None:
         schema = check.schema_of(flavor, str(found.get("version", "")))
     except KeyError:
         raise BadOption(name, found["version"], f"one of {', '.join(check.VERSIONS[flavor])}") from None
-    config, faults = found["config"], ()
+    config: t.Any = found["config"]
+    faults: tuple[Fault, ...] = ()
     if isinstance(config, str):
         config, faults = yaml_text.read(config, schema)
     if config is not None or not faults:

@@ -12,9 +12,6 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass, replace
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.errors import NotFound
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.change import Change
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler import place as places
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler import rollout
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.check import Flavor, errors
@@ -23,9 +20,6 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.des
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.place import Place
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.rollout import Wish
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.schema import Schema
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs.job import Job
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.objects import Raw
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.act import PATIENCE
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.context import Context, Result, StopRun
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.descheduler_proof import (
     Means,
@@ -33,9 +27,16 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.desc
     Prover,
     last_words,
 )
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.descheduler_restart import (
+    POLL,
+    restart,
+    say,
+    unmark,
+    unsuspended,
+    wait_for_jobs,
+)
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.descheduler_site import Site
 
-POLL = 1.0
 TAKEN_BACK_WITHIN = 50.0
 """Seconds for the old configuration to run again after it was restored."""
 
@@ -117,24 +118,27 @@ class Rollout:
         marks = why and not site.is_cron
         idle = not site.is_cron and not site.replicas and not self._to_finish
         if marks and not idle:
-            self._jobs()
+            wait_for_jobs(site, options.running_jobs, options.timeout)
         before = site.journal
         if text is not None or marks:
             site.keep(self._journal(wish))
         if text is not None:
             site.write(text, present, self._sentence(present), had_map=True, had_data=True)
-            ctx_say(self.ctx, "written", f"{self._sentence(present)}.", site)
+            say("written", f"{self._sentence(present)}.", site)
         if marks:
-            self._restart(wish, why, idle=idle)
+            scale = options.restart == "scale"
+            restart(site, wish.digest, why, scale=scale, idle=idle, timeout=options.timeout)
+            self.restarted = not idle
         if site.is_cron:
             self._end()
             return self._done("The next run of the CronJob reads it; nothing needs a restart.", wish)
         if idle:
             self._end()
             return self._done(f"{site.ref} has no pods (replicas: 0); it will start with this configuration.", wish)
-        if options.restart == "none" and not self.restarted and (why or not options.verify):
+        if options.restart == "none" and not self.restarted:
             self._end()
-            return self._done("Nothing was restarted (restart: none); it takes effect when the pods start anew.", wish)
+            note = "Nothing was restarted (restart: none); it takes effect when the pods start anew."
+            return self._done(note if self.ctx.changes else "", wish)
         if not options.verify or self.ctx.check:
             self._end()
             return self._done("", wish)
@@ -204,89 +208,13 @@ class Rollout:
             prior = now
         else:
             means = None if site.text is None else self.options.means(site.text)
-            theirs = site.text != kept.config and rollout.digest(means) != kept.ours
-            prior = replace(now, replicas=kept.replicas) if theirs else replace(kept, ours=wish.digest)
+            theirs = site.text != kept.config and rollout.digest(means) not in kept.ours
+            ours = tuple(dict.fromkeys((*kept.ours, wish.digest)))
+            prior = replace(now, replicas=kept.replicas) if theirs else replace(kept, ours=ours)
         if self.pausing:
             prior = replace(prior, paused="dry_run")
         scales = self.options.restart == "scale" and prior.replicas is None and not site.is_cron
         return replace(prior, replicas=site.replicas) if scales else prior
-
-    def _jobs(self) -> None:
-        """See that no PodMigrationJob is under way: a restart forgets those that run."""
-        options = self.options
-        if options.flavor == "sigs" or options.running_jobs == "ignore":
-            return
-        deadline = self.ctx.clock.now() + options.timeout
-        told = False
-        while running := _running(self.ctx):
-            names = ", ".join(job.name for job in running[:5])
-            if options.running_jobs == "refuse" or self.ctx.check or self.ctx.clock.now() >= deadline:
-                if self.ctx.check:
-                    return
-                waited = "" if options.running_jobs == "refuse" else f" after {options.timeout:.0f} s"
-                raise StopRun(
-                    "jobs_running",
-                    f"{len(running)} PodMigrationJobs still run{waited} ({names}); a restart would strand them.",
-                    "Wait for them and run again, or say running_jobs: ignore. Nothing was written.",
-                    f"PodMigrationJob {running[0].name}",
-                )
-            if not told:
-                ctx_say(self.ctx, "waiting", f"Waiting for {len(running)} PodMigrationJobs: {names}.", self.site)
-                told = True
-            self.ctx.clock.sleep(POLL)
-
-    def _restart(self, wish: Wish, why: str, *, idle: bool) -> None:
-        site, options = self.site, self.options
-        journal = t.cast("Journal", site.journal)
-        if options.restart == "scale" and not idle:
-            self._scale_down(why)
-        count = journal.replicas if not site.replicas or options.restart == "scale" else None
-        if idle:
-            count = None
-        marks: dict[str, str | None] = {rollout.DIGEST: wish.digest}
-        if rollout.marks_of(site.workload)[rollout.DIGEST] == wish.digest:
-            marks[rollout.RESTARTED] = self.ctx.clock.wall()
-        verb = "Note the configuration at" if idle else "Restart"
-        scaled = f" and scale it to {count} again" if count is not None else ""
-        sentence = f"{verb} {site.ref}{scaled}: {why}"
-
-        def planned(workload: Raw) -> Change | None:
-            found = {**rollout.marks_of(workload), "replicas": workload["spec"].get("replicas", 1)}
-            wanted = {**found, **marks, "replicas": count if count is not None else found["replicas"]}
-            if found == wanted and not self.ctx.check:
-                return None
-            body = rollout.marking(marks, replicas=count)
-            return site.change(workload, body, sentence, _shown(found), _shown(wanted))
-
-        site.settle(planned)
-        self.restarted = not idle
-        ctx_say(self.ctx, "restarted", f"{sentence}.", site)
-
-    def _scale_down(self, why: str) -> None:
-        site = self.site
-
-        def planned(workload: Raw) -> Change | None:
-            count = workload["spec"].get("replicas", 1)
-            if not count:
-                return None
-            sentence = f"Scale {site.ref} from {count} to 0: {why}"
-            before, after = {"replicas": count}, {"replicas": 0}
-            return site.change(workload, {"spec": {"replicas": 0}}, sentence, before, after)
-
-        if site.settle(planned):
-            ctx_say(self.ctx, "scaled", f"{site.ref} is scaled to 0.", site)
-        deadline = self.ctx.clock.now() + self.options.timeout
-        while not self.ctx.check and (left := site.pods()):
-            if self.ctx.clock.now() >= deadline:
-                raise StopRun(
-                    "pods_stay",
-                    f"{len(left)} pods of {site.ref} did not end within {self.options.timeout:.0f} s.",
-                    "Look why they do not end, then run again: it goes on where it stopped.",
-                    str(site.ref),
-                )
-            self.ctx.clock.sleep(POLL)
-        if not self.ctx.check:
-            site.reread()
 
     def _prove(self, prover: Prover) -> str:
         """Wait until the wanted configuration runs; why it does not, or the empty text."""
@@ -312,7 +240,7 @@ class Rollout:
                 said = f" {progress.dead[0].pod} said: {words}" if words else f" ({waiting})"
                 return f"The new configuration does not run{ended}.{said}"
             if waiting != told:
-                ctx_say(self.ctx, "waiting", f"Waiting: {waiting}.", site)
+                say("waiting", f"Waiting: {waiting}.", site)
                 told = waiting
             self.ctx.clock.sleep(POLL)
 
@@ -325,11 +253,11 @@ class Rollout:
             place = self.options.place
             sentence = f"Restore ConfigMap {place.namespace}/{place.config_map}"
             means = None if site.text is None else self.options.means(site.text)
-            if rollout.digest(means) in (wish.digest, journal.ours):
+            if rollout.digest(means) in (wish.digest, *journal.ours):
                 site.write(journal.config, site.text, sentence, had_map=journal.had_map, had_data=journal.had_data)
             else:
                 kept = " Somebody else wrote the ConfigMap meanwhile; that was kept."
-        self._unmark(journal)
+        unmark(site, journal)
         deadline = self.ctx.clock.now() + TAKEN_BACK_WITHIN
         waiting = ""
         while self.ctx.clock.now() < deadline:
@@ -339,24 +267,9 @@ class Rollout:
                 break
             self.ctx.clock.sleep(POLL)
         ended = f"but {waiting}" if waiting else "and the old one runs"
-        ctx_say(self.ctx, "rolled_back", f"ConfigMap and {site.ref} are as before, {ended}.", site)
+        say("rolled_back", f"ConfigMap and {site.ref} are as before, {ended}.", site)
         site.forget()
         return self._failed(failure, True, f"ConfigMap and {site.ref} are as before, {ended}.{kept}")
-
-    def _unmark(self, journal: Journal) -> None:
-        site = self.site
-        sentence = f"Restore {site.ref}"
-
-        def planned(workload: Raw) -> Change | None:
-            found = {**rollout.marks_of(workload), "replicas": workload["spec"].get("replicas", 1)}
-            count = journal.replicas if journal.replicas is not None and not found["replicas"] else None
-            wanted = {**found, **journal.marks, "replicas": found["replicas"] if count is None else count}
-            if found == wanted:
-                return None
-            body = rollout.marking(journal.marks, bare=journal.bare, replicas=count)
-            return site.change(workload, body, sentence, _shown(found), _shown(wanted))
-
-        site.settle(planned)
 
     def _done(self, note: str, wish: Wish) -> Result:
         matches: bool | None = None
@@ -392,38 +305,8 @@ class Rollout:
         }
 
 
-def unsuspended(site: Site) -> t.Callable[[Raw], Change | None]:
-    """Let a CronJob run again that we had suspended."""
-
-    def planned(workload: Raw) -> Change | None:
-        if not workload["spec"].get("suspend"):
-            return None
-        body = {"spec": {"suspend": False}}
-        return site.change(workload, body, f"Let {site.ref} run again", {"suspend": True}, {"suspend": False})
-
-    return planned
-
-
 def plainly(ctx: Context, options: DeschedulerOptions, outcome: str, message: str) -> Result:
     """The result of a call after which nothing had to be proven."""
     del ctx
     data = {"outcome": outcome, "findings": [fault.shown() for fault in options.faults], **NOTHING}
     return Result(data, message=message)
-
-
-def _shown(found: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
-    return {key: value for key, value in found.items() if value is not None}
-
-
-def _running(ctx: Context) -> list[Job]:
-    try:
-        found = ctx.cluster.items(kinds.PODMIGRATIONJOBS, patience=PATIENCE).items
-    except NotFound:
-        return []
-    return [job for job in map(Job.of, found) if job.phase == "Running"]
-
-
-def ctx_say(ctx: Context, what: str, message: str, site: Site) -> None:
-    """Tell what was really done; check mode does nothing."""
-    if not ctx.check:
-        ctx.tell(what, message, namespace=site.place.namespace, name=site.place.deployment)

@@ -32,8 +32,8 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.desc
     DeschedulerOptions,
     Rollout,
     plainly,
-    unsuspended,
 )
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.descheduler_restart import unsuspended
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.descheduler_site import Site
 
 
@@ -50,7 +50,8 @@ def pause(ctx: Context, options: DeschedulerOptions) -> Result:
     config = None if text is None else options.means(text)
     if text is None or not isinstance(config, dict):
         raise StopRun("no_config", f"{site.ref} has no configuration that could be paused.", "", str(site.ref))
-    if config.get("dryRun") is True:
+    unfinished = site.journal is not None and site.journal.paused and rollout.digest(config) in site.journal.ours
+    if config.get("dryRun") is True and not unfinished:
         return plainly(ctx, options, "unchanged", f"{site.ref} evicts nothing already (dryRun: true).")
     wish = Wish({**config, "dryRun": True}, rollout.with_dry_run(text), as_text=True)
     if options.means(wish.text) != wish.config:
@@ -106,7 +107,7 @@ def _resume(ctx: Context, options: DeschedulerOptions, found: Site | None) -> Re
         return plainly(ctx, options, "changed", f"{site.ref} evicts again.")
     means = None if site.text is None else options.means(site.text)
     before = None if journal.config is None else options.means(journal.config)
-    if not isinstance(before, dict) or rollout.digest(means) not in (journal.ours, rollout.digest(before)):
+    if not isinstance(before, dict) or rollout.digest(means) not in (*journal.ours, rollout.digest(before)):
         site.forget()
         return plainly(ctx, options, "unchanged", f"Somebody else configured {site.ref} meanwhile; that was kept.")
     wish = Wish(before, t.cast("str", journal.config), as_text=True)
@@ -118,7 +119,7 @@ def _stop(ctx: Context, site: Site, options: DeschedulerOptions) -> Result:
     spec = site.workload["spec"]
     if spec.get("suspend") if site.is_cron else not site.replicas:
         return plainly(ctx, options, "unchanged", f"{site.ref} evicts nothing already.")
-    journal = replace(site.as_it_is(""), paused=how)
+    journal = replace(site.as_it_is(), paused=how)
     site.keep(replace(journal, suspended=False) if site.is_cron else replace(journal, replicas=site.replicas))
     before = {"suspend": False} if site.is_cron else {"replicas": site.replicas}
     after: dict[str, t.Any] = {"suspend": True} if site.is_cron else {"replicas": 0}

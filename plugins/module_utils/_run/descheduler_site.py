@@ -227,7 +227,7 @@ class Site:
                 pass
         self.journal = None
 
-    def as_it_is(self, ours: str) -> Journal:
+    def as_it_is(self, *ours: str) -> Journal:
         """A journal of the present state."""
         found = self.config_map
         return Journal(

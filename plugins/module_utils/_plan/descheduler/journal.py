@@ -35,7 +35,7 @@ class Journal:
     there was a ConfigMap, and data in it. ``marks`` are our annotations of the pod template as they were,
     ``bare`` that there were no annotations at all. ``replicas`` is the count before a restart by scaling,
     ``suspended`` that of a CronJob. ``paused`` is how evictions were paused: ``dry_run``, ``scale`` or ``suspend``.
-    ``ours`` is the digest of the configuration that was being rolled out.
+    ``ours`` are the digests of the configurations that were being rolled out since, none of them proven.
     """
 
     flavor: str
@@ -50,7 +50,7 @@ class Journal:
     replicas: int | None = None
     suspended: bool | None = None
     paused: str = ""
-    ours: str = ""
+    ours: tuple[str, ...] = ()
     by: str = ""
     since: str = ""
 
@@ -86,7 +86,7 @@ class Journal:
             kept = json.loads((raw.get("data") or {})[_CONTENT])
             if kept.pop("v") != 1:
                 raise ValueError
-            return cls(**{**kept, "place": Place(**kept["place"])})
+            return cls(**{**kept, "place": Place(**kept["place"]), "ours": tuple(kept["ours"])})
         except (KeyError, TypeError, ValueError, AttributeError):
             raise BadJournalError(
                 f"ConfigMap {names.NAMESPACE}/{name} keeps no state of a descheduler that this version can read. "
