@@ -11,6 +11,7 @@ import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -21,18 +22,13 @@ if str(HERE) not in sys.path:
 from support.arena import Arena, arena_name  # noqa: E402
 from support.lab import Lab, adopted, lab_playbook, started  # noqa: E402
 from support.plays import Player  # noqa: E402
+from support.sharing import together  # noqa: E402
 from support.watching import Watch, Watching  # noqa: E402
 
-# Fixtures whose cluster tests share over files: all tests of one go to the same process (pytest-xdist).
-SHARED = ("koord", "koord_next", "labs")
 
-
-@pytest.hookimpl(tryfirst=True)  # pytest-xdist reads the groups in this same hook
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    for item in items:
-        wanted = [name for name in SHARED if name in getattr(item, "fixturenames", ())]
-        if wanted:
-            item.add_marker(pytest.mark.xdist_group(wanted[0]))
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    return together(config, log)
 
 
 @contextlib.contextmanager
