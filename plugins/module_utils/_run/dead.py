@@ -306,8 +306,8 @@ class Evacuation:
     def _words(self, site: Site) -> str:
         pods = len(site.left())
         volumes = sorted(self._attached.get(site.name, ()))
-        text = f"{pods} pods left, {len(volumes)} volumes attached"
-        return text + (f" ({', '.join(volumes[:5])})" if volumes else "")
+        more = f" and {len(volumes) - 5} more" if len(volumes) > 5 else ""
+        return f"{pods} pods left, volumes attached: {', '.join(volumes[:5]) or 'none'}{more}"
 
     def _close(self, site: Site, outcome: str, message: str) -> None:
         site.close(outcome, f"Node {site.name}: {message}", self.ctx.clock.now())
