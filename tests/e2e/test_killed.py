@@ -6,9 +6,11 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
 
-import pytest
 from support.arena import Arena, Workload
 from support.plays import Player, Running
 from support.waiting import until
@@ -21,92 +23,123 @@ AGAIN = 300.0
 
 Kill = Callable[[Running], object]
 KILLS: dict[str, Kill] = {"group": Running.kill_group, "all": Running.kill_all}
+"""SIGKILL to the process group alone (workers of newer cores live on), or to all descendants."""
 
 
-@pytest.fixture(params=list(KILLS))
-def kill(request: pytest.FixtureRequest) -> Kill:
-    """SIGKILL to the process group alone (workers of newer cores live on), or to all descendants."""
-    return KILLS[request.param]
+@dataclass
+class Lane:
+    """A part of the arena from which no pod leaves, and a run in it that is killed in its own way.
+
+    Both ways are tried side by side, because most of their time passes in waiting for a dead run's lease.
+    """
+
+    way: str
+    nodes: list[str]
+
+    @classmethod
+    def made(cls, arena: Arena, way: str, nodes: int) -> Lane:
+        return cls(way, arena.nodes(nodes, labels={"lane": way}))
+
+    def deployment(self, arena: Arena, name: str, replicas: int = 1, **more: Any) -> Workload:
+        return arena.deployment(f"{name}-{self.way}", replicas, pod={"nodeSelector": {"lane": self.way}}, **more)
+
+    def killed(self, play: Player, reached: Callable[[], bool], **arguments: Any) -> None:
+        """Start a maintain and kill it once it has reached a point."""
+        running = play.start("maintain", **arguments)
+        until(lambda: reached() or running.over, 120, "the run gets there", every=0.01)
+        assert not running.over, running.text
+        KILLS[self.way](running)
 
 
-def scene(arena: Arena, here: str) -> list[Workload]:
+def scene(arena: Arena, lane: Lane) -> tuple[Workload, Workload]:
     """A workload that is swapped and one that is evicted pod by pod, both slow enough to be met."""
-    with arena.placing(here):
-        web = arena.deployment("web", start="2s")
-        guarded = arena.deployment("guarded", 4, start="1s", budget={"maxUnavailable": 1})
-    arena.settle()
-    return [web, guarded]
+    with arena.placing(lane.nodes[0]):
+        web = lane.deployment(arena, "web", start="2s")
+        guarded = lane.deployment(arena, "guarded", 4, start="1s", budget={"maxUnavailable": 1})
+    return web, guarded
 
 
-def finishes(arena: Arena, play: Player, watching: Watch, kill: Kill, reached: Callable[[str, Workload], bool]) -> None:
-    """Kill a maintain once it has reached a point, run it again, and see that all is well."""
-    here, _unused = arena.nodes(2)
-    web, guarded = scene(arena, here)
+Reached = Callable[[str, Workload, Workload], bool]
+"""Whether a run has come so far: by its node, the workload that is swapped, and the one that is evicted."""
+
+
+def finishes(arena: Arena, play: Player, watching: Watch, reached: Reached) -> None:
+    """Kill a maintain at a point in both ways, run it again, and see that all is well."""
+    lanes = [Lane.made(arena, way, 2) for way in KILLS]
+    scenes = [scene(arena, lane) for lane in lanes]
     with watching() as seen:
-        running = play.start("maintain", maintain_nodes=[here])
-        until(lambda: reached(here, guarded) or running.over, 120, "the run gets there", every=0.01)
-        assert not running.over, running.text
-        kill(running)
-        run = play("maintain", maintain_nodes=[here], within=AGAIN)
-        assert run.ok, run.text
+        for lane, (web, guarded) in zip(lanes, scenes, strict=True):
+            here = lane.nodes[0]
+            lane.killed(play, functools.partial(reached, here, web, guarded), maintain_nodes=[here])
+        again = [play.start("maintain", maintain_nodes=lane.nodes[:1]) for lane in lanes]
+        for running in again:
+            run = running.wait(AGAIN)
+            assert run.ok, run.text
         arena.settle()
     seen.all_held()
-    assert seen.dark_seconds(web) == seen.dark_seconds(guarded) == 0
-    assert len(seen.new_pods(web)) <= 2
-    assert len(seen.new_pods(guarded)) == 4
-    assert here not in web.nodes() + guarded.nodes()
+    for lane, (web, guarded) in zip(lanes, scenes, strict=True):
+        assert seen.dark_seconds(web) == seen.dark_seconds(guarded) == 0
+        assert len(seen.new_pods(web)) <= 2
+        assert len(seen.new_pods(guarded)) == 4
+        assert lane.nodes[0] not in web.nodes() + guarded.nodes()
 
 
-def test_after_the_cordon(arena: Arena, play: Player, watching: Watch, kill: Kill) -> None:
-    finishes(arena, play, watching, kill, lambda here, _unused: arena.step(here) == "cordoned")
+def test_after_the_cordon(arena: Arena, play: Player, watching: Watch) -> None:
+    finishes(arena, play, watching, lambda here, *_unused: arena.step(here) == "cordoned")
 
 
-def test_in_the_middle_of_the_surge(arena: Arena, play: Player, watching: Watch, kill: Kill) -> None:
-    finishes(arena, play, watching, kill, lambda *_unused: len(arena.pods("web")) == 2)
+def test_in_the_middle_of_the_surge(arena: Arena, play: Player, watching: Watch) -> None:
+    finishes(arena, play, watching, lambda _here, web, _unused: len(web.pods()) == 2)
 
 
-def test_in_the_middle_of_the_evictions(arena: Arena, play: Player, watching: Watch, kill: Kill) -> None:
-    finishes(arena, play, watching, kill, lambda here, _unused: len(arena.pods("guarded", on=here)) in (2, 3))
+def test_in_the_middle_of_the_evictions(arena: Arena, play: Player, watching: Watch) -> None:
+    finishes(arena, play, watching, lambda here, _web, guarded: guarded.nodes().count(here) in (2, 3))
 
 
-def test_before_the_give_back(arena: Arena, play: Player, watching: Watch, kill: Kill) -> None:
-    finishes(arena, play, watching, kill, lambda here, _unused: arena.step(here) in ("drained", "returning"))
+def test_before_the_give_back(arena: Arena, play: Player, watching: Watch) -> None:
+    finishes(arena, play, watching, lambda here, *_unused: arena.step(here) in ("drained", "returning"))
 
 
-def test_between_two_waves_nodes_that_are_done_are_not_done_twice(
-    arena: Arena, play: Player, watching: Watch, kill: Kill
-) -> None:
-    one, two, _unused = arena.nodes(3)
-    web = arena.deployment("web", on=one)
-    api = arena.deployment("api", on=two, start="1s")
-    with watching() as seen:
-        running = play.start("maintain", maintain_nodes=[one, two], maintain_serial=1)
+def test_between_two_waves_nodes_that_are_done_are_not_done_twice(arena: Arena, play: Player, watching: Watch) -> None:
+    lanes = [Lane.made(arena, way, 3) for way in KILLS]
+    made = [
+        (lane.deployment(arena, "web", on=lane.nodes[0]), lane.deployment(arena, "api", on=lane.nodes[1], start="1s"))
+        for lane in lanes
+    ]
+
+    def one_is_back(one: str, two: str, was: set[str]) -> bool:
         # The plan chooses which of the two goes first.
-        until(lambda: arena.is_cordoned(one) or arena.is_cordoned(two) or running.over, 120, "the first wave")
-        first = one if arena.is_cordoned(one) else two
-        until(lambda: not arena.is_cordoned(first) or running.over, 120, "the first node is back", every=0.01)
-        assert not running.over, running.text
-        kill(running)
-        run = play("maintain", maintain_nodes=[one, two], maintain_serial=1, within=AGAIN)
-        assert run.ok, run.text
+        was |= {name for name in (one, two) if arena.is_cordoned(name)}
+        return any(not arena.is_cordoned(name) for name in was)
+
+    with watching() as seen:
+        for lane in lanes:
+            one, two, _unused = lane.nodes
+            asked: Json = {"maintain_nodes": [one, two], "maintain_serial": 1}
+            lane.killed(play, functools.partial(one_is_back, one, two, set()), **asked)
+        again = [play.start("maintain", maintain_nodes=lane.nodes[:2], maintain_serial=1) for lane in lanes]
+        for running in again:
+            run = running.wait(AGAIN)
+            assert run.ok, run.text
         arena.settle()
     seen.all_held()
-    assert sorted(seen.taken_out()) == sorted([one, two]), "each node was taken out once"
-    assert seen.dark_seconds(web) == seen.dark_seconds(api) == 0
+    assert sorted(seen.taken_out()) == sorted(n for lane in lanes for n in lane.nodes[:2]), "each was taken out once"
+    assert sum(seen.dark_seconds(workload) for pair in made for workload in pair) == 0
 
 
 def test_recover_alone_lists_and_undoes(arena: Arena, play: Player, watching: Watch) -> None:
-    here, _unused = arena.nodes(2)
-    web, guarded = scene(arena, here)
+    lane = Lane.made(arena, "all", 2)
+    here = lane.nodes[0]
+    web, guarded = scene(arena, lane)
     with watching() as seen:
         running = play.start("maintain", maintain_nodes=[here])
-        until(lambda: len(arena.pods("web")) == 2 or running.over, 120, "the surge is under way")
+        until(lambda: len(web.pods()) == 2 or running.over, 120, "the surge is under way")
         running.kill_all()
         run = play("recover", within=AGAIN)
         assert run.ok, run.text
         arena.settle()
     assert here in run.text
-    assert "web" in run.text
+    assert web.name in run.text
     seen.all_held()
     assert not arena.is_cordoned(here)
     assert seen.dark_seconds(web) == seen.dark_seconds(guarded) == 0
