@@ -24,6 +24,8 @@ options:
       - V(cordoned) takes the nodes out of service.
       - V(out) says that work on the hosts begins. It checks once more that the nodes are drained, and keeps the lock
         for O(lease_duration), because the work may go on after this playbook was killed.
+        Where a Service has an external load balancer, it waits until half a minute has passed since the nodes left
+        service, so that nothing is sent to them any more.
       - V(returning) lifts our taint while the cordon stays, so that DaemonSet pods come back before any other.
       - V(parked) leaves the nodes out of service with nobody working on them. Anybody may take them up again.
       - V(uncordoned) gives the nodes back.

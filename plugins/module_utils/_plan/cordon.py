@@ -11,6 +11,7 @@ Giving back is a three-way merge (prior, ours, now): what somebody else changed 
 
 from __future__ import annotations
 
+import datetime
 import typing as t
 from dataclasses import dataclass, replace
 
@@ -20,11 +21,15 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.obj
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.record import Mark, Record, Step
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.taints import in_words, same_taint
 
+BALANCERS = "label/node.kubernetes.io/exclude-from-external-load-balancers"
+BALANCERS_SETTLE = 30.0
+"""Seconds from a node's cordon in which the cloud's load balancers learn that it has left them."""
+
 MARKS: t.Mapping[str, str] = {
     "annotation/cluster-autoscaler.kubernetes.io/scale-down-disabled": "true",
     "annotation/karpenter.sh/do-not-disrupt": "true",
     "annotation/cluster.x-k8s.io/skip-remediation": "",
-    "label/node.kubernetes.io/exclude-from-external-load-balancers": "",
+    BALANCERS: "",
 }
 """What other controllers read while a node is out: no scale-down (cluster-autoscaler), no disruption
 (Karpenter), no remediation (Cluster API MachineHealthCheck), no traffic from cloud load balancers
@@ -37,6 +42,14 @@ class GivenBack:
 
     change: Change | None
     kept: tuple[str, ...] = ()
+
+
+def balanced_for(record: Record, now: str) -> float:
+    """Seconds for which load balancers may still send to the node: none where it had left them before us."""
+    if BALANCERS not in record.marks:
+        return 0.0
+    passed = datetime.datetime.fromisoformat(now) - datetime.datetime.fromisoformat(record.since)
+    return min(max(BALANCERS_SETTLE - passed.total_seconds(), 0.0), BALANCERS_SETTLE)
 
 
 def our_taint(run_id: str) -> Raw:

@@ -17,6 +17,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.errors import (
     ClusterError,
     Conflict,
+    Forbidden,
     NotFound,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan import cordon as plan
@@ -258,6 +259,8 @@ def _act(ctx: Context, options: CordonOptions, todo: list[_Task]) -> None:
             for task in group:
                 if not task.failed:
                     _write(ctx, options, task, locks)
+            if options.state == "out":
+                _let_balancers_settle(ctx, [task for task in group if not task.failed])
         finally:
             stays = options.lease_duration if options.state == "out" and options.lease_duration else IDLE
             locks.leave(stays)
@@ -328,6 +331,26 @@ def _refuse_undrained(ctx: Context, tasks: list[_Task]) -> None:
         task.message = (
             f"Node {task.name} is not drained ({where}); no task may run on it. Drain it again with node_drain."
         )
+
+
+def _let_balancers_settle(ctx: Context, tasks: list[_Task]) -> None:
+    """Before work begins on a host, load balancers outside of the cluster have to know that it has left them."""
+    now = ctx.clock.wall()
+    wait = max((plan.balanced_for(task.record, now) for task in tasks if task.record), default=0.0)
+    if not wait or not _has_balancers(ctx):
+        return
+    names_of = ", ".join(task.name for task in tasks)
+    ctx.tell("waiting", f"{wait:.0f} s for external load balancers to leave out {names_of}")
+    ctx.clock.sleep(wait)
+
+
+def _has_balancers(ctx: Context) -> bool:
+    """Whether a Service has an external load balancer; where nobody may look, there may be one."""
+    try:
+        found = ctx.cluster.items(kinds.SERVICES, patience=PATIENCE).items
+    except Forbidden:
+        return True
+    return any((service.get("spec") or {}).get("type") == "LoadBalancer" for service in found)
 
 
 def _await_schedulable(ctx: Context, task: _Task) -> None:

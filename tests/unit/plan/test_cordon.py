@@ -143,3 +143,17 @@ def test_the_diff_shows_parts_and_never_the_nonce() -> None:
 def test_a_record_nobody_understands_is_an_error(text: str, said: str) -> None:
     with pytest.raises(BadRecordError, match=said):
         record_of(Node.of(raw(metadata__annotations={names.RECORD: text})))
+
+
+@pytest.mark.parametrize(
+    ("labels", "now", "expected"),
+    [
+        pytest.param({}, "2026-01-01T00:00:10.000Z", 20.0, id="on its way"),
+        pytest.param({}, "2026-01-01T00:10:00.000Z", 0.0, id="long ago"),
+        pytest.param({}, "2025-12-31T23:00:00.000Z", 30.0, id="a clock that is behind"),
+        pytest.param({cordon.BALANCERS.partition("/")[2]: ""}, "2026-01-01T00:00:10.000Z", 0.0, id="left out before"),
+    ],
+)
+def test_how_long_load_balancers_may_still_send(labels: dict[str, str], now: str, expected: float) -> None:
+    _node, record = taken(raw(metadata__labels=labels))
+    assert cordon.balanced_for(record, now) == expected

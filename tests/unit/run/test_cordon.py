@@ -1,0 +1,93 @@
+# Copyright: Contributors to the kubeops.node_maintenance collection
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Work on a host begins when the load balancers outside of the cluster have left it."""
+
+from __future__ import annotations
+
+import json
+import typing as t
+from dataclasses import dataclass, field, replace
+
+import pytest
+
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.client import Listing
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.errors import Forbidden
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.verbs import Request
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan import cordon as steps
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan import names
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.objects import Node
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.record import Record
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.context import Clock, Context, Run
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.cordon import CordonOptions, cordon
+from ansible_collections.kubeops.node_maintenance.tests.unit.plan.objects import node
+
+SINCE = "2026-11-21T10:00:00.000Z"
+
+
+@dataclass
+class Time(Clock):
+    slept: list[float] = field(default_factory=list)
+
+    def wall(self) -> str:
+        return "2026-11-21T10:00:12.000Z"
+
+    def sleep(self, seconds: float) -> None:
+        self.slept.append(seconds)
+
+
+@dataclass
+class Store:
+    """A drained node, its lock once it is taken, and the cluster's Services (``None``: nobody may list them)."""
+
+    node: dict[str, t.Any]
+    services: list[str] | None
+
+    def items(self, kind: kinds.Kind, **_unused: object) -> Listing:
+        if kind == kinds.SERVICES and self.services is None:
+            raise Forbidden("no", status=403)
+        found: dict[str, list[dict[str, t.Any]]] = {
+            "nodes": [self.node],
+            "services": [{"metadata": {"name": "web"}, "spec": {"type": kind}} for kind in self.services or ()],
+        }
+        return Listing(found.get(kind.plural, []), "1")
+
+    def send(self, request: Request, *, patience: float) -> dict[str, t.Any]:
+        del patience
+        body = dict(request.body or {})
+        if request.resource == "nodes" and request.method == "PATCH":
+            self.node["metadata"]["annotations"] |= body["metadata"]["annotations"]
+        if request.resource == "nodes":
+            return self.node
+        known = {"name": "node-a", "namespace": "ns", "uid": "u", "resourceVersion": "1"}
+        return {**body, "metadata": {**body.get("metadata", {}), **known}}
+
+
+def drained(labels: dict[str, str]) -> dict[str, t.Any]:
+    found = node("a")
+    found["metadata"] |= {"labels": labels, "resourceVersion": "1"}
+    draft = Record("r1", "n1", "tina", "", SINCE, "cordoned", "", "ns/node-a", {})
+    record, _change = steps.take_out(Node.of(found), draft, taint=True)
+    found["metadata"]["annotations"] = {names.RECORD: replace(record, step="drained").dump()}
+    return found
+
+
+@pytest.mark.parametrize(
+    ("services", "labels", "slept"),
+    [
+        pytest.param(["ClusterIP", "LoadBalancer"], {}, [18.0], id="waits for what is left of the time"),
+        pytest.param(["ClusterIP", "NodePort"], {}, [], id="no load balancer outside"),
+        pytest.param(None, {}, [18.0], id="nobody may look: there may be one"),
+        pytest.param(["LoadBalancer"], {steps.BALANCERS.partition("/")[2]: ""}, [], id="left out before"),
+    ],
+)
+def test_work_waits_for_load_balancers(services: list[str] | None, labels: dict[str, str], slept: list[float]) -> None:
+    store, clock = Store(drained(labels), services), Time()
+    ctx = Context(t.cast("t.Any", store), run=Run("r1", "n1"), clock=clock)
+    result = cordon(ctx, CordonOptions("out", ("a",)))
+    assert not result.failed, result.message
+    assert json.loads(store.node["metadata"]["annotations"][names.RECORD])["step"] == "out"
+    assert clock.slept == slept
+    assert ("waiting" in [event.what for event in ctx.timeline]) is bool(slept)
