@@ -18,7 +18,6 @@ from ansible.module_utils.parsing.convert_bool import boolean
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.errors import BadOption
 
-Spec = t.Mapping[str, t.Any]
 Params = t.Mapping[str, t.Any]
 Environ = t.Mapping[str, str]
 
