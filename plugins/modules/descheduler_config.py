@@ -12,8 +12,8 @@ author:
   - Contributors to the kubeops.node_maintenance collection (@kubeops)
 description:
   - Checks a configuration of koord-descheduler, of ACK's ack-koord-descheduler or of the descheduler of
-    sigs.k8s.io, writes it to its ConfigMap, restarts the descheduler, waits until the new configuration really runs, and
-    takes everything back where it does not.
+    sigs.k8s.io, writes it to its ConfigMap, restarts the descheduler, waits until the new configuration really runs,
+    and takes everything back where it does not.
   - The check knows every plugin and argument. Errors stop the call before the first write; that includes what the
     descheduler itself would drop silently. Warnings are told in RV(findings). The rules and all plugins are in this
     collection's pages about descheduler configuration.
@@ -35,9 +35,10 @@ options:
       - V(present) brings the configuration in.
       - V(validated) only checks O(config). No cluster is asked and no credentials are needed.
       - V(restarted) restarts the descheduler in any case, each time; with O(config) it brings that in first.
-      - V(paused) lets the descheduler evict nothing on its own, until V(resumed) gives back what was before, or V(present)
-        brings in another configuration. The one of Koordinator gets C(dryRun=true) and a restart; PodMigrationJobs that
-        others make are still carried out. The Deployment of O(flavor=sigs) is scaled to 0, its CronJob suspended.
+      - V(paused) lets the descheduler evict nothing on its own, until V(resumed) gives back what was before, or
+        V(present) brings in another configuration. The one of Koordinator gets C(dryRun=true) and a restart;
+        PodMigrationJobs that others make are still carried out. The Deployment of O(flavor=sigs) is scaled to 0, its
+        CronJob suspended.
       - V(resumed) without O(namespace) and O(deployment) gives back every descheduler of the cluster that is paused.
     type: str
     choices: [present, validated, restarted, paused, resumed]
@@ -45,10 +46,10 @@ options:
   flavor:
     description:
       - Which descheduler it is. It decides what is valid, and the names that are not given.
-      - V(koordinator) is Koordinator's chart. Deployment C(koord-descheduler) in C(koordinator-system), ConfigMap and key
-        C(koord-descheduler-config).
-      - V(ack) is the add-on of Alibaba Cloud's ACK. Deployment C(ack-koord-descheduler) in C(kube-system), ConfigMap and
+      - V(koordinator) is Koordinator's chart. Deployment C(koord-descheduler) in C(koordinator-system), ConfigMap and
         key C(koord-descheduler-config).
+      - V(ack) is the add-on of Alibaba Cloud's ACK. Deployment C(ack-koord-descheduler) in C(kube-system), ConfigMap
+        and key C(koord-descheduler-config).
       - V(sigs) is sigs.k8s.io/descheduler with the names of its plain manifests. Deployment (or CronJob) C(descheduler)
         in C(kube-system), ConfigMap C(descheduler-policy-configmap), key C(policy.yaml).
     type: str
@@ -61,8 +62,8 @@ options:
     type: str
   config:
     description:
-      - The configuration, a C(DeschedulerConfiguration) or for O(flavor=sigs) a C(DeschedulerPolicy), as keys and values
-        or as the text of its YAML. With C(lookup('ansible.builtin.file', ...)) it comes from a file, with
+      - The configuration, a C(DeschedulerConfiguration) or for O(flavor=sigs) a C(DeschedulerPolicy), as keys and
+        values or as the text of its YAML. With C(lookup('ansible.builtin.file', ...)) it comes from a file, with
         C(lookup('ansible.builtin.template', ...)) from a template.
       - Needed for V(present) and V(validated) of O(state).
     type: raw
@@ -87,8 +88,8 @@ options:
     description:
       - V(rollout) changes the pod template's annotation, as C(kubectl rollout restart) does. With the settings of
         Koordinator's chart the old pods run until the new ones are ready.
-      - V(scale) scales to 0, waits until the pods are gone, and scales to as many as before, as ACK's documentation does
-        it. Never do two deschedulers run at once, and for a moment none does.
+      - V(scale) scales to 0, waits until the pods are gone, and scales to as many as before, as ACK's documentation
+        does it. Never do two deschedulers run at once, and for a moment none does.
       - V(none) leaves the pods alone; the configuration counts from their next start.
       - A CronJob needs no restart, its next run mounts what the ConfigMap holds.
     type: str
@@ -108,15 +109,15 @@ options:
     default: true
   running_jobs:
     description:
-      - What to do while PodMigrationJobs run, which a restart would strand. V(wait) waits for O(timeout), V(refuse) fails
-        at once, both before anything is written. V(ignore) restarts all the same.
+      - What to do while PodMigrationJobs run, which a restart would strand. V(wait) waits for O(timeout), V(refuse)
+        fails at once, both before anything is written. V(ignore) restarts all the same.
     type: str
     choices: [wait, refuse, ignore]
     default: wait
   timeout:
     description:
-      - How long to wait for running jobs, for pods to end, and for the new configuration to run, each of them. Seconds, or
-        a text such as V(90s), V(5m).
+      - How long to wait for running jobs, for pods to end, and for the new configuration to run, each of them.
+        Seconds, or a text such as V(90s), V(5m).
       - Pods that end again and again (three times) are not waited for any longer.
     type: str
     default: 5m
@@ -133,7 +134,8 @@ notes:
     cronjobs too); C(get), C(create), C(patch), C(delete) of configmaps; C(get), C(list) of pods; C(get) of
     leases; for the stronger proofs C(get) and C(create) of pods/portforward and C(get) of pods/log.
   - Also C(list) of podmigrationjobs.scheduling.koordinator.sh, and in namespace C(kubeops-node-maintenance) C(get),
-    C(list), C(create), C(patch), C(delete) of configmaps, and C(create) of namespaces where that one does not exist yet.
+    C(list), C(create), C(patch), C(delete) of configmaps, and C(create) of namespaces where that one does not exist
+    yet.
   - A GitOps controller that owns the ConfigMap would write it back. Give the configuration to it instead, and use
     O(state=restarted), or exempt the ConfigMap's data and the pod template's annotations from its care.
 """
@@ -246,8 +248,8 @@ findings:
       sample: It is called RemoveFailedPods.
     real:
       description:
-        - What the descheduler itself does with it. V(refuses), V(crashes), V(drops) the words silently, or V(starts) and
-          does not do what they say.
+        - What the descheduler itself does with it. V(refuses), V(crashes), V(drops) the words silently, or V(starts)
+          and does not do what they say.
       type: str
       sample: refuses
     code:
@@ -271,9 +273,9 @@ running_config_matches:
   sample: true
 proof:
   description:
-    - What proves that. V(configz) is the configuration that each pod shows at C(/configz), read through a port-forward by
-      the API server; V(log) the one that each pod logged when it started. Both are compared with the wanted one value by
-      value, with defaults filled in.
+    - What proves that. V(configz) is the configuration that each pod shows at C(/configz), read through a
+      port-forward by the API server; V(log) the one that each pod logged when it started. Both are compared with the
+      wanted one value by value, with defaults filled in.
     - V(lease) says that new pods alone are there, ready, and one of them leads; V(ready) that they are ready. The
       descheduler of sigs.k8s.io shows its configuration nowhere, so these are all that can be had of it.
   returned: when the descheduler was looked at, or the configuration is wrong

@@ -187,8 +187,9 @@ pods:
           type: int
         successor:
           description:
-            - When its controller starts another one. V(at_once) when it is told to end, V(after_its_volume) the same, but
-              that one waits for a volume; V(after_its_object) only when the object of this pod has gone; V(none) never.
+            - When its controller starts another one. V(at_once) when it is told to end, V(after_its_volume) the same,
+              but that one waits for a volume; V(after_its_object) only when the object of this pod has gone; V(none)
+              never.
           type: str
           sample: after_its_object
         volumes:

@@ -92,9 +92,9 @@ nodes:
           then.
         - Failures are V(not_in_maintenance), V(adopted_by), V(held), V(unknown_node), V(refused), V(needs_surge),
           V(needs_guard), V(timed_out) and V(failed).
-        - V(unreachable) where its kubelet does not answer, so that what was told to end stays there; such a node is never
-          waited for. V(not_dead) where O(fenced) names a node that lives, V(came_back) where the kubelet of a fenced node
-          came back in the middle.
+        - V(unreachable) where its kubelet does not answer, so that what was told to end stays there; such a node is
+          never waited for. V(not_dead) where O(fenced) names a node that lives, V(came_back) where the kubelet of a
+          fenced node came back in the middle.
       type: str
       sample: drained
     failed:

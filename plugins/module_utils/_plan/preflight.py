@@ -180,7 +180,7 @@ def _pods(snapshot: Snapshot, plans: t.Sequence[migrate.PodPlan], asked: Asked) 
     for plan in plans:
         severity = _severity(plan)
         if plan.code == "unhealthy_blocked" and dead.lost(snapshot.nodes.get(plan.pod.node)):
-            # No pod of a lost node is waited for: the drain ends as unreachable, or a proof makes budgets matter no more.
+            # No pod of a lost node is waited for: the drain ends as unreachable, or with a proof budgets do not matter.
             severity = "warning"
         if severity:
             groups.setdefault((plan.code, severity, _subject(plan), plan.pod.namespace), []).append(plan)

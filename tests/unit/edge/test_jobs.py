@@ -16,7 +16,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.job
 Raw = dict[str, t.Any]
 
 POD = {"namespace": "shop", "name": "web-0"}
-UNREACHABLE = {"kubeconfig": {"clusters": []}}
+UNREACHABLE: Raw = {"kubeconfig": {"clusters": []}}
 DEFAULTS: Raw = {
     "state": "present",
     "mode": "ReservationFirst",
