@@ -6,7 +6,9 @@
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Iterator
+from functools import partial
 
 import pytest
 import yaml
@@ -200,8 +202,6 @@ def test_paused_jobs_are_approved_rejected_or_left(arena: Arena, jobs: Jobs, pla
 
 
 def _age(jobs: Jobs, name: str) -> float:
-    import datetime
-
     created = datetime.datetime.fromisoformat(jobs.find(name)["metadata"]["creationTimestamp"].replace("Z", "+00:00"))
     return (datetime.datetime.now(datetime.UTC) - created).total_seconds()
 
@@ -254,7 +254,7 @@ def test_reservations_that_are_there_first(arena: Arena, jobs: Jobs, play: Playe
     object_only = {"object": {"namespace": arena.name, "name": named["shared"]["name"], "uid": named["shared"]["uid"]}}
     alone = jobs.reservation("object", object_only, there)
     for name in (ready, stuck, alone):
-        until(lambda name=name: _available(arena, name), 15, f"Reservation {name} is available", every=0.2)
+        until(partial(_available, arena, name), 15, f"Reservation {name} is available", every=0.2)
 
     for name, kept, code in (
         ("same", stuck, "same_node"),

@@ -42,6 +42,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.job_
     reject,
     tell_stage,
     unlimit,
+    wake,
 )
 
 LOOK_AGAIN = 2.0
@@ -49,6 +50,9 @@ LOOK_AGAIN = 2.0
 
 EXPLAIN = 5.0
 """Seconds in one stage after which it is asked what holds the job."""
+
+STILL = 20.0
+"""Seconds without a change of a job after which the controller is made to look at it again."""
 
 GONE = 7.0
 """Seconds for which a pod has to be gone without its job's doing: the controller looks every three."""
@@ -178,11 +182,21 @@ class Moves:
             return
         if job.evicting and NO_LIMITER not in job.annotations and _keeps_its_name(work):
             work.raw = unlimit(self.ctx, job) or raw
+        self._keep_awake(work, job)
         why = None
         if self.ctx.clock.now() - work.told_at > EXPLAIN:
             why = verdict(job, view)
         if why or stage(job) not in work.told:
             tell_stage(self.ctx, work, why)
+
+    def _keep_awake(self, work: Work, job: Job) -> None:
+        """Have a job looked at again on which nothing has happened for long."""
+        now = self.ctx.clock.now()
+        if job.resource_version != work.version:
+            work.version, work.still_since = job.resource_version, now
+        elif now - work.still_since > STILL and not (job.paused or job.waiting):
+            work.still_since = now
+            wake(self.ctx, job)
 
     def _really_gone(self, work: Work) -> bool:
         if self.ctx.clock.now() - work.told_at < EXPLAIN:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds, verbs
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.errors import Conflict, NotFound
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan import names
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.change import Change
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs import reserve
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs.cause import Cause, seconds_of
@@ -34,6 +35,9 @@ FAILED = (
     "still_waiting",
 )
 """The outcomes that make a call fail."""
+
+WOKEN = f"{names.PREFIX}/woken"
+"""When a job was last woken."""
 
 CONFLICTS = 10
 """How often a job is read again and written on what it is then."""
@@ -61,6 +65,8 @@ class Work:
     told: str = ""
     told_at: float = 0.0
     gone_since: float | None = None
+    version: str = ""
+    still_since: float = 0.0
     ended: str = ""
 
     @property
@@ -204,6 +210,27 @@ def unlimit(ctx: Context, job: Job) -> Raw | None:
             job.ref,
             f"Let {job.ref} end without the object limiter: its pod is evicted",
             body={"metadata": {"annotations": {NO_LIMITER: "true"}}},
+            resource_version=job.resource_version,
+        )
+
+    return _write(ctx, job, change)
+
+
+def wake(ctx: Context, job: Job) -> Raw | None:
+    """Have the controller look at a job that has passed arbitration. ``None``: the job is gone.
+
+    After a restart it does not look at a job that was Running (seen with v1.7.0), and after refusals by a budget
+    it waits longer and longer. Any update puts the job into its queue again.
+    """
+
+    def change(job: Job) -> Change | None:
+        if job.ended or job.paused or job.waiting:
+            return None
+        return Change(
+            "patch",
+            job.ref,
+            f"Have koord-descheduler look at {job.ref} again",
+            body={"metadata": {"annotations": {WOKEN: ctx.clock.wall()}}},
             resource_version=job.resource_version,
         )
 

@@ -1,0 +1,113 @@
+# Copyright: Contributors to the kubeops.node_maintenance collection
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What the real koord-descheduler does where its documents leave it open: the ground that the module stands on.
+
+Each fact has its line in docs/docsite/rst/koordinator_jobs.rst. The jobs here are made by hand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from support.arena import Arena
+from support.jobs import JOBS, Jobs, descheduler_log, job_of, steadily
+from support.koordinator import restart_descheduler
+from support.lab import Lab
+from support.plays import Player
+from support.waiting import until
+
+
+@pytest.fixture(scope="module")
+def lab(koord: Lab) -> Lab:
+    return koord
+
+
+@pytest.fixture
+def jobs(arena: Arena) -> Iterator[Jobs]:
+    made = Jobs(arena.api, arena)
+    try:
+        yield made
+    finally:
+        made.clear()
+
+
+def test_arbitration(lab: Lab, arena: Arena, jobs: Jobs) -> None:
+    arena.nodes(3)
+    names = ("timed", "touched", "dropped", "odd")
+    works = {name: jobs.deployment(name) for name in names}
+    arena.settle()
+    holders = {
+        name: jobs.by_hand(f"hold-{name}", jobs.named(works[name]), paused=True, ttl="10m") for name in names[:3]
+    }
+    for name in holders.values():
+        jobs.until_passed(name)
+    assert jobs.phase(holders["timed"]) == "", "a paused job passes arbitration and begins nothing"
+    timed, touched, dropped = (jobs.by_hand(name, jobs.named(works[name], 1), ttl="3s") for name in names[:3])
+    odd = jobs.by_hand("odd", jobs.named(works["odd"]), mode="evictdirectly")
+    steadily(lambda: not any(jobs.passed(name) for name in (timed, touched, dropped)), 2, "limits hold them")
+
+    # K4: an update starts a job that has not passed arbitration.
+    arena.api.patch(f"{JOBS}/{touched}", {"metadata": {"labels": {"touched": "yes"}}})
+    until(lambda: jobs.phase(touched) != "", 5, "the update has started it")
+    assert not jobs.passed(touched)
+
+    # K5: a deleted one stays in the arbitrator's queue, which tries to write it as soon as the limit lets it pass.
+    arena.api.delete(f"{JOBS}/{dropped}")
+    _release(arena, holders["dropped"])
+
+    # K1: the ttl goes by while a job waits, and ends it in the moment in which it passes.
+    steadily(lambda: jobs.phase(timed) == "", 3, "its ttl is over and nothing ends it")
+    _release(arena, holders["timed"])
+    assert jobs.ended(timed, 10)["reason"] == "Timeout"
+
+    # The mode is not checked: every other word is taken for ReservationFirst.
+    ended = jobs.ended(odd)
+    assert (ended["phase"], bool(ended.get("nodeName"))) == ("Succeeded", True)
+    until(lambda: _is_tried(lab, dropped), 5, "the queue still has it")
+
+
+def _release(arena: Arena, name: str) -> None:
+    arena.api.patch(f"{JOBS}/{name}/status", {"status": {"phase": "Failed", "reason": "TestIsOver"}})
+
+
+def _is_tried(lab: Lab, name: str) -> bool:
+    """Whether the arbitrator tries in vain to write a job."""
+    lines = descheduler_log(lab).splitlines()
+    return any("failed to update job" in line and f'job="{name}"' in line for line in lines)
+
+
+def test_a_restart(lab: Lab, arena: Arena, jobs: Jobs, play: Player) -> None:
+    arena.nodes(3)
+    web, late = jobs.deployment("web", budget={"maxUnavailable": 0}), jobs.deployment("late")
+    arena.settle()
+    running = jobs.by_hand("running", jobs.named(web), ttl="5m")
+    until(lambda: jobs.find(running).get("status", {}).get("nodeName"), 20, "it has a place", every=0.2)
+    paused = jobs.by_hand("paused", jobs.named(late), ttl="5m", paused=True)
+    jobs.until_passed(paused)
+    restart_descheduler(lab)
+    arena.patch("PodDisruptionBudget", "web", {"spec": {"maxUnavailable": 1}})
+
+    steadily(lambda: jobs.phase(running) == "Running", 8, "nobody looks at the job that ran")
+    call = play.module_start("pod_migration_job", name=running)
+    arena.api.patch(f"{JOBS}/{paused}", {"spec": {"paused": False}})
+    assert jobs.ended(paused)["phase"] == "Succeeded", "an approval is an update, and that starts it"
+    run = call.wait(60)
+    assert run.ok, run.text
+    assert job_of(run)["outcome"] == "moved"
+    assert [action for action in run.answer["actions"] if "look at" in action], "the module has woken it"
+
+
+def test_a_job_that_cannot_be_decoded(lab: Lab, arena: Arena, jobs: Jobs) -> None:
+    arena.nodes(3)
+    web = jobs.deployment("web")
+    arena.settle()
+    bad = jobs.by_hand("bad", jobs.named(web), ttl="5 minutes")
+    name = jobs.by_hand("good", jobs.named(web), ttl="5m")
+    try:
+        steadily(lambda: jobs.phase(name) == "" and not jobs.passed(name), 6, "the good job is not worked on")
+    finally:
+        arena.api.delete(f"{JOBS}/{bad}")
+    assert jobs.ended(name, 60)["phase"] == "Succeeded", "it goes on once the bad one is gone"
