@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 import yaml
 from support import koordinator
+from support.arena import Arena
 from support.lab import ROOT, Lab
 from support.plays import Player, Run
 from support.waiting import until
@@ -24,6 +25,9 @@ MODULE = "descheduler_config"
 JOURNALS = "/api/v1/namespaces/kubeops-node-maintenance/configmaps"
 JOBS = "/apis/scheduling.koordinator.sh/v1alpha1/podmigrationjobs"
 DIGEST = "maintenance.kubeops.io/descheduler-config"
+LAYOUTS = ROOT / "roles" / "lab" / "files" / "deschedulers"
+ACK = "/apis/apps/v1/namespaces/kube-system/deployments/ack-koord-descheduler"
+ACK_CONFIG = "/api/v1/namespaces/kube-system/configmaps/koord-descheduler-config"
 SIGS = "/apis/apps/v1/namespaces/kube-system/deployments/descheduler"
 SIGS_CONFIG = "/api/v1/namespaces/kube-system/configmaps/descheduler-policy-configmap"
 SIGS_POLICY = {
@@ -259,10 +263,7 @@ def test_evictions_are_paused_and_given_back(lab: Lab, play: Player, chart: str)
 
 def test_the_descheduler_of_sigs(lab: Lab, play: Player) -> None:
     """It shows its configuration nowhere; a policy that it refuses is taken back all the same."""
-    assert (
-        lab.run_kubectl("apply", "--server-side", "-f", str(ROOT / "roles/lab/files/deschedulers/sigs.yaml")).returncode
-        == 0
-    )
+    assert lab.run_kubectl("apply", "--server-side", "-f", str(LAYOUTS / "sigs.yaml")).returncode == 0
     try:
         until(lambda: lab.api.get(SIGS)["status"].get("readyReplicas") == 1, 60, "it is ready")
         done = roll(play, SIGS_POLICY, flavor="sigs")
@@ -278,6 +279,51 @@ def test_the_descheduler_of_sigs(lab: Lab, play: Player) -> None:
     finally:
         lab.api.delete(SIGS)
         lab.api.delete(SIGS_CONFIG)
+
+
+def test_the_descheduler_of_ack(lab: Lab, play: Player) -> None:
+    """As its documentation does it: the ConfigMap in kube-system, scaled to 0 and up again."""
+    lab.api.patch(koordinator.DEPLOYMENT, {"spec": {"replicas": 0}})
+    until(lambda: not koordinator.descheduler_pods(lab), 60, "the chart's descheduler is gone")
+    assert lab.run_kubectl("apply", "--server-side", "-f", str(LAYOUTS / "ack.yaml")).returncode == 0
+    try:
+        config = yaml.safe_load(lab.api.get(ACK_CONFIG)["data"][koordinator.KEY])
+        config["deschedulingInterval"] = "300s"
+        until(lambda: lab.api.get(ACK)["status"].get("readyReplicas") == 1, 60, "it is ready")
+        done = roll(play, config, flavor="ack", restart="scale")
+        assert (done["outcome"], done["proof"]) == ("restarted", "configz")
+        assert yaml.safe_load(lab.api.get(ACK_CONFIG)["data"][koordinator.KEY]) == config
+        assert roll(play, config, flavor="ack", restart="scale")["outcome"] == "unchanged"
+    finally:
+        lab.api.delete(ACK)
+        lab.api.delete(ACK_CONFIG)
+
+
+def test_one_play_from_cordon_to_the_new_configuration(lab: Lab, play: Player, arena: Arena, chart: str) -> None:
+    """Evictions pause before the first node leaves; taint and configuration are there when the last one is back."""
+    here, _there = arena.nodes(2)
+    web = arena.deployment("web", 2, on=[here])
+    arena.settle()
+    new = yaml.safe_load(chart) | {"deschedulingInterval": "70s"}
+    running = play.start(
+        "maintain",
+        maintain_nodes=[here],
+        maintain_taints=["deschedule=not-allow:NoSchedule"],
+        maintain_descheduler={"pause": True, "config": new, "timeout": "60s"},
+    )
+    until(lambda: "dryRun: true" in lab.api.get(koordinator.CONFIG)["data"][koordinator.KEY], 60, "evictions pause")
+    assert not (lab.api.get(f"/api/v1/nodes/{here}")["spec"].get("unschedulable"))
+    run = running.wait()
+    assert run.ok, run.text
+    states_seen = [answer["outcome"] for answer in run.of(MODULE)]
+    assert states_seen == ["restarted", "restarted"]
+    assert run.of(MODULE)[-1]["proof"] == "configz"
+    found = yaml.safe_load(lab.api.get(koordinator.CONFIG)["data"][koordinator.KEY])
+    assert found == new
+    node = lab.api.get(f"/api/v1/nodes/{here}")["spec"]
+    assert {"key": "deschedule", "value": "not-allow", "effect": "NoSchedule"} in node.get("taints", [])
+    assert not node.get("unschedulable")
+    assert all(pod["spec"]["nodeName"] != here for pod in web.pods())
 
 
 def test_names_that_are_not_there(lab: Lab, play: Player, chart: str) -> None:
