@@ -16,6 +16,7 @@ import typing as t
 from dataclasses import dataclass
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan import names
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.journal import Journal
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.objects import Raw
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.record import BadRecordError, record_of
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.snapshot import Snapshot
@@ -120,8 +121,8 @@ class Trace:
         }
 
 
-def traces(snapshot: Snapshot, runs: t.Iterable[StoredRun]) -> tuple[Trace, ...]:
-    """Every trace of a run: records, taints without a record, budgets, leases, stored runs."""
+def traces(snapshot: Snapshot, runs: t.Iterable[StoredRun], journals: t.Iterable[Journal] = ()) -> tuple[Trace, ...]:
+    """Every trace of a run: records, taints without a record, budgets, leases, stored runs, touched deschedulers."""
     found: list[Trace] = []
     for node in snapshot.nodes.values():
         found += _of_node(node)
@@ -137,6 +138,9 @@ def traces(snapshot: Snapshot, runs: t.Iterable[StoredRun]) -> tuple[Trace, ...]
         what = f"a stored run, {done}, {state}"
         place = f"ConfigMap {names.NAMESPACE}/{names.run_name(run.id)}"
         found.append(Trace(run.id, run.by, run.since, place, what, tuple(n for w in run.plan for n in w)))
+    for journal in journals:
+        place = f"ConfigMap {names.NAMESPACE}/{journal.name}"
+        found.append(Trace("", journal.by, journal.since, place, journal.said))
     return tuple(found)
 
 

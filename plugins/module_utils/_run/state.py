@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import secrets
 import typing as t
 from dataclasses import dataclass, field, replace
@@ -16,6 +17,11 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan import names
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.change import Change
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.journal import (
+    LABEL,
+    BadJournalError,
+    Journal,
+)
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.objects import Ref
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.record import record_of
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.snapshot import Snapshot
@@ -80,7 +86,8 @@ def state(ctx: Context, options: StateOptions) -> Result:
     return _recover(ctx, options)
 
 
-def _runs(ctx: Context) -> list[StoredRun]:
+def _kept(ctx: Context) -> list[dict[str, t.Any]]:
+    """Our ConfigMaps: stored runs, and journals of deschedulers."""
     try:
         listing = ctx.cluster.items(
             kinds.CONFIGMAPS,
@@ -90,7 +97,19 @@ def _runs(ctx: Context) -> list[StoredRun]:
         )
     except NotFound:
         return []
-    return [run for run in map(stored_run, listing.items) if run]
+    return listing.items
+
+
+def _runs(ctx: Context) -> list[StoredRun]:
+    return [run for run in map(stored_run, _kept(ctx)) if run]
+
+
+def _journals(raws: t.Iterable[dict[str, t.Any]]) -> t.Iterator[Journal]:
+    """Those that can be read; of the others ``descheduler_config`` tells."""
+    for raw in raws:
+        if LABEL in (raw["metadata"].get("labels") or {}):
+            with contextlib.suppress(BadJournalError):
+                yield Journal.of(raw)
 
 
 def _config_map(run_id: str) -> Ref:
@@ -276,7 +295,8 @@ def _look(ctx: Context) -> tuple[tuple[Trace, ...], set[str]]:
             before = leases.get(lease["metadata"]["name"])
             if before is None or before["metadata"]["resourceVersion"] != lease["metadata"]["resourceVersion"]:
                 alive.add(str((lease.get("spec") or {}).get("holderIdentity", "")).partition("/")[0])
-    return traces(found, _runs(ctx)), alive
+    raws = _kept(ctx)
+    return traces(found, [run for run in map(stored_run, raws) if run], _journals(raws)), alive
 
 
 def _everything(ctx: Context) -> Snapshot:

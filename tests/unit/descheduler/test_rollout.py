@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import typing as t
+from dataclasses import replace
 
 import pytest
 
@@ -166,6 +167,8 @@ def test_a_journal_comes_back_as_it_was() -> None:
         ours=("sha256-1", "sha256-2"),
     )
     assert Journal.of(kept.to_config_map()) == kept
+    assert "has not ended" in kept.said
+    assert "Deployment kube-system/descheduler are paused" in replace(kept, paused="scale").said
     with pytest.raises(BadJournalError, match="descheduler-u"):
         Journal.of({"metadata": {"name": "descheduler-u"}, "data": {"journal": '{"v": 2}'}})
 

@@ -58,6 +58,14 @@ class Journal:
     def name(self) -> str:
         return PREFIX + self.uid
 
+    @property
+    def said(self) -> str:
+        """What it means that this is there, and what to do."""
+        who = f"{self.kind} {self.place.namespace}/{self.place.deployment}"
+        if self.paused:
+            return f"evictions by {who} are paused; descheduler_config with state resumed gives them back"
+        return f"a rollout to {who} that has not ended; the same call again finishes it"
+
     def to_config_map(self) -> dict[str, t.Any]:
         """The object that keeps it."""
         return {
