@@ -103,7 +103,8 @@ nodes:
         - The same with V(already_) before it where it was there already.
         - V(not_in_maintenance) where nothing of ours was to undo; V(gone) where the node does not exist any more.
         - Failures are V(held) (another run works on it), V(adopted_by) (another run took it over), V(not_drained),
-          V(not_in_maintenance_yet) and V(failed).
+          V(still_dead) (it was evacuated as dead, and its kubelet does not answer yet), V(not_in_maintenance_yet) and
+          V(failed).
       type: str
       sample: cordoned
     failed:

@@ -140,7 +140,7 @@ class Evacuation:
                 if site.open and state == (0, frozenset()):
                     done.append(site)
                 elif site.open and late:
-                    self._close(site, "timed_out", f"time is up; {self._words(site)}. The taint out-of-service stays")
+                    self._close(site, "timed_out", f"time is up; {self._words(site)}")
                 if not site.open or site in done:
                     going.remove(site)
             self.live.wait(TICK)

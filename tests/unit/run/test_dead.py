@@ -278,6 +278,20 @@ def test_what_never_goes_is_not_waited_for_for_ever(world: World, timeout: float
     assert dead.OUT_OF_SERVICE["key"] in world.taints
 
 
+def test_check_mode_predicts_the_taint_and_writes_nothing(world: World) -> None:
+    ctx = replace(context(world), check=True)
+    here = site(world, "waiting")
+    Evacuation(ctx, t.cast("t.Any", world), lambda: None, None).predict([here])
+    assert [change.sentence for change in ctx.changes] == [
+        "Set node.kubernetes.io/out-of-service=nodeshutdown:NoExecute on node n1"
+    ]
+    assert (here.open, world.taints, world.clock.now()) == (True, [], 1000.0)
+    world.ready("True")
+    here = site(world, "waiting")
+    Evacuation(ctx, t.cast("t.Any", world), lambda: None, None).predict([here])
+    assert here.outcome == "not_dead"
+
+
 def test_without_the_right_to_read_leases_nothing_is_done(world: World) -> None:
     world.denied = True
     with pytest.raises(StopRun, match="kubelet is alive is not known"):
