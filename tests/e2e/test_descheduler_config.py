@@ -326,6 +326,20 @@ def test_one_play_from_cordon_to_the_new_configuration(lab: Lab, play: Player, a
     assert all(pod["spec"]["nodeName"] != here for pod in web.pods())
 
 
+def test_release_gives_back_what_evacuate_paused(lab: Lab, play: Player, arena: Arena, chart: str) -> None:
+    (here,) = arena.nodes(1)
+    arena.settle()
+    evacuated = play("evacuate", maintain_nodes=[here], maintain_descheduler={"pause": True, "timeout": "60s"})
+    assert evacuated.ok, evacuated.text
+    assert "dryRun: true" in lab.api.get(koordinator.CONFIG)["data"][koordinator.KEY]
+    left = play.module("maintenance_state", state="listed").answer["traces"]
+    assert any("evictions by Deployment koordinator-system/koord-descheduler are paused" in x["what"] for x in left)
+    released = play("release", maintain_nodes=[here])
+    assert released.ok, released.text
+    assert lab.api.get(koordinator.CONFIG)["data"] == {koordinator.KEY: chart}
+    assert released.of(MODULE)[-1]["proof"] == "configz"
+
+
 def test_names_that_are_not_there(lab: Lab, play: Player, chart: str) -> None:
     before = state_of(lab)
     typo = roll(play, chart, deployment="koord-deschduler")
