@@ -279,6 +279,8 @@ def test_reservations_that_are_there_first(arena: Arena, jobs: Jobs, play: Playe
     assert jobs.ended(objects)["phase"] == "Succeeded", "and nothing was moved"
     assert named["shared"]["uid"] in {p["metadata"]["uid"] for p in shared.pods()}
 
+    taken = jobs.by_hand("taken", named["api"], reservationOptions={"reservationRef": {"name": ready}})
+    assert "already bound by another Pod" in jobs.ended(taken)["message"]
     used = move(play, jobs.named(web, uid=True), reservation=ready)
     assert job_of(used)["cause"]["code"] == "reservation_used", used.text
 
@@ -310,8 +312,7 @@ def test_a_pod_that_is_not_there_any_more(arena: Arena, jobs: Jobs, play: Player
     for pod in (gone, replaced):
         arena.delete("Pod", pod["name"], gracePeriodSeconds=0)
     arena.settle()
-    successor = jobs.named(db, uid=True)
-    assert successor["name"] == replaced["name"]
+    successor = jobs.pod(replaced["name"])
     assert successor["uid"] != replaced["uid"]
     run = play.module("pod_migration_job", state="approved", pods=[gone, replaced])
     assert run.ok, run.text
@@ -323,12 +324,13 @@ def test_a_pod_that_is_not_there_any_more(arena: Arena, jobs: Jobs, play: Player
     )
     assert jobs.ended(names[1])["reason"] == "Rejected"
     assert jobs.reserved() == []
-    assert jobs.named(db, uid=True) == successor, "it was not evicted: the job is bound to the UID of its pod"
+    assert jobs.pod(replaced["name"]) == successor, "it was not evicted: the job is bound to the UID of its pod"
 
     # A StatefulSet's pod comes back with its name and is not moved twice.
-    first = move(play, jobs.named(kv))
+    pod = jobs.named(kv)
+    first = move(play, pod)
     assert job_of(first)["outcome"] == "moved", first.text
-    second = move(play, jobs.named(kv))
+    second = move(play, pod)
     assert job_of(second)["outcome"] == "already_moved", second.text
     assert not second.answer["changed"]
 

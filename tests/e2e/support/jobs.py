@@ -49,6 +49,11 @@ class Jobs:
         meta = workload.pods()[index]["metadata"]
         return {key: meta[key] for key in ("namespace", "name", *(("uid",) if uid else ()))}
 
+    def pod(self, name: str) -> Json:
+        """The arena's pod that has this name now, as the module takes it."""
+        meta = self.arena.api.get(f"/api/v1/namespaces/{self.arena.name}/pods/{name}")["metadata"]
+        return {key: meta[key] for key in ("namespace", "name", "uid")}
+
     def by_hand(self, name: str, pod: Json, **spec: Any) -> str:
         """A job as the documents make it; the name gets the arena's before it."""
         name = f"{self.arena.name}-{name}"
