@@ -40,7 +40,7 @@ UP: Raw = {"status": {"readyReplicas": 1}}
 
 @dataclass
 class Fake:
-    """Objects by kind for lists, and by place and name for single reads; writes are kept, and answered by themselves."""
+    """Objects by kind for lists, and by place and name for single reads; writes are kept."""
 
     lists: dict[str, list[Raw]]
     single: dict[tuple[str, str, str], Raw] = field(default_factory=dict)
@@ -161,7 +161,7 @@ def test_another_layout_is_found() -> None:
     [
         "a: [",
         "kind: Other",
-        "kind: DeschedulerConfiguration\nprofiles: [{pluginConfig: [{name: MigrationController, args: {evictBurst: []}}]}]",
+        CONFIG.replace("{exclude: [kube-system]}", "kube-system"),
     ],
 )
 def test_a_configuration_that_cannot_be_read_refuses_nothing(text: str) -> None:
