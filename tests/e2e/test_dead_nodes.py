@@ -246,3 +246,29 @@ def test_the_proof_comes_from_tasks_and_the_node_comes_back_in_the_middle(arena:
     assert OUT_OF_SERVICE not in taints_of(arena.node(here))
     # The kubelet is there again and ends what was told to end; what a finalizer holds stays.
     until(lambda: set(present(arena, here)) <= {"held"}, 30, "the kubelet has ended them")
+
+
+def test_a_node_that_dies_while_it_is_drained_is_given_up(arena: Arena, play: Player) -> None:
+    here, _there = arena.nodes(2)
+    short = {"terminationGracePeriodSeconds": 8}
+    arena.deployment("pair", 2, on=here, stop="8s", pod={**short, **staying(None)})
+    solo = arena.deployment("solo", on=here, start="3s", stop="8s", pod={**short, **staying(None)})
+    arena.settle()
+    running = play.start("evacuate", maintain_nodes=[here])
+    ending = until(
+        lambda: running.over or [x for x in arena.all("Pod") if x["metadata"].get("deletionTimestamp")],
+        90,
+        "the first pod is told to end",
+    )
+    assert ending is not True, running.text
+    began = time.monotonic()
+    fake.switch(arena.api, here, "down")
+    run = running.wait()
+    assert not run.ok
+    assert time.monotonic() - began < 75
+    assert drained(run, here)["outcome"] == "unreachable"
+    assert f"migrate_fenced={here}" in run.words
+    # All that was prepared for its pods is given back, and nothing of ours is left.
+    assert arena.record(here) is None
+    assert solo.read()["spec"]["replicas"] == 1
+    assert arena.all("PodDisruptionBudget") == []
