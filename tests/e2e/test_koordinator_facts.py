@@ -9,12 +9,14 @@ Each fact has its line in docs/docsite/rst/koordinator_jobs.rst. The jobs here a
 
 from __future__ import annotations
 
+import os
+import signal
 from collections.abc import Iterator
 
 import pytest
 from support.arena import Arena
-from support.jobs import JOBS, Jobs, descheduler_log, job_of, steadily
-from support.koordinator import restart_descheduler
+from support.jobs import JOBS, Jobs, descheduler_log, job_of, move, steadily
+from support.koordinator import DEPLOYMENT, leads, process, restart_descheduler
 from support.lab import Lab
 from support.plays import Player
 from support.waiting import until
@@ -98,6 +100,32 @@ def test_a_restart(lab: Lab, arena: Arena, jobs: Jobs, play: Player) -> None:
     assert run.ok, run.text
     assert job_of(run)["outcome"] == "moved"
     assert [action for action in run.answer["actions"] if "look at" in action], "the module has woken it"
+
+
+def test_parts_that_are_away(lab: Lab, arena: Arena, jobs: Jobs, play: Player) -> None:
+    arena.nodes(2)
+    web = jobs.deployment("web")
+    arena.settle()
+    pod = jobs.named(web, uid=True)
+    scheduler = process(lab, "koord-scheduler")
+    os.kill(scheduler, signal.SIGSTOP)
+    try:
+        run = move(play, pod, ttl="10s")
+    finally:
+        os.kill(scheduler, signal.SIGCONT)
+    assert (job_of(run)["reason"], job_of(run)["cause"]["code"]) == ("Timeout", "no_scheduler"), run.text
+    assert "Nobody schedules Reservation" in run.text
+    assert jobs.reserved() == []
+
+    lab.api.patch(DEPLOYMENT, {"spec": {"replicas": 0}})
+    try:
+        until(lambda: not lab.api.get(DEPLOYMENT)["status"].get("readyReplicas"), 30, "the descheduler is away")
+        run = move(play, pod)
+    finally:
+        lab.api.patch(DEPLOYMENT, {"spec": {"replicas": 1}})
+        until(lambda: leads(lab), 60, "the descheduler leads again")
+    assert run.answer["findings"][0]["code"] == "no_controller", run.text
+    assert pod["uid"] in {found["metadata"]["uid"] for found in web.pods()}
 
 
 def test_a_job_that_cannot_be_decoded(lab: Lab, arena: Arena, jobs: Jobs) -> None:
