@@ -61,6 +61,8 @@ SILENT = 20.0
 
 A koord-descheduler that starts anew never comes back to jobs that run already; any update makes it.
 """
+SOON = 3.0
+"""The same for jobs of an earlier run: whatever killed that one may have killed their controller, too."""
 OVERDUE = 60.0
 """Seconds after a job's ttl: its controller would have ended it by then if it were there."""
 FOREIGN = 60.0
@@ -111,6 +113,7 @@ class JobFeed:
     _next: float = 0.0
     _hopeless: int = 0
     _broken: str = ""
+    _orphaned: dict[str, tuple[float, float]] = field(default_factory=dict)
     _swept: dict[str, set[str]] = field(default_factory=dict)
     _sweeping: dict[str, float] = field(default_factory=dict)
 
@@ -157,7 +160,7 @@ class JobFeed:
         """Whether nothing is left of the node's jobs; deletes those that have ended, and their Reservations."""
         if self._watch is None:
             return True
-        if self.flying(node):
+        if self.flying(node) or self._orphans(node):
             return False
         swept = self._swept.setdefault(node, set())
         ended = [job for job in self._watch.look()[1].values() if job.ended and self._serves(job, node)]
@@ -302,7 +305,8 @@ class JobFeed:
             if job is None or (job.paused and not job.ours):
                 continue
             ttl = job.ttl if job.ours else 0.0
-            self._flights[move.pod.uid] = Flight(move, job.name, now, ttl, now, ours=job.ours)
+            self._flights[move.pod.uid] = Flight(move, job.name, now, ttl, now, job, ours=job.ours)
+            self._flights[move.pod.uid].news = now - SILENT + SOON
             line.remove(move)
 
     def _admit(
@@ -318,11 +322,12 @@ class JobFeed:
         admission = feed.admit(snapshot, [move.plan for move in line], controller, self._traffic(raws, now))
         for uid, why in admission.held.items():
             self._hold(by_uid[uid], why, now)
+        pause = 1.0 / controller.evict_qps
         for plan in admission.start:
             if now < self._next:
                 return
-            # evictQPS is asked for each eviction; who is refused comes again after a growing pause.
-            self._next = now + (1.0 / controller.evict_qps if controller.evict_qps < 100 else 0.0)
+            # An eviction beyond evictQPS is tried again at once, then after a growing pause: a few do no harm.
+            self._next = now + pause if pause > LOOK_EVERY else 0.0
             self._create(by_uid[plan.pod.uid], feed.ttl_of(snapshot, plan, controller), raws, now)
 
     def _traffic(self, raws: tuple[Raw, ...], now: float) -> feed.Traffic:
@@ -385,6 +390,26 @@ class JobFeed:
 
     def _serves(self, job: Job, node: str) -> bool:
         return job.ours and job.annotations.get(names.SERVES_NODES) == node
+
+    def _orphans(self, node: str) -> bool:
+        """Whether jobs are at work whose pods left before this call began: those of a run that was killed.
+
+        Their controller may have been killed as well, so they are brought before it again.
+        """
+        now = self.ctx.clock.now()
+        mine = {flight.name for flight in self._flights.values()}
+        waiting = False
+        for job in self._watch.look()[1].values() if self._watch else ():
+            if job.ended or job.name in mine or not self._serves(job, node):
+                continue
+            since, reminded = self._orphaned.setdefault(job.name, (now, now - SILENT + SOON))
+            if now > since + job.ttl + OVERDUE:
+                continue
+            waiting = True
+            if job.passed and now - reminded >= SILENT:
+                self._orphaned[job.name] = since, now
+                self._annotate(job, NO_LIMITER, "true")
+        return waiting
 
     def _reservations_gone(self, node: str, wanted: set[str]) -> bool:
         if not wanted:

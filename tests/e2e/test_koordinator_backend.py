@@ -1,0 +1,313 @@
+# Copyright: Contributors to the kubeops.node_maintenance collection
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Nodes emptied by PodMigrationJobs, against the real koord-descheduler and koord-scheduler."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import pytest
+from support.arena import Arena, Workload
+from support.jobs import JOBS, KOORD, PASSED, RESERVATIONS
+from support.koordinator import (
+    DEPLOYMENT,
+    NAMESPACE,
+    configured,
+    descheduler_pods,
+    leads,
+    migration_args,
+    process,
+)
+from support.lab import Lab
+from support.plays import Player
+from support.waiting import until
+from support.watching import Seen, Watch
+from witness.api import ApiError
+from witness.log import Json
+
+NODE_LIMIT = 6
+WINDOW = 6.0
+
+RESERVED: Json = {**KOORD, "containers": [{"name": "main", "image": "x", "resources": {"requests": {"cpu": "10m"}}}]}
+"""A pod for which a place can be reserved: a Reservation of nothing is never taken."""
+
+
+@pytest.fixture(scope="module")
+def lab(koord: Lab) -> Iterator[Lab]:
+    """With windows of seconds instead of minutes, more pods of a node at a time, and single replicas admitted."""
+
+    def shortened(config: Json) -> None:
+        migration_args(config)["maxMigratingPerNode"] = NODE_LIMIT
+        migration_args(config)["skipCheckExpectedReplicas"] = True
+        migration_args(config)["objectLimiters"] = {"workload": {"duration": f"{WINDOW:g}s"}}
+
+    with configured(koord, shortened):
+        yield koord
+
+
+SCHEDULER = f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments"
+
+
+@contextlib.contextmanager
+def scheduler_deployment(lab: Lab, replicas: int) -> Iterator[None]:
+    """koord-scheduler as the chart has it: a Deployment; here with so many pods, which never get ready."""
+    pod = {"nodeSelector": {"nobody": "here"}, "containers": [{"name": "main", "image": "x"}]}
+    template = {"metadata": {"labels": {"koord-app": "koord-scheduler"}}, "spec": pod}
+    spec = {"replicas": replicas, "selector": {"matchLabels": template["metadata"]["labels"]}, "template": template}
+    made = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "koord-scheduler"}, "spec": spec}
+    lab.api.create(SCHEDULER, made)
+    try:
+        yield
+    finally:
+        lab.api.delete(f"{SCHEDULER}/koord-scheduler")
+
+
+@contextlib.contextmanager
+def no_descheduler(lab: Lab) -> Iterator[None]:
+    """koord-descheduler scaled down to nothing for a while."""
+    lab.api.patch(DEPLOYMENT, {"spec": {"replicas": 0}})
+    until(lambda: not descheduler_pods(lab), 30, "the descheduler is gone")
+    try:
+        yield
+    finally:
+        lab.api.patch(DEPLOYMENT, {"spec": {"replicas": 1}})
+        until(lambda: leads(lab), 60, "the descheduler leads")
+
+
+def deployment(arena: Arena, name: str, replicas: int, **more: object) -> Workload:
+    return arena.deployment(name, replicas, pod=RESERVED, **more)  # type: ignore[arg-type]
+
+
+def left_behind(arena: Arena) -> list[str]:
+    """Jobs and Reservations that have to do with the arena."""
+    found = [*arena.api.items(JOBS), *arena.api.items(RESERVATIONS)]
+    return [one["metadata"]["name"] for one in found if arena.name in str(one["spec"])]
+
+
+@dataclass
+class Flight:
+    """A job as it was seen; times are seconds on one clock. `passed_late`: it ran before it had passed arbitration."""
+
+    pod: str
+    created: float
+    evicted: float = 0.0
+    ended: float = 0.0
+    reason: str = ""
+    passed_late: bool = False
+    reservation: str = ""
+    node: str = ""
+
+    @property
+    def workload(self) -> str:
+        return "-".join(self.pod.split("-")[:2])
+
+
+class Flights:
+    """Looks at the arena's jobs several times a second while a `with` lasts."""
+
+    def __init__(self, arena: Arena) -> None:
+        self.arena = arena
+        self.known: dict[str, Flight] = {}
+        self.most: Counter[str] = Counter()
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._look, daemon=True)
+
+    def __enter__(self) -> Flights:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_unused: object) -> None:
+        self._stop.set()
+        self._thread.join(10)
+
+    def _look(self) -> None:
+        while not self._stop.wait(0.1):
+            try:
+                jobs = [job for job in self.arena.api.items(JOBS) if self._mine(job)]
+            except (ApiError, OSError):
+                continue
+            self._note(jobs, time.monotonic())
+
+    def _mine(self, job: Json) -> bool:
+        return bool(job["spec"]["podRef"]["namespace"] == self.arena.name)
+
+    def _note(self, jobs: list[Json], now: float) -> None:
+        active: Counter[str] = Counter()
+        for job in jobs:
+            status, meta = job.get("status") or {}, job["metadata"]
+            flight = self.known.setdefault(meta["name"], Flight(job["spec"]["podRef"]["name"], now))
+            phase, passed = status.get("phase", ""), PASSED in (meta.get("annotations") or {})
+            flight.passed_late |= phase == "Running" and not passed
+            flight.reservation = (job["spec"].get("reservationOptions") or {}).get("reservationRef", {}).get("name", "")
+            flight.node = status.get("nodeName", "")
+            if any(condition["type"] == "Eviction" for condition in status.get("conditions") or []):
+                flight.evicted = flight.evicted or now
+            else:
+                active["on the node"] += phase == "Running"
+            if phase in ("Succeeded", "Failed"):
+                flight.ended = flight.ended or now
+                flight.reason = status.get("reason") or phase
+            else:
+                active[flight.workload] += 1
+        for key, count in active.items():
+            self.most[key] = max(self.most[key], count)
+
+    @property
+    def all(self) -> list[Flight]:
+        """In the order of their creation."""
+        return sorted(self.known.values(), key=lambda flight: flight.created)
+
+    @property
+    def makespan(self) -> float:
+        return max(flight.ended for flight in self.all) - self.all[0].created
+
+    def at_best(self, window: float) -> float:
+        """How long the same jobs, each as fast as it was, had taken if each had begun the moment it was admitted."""
+        held: list[float] = []
+        last: dict[str, tuple[float, float]] = {}
+        for flight in self.all:
+            ended, evicted = last.get(flight.workload, (0.0, -window))
+            start = max(ended, evicted + window)
+            if len(held) >= NODE_LIMIT:
+                start = max(start, sorted(held)[-NODE_LIMIT])
+            held.append(start + flight.evicted - flight.created)
+            last[flight.workload] = start + flight.ended - flight.created, held[-1]
+        return max(ended for ended, _evicted in last.values())
+
+
+def written_by_us(seen: Seen, *verbs: str) -> list[str]:
+    """Names of the jobs that this collection wrote with one of these verbs."""
+    return [
+        request.name
+        for request in seen.requests
+        if (request.resource, request.subresource) == ("podmigrationjobs", "")
+        and request.verb in verbs
+        and request.agent.startswith("kubeops.node_maintenance")
+    ]
+
+
+def test_a_node_of_thirty_pods_goes_as_fast_as_arbitration_admits(arena: Arena, play: Player, watching: Watch) -> None:
+    here, _there, _elsewhere = arena.nodes(3)
+    with arena.placing(here):
+        for i in range(6):
+            deployment(arena, f"web-{i}", 3, start="1s", service=False)
+        for i in range(2):
+            deployment(arena, f"db-{i}", 3, start="1s", budget={"maxUnavailable": 1})
+            arena.statefulset(f"set-{i}", 2, pod=RESERVED, start="1s", service=False)
+        singles = [deployment(arena, f"one-{i}", 1, start="1s") for i in range(2)]
+    assert len(arena.pods(on=here)) == 30
+    with watching() as seen, Flights(arena) as flights:
+        run = play("maintain", maintain_nodes=[here], maintain_backend="koordinator")
+        assert run.ok, run.text
+    seen.all_held()
+
+    assert Counter(flight.reason for flight in flights.all) == {"Succeeded": 28}, "no timeout, no second try"
+    assert all(flight.node != here and flight.reservation for flight in flights.all)
+    assert not any(flight.passed_late for flight in flights.all), "none went past arbitration"
+    assert len(written_by_us(seen, "create")) == 28
+    reminded = written_by_us(seen, "patch", "update")
+    assert all(name.startswith("set-") for name in reminded), "only for those that come back under their name"
+    assert flights.most.pop("on the node") <= NODE_LIMIT
+    assert set(flights.most.values()) == {1}, "one of three replicas may migrate at a time"
+    assert flights.at_best(WINDOW) >= 0.9 * flights.makespan
+    assert left_behind(arena) == []
+
+    routes = Counter(pod["route"] for pod in run.node(here, "node_drain")["pods"])
+    assert routes == {"job": 28, "swap": 2}
+    assert [seen.dark_seconds(single) for single in singles] == [0.0, 0.0]
+    assert run.of("node_drain")[-1]["summary"]["requests"] <= 30 * 4
+
+
+def test_descheduler_and_run_are_killed_in_the_middle(lab: Lab, arena: Arena, play: Player, watching: Watch) -> None:
+    here, _there = arena.nodes(2)
+    with arena.placing(here):
+        for i in range(4):
+            deployment(arena, f"web-{i}", 2, start="4s", budget={"maxUnavailable": 1}, service=False)
+    wanted = {"maintain_nodes": [here], "maintain_backend": "koordinator"}
+    with watching() as seen, Flights(arena) as flights:
+        first = play.start("maintain", **wanted)
+        # Not in the middle of an eviction: the budget would remember that one for two minutes.
+        until(lambda: sum(flight.evicted > 0 for flight in flights.all) == 4, 60, "four jobs have evicted their pods")
+        time.sleep(0.3)
+        os.kill(process(lab, "koord-descheduler"), signal.SIGKILL)
+        first.kill_all()
+        run = play("maintain", **wanted)
+        assert run.ok, run.text
+    seen.all_held()
+    moved = Counter(flight.pod for flight in flights.all)
+    assert set(moved.values()) == {1}, "nobody has two jobs"
+    assert {flight.reason for flight in flights.all} == {"Succeeded"}
+    assert not any(flight.passed_late for flight in flights.all)
+    assert left_behind(arena) == []
+
+
+def test_what_no_job_can_move_is_evicted_or_refused_and_what_is_missing_is_named(
+    lab: Lab, arena: Arena, play: Player
+) -> None:
+    here, _there = arena.nodes(2)
+    arena.deployment("plain", 2, on=here, service=False)
+    deployment(arena, "web", 2, on=here, service=False)
+    arena.settle()
+
+    def plan(backend: str, **more: str) -> Json:
+        answer: Json = play.module("maintenance_plan", nodes=[here], backend=backend, **more).answer
+        return answer
+
+    def routes(answer: Json) -> set[tuple[str, str]]:
+        return {(pod["name"].split("-")[0], pod["route"]) for pod in answer["pods"]}
+
+    def codes(answer: Json) -> set[str]:
+        return {finding["code"] for finding in answer["findings"]}
+
+    by_job = plan("koordinator")
+    assert routes(by_job) == {("plain", "evict"), ("web", "job")}
+    [reason] = {pod["reason"] for pod in by_job["pods"] if pod["route"] == "evict"}
+    assert "default-scheduler has no Reservation plugin" in reason
+    assert routes(plan("auto")) == routes(by_job)
+    assert routes(plan("eviction")) == {("plain", "evict"), ("web", "evict")}
+    strict = plan("koordinator", fallback="fail")
+    assert routes(strict) == {("plain", "refuse"), ("web", "job")}
+    assert codes(strict) == {"no_job"}
+    assert not strict["feasible"]
+
+    with scheduler_deployment(lab, replicas=0):
+        assert codes(plan("koordinator")) == {"no_scheduler"}
+        unused = plan("auto")
+        assert codes(unused) == {"koordinator_unused"}
+        assert unused["feasible"]
+        assert routes(unused) == {("plain", "evict"), ("web", "evict")}
+        refused = play.module("node_drain", nodes=[here], backend="koordinator", check=True)
+        assert not refused.ok
+        assert "no place can be reserved" in refused.answer["msg"]
+    with no_descheduler(lab):
+        assert codes(plan("koordinator")) == {"no_controller"}
+
+
+def test_a_statefulset_of_one_is_down_no_longer_than_by_an_eviction(
+    arena: Arena, play: Player, watching: Watch, record_property: Callable[[str, object], None]
+) -> None:
+    here, there = arena.nodes(2)
+    db = arena.statefulset("db", 1, pod=RESERVED, on=here, start="2s", stop="1s")
+    dark: dict[str, float] = {}
+    for backend, node in (("koordinator", here), ("eviction", there)):
+        with watching() as seen:
+            run = play("maintain", maintain_nodes=[node], maintain_backend=backend, maintain_allow_interruption=True)
+            assert run.ok, run.text
+            arena.settle()
+        seen.all_held(interruptible=[db])
+        dark[backend] = seen.dark_seconds(db)
+        record_property(f"dark_seconds_{backend}", dark[backend])
+        route = {"koordinator": "job", "eviction": "evict"}[backend]
+        assert run.pod("db-0")["route"] == route
+    print("dark seconds", dark)
+    assert dark["koordinator"] <= dark["eviction"] + 1.0
+    assert left_behind(arena) == []
