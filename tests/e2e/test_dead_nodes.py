@@ -94,13 +94,14 @@ def volume(lab: Lab, arena: Arena) -> Iterator[Callable[[str], None]]:
         api.delete(f"/api/v1/persistentvolumes/{pv}")
 
 
-def attachment(api: Api, node: str) -> Json | None:
-    return next((x for x in api.items(ATTACHMENTS) if x["spec"]["nodeName"] == node), None)
+def attached(api: Api, node: str) -> list[Json]:
+    """What is attached to a node, or shall be."""
+    return [x for x in api.items(ATTACHMENTS) if x["spec"]["nodeName"] == node]
 
 
 def attach(api: Api, node: str, name: str) -> None:
     """What the driver and the kubelet do: the volume is attached, and mounted."""
-    found = until(lambda: attachment(api, node), 30, "the controller wants the volume attached", every=0.2)
+    (found,) = until(lambda: attached(api, node), 30, "the controller wants the volume attached", every=0.2)
     api.patch(f"{ATTACHMENTS}/{found['metadata']['name']}/status", {"status": {"attached": True}})
     handle = f"kubernetes.io/csi/{DRIVER}^{name}"
     api.patch(f"{fake.path(node)}/status", {"status": {"volumesInUse": [handle]}})
@@ -179,7 +180,7 @@ def test_a_dead_node_from_its_forecast_to_its_return(
     assert time.monotonic() - began < 60
     assert drained(run, here)["outcome"] == "unreachable"
     assert f"migrate_fenced={here}" in drained(run, here)["message"]
-    assert attachment(lab.api, here)
+    assert attached(lab.api, here)
     assert arena.record(here) is None
 
     # A node that lives is not evacuated as dead, whatever anybody says.
@@ -196,7 +197,7 @@ def test_a_dead_node_from_its_forecast_to_its_return(
         "agent": "daemonset",
     }
     assert set(present(arena, here)) <= {"agent"}
-    assert attachment(lab.api, here) is None
+    assert not attached(lab.api, here)
     assert arena.step(here) == "parked"
     assert OUT_OF_SERVICE in taints_of(arena.node(here))
     assert OUT_OF_SERVICE in [x["key"] for x in (arena.record(here) or {})["added"]]
