@@ -255,7 +255,7 @@ findings:
     code:
       description:
         - V(unknown_deployment), V(not_mounted), V(no_config), V(jobs_running), V(pods_stay), V(changed_meanwhile),
-          V(bad_journal) or V(namespace_missing).
+          V(missing_permission), V(immutable), V(deployment_paused), V(bad_journal) or V(namespace_missing).
       type: str
     object:
       description: What that is about.

@@ -21,6 +21,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.des
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.rollout import Wish
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.schema import Schema
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.context import Context, Result, StopRun
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.descheduler_permits import permit
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.descheduler_proof import (
     Means,
     Proof,
@@ -117,6 +118,7 @@ class Rollout:
         why = self._restart_reason(wish, prover, changes=changes)
         marks = why and not site.is_cron
         idle = not site.is_cron and not site.replicas and not self._to_finish
+        permit(site, writes=text is not None, restarts=bool(marks))
         if marks and not idle:
             wait_for_jobs(site, options.running_jobs, options.timeout)
         before = site.journal

@@ -188,6 +188,10 @@ class World:
     def send(self, request: Request, **_options: t.Any) -> Raw:
         self.asked.append(f"{request.verb} {request.resource} {request.name}")
         self.tick()
+        if request.resource.startswith("selfsubjectaccessreviews"):
+            asked = (request.body or {})["spec"]["resourceAttributes"]
+            words = f"{asked['verb']} {asked['resource']} {asked['namespace']}"
+            return {"status": {"allowed": words not in self.blind}}
         if not request.writes:
             return copy.deepcopy(self.found(request))
         self.writes += 1
@@ -294,7 +298,8 @@ def test_the_order_of_writes_and_a_second_run_without_any() -> None:
     on = world(namespace=False)
     done = roll(on)
     assert (done["outcome"], done["proof"], done["changed"]) == ("restarted", "configz", True)
-    writes = [line for line in on.asked if line.startswith(("create", "patch", "delete"))]
+    changing = ("create configmaps", "create namespaces", "patch", "delete")
+    writes = [line for line in on.asked if line.startswith(changing)]
     assert [line.split()[:2] for line in writes] == [
         ["create", "configmaps"],
         ["create", "namespaces"],
@@ -307,7 +312,7 @@ def test_the_order_of_writes_and_a_second_run_without_any() -> None:
     on.asked.clear()
     again = roll(on)
     assert (again["outcome"], again["changed"], again["proof"]) == ("unchanged", False, "configz")
-    assert not any(line.startswith(("create", "patch", "delete")) for line in on.asked)
+    assert not any(line.startswith(changing) for line in on.asked)
 
 
 def test_without_a_digest_the_pods_are_asked() -> None:
@@ -552,6 +557,35 @@ def test_nobody_may_see_the_pods_configuration() -> None:
     done = roll(on, NEW.replace("60s", "61s"))
     assert done["proof"] == "ready"
     assert "pods/log" in done["proof_note"]
+
+
+@pytest.mark.parametrize(
+    "refused",
+    [
+        f"patch configmaps {NAMESPACE}",
+        f"patch deployments {NAMESPACE}",
+        f"create configmaps {OURS}",
+        f"delete configmaps {OURS}",
+    ],
+)
+def test_a_permission_that_is_missing_stops_before_the_first_write(refused: str) -> None:
+    on = world()
+    on.blind = (refused,)
+    done = roll(on)
+    assert done["findings"][0]["code"] == "missing_permission"
+    assert on.writes == 0
+    assert roll(on, OLD)["outcome"] == "unchanged", "who has nothing to write needs no right to"
+
+
+def test_what_cannot_be_written_or_restarted_stops_before_the_first_write() -> None:
+    on = world()
+    on.config_map()["immutable"] = True
+    assert roll(on)["findings"][0]["code"] == "immutable"
+    on = world()
+    on.workload()["spec"]["paused"] = True
+    assert roll(on)["findings"][0]["code"] == "deployment_paused"
+    assert on.writes == 0
+    assert roll(on, restart="none")["outcome"] == "changed"
 
 
 def test_names_that_are_not_there() -> None:
