@@ -136,8 +136,8 @@ options:
     default: true
   timeout:
     description:
-      - How long to wait at most, such as V(90s) or V(10m). Jobs go on when it is over. By default O(ttl) and half a
-        minute.
+      - How long to wait at most, such as V(90s) or V(10m). Jobs go on when it is over. By default the jobs' ttl and
+        half a minute.
     type: str
   run:
     description:

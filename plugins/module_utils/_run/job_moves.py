@@ -277,6 +277,12 @@ class Moves:
 
     def _leave(self, work: Work) -> None:
         job = work.job
+        if job and job.succeeded:
+            work.close("already_moved", f"Job {job.name} has moved {work.target} already.")
+            return
+        if job and job.ended:
+            work.close("failed", f"Job {job.name} has failed ({job.reason or job.phase}): {job.message}")
+            return
         paused = job.paused if job else self.wish.paused
         outcome = "paused" if paused else "created" if work.created else "exists"
         words = "waits for approval to move" if paused else "moves"

@@ -94,8 +94,8 @@ def _missing(missing: t.Sequence[Finding]) -> Result:
     return Result({"findings": findings}, failed=True, message=message)
 
 
-def _deadline(ctx: Context, options: JobOptions) -> float:
-    usual = options.wish.ttl + SLACK if options.wish.ttl else WITHOUT_TTL
+def _deadline(ctx: Context, options: JobOptions, ttl: float | None) -> float:
+    usual = ttl + SLACK if ttl else WITHOUT_TTL
     return ctx.clock.now() + (usual if options.timeout is None else options.timeout)
 
 
@@ -107,7 +107,7 @@ def _present(ctx: Context, options: JobOptions, found: Koordinator) -> list[Work
     wanted = _targets(snapshot, options)
     known = [Job.of(raw) for raw in found.jobs]
     works = [_work(ctx, target, known, options, found, snapshot) for target in wanted]
-    deadline = _deadline(ctx, options)
+    deadline = _deadline(ctx, options, options.wish.ttl)
     queued = [work for work in works if work.state == "queued"]
     if options.wish.reservation and queued:
         _reserve(ctx, options, queued[0], deadline)
@@ -269,9 +269,10 @@ def _ruled(ctx: Context, options: JobOptions, found: Koordinator) -> list[Work]:
         else:
             missing.close("not_found", f"There is no job {options.name}. One is deleted five minutes after its ttl.")
         return [missing]
-    deadline = _deadline(ctx, options)
     if not works:
         return []
+    lengths = [Job.of(raw).ttl for raw in raws]
+    deadline = _deadline(ctx, options, max(lengths) if all(lengths) else None)
     if options.state == "present":
         _follow(ctx, works, options, found, deadline)
         return works
@@ -279,8 +280,11 @@ def _ruled(ctx: Context, options: JobOptions, found: Koordinator) -> list[Work]:
     rulings = Rulings(ctx, options.state, works, why)
     with Board(ctx, found.controller, AROUND) as board:
         rulings.carry_out(board, deadline, options.wait)
-        approved = [work for work in works if work.outcome in ("approved", "already_approved")]
-        if options.state == "approved" and options.wait and not ctx.check and approved:
+        approved = [work for work in works if work.outcome in ("approved", "already_approved")] if options.wait else []
+        if ctx.check:
+            for work in approved:
+                work.outcome = "moved"
+        elif approved:
             for work in approved:
                 work.state, work.outcome = "following", ""
             Moves(ctx, approved, options.wish, found.controller).follow(board, deadline)

@@ -268,3 +268,12 @@ def test_a_controller_that_is_away_keeps_nobody_from_rejecting() -> None:
     del cluster.single["deployments", SPACE, "koord-descheduler"]
     assert "findings" not in run(cluster, state="rejected")[0]
     assert codes(run(cluster, state="approved")[0]) == ["no_controller"]
+
+
+@pytest.mark.parametrize(
+    ("status", "outcome"),
+    [({}, "paused"), ({"phase": "Succeeded"}, "already_moved"), ({"phase": "Failed", "reason": "Timeout"}, "failed")],
+)
+def test_a_job_is_looked_at_by_its_name_alone(status: Raw, outcome: str) -> None:
+    result, _ctx = run(fake(jobs=[made("j", "web-1", **status)]), selection=Selection(), name="j")
+    assert (result["jobs"][0]["outcome"], result["changed"]) == (outcome, False)
