@@ -90,6 +90,28 @@ def test_recover_knows_its_variables(tmp_path: Path, variable: dict[str, object]
     assert UNREACHABLE not in text
 
 
+@pytest.mark.parametrize(
+    ("variables", "said"),
+    [
+        ({}, "a, b: no credentials"),
+        (
+            {"descheduler_environment": {"K8S_AUTH_KUBECONFIG": "/none"}, "descheduler_timout": "1m"},
+            "descheduler_timout",
+        ),
+        (
+            {"descheduler_environment": {"K8S_AUTH_KUBECONFIG": "/none"}, "descheduler_config": {"kind": "x"}},
+            "kind is 'x'",
+        ),
+    ],
+)
+def test_a_fleet_is_checked_before_its_first_cluster(tmp_path: Path, variables: dict[str, object], said: str) -> None:
+    code, text = play(tmp_path, "descheduler", "-i", "a,b,", variables=variables)
+    assert code == 2
+    assert said in text
+    assert "canary first" not in text
+    assert UNREACHABLE not in text
+
+
 def test_without_a_kubeconfig_that_exists_the_error_names_it(tmp_path: Path) -> None:
     wrong = tmp_path / "site.yml"
     wrong.write_text(
