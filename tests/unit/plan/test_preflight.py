@@ -224,6 +224,17 @@ UNHEALTHY = [pod(f"web-{i}", "n1", WEB, ready=False) for i in range(2)]
             id="spent for the moment",
         ),
         pytest.param(
+            snapshot(
+                deployment("web", 2),
+                pods=UNHEALTHY,
+                budgets=[budget("b", 0, healthy=0, desired=1, expected=2)],
+                nodes=[node("n1", conditions={"Ready": "Unknown"}), node("n2")],
+            ),
+            {},
+            [("warning", "node_lost"), ("warning", "unhealthy_blocked")],
+            id="unhealthy on a lost node",
+        ),
+        pytest.param(
             snapshot(deployment("web", 2), pods=UNHEALTHY, budgets=[budget("b", 0, healthy=0, desired=1, expected=2)]),
             {},
             [("blocker", "unhealthy_blocked")],
