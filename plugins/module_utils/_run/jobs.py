@@ -24,7 +24,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.job
     choose,
     targets,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.objects import Raw
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.objects import Raw, Ref
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.snapshot import Snapshot
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.act import PATIENCE, apply
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.context import Context, Result, StopRun
@@ -263,7 +263,7 @@ def _ruled(ctx: Context, options: JobOptions, found: Koordinator) -> list[Work]:
     raws = _named(ctx, options, found)
     works = [Work(Job.of(raw).pod, name=raw["metadata"]["name"], raw=raw, state="following") for raw in raws]
     if not works and options.name:
-        missing = Work(target=_nobody(), name=options.name)
+        missing = Work(Ref("Pod", ""), name=options.name)
         if options.state == "absent":
             missing.close("already_absent", f"There is no job {options.name}.")
         else:
@@ -300,10 +300,6 @@ def _follow(ctx: Context, works: t.Sequence[Work], options: JobOptions, found: K
         moves.follow(board, deadline)
 
 
-def _nobody() -> t.Any:
-    return Job.of({"metadata": {"name": ""}}).pod
-
-
 def _named(ctx: Context, options: JobOptions, found: Koordinator) -> list[Raw]:
     """The jobs that are meant: by their own name, else the newest of each pod, else all of the run."""
     if options.name:
@@ -311,14 +307,14 @@ def _named(ctx: Context, options: JobOptions, found: Koordinator) -> list[Raw]:
     selection, run = options.selection, options.wish.run
     if selection == Selection():
         return [raw for raw in found.jobs if (raw["metadata"].get("labels") or {}).get(RUN_LABEL) == run]
-    snapshot = gather(ctx.cluster, ("nodes", "pods"))
-    wanted = {}
-    if selection.names_pods:
-        wanted = {(ref.namespace, ref.name): ref.uid for ref in selection.pods}
-    else:
-        wanted = {(t_.ref.namespace, t_.ref.name): t_.ref.uid for t_ in targets(snapshot, selection)[0]}
+    refs: t.Iterable[Ref] = selection.pods
+    if not selection.names_pods:
+        refs = (target.ref for target in targets(gather(ctx.cluster, ("pods",)), selection)[0])
+    wanted = {(ref.namespace, ref.name): ref.uid for ref in refs}
     newest: dict[tuple[str, str], Raw] = {}
-    for raw in sorted(found.jobs, key=lambda raw: raw["metadata"].get("creationTimestamp", "")):
+    for raw in sorted(
+        found.jobs, key=lambda raw: (raw["metadata"].get("creationTimestamp", ""), raw["metadata"]["name"])
+    ):
         job = Job.of(raw)
         key = (job.pod.namespace, job.pod.name)
         if key in wanted and (not wanted[key] or job.pod.uid in ("", wanted[key])):
