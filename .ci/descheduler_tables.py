@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Writes the tables of descheduler settings in docs/ from the schema data; a unit test says when they are old.
 
+What stands before the mark in the pages of settings is written by hand, and stays.
+
 PYTHONPATH=.build/collections python .ci/descheduler_tables.py
 """
 
@@ -30,10 +32,7 @@ HEAD = """..
 
 .. Written by .ci/descheduler_tables.py from the schema data; edit those.
 """
-TITLES = {
-    "koordinator": "Settings of koord-descheduler and ACK",
-    "sigs": "Settings of the sigs descheduler",
-}
+MARK = ".. From here on written by .ci/descheduler_tables.py from the schema data; edit those.\n"
 REAL = {
     "drops": "starts as if it were not there",
     "starts": "starts and does not do it",
@@ -124,14 +123,23 @@ def points(plugin: Plugin) -> str:
 
 
 def page(schema: Schema) -> str:
-    """The whole page of a flavor."""
-    title = TITLES[schema.name]
+    """The whole page of a flavor: the guide as it is there, and the tables."""
+    guide, _mark, _old = (RST / f"descheduler_{schema.name}.rst").read_text().partition(MARK)
     head = ("key", "type", "default", "about")
-    lines = [HEAD, f".. _{LABEL}descheduler_{schema.name}:", "", title, "=" * len(title), "", INTRO[schema.name], ""]
-    lines += [".. contents::", "   :local:", "   :depth: 1", "", "The document", "------------", ""]
+    lines = [
+        guide + MARK,
+        "All settings",
+        "------------",
+        "",
+        INTRO[schema.name],
+        "",
+        "The document",
+        "~~~~~~~~~~~~",
+        "",
+    ]
     lines += table("34 14 14 38", head, rows(schema.root.fields))
     for name, plugin in schema.plugins.items():
-        lines += [name, "-" * len(name), "", points(plugin), ""]
+        lines += [name, "~" * len(name), "", points(plugin), ""]
         lines += table("34 14 14 38", head, rows(plugin.args.fields))
     strictness = "Where we are stricter than the descheduler"
     lines += [strictness, "-" * len(strictness), ""]
