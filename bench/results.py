@@ -78,6 +78,14 @@ SWAPS: tuple[Column, ...] = (
     ("new pods", "new_pods", 0),
     ("requests/pod", "requests_per_pod", 1),
 )
+BACKENDS: tuple[Column, ...] = (
+    ("pods", "pods", 0),
+    ("seconds", "seconds", 1),
+    ("s/pod", "seconds_per_pod", 2),
+    ("requests/pod", "requests_per_pod", 2),
+    ("Koordinator's writes/pod", "koordinator_writes_per_pod", 1),
+    ("wall", "wall_seconds", 1),
+)
 NO_OPS: tuple[Column, ...] = (
     ("requests", "requests", 0),
     ("writes", "writes", 0),
@@ -89,7 +97,7 @@ NO_OPS: tuple[Column, ...] = (
 def _columns(scene: str) -> tuple[Column, ...]:
     if scene.endswith(("node", "nodes")):
         return DRAINS
-    return SWAPS if scene == "swap" else NO_OPS
+    return {"swap": SWAPS, "backends": BACKENDS}.get(scene, NO_OPS)
 
 
 def table(summary: Summary) -> str:

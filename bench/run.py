@@ -6,7 +6,8 @@
 
 Starts a lab of its own (`bench`), measures every tool in the same run in alternating order, writes
 results.json, results.svg and the tables of README.md beside this file, and ends the lab. Nothing is judged:
-there is no threshold. BENCH_REPEAT (3) says how often, LAB_KEEP that the lab stays.
+there is no threshold. BENCH_REPEAT (3) says how often, LAB_KEEP that the lab stays. BENCH_ONLY=backends measures
+that scene alone, in a lab with Koordinator, and leaves the other results as they are.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ from bench.scenes import Trial  # noqa: E402
 
 LAB = "bench"
 SCENES = {"one node": 1, "five nodes": 5}
+BACKENDS = ("eviction", "auto", "koordinator")
 PLAYBOOKS = ("release",)
 """Of the collection; over all nodes, which are in service, they find nothing to do."""
 BEGIN, END = "<!-- tables: written by run.py -->", "<!-- end of the tables -->"
@@ -48,6 +50,11 @@ def main() -> int:
         print(f"==> [{time.monotonic() - began:4.0f} s] bench: {text}", flush=True)
 
     with tempfile.TemporaryDirectory(prefix="bench-") as name:
+        if os.environ.get("BENCH_ONLY") == "backends":
+            known = json.loads((Path(__file__).parent / "results.json").read_text(encoding="utf-8"))
+            others = [Trial(**trial) for trial in known["trials"] if trial["scene"] != "backends"]
+            write(known, [*others, *backends(Path(name), repeat, say)])
+            return 0
         folder = Path(name)
         say("environment of kubernetes.core.k8s_drain (about two minutes the first time)")
         home = tools.peer_environment()
@@ -64,8 +71,26 @@ def main() -> int:
         finally:
             if not os.environ.get("LAB_KEEP"):
                 lab_playbook(folder, LAB, "absent")
+        trials += backends(folder, repeat, say)
     write(found, trials)
     return 0
+
+
+def backends(folder: Path, repeat: int, say: Say) -> list[Trial]:
+    """Our own ways to move pods side by side, in a lab of their own with Koordinator."""
+    say("lab with Koordinator")
+    lab = started(folder, f"{LAB}-koord", lab_nodes=1, lab_metrics=False, lab_koordinator="v1.7.0")
+    trials: list[Trial] = []
+    try:
+        ours = tools.Ours(lab, folder)
+        for repetition in range(repeat):
+            for backend in turned(list(BACKENDS), repetition):
+                trials.append(scenes.backends(lab, folder, ours, backend, repetition))
+                say(line(trials[-1]))
+    finally:
+        if not os.environ.get("LAB_KEEP"):
+            lab_playbook(folder, f"{LAB}-koord", "absent")
+    return trials
 
 
 def measured(lab: Lab, folder: Path, home: Path, repeat: int, say: Say) -> Iterator[Trial]:
@@ -108,6 +133,7 @@ def line(trial: Trial) -> str:
     names = (
         "pods",
         "pods_per_second",
+        "seconds_per_pod",
         "requests_per_pod",
         "refusals",
         "dark_seconds_worst",

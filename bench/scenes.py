@@ -27,6 +27,8 @@ from bench.tools import BareLoop, Ended, Ours, Playbooks, Tool
 
 SINGLES = 5
 """Single-replica Deployments in the scene of the swap."""
+WAY_PODS, WAY_START = 12, "1s"
+"""Pods of the node in the scene of the backends, and how long their successors take to start."""
 START = "5s"
 """How long a pod of theirs takes to start."""
 
@@ -193,5 +195,49 @@ def swap(lab: Lab, folder: Path, name: str, act: Callable[[Sequence[str]], Ended
         }
         requests = measure.by_kind(seen.requests)
         return Trial("swap", name, repetition, ended.outcome, numbers, requests, busy)
+    finally:
+        arena.clear()
+
+
+def backends(lab: Lab, folder: Path, ours: Ours, backend: str, repetition: int) -> Trial:
+    """A node whose pods leave in one of our own ways; Koordinator is there, configured as its chart has it.
+
+    Each pod is of another Deployment, so that the limit of a workload in five minutes holds nobody.
+    """
+    arena = Arena(lab.api, arena_name(f"way-{backend}"))
+    container = {"name": "main", "image": "registry.invalid/app:1", "resources": {"requests": {"cpu": "10m"}}}
+    pod = {"schedulerName": "koord-scheduler", "containers": [container]}
+    try:
+        leaving, *_others = arena.nodes(3)
+        with arena.placing(leaving):
+            apps = [
+                arena.deployment(f"app-{n}", start=WAY_START, pod=pod, service=False, budget={"maxUnavailable": 1})
+                for n in range(1, WAY_PODS + 1)
+            ]
+        arena.cordon(leaving)
+        for app in apps:
+            app.scale(3)
+        arena.settle()
+        arena.cordon(leaving, on=False)
+        busy, start = load(), mark(lab)
+        before = {o.name(pod) for pod in arena.pods(on=leaving)}
+        with Watching(arena, lab, folder) as seen:
+            ended = ours.by_backend(backend)([leaving])
+            arena.settle()
+        known = logged(lab, start)
+        mine = [request for request in known if request.agent.startswith(NAMESPACE)]
+        koord = [request for request in known if request.agent.startswith("koord-") and request.writes]
+        gone = [event.wall for event in seen.log.events if event.type == "DELETED" and o.name(event.obj) in before]
+        span = max(gone) - min(request.at for request in mine if request.writes)
+        numbers = {
+            "pods": len(before),
+            "seconds": round(span, 2),
+            "seconds_per_pod": round(span / len(before), 2),
+            "requests": len(mine),
+            "requests_per_pod": round(len(mine) / len(before), 2),
+            "koordinator_writes_per_pod": round(len(koord) / len(before), 2),
+            "wall_seconds": round(ended.wall, 2),
+        }
+        return Trial("backends", f"backend {backend}", repetition, ended.outcome, numbers, measure.by_kind(mine), busy)
     finally:
         arena.clear()

@@ -121,6 +121,15 @@ class Ours:
         guard = self.task("pdb_guard", nodes=list(nodes))
         return self.plays.run([self.cordon(nodes, "cordoned"), guard, self.task("node_drain", nodes=list(nodes))])
 
+    def by_backend(self, backend: str) -> Callable[[Sequence[str]], Ended]:
+        """As `drain`, with pods moved in this way."""
+
+        def drain(nodes: Sequence[str]) -> Ended:
+            drained = self.task("node_drain", nodes=list(nodes), backend=backend)
+            return self.plays.run([self.cordon(nodes, "cordoned"), drained])
+
+        return drain
+
     def give_back(self, nodes: Sequence[str]) -> None:
         guard = self.task("pdb_guard", nodes=list(nodes), state="absent")
         ended = self.plays.run([self.cordon(nodes, "returning"), guard, self.cordon(nodes, "uncordoned")])

@@ -1,0 +1,95 @@
+# Copyright: Contributors to the kubeops.node_maintenance collection
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import replace
+
+import pytest
+
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.finding import Finding
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs.limits import Controller
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.migrate import Choices
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run import job_backend
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.context import Context, StopRun
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.koordinator import Koordinator
+
+LIMITS = Controller()
+WHOLE = Koordinator(controller=LIMITS, source="ConfigMap a/b")
+
+
+def missing(code: str) -> Finding:
+    return Finding(code, "blocker", code, f"{code} is missing.", "Install it.")
+
+
+@pytest.fixture
+def looked(monkeypatch: pytest.MonkeyPatch) -> t.Callable[[Koordinator], list[Context]]:
+    """Makes the look at the cluster find this; returns who looked."""
+
+    def finds(found: Koordinator) -> list[Context]:
+        asked: list[Context] = []
+
+        def look(ctx: Context) -> Koordinator:
+            asked.append(ctx)
+            return found
+
+        monkeypatch.setattr(job_backend, "look", look)
+        return asked
+
+    return finds
+
+
+CONTEXT = Context(t.cast("t.Any", None))
+
+
+def test_nobody_looks_where_no_job_is_wanted(looked: t.Any) -> None:
+    asked = looked(WHOLE)
+    for choices in (Choices(backend="eviction"), Choices(backend="koordinator", disable_eviction=True)):
+        assert job_backend.prepared(CONTEXT, choices) == (choices, ())
+    assert asked == []
+
+
+@pytest.mark.parametrize("backend", ["auto", "koordinator"])
+def test_with_all_its_parts_the_live_limits_are_used(looked: t.Any, backend: str) -> None:
+    looked(WHOLE)
+    choices, found = job_backend.prepared(CONTEXT, Choices(backend=backend))
+    assert choices.controller is LIMITS
+    assert found == ()
+
+
+@pytest.mark.parametrize(
+    ("found", "codes"),
+    [
+        (Koordinator(missing=(missing("no_crd"),)), ["no_crd"]),
+        (Koordinator(missing=(missing("no_controller"),), doubt="There is no ConfigMap."), ["no_controller"]),
+        (replace(WHOLE, missing=(missing("no_scheduler"),)), ["no_scheduler"]),
+        (Koordinator(doubt="It is no YAML.", source="ConfigMap a/b"), ["no_limits"]),
+        (replace(WHOLE, controller=Controller(profiles=("a", "b"))), ["several_controllers"]),
+    ],
+)
+def test_what_is_missing_stops_koordinator_and_lets_auto_evict(
+    looked: t.Any, found: Koordinator, codes: list[str]
+) -> None:
+    looked(found)
+    choices, findings = job_backend.prepared(CONTEXT, Choices(backend="koordinator"))
+    assert [finding.code for finding in findings] == codes
+    assert {finding.severity for finding in findings} == {"blocker"}
+    assert choices.controller is None
+    with pytest.raises(StopRun) as stopped:
+        job_backend.required(CONTEXT, Choices(backend="koordinator"))
+    assert stopped.value.code == codes[0]
+
+    choices, findings = job_backend.prepared(CONTEXT, Choices())
+    assert choices.controller is None
+    assert [finding.code for finding in findings] == ([] if codes == ["no_crd"] else ["koordinator_unused"])
+    assert job_backend.required(CONTEXT, Choices()).controller is None
+
+
+def test_jobs_that_reserve_nothing_need_no_scheduler(looked: t.Any) -> None:
+    direct = Controller(default_job_mode="EvictDirectly")
+    looked(replace(WHOLE, controller=direct, missing=(missing("no_scheduler"),)))
+    choices, found = job_backend.prepared(CONTEXT, Choices(backend="koordinator"))
+    assert choices.controller is direct
+    assert found == ()
