@@ -111,7 +111,7 @@ def here(config: Json, arena: Arena) -> Json:
 
 def moves(lab: Lab, arena: Arena) -> dict[tuple[str, str, str], str]:
     """What was asked for, by plugin, namespace and workload, and the phase of it."""
-    known = {}
+    known: dict[tuple[str, str, str], str] = {}
     for job in lab.api.items(JOBS):
         pod = job["spec"]["podRef"]
         if pod["namespace"] in arena.namespaces:
@@ -229,7 +229,7 @@ def _asking(cpu: str, ground: str) -> Json:
     }
 
 
-def _affinity(kind: str, rule: Json) -> Json:
+def _affinity(kind: str, rule: Any) -> Json:
     return {"affinity": {kind: {"requiredDuringSchedulingIgnoredDuringExecution": rule}}}
 
 
@@ -254,7 +254,7 @@ def test_every_plugin_once(lab: Lab, arena: Arena, play: Player) -> None:
     ground.spread("broken")
     ground.spread("green", pod=_affinity("nodeAffinity", green))
     ground.spread("loud")
-    ground.spread("shy", pod=_affinity("podAntiAffinity", shy))  # type: ignore[arg-type]
+    ground.spread("shy", pod=_affinity("podAntiAffinity", shy))
     ground.spread("even", pod={"topologySpreadConstraints": even})
     ground.elsewhere(ground.twins, "twins", three)
     ground.elsewhere(ground.other, "hard", one, {"move": "yes"})

@@ -346,7 +346,7 @@ def _prometheus(provider: Raw, path: str) -> t.Iterator[Fault]:
         if secret is None:
             yield Fault(where, "required", "secretReference has to be given.")
         for key in ("namespace", "name") if isinstance(secret, dict) else ():
-            if not is_set(secret.get(key)):
+            if not is_set(_dict(token, "secretReference").get(key)):
                 yield Fault(f"{where}.{key}", "required", f"{key} has to be given.")
 
 
