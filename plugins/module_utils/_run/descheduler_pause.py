@@ -17,8 +17,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.errors import Forbidden, NotFound
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan import names
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.change import Change
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler import rollout
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.check import Flavor, schema_of
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler import check, rollout
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.journal import (
     LABEL,
     BadJournalError,
@@ -70,9 +69,9 @@ def resume(ctx: Context, options: DeschedulerOptions, *, everywhere: bool) -> Re
         site = Site.read(ctx, options.flavor, options.place)
         return _resume(ctx, options, site)
     done = [
-        _resume(ctx, replace(options, flavor=flavor, place=kept.place, schema=schema_of(flavor)), None)
+        _resume(ctx, replace(options, flavor=flavor, place=kept.place, schema=check.schema_of(flavor)), None)
         for kept in _paused(ctx)
-        for flavor in (t.cast("Flavor", kept.flavor),)
+        for flavor in (t.cast("check.Flavor", kept.flavor),)
     ]
     if not done:
         return plainly(ctx, options, "unchanged", "No descheduler is paused.")

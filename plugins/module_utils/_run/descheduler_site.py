@@ -37,7 +37,7 @@ ATTEMPTS = 20
 
 PAUSE = 0.1
 
-Planned = t.Callable[[Raw], Change | None]
+Planned = t.Callable[[Raw], "Change | None"]
 
 
 @dataclass

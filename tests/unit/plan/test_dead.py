@@ -35,8 +35,8 @@ AWAY = node("n1", conditions={"Ready": "Unknown"}, taints=[SOFT, LOST])
 WEB = {"web": owned("ReplicaSet", "web")}
 
 
-def fate(made: Raw, *more: dict[str, list[Raw]], here: Raw = AWAY) -> dead.Fate | None:
-    world = snapshot(*more, nodes=[here, node("n2")], pods=[made])
+def fate(made: Raw, *more: dict[str, list[Raw]], here: Raw | None = None) -> dead.Fate | None:
+    world = snapshot(*more, nodes=[here or AWAY, node("n2")], pods=[made])
     return dead.fate(world, world.pods[0], NOW)
 
 

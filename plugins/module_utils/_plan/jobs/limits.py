@@ -21,7 +21,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.obj
 PLUGIN = "MigrationController"
 KIND = "DeschedulerConfiguration"
 
-Amount = int | str | None
+Amount: t.TypeAlias = "int | str | None"
 """A number, a percentage such as ``10%``, or nothing (then it is derived from the replicas)."""
 
 
