@@ -14,11 +14,8 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass, field
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.errors import (
     AlreadyExists,
-    ClusterError,
-    Conflict,
     DeniedByWebhook,
     Forbidden,
     Invalid,
@@ -43,32 +40,21 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.job
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.migrate import Choices
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.objects import Raw, Ref
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.snapshot import Snapshot
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.act import PATIENCE, apply
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.act import apply
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.context import Context
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.evict import Move
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.job_watch import JobWatch
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.job_work import (
-    free,
-    reject,
-    remove,
-    reread,
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.job_sweep import (
+    OVERDUE,
+    SILENT,
+    SOON,
+    Sweep,
+    serves,
 )
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.job_watch import JobWatch
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.job_work import reread
 
 LOOK_EVERY = 0.25
 """Seconds between two looks at who may start: many things change, and few of them make room."""
-SILENT = 20.0
-"""Seconds without news of a job that has passed arbitration, after which its controller is reminded of it.
-
-A koord-descheduler that starts anew never comes back to jobs that run already; any update makes it.
-"""
-SOON = 3.0
-"""The same for jobs of an earlier run: whatever killed that one may have killed their controller, too."""
-OVERDUE = 60.0
-"""Seconds after a job's ttl: its controller would have ended it by then if it were there."""
-FOREIGN = 60.0
-"""Seconds that somebody else's job for a pod gets before the pod is moved without it."""
-VANISHING = 5.0
-"""Seconds that the controller gets to delete the Reservation of a deleted job."""
 HOPELESS = 2
 """Jobs in a row whose Reservation no scheduler looked at for their whole ttl; then no more are made."""
 NUDGED = f"{names.PREFIX}/nudged"
@@ -109,13 +95,13 @@ class JobFeed:
     _held_since: dict[str, float] = field(default_factory=dict)
     _watch: JobWatch | None = None
     _looked: float = float("-inf")
-    _listed: float = float("-inf")
     _next: float = 0.0
     _hopeless: int = 0
     _broken: str = ""
-    _orphaned: dict[str, tuple[float, float]] = field(default_factory=dict)
-    _swept: dict[str, set[str]] = field(default_factory=dict)
-    _sweeping: dict[str, float] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """What is left is swept on the same conditions."""
+        self._sweep = Sweep(self.ctx, self.fence)
 
     def start(self) -> None:
         """Begin to watch the jobs; without a controller there is nothing to do, ever."""
@@ -160,16 +146,9 @@ class JobFeed:
         """Whether nothing is left of the node's jobs; deletes those that have ended, and their Reservations."""
         if self._watch is None:
             return True
-        if self.flying(node) or self._orphans(node):
+        if self.flying(node):
             return False
-        swept = self._swept.setdefault(node, set())
-        ended = [job for job in self._watch.look()[1].values() if job.ended and self._serves(job, node)]
-        for job in ended:
-            if job.uid not in swept:
-                self._delete(job.ref)
-                # The controller names a Reservation after the job's UID.
-                swept |= {job.uid, job.reservation or job.uid}
-        return not ended and self._reservations_gone(node, swept)
+        return self._sweep.done_with(node, self._watch.look()[1], {flight.name for flight in self._flights.values()})
 
     def abandon(self, node: str, why: str) -> None:
         """Give up the jobs of a node that is not emptied after all: they would move its pods later on.
@@ -181,8 +160,8 @@ class JobFeed:
         unseen = [f.name for f in self._flights.values() if f.move.pod.node == node and not f.over and f.job is None]
         jobs = {**self._watch.look()[1], **{name: job for name in unseen if (job := reread(self.ctx, name))}}
         for job in jobs.values():
-            if self._serves(job, node) and not (job.evicting and not job.ended):
-                self._give_up(job, why)
+            if serves(job, node) and not (job.evicting and not job.ended):
+                self._sweep.give_up(job, why)
         for flight in self._flights.values():
             flight.over |= flight.move.pod.node == node
 
@@ -221,7 +200,7 @@ class JobFeed:
             flight.over = True
             why = self._overdue(flight, job, raws, snapshot)
             if flight.ours:
-                self._give_up(job, why)
+                self._sweep.give_up(job, why)
             self._came_to_nothing(flight, why)
             return
         if flight.ours and job.passed:
@@ -280,20 +259,10 @@ class JobFeed:
         gone = flight.move.done
         if gone and flight.evicted and not flight.freed and feed.keeps_name(flight.move.pod):
             flight.freed = True
-            self._annotate(job, NO_LIMITER, "true")
+            self._sweep.annotate(job, NO_LIMITER, "true")
         elif now - flight.news >= SILENT and not job.paused:
             flight.news = now
-            self._annotate(job, NUDGED, self.ctx.clock.wall())
-
-    def _annotate(self, job: Job, key: str, value: str) -> None:
-        body = {"metadata": {"annotations": {key: value}}}
-        change = Change("patch", job.ref, f"Remind koord-descheduler of {job.ref}", body=body)
-        try:
-            self.fence()
-            apply(self.ctx, change)
-        except (NotFound, Conflict, UnknownOutcome):
-            # It ended at this moment, or is looked at again a little later.
-            return
+            self._sweep.annotate(job, NUDGED, self.ctx.clock.wall())
 
     # -- starting -----------------------------------------------------------------------------------
 
@@ -304,6 +273,7 @@ class JobFeed:
             job = by_pod.get(move.pod.uid)
             if job is None or (job.paused and not job.ours):
                 continue
+            # Somebody else's job may be one that nobody carries out: it is not waited for as long as its ttl.
             ttl = job.ttl if job.ours else 0.0
             self._flights[move.pod.uid] = Flight(move, job.name, now, ttl, now, job, ours=job.ours)
             self._flights[move.pod.uid].news = now - SILENT + SOON
@@ -371,8 +341,10 @@ class JobFeed:
         controller = t.cast("Controller", self.choices.controller)
         pod = move.pod
         options = {} if self.grace_seconds is None else {"gracePeriodSeconds": self.grace_seconds}
+        # Any other text is ReservationFirst for the controller too.
+        mode: Mode = "EvictDirectly" if controller.default_job_mode == "EvictDirectly" else "ReservationFirst"
         wish = Wish(
-            mode=t.cast("Mode", controller.default_job_mode),
+            mode=mode,
             ttl=ttl,
             delete_options=options,
             reason=f"maintenance of node {pod.node}",
@@ -385,68 +357,3 @@ class JobFeed:
         body["metadata"]["annotations"][names.SERVES_NODES] = pod.node
         target = Ref(KIND, name, api_version=API_VERSION)
         return Change("create", target, f"Create {target} for {pod.ref} on node {pod.node}", body=body)
-
-    # -- leaving nothing ----------------------------------------------------------------------------
-
-    def _serves(self, job: Job, node: str) -> bool:
-        return job.ours and job.annotations.get(names.SERVES_NODES) == node
-
-    def _orphans(self, node: str) -> bool:
-        """Whether jobs are at work whose pods left before this call began: those of a run that was killed.
-
-        Their controller may have been killed as well, so they are brought before it again.
-        """
-        now = self.ctx.clock.now()
-        mine = {flight.name for flight in self._flights.values()}
-        waiting = False
-        for job in self._watch.look()[1].values() if self._watch else ():
-            if job.ended or job.name in mine or not self._serves(job, node):
-                continue
-            since, reminded = self._orphaned.setdefault(job.name, (now, now - SILENT + SOON))
-            if now > since + job.ttl + OVERDUE:
-                continue
-            waiting = True
-            if job.passed and now - reminded >= SILENT:
-                self._orphaned[job.name] = since, now
-                self._annotate(job, NO_LIMITER, "true")
-        return waiting
-
-    def _reservations_gone(self, node: str, wanted: set[str]) -> bool:
-        if not wanted:
-            return True
-        now = self.ctx.clock.now()
-        since = self._sweeping.setdefault(node, now)
-        if now < self._listed + LOOK_EVERY:
-            return False
-        self._listed = now
-        try:
-            found = self.ctx.cluster.items(kinds.RESERVATIONS, patience=PATIENCE).items
-        except Forbidden as error:
-            self.ctx.note("kept", f"Whether Reservations are left is not known: {error}", node=node)
-            return True
-        left = [raw["metadata"] for raw in found if raw["metadata"]["name"] in wanted]
-        if left and now - since > VANISHING:
-            for meta in left:
-                self._delete(Ref("Reservation", meta["name"], "", meta["uid"], API_VERSION))
-        return not left
-
-    def _give_up(self, job: Job, why: str) -> None:
-        """End a job that has not evicted its pod, and delete it: one that vanished unended is never forgotten."""
-        try:
-            self.fence()
-            if not job.ended:
-                reject(self.ctx, job, why)
-            remove(self.ctx, job)
-            if job.reservation and not job.succeeded:
-                free(self.ctx, job.reservation)
-        except ClusterError as error:
-            self.ctx.note("kept", f"{job.ref} stays: {error}")
-
-    def _delete(self, target: Ref) -> None:
-        try:
-            self.fence()
-            apply(self.ctx, Change("delete", target, f"Delete {target}, which has served"))
-        except (NotFound, Conflict):
-            return
-        except ClusterError as error:
-            self.ctx.note("kept", f"{target} stays: {error}")
