@@ -7,8 +7,10 @@
 from __future__ import annotations
 
 import datetime
+import textwrap
 from collections.abc import Iterator
 from functools import partial
+from pathlib import Path
 
 import pytest
 import yaml
@@ -155,10 +157,12 @@ def test_a_single_replica_is_refused_with_the_cause(arena: Arena, jobs: Jobs, pl
 
 
 def test_paused_jobs_are_approved_rejected_or_left(arena: Arena, jobs: Jobs, play: Player) -> None:
-    arena.nodes(3)
-    first, second, third, late = (jobs.deployment(name) for name in ("first", "second", "third", "late"))
+    places = arena.nodes(4)
+    # Paused jobs that have passed count: two from a node, and the next would wait.
+    for name, place in zip(("first", "second", "third", "late"), places, strict=True):
+        jobs.deployment(name, on=place)
     arena.settle()
-    works = {one.name: jobs.named(one, uid=True) for one in (first, second, third, late)}
+    works = {name: jobs.pod(arena.pods(name)[0]["metadata"]["name"]) for name in ("first", "second", "third", "late")}
     run = move(play, *works.values(), paused=True, wait=False, ttl="20s", run="confirm")
     assert run.ok, run.text
     assert {job["outcome"] for job in run.answer["jobs"]} == {"paused"}
@@ -381,3 +385,62 @@ def test_jobs_are_removed_after_arbitration(arena: Arena, jobs: Jobs, play: Play
     assert job_of(lost)["outcome"] == "not_found"
     assert not lost.ok
     assert pod["uid"] in {p["metadata"]["uid"] for p in web.pods()}
+
+
+RBAC = "/apis/rbac.authorization.k8s.io/v1"
+GUIDE = Path(__file__).parents[2] / "docs/docsite/rst/koordinator_jobs.rst"
+
+
+def documented_rules() -> list[Json]:
+    """The rules that the guide says the playbook's account needs."""
+    block = GUIDE.read_text(encoding="utf-8").partition("The account of the playbook needs")[2]
+    block = block.partition(".. code-block:: yaml")[2].partition("\nand ``get``")[0]
+    rules: list[Json] = yaml.safe_load(textwrap.dedent(block))["rules"]
+    return rules
+
+
+def test_the_documented_permissions_suffice(lab: Lab, arena: Arena, jobs: Jobs, play: Player) -> None:
+    arena.nodes(2)
+    web, made = jobs.deployment("web"), jobs.deployment("made")
+    arena.settle()
+    user = f"mover-{arena.name}"
+    login = {"impersonate_user": user, "kubeconfig": str(lab.kubeconfig)}
+    in_space = [
+        {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get"]},
+        {"apiGroups": ["apps"], "resources": ["deployments"], "verbs": ["get"]},
+    ]
+    space = f"{RBAC}/namespaces/koordinator-system"
+    granted = [
+        (f"{RBAC}/clusterrole", "ClusterRole", documented_rules()),
+        (f"{space}/role", "Role", in_space),
+    ]
+    subject = {"kind": "User", "name": user, "apiGroup": "rbac.authorization.k8s.io"}
+    try:
+        for path, kind, rules in granted:
+            reference = {"kind": kind, "name": user, "apiGroup": "rbac.authorization.k8s.io"}
+            arena.api.create(f"{path}s", {"metadata": {"name": user}, "rules": rules})
+            binding = {"metadata": {"name": user}, "subjects": [subject], "roleRef": reference}
+            arena.api.create(f"{path}bindings", binding)
+        run = move(play, jobs.named(web), **login)
+        assert job_of(run)["outcome"] == "moved", run.text
+        assert run.answer["doubt"] == ""
+        assert job_of(run)["events"] == [], "they may not be read, and that is all"
+        pod = jobs.named(made)
+        template = {"spec": {"ttl": "1m"}}
+        prepared = move(
+            play,
+            pod,
+            reservation=user,
+            reservation_template=template,
+            paused=True,
+            wait=False,
+            **login,
+        )
+        assert job_of(prepared)["outcome"] == "paused", prepared.text
+        gone = play.module("pod_migration_job", state="absent", pods=[pod], **login)
+        assert job_of(gone)["outcome"] == "absent", gone.text
+        assert jobs.reserved() == []
+    finally:
+        for path, _kind, _rules in granted:
+            arena.api.delete(f"{path}bindings/{user}")
+            arena.api.delete(f"{path}s/{user}")
