@@ -37,6 +37,9 @@ ENDS = ("refuses", "crashes")
 UNSEEN: tuple[Path, ...] = (("clientConnection",), ("clientConnection", "kubeconfig"))
 """Without it the descheduler wants its pod's own account, which no test has."""
 
+ADDRESSES: tuple[Path, ...] = (("healthzBindAddress",), ("metricsBindAddress",))
+"""Without one it takes its usual port, which some other descheduler of this machine may have."""
+
 
 @dataclass(frozen=True, slots=True)
 class Case:
@@ -165,7 +168,7 @@ def whole(schema: Schema) -> Iterator[Case]:
 def _mutants(schema: Schema) -> Iterator[Case]:
     root = root_of(schema)
     for what, path, value in changes(schema.root, root):
-        if path and path not in UNSEEN:
+        if path and path not in UNSEEN and (path not in ADDRESSES or isinstance(value, (str, int, list))):
             yield Case(f"document {shown(path)}: {what}", text_of(changed(root, path, value)))
     for name, plugin in _plugins(schema):
         for turn in (0, 1):
