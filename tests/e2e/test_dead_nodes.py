@@ -120,6 +120,11 @@ def present(arena: Arena, on: str) -> dict[str, Json]:
     return {x["metadata"]["labels"]["app"]: x for x in arena.all("Pod") if x["spec"].get("nodeName") == on}
 
 
+def ending(arena: Arena) -> set[str]:
+    """The `app` of each pod that was told to end and is still there."""
+    return {x["metadata"]["labels"]["app"] for x in arena.all("Pod") if x["metadata"].get("deletionTimestamp")}
+
+
 def drained(run: Run, node: str) -> Json:
     return run.node(node, "node_drain")
 
@@ -165,9 +170,9 @@ def test_a_dead_node_from_its_forecast_to_its_return(
     left = present(arena, here)
     assert set(left) == set(fates), "nothing goes from a dead node by itself"
     for name, fate in fates.items():
-        ending = "deletionTimestamp" in left[name]["metadata"]
-        assert ending is (name in ("web", "slow", "db")), name
-        if ending:
+        told = "deletionTimestamp" in left[name]["metadata"]
+        assert told is (name in ("web", "slow", "db")), name
+        if told:
             forecast = datetime.datetime.fromisoformat(fate["told_at"].replace("Z", "+00:00")).timestamp()
             assert abs(told_at(left[name]) - forecast) <= 2, f"{name}: {fate}"
     until(lambda: {"web", "slow"} <= set(present(arena, there)), 10, "their successors are there")
@@ -217,6 +222,7 @@ def test_a_dead_node_from_its_forecast_to_its_return(
 def test_the_proof_comes_from_tasks_and_the_node_comes_back_in_the_middle(arena: Arena, play: Player) -> None:
     here, there = arena.nodes(2)
     arena.deployment("web", on=here, pod=staying(None))
+    arena.deployment("kept", 2, on=here, pod=staying(None), budget={"minAvailable": 2})
     arena.pod("held", here, staying(None), {"finalizers": ["test.kubeops.io/held"]})
     arena.settle()
     die(arena, here)
@@ -225,6 +231,9 @@ def test_the_proof_comes_from_tasks_and_the_node_comes_back_in_the_middle(arena:
     assert not run.ok
     assert "the outlet is on" in run.words
     assert drained(run, here)["outcome"] == "unreachable"
+    # A budget that lets no unready pod go is not waited for either.
+    outcomes = {pod["name"].split("-")[0]: pod["outcome"] for pod in drained(run, here)["pods"]}
+    assert outcomes == {"web": "still_ending", "held": "still_ending", "kept": "not_moved"}
     assert OUT_OF_SERVICE not in taints_of(arena.node(here))
 
     proof = play.tasks(
@@ -246,7 +255,7 @@ def test_the_proof_comes_from_tasks_and_the_node_comes_back_in_the_middle(arena:
     assert drained(run, here)["outcome"] == "came_back"
     assert OUT_OF_SERVICE not in taints_of(arena.node(here))
     # The kubelet is there again and ends what was told to end; what a finalizer holds stays.
-    until(lambda: set(present(arena, here)) <= {"held"}, 30, "the kubelet has ended them")
+    until(lambda: ending(arena) == {"held"}, 30, "the kubelet has ended them")
 
 
 def test_a_node_that_dies_while_it_is_drained_is_given_up(arena: Arena, play: Player) -> None:
@@ -256,12 +265,8 @@ def test_a_node_that_dies_while_it_is_drained_is_given_up(arena: Arena, play: Pl
     solo = arena.deployment("solo", on=here, start="3s", stop="8s", pod={**short, **staying(None)})
     arena.settle()
     running = play.start("evacuate", maintain_nodes=[here])
-    ending = until(
-        lambda: running.over or [x for x in arena.all("Pod") if x["metadata"].get("deletionTimestamp")],
-        90,
-        "the first pod is told to end",
-    )
-    assert ending is not True, running.text
+    until(lambda: running.over or ending(arena), 90, "the first pod is told to end")
+    assert not running.over, running.text
     began = time.monotonic()
     fake.switch(arena.api, here, "down")
     run = running.wait()
