@@ -106,7 +106,7 @@ KOORDINATOR: tuple[Difference, ...] = (
         ("profiles[].plugins.filter",),
         ("one_evictor",),
         "starts",
-        "The one that evicts does not keep what the other one was told to keep.",
+        "Pods that the arguments of one let go are kept by the other one, without a word.",
     ),
     Difference(
         "``nodeSelector`` of a profile, of CustomPriority or of its evictionOrder that is no label selector",
