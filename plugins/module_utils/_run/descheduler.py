@@ -38,7 +38,10 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.desc
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.descheduler_site import Site
 
-TAKEN_BACK_WITHIN = 50.0
+STEADY = 10.0
+"""Seconds for which new pods have to be ready where nothing tells what they run."""
+
+TAKEN_BACK_WITHIN = 40.0
 """Seconds for the old configuration to run again after it was restored."""
 
 
@@ -144,7 +147,7 @@ class Rollout:
         if not options.verify or self.ctx.check:
             self._end()
             return self._done("", wish)
-        failure = self._prove(prover)
+        failure = self._prove(prover, fresh=self.restarted or before is not None)
         if not failure:
             self._end()
             return self._done("", wish)
@@ -218,24 +221,34 @@ class Rollout:
         scales = self.options.restart == "scale" and prior.replicas is None and not site.is_cron
         return replace(prior, replicas=site.replicas) if scales else prior
 
-    def _prove(self, prover: Prover) -> str:
-        """Wait until the wanted configuration runs; why it does not, or the empty text."""
+    def _prove(self, prover: Prover, *, fresh: bool) -> str:
+        """Wait until the wanted configuration runs; why it does not, or the empty text.
+
+        Where nobody can read what runs, ``fresh`` pods have to stay ready for a while: the descheduler of sigs.k8s.io
+        serves its health before it looks at everything that its policy names.
+        """
         site, deadline = self.site, self.ctx.clock.now() + self.options.timeout
         if self.proof and self.proof.comparison and not self.proof.conflicts and not self.restarted:
             return ""
-        told = ""
+        told, held, since = "", None, 0.0
         while True:
             site.reread()
             progress = rollout.progress(site.workload, site.pods())
-            waiting = progress.waiting
+            waiting, lasting = progress.waiting, rollout.lives(progress.pods)
             if not waiting:
                 self.proof = prover.prove(progress.pods)
                 waiting = self.proof.waiting
                 if not waiting and self.proof.conflicts:
                     waiting = f"another configuration runs ({self.proof.conflicts[0]})"
-                if not waiting:
+                if not waiting and (self.proof.comparison or not fresh):
                     return ""
-            if progress.hopeless or self.ctx.clock.now() >= deadline:
+            if waiting or lasting != held:
+                held, since = lasting, self.ctx.clock.now()
+            if not waiting and self.ctx.clock.now() - since >= STEADY:
+                return ""
+            waiting = waiting or "the new pods have to stay ready for a while"
+            steadying = not (progress.waiting or self.proof is None or self.proof.waiting or self.proof.conflicts)
+            if progress.hopeless or self.ctx.clock.now() >= deadline + (STEADY if steadying else 0.0):
                 self.proof = None
                 words = last_words(site, progress.dead)
                 ended = "" if progress.hopeless else f" within {self.options.timeout:.0f} s"

@@ -89,6 +89,8 @@ class World:
     pods: list[Raw] = field(default_factory=list)
     runs: dict[str, str] = field(default_factory=dict)
     made: int = 0
+    frail: int = 0
+    looks: dict[str, int] = field(default_factory=dict)
 
     def put(self, path: str, raw: Raw) -> None:
         raw.setdefault("metadata", {})["resourceVersion"] = str(len(self.asked) + 1)
@@ -122,6 +124,10 @@ class World:
         for _each in range(spec["replicas"] - len(mine)):
             mine.append(self.pod(marks))
         mine = mine[: spec["replicas"]]
+        for pod in mine:
+            self.looks[pod["metadata"]["name"]] = seen = self.looks.get(pod["metadata"]["name"], 0) + 1
+            if self.frail and seen > self.frail and self.runs[pod["metadata"]["name"]] != OLD:
+                pod["status"] = self.status(crashes=True)
         ready = sum(pod["status"]["conditions"][0]["status"] == "True" for pod in mine)
         old = [] if ready >= spec["replicas"] else [pod for pod in self.pods if pod["metadata"]["annotations"] != marks]
         self.pods = mine + old
@@ -137,7 +143,11 @@ class World:
         self.made += 1
         name, text = f"koord-descheduler-{self.made}", self.config_text()
         self.runs[name] = text
-        crashes = "no-such-class" in text
+        status = self.status(crashes="no-such-class" in text)
+        meta = {"name": name, "namespace": NAMESPACE, "annotations": dict(marks), "labels": {"app": "d"}}
+        return {"metadata": meta, "spec": {"containers": [{"name": "descheduler"}]}, "status": status}
+
+    def status(self, *, crashes: bool) -> Raw:
         status: Raw = {"conditions": [{"type": "Ready", "status": str(not crashes)}], "phase": "Running"}
         if crashes:
             ended = {"terminated": {"exitCode": 1, "message": "Usage:\n\nno-such-class not found\n"}}
@@ -145,8 +155,7 @@ class World:
             status["containerStatuses"] = [
                 {"name": "descheduler", "restartCount": 3, "state": loop, "lastState": ended}
             ]
-        meta = {"name": name, "namespace": NAMESPACE, "annotations": dict(marks), "labels": {"app": "d"}}
-        return {"metadata": meta, "spec": {"containers": [{"name": "descheduler"}]}, "status": status}
+        return status
 
     def items(self, kind: Kind, *, namespace: str = "", labels: str = "", **_options: t.Any) -> Listing:
         self.tick()
@@ -586,6 +595,18 @@ def test_what_cannot_be_written_or_restarted_stops_before_the_first_write() -> N
     assert roll(on)["findings"][0]["code"] == "deployment_paused"
     assert on.writes == 0
     assert roll(on, restart="none")["outcome"] == "changed"
+
+
+def test_pods_that_are_ready_for_a_moment_prove_nothing() -> None:
+    """Where nobody can read what runs; the descheduler of sigs.k8s.io looks at some of its policy later."""
+    on = world()
+    on.blind = ("pods/portforward", "pods/log")
+    on.frail = 12
+    before = kept(on)
+    done = roll(on)
+    assert done["outcome"] == "rolled_back"
+    assert done["reason"] == "no-such-class not found"
+    assert kept(on) == before
 
 
 def test_names_that_are_not_there() -> None:

@@ -147,6 +147,15 @@ def progress(deployment: Raw, pods: t.Iterable[Raw]) -> Progress:
     return Progress("", mine, dead)
 
 
+def lives(pods: t.Iterable[Raw]) -> tuple[tuple[str, int], ...]:
+    """Each pod with how often its containers were started again: the same as before where none has ended."""
+    found = []
+    for pod in pods:
+        statuses = (pod.get("status") or {}).get("containerStatuses") or ()
+        found.append((str(pod["metadata"]["name"]), sum(status.get("restartCount", 0) for status in statuses)))
+    return tuple(sorted(found))
+
+
 def _carries(pod: Raw, marks: t.Mapping[str, str | None]) -> bool:
     found = pod["metadata"].get("annotations") or {}
     return all(found.get(name) == value for name, value in marks.items())
