@@ -32,6 +32,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.sta
     stored_run,
     traces,
 )
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run import job_leftovers
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.act import PATIENCE, apply
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.context import (
     Context,
@@ -296,7 +297,8 @@ def _look(ctx: Context) -> tuple[tuple[Trace, ...], set[str]]:
             if before is None or before["metadata"]["resourceVersion"] != lease["metadata"]["resourceVersion"]:
                 alive.add(str((lease.get("spec") or {}).get("holderIdentity", "")).partition("/")[0])
     raws = _kept(ctx)
-    return traces(found, [run for run in map(stored_run, raws) if run], _journals(raws)), alive
+    kept = traces(found, [run for run in map(stored_run, raws) if run], _journals(raws))
+    return (*kept, *job_leftovers.traces(ctx)), alive
 
 
 def _everything(ctx: Context) -> Snapshot:
@@ -329,7 +331,7 @@ def _recover(ctx: Context, options: StateOptions) -> Result:
         _give_back(ctx, node.name, record.run, done, explicit=wanted is not None)
     _orphans(ctx, found, wanted, done)
     if not done.failed:
-        still = {r.run for r in map(record_of, lists(ctx.cluster, ("nodes",))["nodes"]) if r and not ctx.check}
+        still = {record.run for record in out.values() if not ctx.check}
         for run_id in runs:
             if wanted in (None, run_id) and run_id not in still and options.state == "undone":
                 _forget(ctx, run_id)
@@ -339,6 +341,8 @@ def _recover(ctx: Context, options: StateOptions) -> Result:
 def _give_back(ctx: Context, node: str, run_id: str, done: _Recovery, *, explicit: bool) -> None:
     """One node's way back, under a nonce of our own. A live run's lock refuses us."""
     me = replace_run(ctx, Run(run_id, secrets.token_hex(4)))
+    out = {node.name: record for node in lists(ctx.cluster, ("nodes",))["nodes"] if (record := record_of(node))}
+    job_leftovers.give_up(ctx, wanted, out)
     steps: list[t.Callable[[], Result]] = [
         lambda: guard(me, GuardOptions(state="absent", nodes=(node,))),
         lambda: cordon(me, CordonOptions("uncordoned", (node,))),
