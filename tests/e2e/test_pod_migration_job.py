@@ -404,7 +404,7 @@ def test_the_documented_permissions_suffice(lab: Lab, arena: Arena, jobs: Jobs, 
     web, made = jobs.deployment("web"), jobs.deployment("made")
     arena.settle()
     user = f"mover-{arena.name}"
-    login = {"impersonate_user": user, "kubeconfig": str(lab.kubeconfig)}
+    login: Json = {"impersonate_user": user, "kubeconfig": str(lab.kubeconfig)}
     in_space = [
         {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get"]},
         {"apiGroups": ["apps"], "resources": ["deployments"], "verbs": ["get"]},
