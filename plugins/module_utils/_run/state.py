@@ -330,6 +330,8 @@ def _recover(ctx: Context, options: StateOptions) -> Result:
             continue
         _give_back(ctx, node.name, record.run, done, explicit=wanted is not None)
     _orphans(ctx, found, wanted, done)
+    out = {node.name: record for node in lists(ctx.cluster, ("nodes",))["nodes"] if (record := record_of(node))}
+    job_leftovers.give_up(ctx, wanted, out)
     if not done.failed:
         still = {record.run for record in out.values() if not ctx.check}
         for run_id in runs:
@@ -341,8 +343,6 @@ def _recover(ctx: Context, options: StateOptions) -> Result:
 def _give_back(ctx: Context, node: str, run_id: str, done: _Recovery, *, explicit: bool) -> None:
     """One node's way back, under a nonce of our own. A live run's lock refuses us."""
     me = replace_run(ctx, Run(run_id, secrets.token_hex(4)))
-    out = {node.name: record for node in lists(ctx.cluster, ("nodes",))["nodes"] if (record := record_of(node))}
-    job_leftovers.give_up(ctx, wanted, out)
     steps: list[t.Callable[[], Result]] = [
         lambda: guard(me, GuardOptions(state="absent", nodes=(node,))),
         lambda: cordon(me, CordonOptions("uncordoned", (node,))),
