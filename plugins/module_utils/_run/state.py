@@ -215,8 +215,9 @@ def _noted(ctx: Context, options: StateOptions) -> Result:
             # Somebody else finished the last of its nodes: nothing is left that it could be resumed for.
             _forget(ctx, run_id)
             return Result({"nodes": shown, "finished": list(finished)})
+        answer = Result({"nodes": shown, "finished": list(finished)}, message=_to_do(run, finished))
         if finished == run.finished:
-            return Result({"nodes": shown, "finished": list(finished)})
+            return answer
         try:
             apply(
                 ctx,
@@ -232,8 +233,18 @@ def _noted(ctx: Context, options: StateOptions) -> Result:
             )
         except Conflict:
             continue
-        return Result({"nodes": shown, "finished": list(finished)})
+        return answer
     raise StopRun("conflict", f"Run {run_id} is written by somebody else all the time.", "Run the command again.")
+
+
+def _to_do(run: StoredRun, finished: t.Collection[str]) -> str:
+    left = [name for wave in run.plan for name in wave if name not in finished]
+    if not left:
+        return ""
+    return (
+        f"Run {run.id} still has {', '.join(left)} to do: the same command goes on with that. "
+        f"To forget it: ansible-playbook kubeops.node_maintenance.recover -e recover_run={run.id}"
+    )
 
 
 def _ended(ctx: Context, options: StateOptions) -> Result:

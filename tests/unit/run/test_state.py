@@ -116,7 +116,8 @@ def test_success_forgets_the_run_and_failure_keeps_it() -> None:
 
 def test_a_release_of_its_last_node_forgets_the_run_and_one_before_does_not() -> None:
     kept = store(RUN)
-    call(kept, StateOptions("noted", nodes=("a",)), run="mine")
+    said = state(Context(t.cast("t.Any", kept), run=Run("mine")), StateOptions("noted", nodes=("a",))).message
+    assert said.startswith("Run mine still has b to do: the same command goes on")
     assert set(kept.runs) == {"mine"}, "the same command goes on with b"
     kept = store(replace(RUN, finished=("b",)))
     call(kept, StateOptions("noted", nodes=("a",)), run="mine")
