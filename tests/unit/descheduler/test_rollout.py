@@ -137,7 +137,8 @@ def test_who_leads(holder: str, acquired: str, leads: bool) -> None:
 
 
 def test_a_deployment_is_done_when_nothing_old_is_left() -> None:
-    made = workload(**{rollout.DIGEST: "sha256-1"})
+    notes: t.Any = {rollout.DIGEST: "sha256-1"}
+    made = workload(**notes)
 
     def one(name: str, mark: str, ready: bool) -> Raw:
         meta = {"name": name, "annotations": {rollout.DIGEST: mark}}
