@@ -7,10 +7,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.errors import Forbidden
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds, verbs
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.errors import ClusterError, Forbidden
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.finding import Finding
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs.way import RESERVES
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.migrate import Choices
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.act import PATIENCE
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.context import Context, StopRun
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.koordinator import Koordinator, look
 
@@ -31,7 +33,7 @@ def prepared(ctx: Context, choices: Choices) -> tuple[Choices, tuple[Finding, ..
     except Forbidden as error:
         if choices.backend == "koordinator":
             raise
-        return choices, (_unused([str(error)]),)
+        return choices, (_unused([str(error)]),) if _installed(ctx) else ()
     lacking = _lacking(found)
     if not lacking:
         return replace(choices, controller=found.controller), ()
@@ -56,6 +58,15 @@ def required(ctx: Context, choices: Choices) -> Choices:
     for finding in findings:
         ctx.note("note", finding.message)
     return choices
+
+
+def _installed(ctx: Context) -> bool:
+    """Whether there is such a kind; who may not list a kind is told so before anybody looks whether it exists."""
+    try:
+        ctx.cluster.send(verbs.api_resources(kinds.PODMIGRATIONJOBS.api_version), patience=PATIENCE)
+    except ClusterError:
+        return False
+    return True
 
 
 def _lacking(found: Koordinator) -> tuple[Finding, ...]:

@@ -5,10 +5,12 @@
 from __future__ import annotations
 
 import typing as t
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import pytest
 
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import errors
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.verbs import Request
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.finding import Finding
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs.limits import Controller
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.migrate import Choices
@@ -93,3 +95,29 @@ def test_jobs_that_reserve_nothing_need_no_scheduler(looked: t.Any) -> None:
     choices, found = job_backend.prepared(CONTEXT, Choices(backend="koordinator"))
     assert choices.controller is direct
     assert found == ()
+
+
+@dataclass
+class Discovery:
+    there: bool
+
+    def send(self, request: Request, *, patience: float) -> dict[str, t.Any]:
+        del request, patience
+        if not self.there:
+            raise errors.NotFound("no such group")
+        return {}
+
+
+@pytest.mark.parametrize(("there", "codes"), [(True, ["koordinator_unused"]), (False, [])])
+def test_who_may_not_list_jobs_evicts_and_hears_of_it_only_where_there_are_any(
+    monkeypatch: pytest.MonkeyPatch, there: bool, codes: list[str]
+) -> None:
+    def refused(_ctx: Context) -> Koordinator:
+        raise errors.Forbidden("no")
+
+    monkeypatch.setattr(job_backend, "look", refused)
+    ctx = Context(t.cast("t.Any", Discovery(there)))
+    _choices, found = job_backend.prepared(ctx, Choices())
+    assert [finding.code for finding in found] == codes
+    with pytest.raises(errors.Forbidden):
+        job_backend.prepared(ctx, Choices(backend="koordinator"))
