@@ -69,6 +69,12 @@ seealso:
 """
 
 EXAMPLES = r"""
+- name: Empty a node by PodMigrationJobs, and leave what they cannot move
+  kubeops.node_maintenance.node_drain:
+    nodes: [worker-1]
+    backend: koordinator
+    fallback: fail
+
 - name: Empty two nodes
   kubeops.node_maintenance.node_drain:
     nodes: [worker-1, worker-2]
@@ -118,7 +124,7 @@ nodes:
           description: Its UID.
           type: str
         route:
-          description: The route it took.
+          description: The route it took, V(job) for a PodMigrationJob. One whose job came to nothing was evicted after all.
           type: str
         outcome:
           description: One word of the closed list in the documentation.
