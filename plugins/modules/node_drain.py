@@ -124,7 +124,7 @@ nodes:
           description: Its UID.
           type: str
         route:
-          description: The route it took, V(job) for a PodMigrationJob. One whose job came to nothing was evicted after all.
+          description: The route it took, V(job) for a PodMigrationJob. Where that came to nothing it was V(evict) after all.
           type: str
         outcome:
           description: One word of the closed list in the documentation.
