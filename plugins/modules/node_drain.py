@@ -124,7 +124,7 @@ nodes:
           description: Its UID.
           type: str
         route:
-          description: The route it took, V(job) for a PodMigrationJob. Where that came to nothing it was V(evict) after all.
+          description: The route it took, V(job) for a PodMigrationJob. Where it came to nothing, V(evict).
           type: str
         outcome:
           description: One word of the closed list in the documentation.
