@@ -14,6 +14,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import pytest
 from support.arena import Arena, Workload
@@ -83,8 +84,8 @@ def no_descheduler(lab: Lab) -> Iterator[None]:
         until(lambda: leads(lab), 60, "the descheduler leads")
 
 
-def deployment(arena: Arena, name: str, replicas: int, **more: object) -> Workload:
-    return arena.deployment(name, replicas, pod=RESERVED, **more)  # type: ignore[arg-type]
+def deployment(arena: Arena, name: str, replicas: int, **more: Any) -> Workload:
+    return arena.deployment(name, replicas, pod=RESERVED, **more)
 
 
 def left_behind(arena: Arena) -> list[str]:
@@ -232,7 +233,7 @@ def test_descheduler_and_run_are_killed_in_the_middle(lab: Lab, arena: Arena, pl
     with arena.placing(here):
         for i in range(4):
             deployment(arena, f"web-{i}", 2, start="4s", budget={"maxUnavailable": 1}, service=False)
-    wanted = {"maintain_nodes": [here], "maintain_backend": "koordinator"}
+    wanted: Json = {"maintain_nodes": [here], "maintain_backend": "koordinator"}
     with watching() as seen, Flights(arena) as flights:
         first = play.start("maintain", **wanted)
         # Not in the middle of an eviction: the budget would remember that one for two minutes.
@@ -258,7 +259,7 @@ def test_what_no_job_can_move_is_evicted_or_refused_and_what_is_missing_is_named
     deployment(arena, "web", 2, on=here, service=False)
     arena.settle()
 
-    def plan(backend: str, **more: str) -> Json:
+    def plan(backend: str, **more: Any) -> Json:
         answer: Json = play.module("maintenance_plan", nodes=[here], backend=backend, **more).answer
         return answer
 
