@@ -62,8 +62,9 @@ SCHEDULER = f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments"
 def scheduler_deployment(lab: Lab, replicas: int) -> Iterator[None]:
     """koord-scheduler as the chart has it: a Deployment; here with so many pods, which never get ready."""
     pod = {"nodeSelector": {"nobody": "here"}, "containers": [{"name": "main", "image": "x"}]}
-    template = {"metadata": {"labels": {"koord-app": "koord-scheduler"}}, "spec": pod}
-    spec = {"replicas": replicas, "selector": {"matchLabels": template["metadata"]["labels"]}, "template": template}
+    labels = {"koord-app": "koord-scheduler"}
+    template = {"metadata": {"labels": labels}, "spec": pod}
+    spec = {"replicas": replicas, "selector": {"matchLabels": labels}, "template": template}
     made = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "koord-scheduler"}, "spec": spec}
     lab.api.create(SCHEDULER, made)
     try:
@@ -113,7 +114,7 @@ class Flight:
 
 
 class Flights:
-    """Looks at the arena's jobs several times a second while a `with` lasts."""
+    """Follows the arena's jobs while a `with` lasts."""
 
     def __init__(self, arena: Arena) -> None:
         self.arena = arena
@@ -131,12 +132,19 @@ class Flights:
         self._thread.join(10)
 
     def _look(self) -> None:
-        while not self._stop.wait(0.1):
-            try:
-                jobs = [job for job in self.arena.api.items(JOBS) if self._mine(job)]
-            except (ApiError, OSError):
-                continue
-            self._note(jobs, time.monotonic())
+        """By a watch: the last job is deleted in the moment of its end."""
+        first = self.arena.api.get(JOBS)
+        version, jobs = first["metadata"]["resourceVersion"], {}
+        while not self._stop.is_set():
+            with contextlib.suppress(ApiError, OSError):
+                for event in self.arena.api.watch(JOBS, version, 2.0):
+                    job = event["object"]
+                    version = job["metadata"]["resourceVersion"]
+                    if event["type"] == "DELETED":
+                        jobs.pop(job["metadata"]["name"], None)
+                    elif event["type"] in ("ADDED", "MODIFIED") and self._mine(job):
+                        jobs[job["metadata"]["name"]] = job
+                    self._note(list(jobs.values()), time.monotonic())
 
     def _mine(self, job: Json) -> bool:
         return bool(job["spec"]["podRef"]["namespace"] == self.arena.name)
