@@ -134,7 +134,8 @@ class Flights:
     def _look(self) -> None:
         """By a watch: the last job is deleted in the moment of its end."""
         first = self.arena.api.get(JOBS)
-        version, jobs = first["metadata"]["resourceVersion"], {}
+        version = first["metadata"]["resourceVersion"]
+        jobs: dict[str, Json] = {}
         while not self._stop.is_set():
             with contextlib.suppress(ApiError, OSError):
                 for event in self.arena.api.watch(JOBS, version, 2.0):
