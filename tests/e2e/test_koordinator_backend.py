@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import contextlib
+import http.client
 import os
 import signal
 import threading
@@ -27,6 +28,7 @@ from support.koordinator import (
     leads,
     migration_args,
     process,
+    restart_api_server,
 )
 from support.lab import Lab
 from support.plays import Player
@@ -133,19 +135,25 @@ class Flights:
 
     def _look(self) -> None:
         """By a watch: the last job is deleted in the moment of its end."""
-        first = self.arena.api.get(JOBS)
-        version = first["metadata"]["resourceVersion"]
-        jobs: dict[str, Json] = {}
+        version, jobs = self._list()
         while not self._stop.is_set():
-            with contextlib.suppress(ApiError, OSError):
+            with contextlib.suppress(ApiError, OSError, http.client.HTTPException):
                 for event in self.arena.api.watch(JOBS, version, 2.0):
                     job = event["object"]
+                    if event["type"] == "ERROR":
+                        version, jobs = self._list()
+                        break
                     version = job["metadata"]["resourceVersion"]
                     if event["type"] == "DELETED":
                         jobs.pop(job["metadata"]["name"], None)
                     elif event["type"] in ("ADDED", "MODIFIED") and self._mine(job):
                         jobs[job["metadata"]["name"]] = job
                     self._note(list(jobs.values()), time.monotonic())
+
+    def _list(self) -> tuple[str, dict[str, Json]]:
+        found = self.arena.api.get(JOBS)
+        mine = {job["metadata"]["name"]: job for job in found["items"] if self._mine(job)}
+        return found["metadata"]["resourceVersion"], mine
 
     def _mine(self, job: Json) -> bool:
         return bool(job["spec"]["podRef"]["namespace"] == self.arena.name)
@@ -255,6 +263,27 @@ def test_descheduler_and_run_are_killed_in_the_middle(lab: Lab, arena: Arena, pl
     seen.all_held()
     moved = Counter(flight.pod for flight in flights.all)
     assert set(moved.values()) == {1}, "nobody has two jobs"
+    assert {flight.reason for flight in flights.all} == {"Succeeded"}
+    assert not any(flight.passed_late for flight in flights.all)
+    assert left_behind(arena) == []
+
+
+def test_the_api_server_is_restarted_in_the_middle(lab: Lab, arena: Arena, play: Player) -> None:
+    """Without the witness, which loses its watches as everybody does."""
+    here, _there = arena.nodes(2)
+    with arena.placing(here):
+        for i in range(4):
+            deployment(arena, f"web-{i}", 2, start="4s", budget={"maxUnavailable": 1}, service=False)
+    arena.settle()
+    with Flights(arena) as flights:
+        run = play.start("maintain", maintain_nodes=[here], maintain_backend="koordinator")
+        until(lambda: sum(flight.evicted > 0 for flight in flights.all) >= 2, 60, "two jobs have evicted their pods")
+        restart_api_server(lab)
+        done = run.wait(240)
+        assert done.ok, done.text
+    moved = Counter(flight.pod for flight in flights.all)
+    assert set(moved.values()) == {1}, "nobody has two jobs"
+    assert len(moved) == 4 + 4, "all pods of the node went by jobs"
     assert {flight.reason for flight in flights.all} == {"Succeeded"}
     assert not any(flight.passed_late for flight in flights.all)
     assert left_behind(arena) == []

@@ -2,12 +2,15 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Koordinator's processes in a lab: which they are, and a descheduler with another configuration for a while."""
+"""The processes of a lab with Koordinator: which they are, restarted, or configured otherwise for a while."""
 
 from __future__ import annotations
 
 import contextlib
 import json
+import os
+import signal
+import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -27,14 +30,31 @@ RESTART = 60.0
 
 
 def process(lab: Lab, program: str) -> int:
-    """The process of `koord-scheduler` or of the (only) `koord-descheduler`; 0 when there is none."""
-    cluster = json.loads((lab.kubeconfig.parent / "lab.json").read_text(encoding="utf-8"))["logs"].removesuffix("/logs")
+    """The process of the API server, `koord-scheduler` or the (only) `koord-descheduler`; 0 when there is none."""
+    cluster = _folder(lab)
     for line in Path("/proc").glob("[0-9]*/cmdline"):
         with contextlib.suppress(OSError):
             known_as = line.read_text(encoding="utf-8", errors="replace").split("\0")[0]
             if known_as.startswith(f"{cluster}/") and known_as.endswith(f"/{program}"):
                 return int(line.parent.name)
     return 0
+
+
+def _folder(lab: Lab) -> str:
+    found = json.loads((lab.kubeconfig.parent / "lab.json").read_text(encoding="utf-8"))["logs"]
+    return str(found).removesuffix("/logs")
+
+
+def restart_api_server(lab: Lab) -> None:
+    """Kills it, and starts it again as it was, so that the lab's end finds it."""
+    pid = process(lab, "kube-apiserver")
+    command = Path(f"/proc/{pid}/cmdline").read_text(encoding="utf-8").rstrip("\0").split("\0")
+    cluster = Path(_folder(lab))
+    os.kill(pid, signal.SIGKILL)
+    until(lambda: process(lab, "kube-apiserver") == 0, 10, "the API server has ended")
+    with (cluster / "logs" / "kube-apiserver.log").open("ab") as log:
+        started = subprocess.Popen(command, cwd=cluster, stdout=log, stderr=log, start_new_session=True)
+    (cluster / "pids" / "kube-apiserver.pid").write_text(str(started.pid), encoding="utf-8")
 
 
 def descheduler_pods(lab: Lab) -> list[Json]:
