@@ -30,6 +30,8 @@ ACK = "/apis/apps/v1/namespaces/kube-system/deployments/ack-koord-descheduler"
 ACK_CONFIG = "/api/v1/namespaces/kube-system/configmaps/koord-descheduler-config"
 SIGS = "/apis/apps/v1/namespaces/kube-system/deployments/descheduler"
 SIGS_CONFIG = "/api/v1/namespaces/kube-system/configmaps/descheduler-policy-configmap"
+CRON = "/apis/batch/v1/namespaces/kube-system/cronjobs/descheduler"
+AT_ONCE = "/apis/batch/v1/namespaces/kube-system/jobs/at-once"
 SIGS_POLICY = {
     "apiVersion": "descheduler/v1alpha2",
     "kind": "DeschedulerPolicy",
@@ -278,6 +280,36 @@ def test_the_descheduler_of_sigs(lab: Lab, play: Player) -> None:
         assert (lab.api.get(SIGS_CONFIG)["data"], lab.api.get(SIGS)["spec"]) == before
     finally:
         lab.api.delete(SIGS)
+        lab.api.delete(SIGS_CONFIG)
+
+
+def test_the_descheduler_of_sigs_as_a_cron_job(lab: Lab, play: Player) -> None:
+    """Nothing is restarted, its next run reads what is there; paused it is suspended."""
+    layout = yaml.safe_load((LAYOUTS / "sigs.yaml").read_text(encoding="utf-8"))["items"]
+    template = next(item for item in layout if item["kind"] == "Deployment")["spec"]["template"]
+    (container,) = template["spec"]["containers"]
+    container["args"] = ["--policy-config-file", "/policy-dir/policy.yaml", "--v", "3"]
+    template["spec"]["restartPolicy"] = "Never"
+    del container["livenessProbe"], template["spec"]["serviceAccountName"]
+    spec = {"schedule": "0 0 1 1 *", "jobTemplate": {"spec": {"backoffLimit": 0, "template": template}}}
+    cron = {"apiVersion": "batch/v1", "kind": "CronJob", "metadata": {"name": "descheduler"}, "spec": spec}
+    lab.api.create("/api/v1/namespaces/kube-system/configmaps", next(i for i in layout if i["kind"] == "ConfigMap"))
+    lab.api.create("/apis/batch/v1/namespaces/kube-system/cronjobs", cron)
+    try:
+        done = roll(play, SIGS_POLICY, flavor="sigs")
+        assert (done["outcome"], done["changed"], done["restarted"]) == ("changed", True, False)
+        assert yaml.safe_load(lab.api.get(SIGS_CONFIG)["data"]["policy.yaml"]) == SIGS_POLICY
+        assert roll(play, SIGS_POLICY, flavor="sigs")["outcome"] == "unchanged"
+        assert play.module(MODULE, state="paused", flavor="sigs").answer["changed"]
+        assert lab.api.get(CRON)["spec"]["suspend"]
+        assert play.module(MODULE, state="resumed", flavor="sigs").answer["changed"]
+        assert not lab.api.get(CRON)["spec"]["suspend"]
+        made = lab.run_kubectl("-n", "kube-system", "create", "job", "at-once", "--from=cronjob/descheduler")
+        assert made.returncode == 0, made.stderr
+        until(lambda: lab.api.get(AT_ONCE)["status"].get("succeeded") == 1, 60, "its run with the new policy has ended")
+    finally:
+        lab.run_kubectl("-n", "kube-system", "delete", "job", "at-once", "--ignore-not-found")
+        lab.api.delete(CRON)
         lab.api.delete(SIGS_CONFIG)
 
 
