@@ -169,17 +169,17 @@ def test_a_configuration_that_is_refused_shows_as_in_a_cluster(lab: Lab) -> None
                     return pod
             return None
 
-        new = until(crashed, 30, "the new pod is in CrashLoopBackOff")
+        new = until(crashed, 60, "the new pod is in CrashLoopBackOff")
         assert new is not None
         ended = container(new)["lastState"]["terminated"]
         assert ended["exitCode"] == 1
         assert ended["message"].strip().endswith("evictBurst must be greater than 0")
         assert "evictBurst must be greater than 0" in kubectl_logs(lab, new["metadata"]["name"])
         assert old in {pod["metadata"]["name"] for pod in koordinator.descheduler_pods(lab)}
-        until(lambda: container(lab.api.get(f"{koordinator.PODS}/{old}"))["ready"], 5, "the old one is ready")
+        until(lambda: container(lab.api.get(f"{koordinator.PODS}/{old}"))["ready"], 30, "the old one is ready")
     finally:
         lab.api.patch(koordinator.CONFIG, {"data": {koordinator.KEY: text}})
         undo = {"spec": {"template": {"metadata": {"annotations": {"test": None}}}}}
         lab.api.patch(koordinator.DEPLOYMENT, undo)
-    until(lambda: len(koordinator.descheduler_pods(lab)) == 1, 30, "the new pod is gone")
+    until(lambda: len(koordinator.descheduler_pods(lab)) == 1, 60, "the new pod is gone")
     assert the_pod(lab)["metadata"]["name"] == old
