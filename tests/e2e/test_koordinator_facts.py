@@ -9,9 +9,12 @@ Each fact has its line in docs/docsite/rst/koordinator_jobs.rst. The jobs here a
 
 from __future__ import annotations
 
+import itertools
+import json
 import os
 import signal
 from collections.abc import Iterator
+from datetime import datetime
 
 import pytest
 from support.arena import Arena
@@ -139,3 +142,41 @@ def test_a_job_that_cannot_be_decoded(lab: Lab, arena: Arena, jobs: Jobs) -> Non
     finally:
         arena.api.delete(f"{JOBS}/{bad}")
     assert jobs.ended(name, 60)["phase"] == "Succeeded", "it goes on once the bad one is gone"
+
+
+def test_jobs_that_nobody_tends(lab: Lab, arena: Arena, jobs: Jobs) -> None:
+    """One is over, one belongs to another descheduler, one is refused by its budget for a while."""
+    arena.nodes(4)
+    over, foreign = jobs.deployment("over"), jobs.deployment("foreign")
+    blocked = jobs.deployment("blocked", budget={"maxUnavailable": 0})
+    arena.settle()
+    kept = jobs.by_hand("kept", jobs.named(over), mode="EvictDirectly", ttl="20s")
+    assert jobs.ended(kept)["phase"] == "Succeeded"
+
+    # K6: what another process of the descheduler made passes arbitration, and is not looked at.
+    theirs = jobs.by_hand("theirs", jobs.named(foreign), annotations={"koordinator.sh/job-created-by": "another"})
+    jobs.until_passed(theirs)
+    steadily(lambda: jobs.phase(theirs) == "", 8, "nobody begins it")
+
+    # K7: every refusal makes the next try wait longer, and nobody tells the controller that there is room.
+    pod = jobs.named(blocked)
+    refused = jobs.by_hand("refused", pod, mode="EvictDirectly", ttl="10m")
+    until(lambda: len(_evictions(lab, pod["name"])) >= 8, 90, "the eviction was tried eight times")
+    tries = _evictions(lab, pod["name"])
+    gaps = [later - earlier for earlier, later in itertools.pairwise(tries)]
+    assert gaps[-1] > 4 * gaps[0], gaps
+    arena.patch("PodDisruptionBudget", "blocked", {"spec": {"maxUnavailable": 1}})
+    assert jobs.ended(refused, 120)["phase"] == "Succeeded"
+
+    # K2: five minutes after its ttl a job is deleted; the look at them comes once a minute.
+    assert jobs.find(kept), "it is there while it is young"
+    until(lambda: arena.api.find(f"{JOBS}/{kept}") is None, 420, "the job was deleted", every=2.0)
+
+
+def _evictions(lab: Lab, pod: str) -> list[float]:
+    """When the pod's eviction was asked for."""
+    found = []
+    for line in lab.audit_log.read_text(encoding="utf-8").splitlines():
+        if '"eviction"' in line and f'"{pod}"' in line:
+            found.append(datetime.fromisoformat(json.loads(line)["requestReceivedTimestamp"]).timestamp())
+    return found
