@@ -12,8 +12,8 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.watch import Reflector
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs.job import Job
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.objects import Raw
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.act import PATIENCE
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.context import Context, StopRun
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run import watching
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.context import Context
 
 
 class JobWatch:
@@ -31,6 +31,7 @@ class JobWatch:
             wake=self._condition,
             on_event=lambda what, raw: wake(),
         )
+        self._watched = {"PodMigrationJobs": self._reflector}
 
     def start(self) -> None:
         """Watch, and wait until all jobs were listed once.
@@ -39,14 +40,7 @@ class JobWatch:
             ClusterError: the API server did not answer for ``PATIENCE`` seconds.
             StopRun: jobs may not be watched.
         """
-        until = self._ctx.clock.now() + PATIENCE
-        self._reflector.start()
-        with self._condition:
-            while not self._reflector.synced:
-                self._raise_errors()
-                if self._reflector.trouble and self._ctx.clock.now() > until:
-                    raise self._reflector.trouble
-                self._condition.wait(1.0)
+        watching.begin(self._ctx, self._watched, self._condition)
 
     def stop(self) -> None:
         """Stop watching."""
@@ -55,17 +49,9 @@ class JobWatch:
     def look(self) -> tuple[tuple[Raw, ...], t.Mapping[str, Job]]:
         """The jobs as the API server has them, and read, by name."""
         with self._condition:
-            self._raise_errors()
+            watching.raise_errors(self._watched)
             if self._reflector.version != self._seen:
                 self._seen = self._reflector.version
                 self._raws = tuple(self._reflector.objects.values())
                 self._jobs = {job.name: job for job in map(Job.of, self._raws)}
         return self._raws, self._jobs
-
-    def _raise_errors(self) -> None:
-        if self._reflector.error:
-            raise StopRun(
-                "watch_failed",
-                f"Watching PodMigrationJobs ended: {self._reflector.error}",
-                "Mend what the message names, then run the same command again: it resumes.",
-            ) from self._reflector.error

@@ -18,8 +18,9 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan imp
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.objects import PARSERS
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.snapshot import Snapshot
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.surge import Surge
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run import watching
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.act import PATIENCE
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.context import Context, StopRun
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.context import Context
 
 KINDS: t.Mapping[str, kinds.Kind] = {
     "nodes": kinds.NODES,
@@ -134,17 +135,8 @@ class Live:
             ClusterError: the API server did not answer for ``PATIENCE`` seconds.
             StopRun: a kind may not be watched.
         """
-        until = self._ctx.clock.now() + PATIENCE
-        for reflector in self._reflectors.values():
-            reflector.start()
         try:
-            with self._wake:
-                while not all(r.synced for r in self._reflectors.values()):
-                    self._raise_errors()
-                    trouble = next((r.trouble for r in self._reflectors.values() if r.trouble), None)
-                    if trouble and self._ctx.clock.now() > until:
-                        raise trouble
-                    self._wake.wait(1.0)
+            watching.begin(self._ctx, self._reflectors, self._wake)
         except BaseException:
             self.__exit__(None, None, None)
             raise
@@ -172,7 +164,7 @@ class Live:
     def snapshot(self) -> Snapshot:
         """The cluster as the watches have it now."""
         with self._wake:
-            self._raise_errors()
+            watching.raise_errors(self._reflectors)
             self._seen, self._looked = self._version(), self._ctx.clock.now()
             changed, self._changed = self._changed, {name: {} for name in self._reflectors}
         for name, objects in changed.items():
@@ -187,7 +179,7 @@ class Live:
                 left = deadline - self._ctx.clock.now()
                 if left <= 0:
                     return False
-                self._raise_errors()
+                watching.raise_errors(self._reflectors)
                 self._wake.wait(left)
         early = self._looked + BURST - self._ctx.clock.now()
         if early > 0:
@@ -220,12 +212,3 @@ class Live:
 
     def _version(self) -> int:
         return sum(r.version for r in self._reflectors.values())
-
-    def _raise_errors(self) -> None:
-        for name, reflector in self._reflectors.items():
-            if reflector.error:
-                raise StopRun(
-                    "watch_failed",
-                    f"Watching {name} ended: {reflector.error}",
-                    "Mend what the message names, then run the same command again: it resumes.",
-                ) from reflector.error
