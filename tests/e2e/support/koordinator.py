@@ -7,14 +7,18 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
+import http.client
 import json
 import os
 import signal
 import subprocess
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import yaml
+from witness.api import ApiError
 from witness.log import Json
 
 from support.lab import Lab
@@ -46,15 +50,34 @@ def _folder(lab: Lab) -> str:
 
 
 def restart_api_server(lab: Lab) -> None:
-    """Kills it, and starts it again as it was, so that the lab's end finds it."""
+    """Kills it, and starts it again as it was, so that the lab's end finds it; returns once it is ready.
+
+    While it is down its port is free to see: so no other lab looks for ports meanwhile (the lock is the lab's own),
+    and a server that ends because the port is not free yet is started once more.
+    """
     pid = process(lab, "kube-apiserver")
     command = Path(f"/proc/{pid}/cmdline").read_text(encoding="utf-8").rstrip("\0").split("\0")
     cluster = Path(_folder(lab))
-    os.kill(pid, signal.SIGKILL)
-    until(lambda: process(lab, "kube-apiserver") == 0, 10, "the API server has ended")
-    with (cluster / "logs" / "kube-apiserver.log").open("ab") as log:
-        started = subprocess.Popen(command, cwd=cluster, stdout=log, stderr=log, start_new_session=True)
-    (cluster / "pids" / "kube-apiserver.pid").write_text(str(started.pid), encoding="utf-8")
+    log = cluster / "logs" / "kube-apiserver.log"
+    server: subprocess.Popen[bytes] | None = None
+
+    def ready() -> bool:
+        nonlocal server
+        if server is None or server.poll() is not None:
+            with log.open("ab") as told:
+                server = subprocess.Popen(command, cwd=cluster, stdout=told, stderr=told, start_new_session=True)
+            (cluster / "pids" / "kube-apiserver.pid").write_text(str(server.pid), encoding="utf-8")
+        try:
+            lab.api.get("/readyz")
+        except (OSError, http.client.HTTPException, ApiError):
+            return False
+        return True
+
+    with (Path(tempfile.gettempdir()) / f"kubeops-lab-{os.getuid()}.lock").open("w", encoding="utf-8") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        os.kill(pid, signal.SIGKILL)
+        until(lambda: process(lab, "kube-apiserver") == 0, 10, "the API server has ended")
+        until(ready, RESTART, f"the API server is ready again, see {log}", every=0.5)
 
 
 def descheduler_pods(lab: Lab) -> list[Json]:
