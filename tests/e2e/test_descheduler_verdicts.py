@@ -4,6 +4,8 @@
 
 """What the collection says of a descheduler's configuration is what the descheduler itself says.
 
+It also knows the configuration again that koord-descheduler completes: the proof of a rollout.
+
 Hundreds of configurations, right ones and ones with a single thing wrong, are given to the real binaries. The
 generator makes thousands: `VERDICTS=all` asks about every one of them, in about twenty minutes.
 """
@@ -12,7 +14,9 @@ from __future__ import annotations
 
 import os
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
+import yaml
 from support.lab import Lab
 from support.verdicts.cases import Case, Flavor, cases, chosen, ends, judged
 from support.verdicts.real import Judge, Verdict
@@ -20,6 +24,8 @@ from support.verdicts.real import Judge, Verdict
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.yaml_text import read
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler import differences
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.check import errors, schema_of
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.running import compare
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.schema import Schema
 
 AT_ONCE = 2
 RIGHT = 80
@@ -49,15 +55,23 @@ def compared(lab: Lab, program: str, flavor: Flavor, version: str, count: int) -
             right += not found.ended and not said
             if ends(faults) != found.ended:
                 wrong.append(f"{case.name}: here {said or 'nothing'}, there {found.ended} {found.words}")
+            config, _said = read(case.text, schema)
+            if found.written and not said:
+                wrong += [f"{case.name}: {difference}" for difference in unlike(config, found.written, schema)]
             if said and not found.ended:
-                config, _said = read(case.text, schema)
                 for fault in errors(faults):
                     known = differences.explaining(fault, config, schema)
                     differing.add(known.said if known else f"{case.name}: {fault}")
-    assert wrong == []
+    assert wrong == [], "\n".join(wrong)
     assert differing <= {difference.said for difference in differences.of(schema)}
     assert len(some) >= count
     assert right >= RIGHT
+
+
+def unlike(config: Any, completed: str, schema: Schema) -> list[str]:
+    """What the proof of a rollout would hold against a descheduler that runs with this very configuration."""
+    found = compare(config, yaml.safe_load(completed), schema)
+    return [*found.conflicts, *found.extras]
 
 
 def test_koord_descheduler(koord: Lab) -> None:

@@ -26,22 +26,27 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.des
 TOLD = Path(__file__).parent / "told"
 SCHEMA = schema_of("koordinator")
 WANTED: dict[str, t.Any] = yaml.safe_load((TOLD / "wanted.yaml").read_text("utf-8"))
+POOLS = "profiles.0.pluginConfig.0.args"
 CONFIGZ: dict[str, t.Any] = json.loads((TOLD / "configz.json").read_text("utf-8"))["componentconfig"]
 LOG = (TOLD / "log.txt").read_text("utf-8")
 
 
-def changed(path: str, value: t.Any) -> dict[str, t.Any]:
+def loaded(name: str) -> t.Any:
+    return yaml.safe_load((TOLD / name).read_text("utf-8"))
+
+
+def changed(path: str, value: t.Any, config: t.Any = WANTED) -> dict[str, t.Any]:
     """The configuration with another value; ``None`` removes the key."""
-    config = copy.deepcopy(WANTED)
-    *way, last = path.split(".")
+    config = copy.deepcopy(config)
+    *way, last = [int(step) if step.isdigit() else step for step in path.split(".")]
     place: t.Any = config
     for step in way:
-        place = place[int(step)] if step.isdigit() else place[step]
+        place = place[step]
     if value is None:
         del place[last]
     else:
         place[last] = value
-    return config
+    return dict(config)
 
 
 def test_the_sample_is_a_valid_configuration() -> None:
@@ -111,6 +116,42 @@ def test_what_nobody_asks_for_any_more_is_no_conflict_but_not_the_same(path: str
     found = compare(changed(path, None), CONFIGZ, SCHEMA)
     assert not found.conflicts
     assert len(found.extras) == 1
+
+
+@pytest.mark.parametrize("version", ["1.7.0", "1.8.0"])
+def test_the_pools_of_low_node_load(version: str) -> None:
+    """Its own rules run as the first pool, and from v1.8.0 pools inherit them."""
+    wanted, running, schema = loaded("pools.yaml"), loaded(f"pools_{version}.yaml"), schema_of("koordinator", version)
+    assert compare(wanted, running, schema).same
+    for path, value in (
+        ("highThresholds.cpu", 61),
+        ("nodeSelector.matchLabels.pool", "special"),
+        ("anomalyCondition.consecutiveAbnormalities", 3),
+        ("nodePools.0.highThresholds.cpu", 41),
+        ("nodePools.1.nodeSelector.matchLabels.pool", "special"),
+        ("nodePools.1.lowThresholds", {"cpu": 31}),
+    ):
+        found = compare(changed(f"{POOLS}.{path}", value, wanted), running, schema)
+        assert len(found.conflicts) == 1, path
+    found = compare(changed(f"{POOLS}.nodePools.1", None, wanted), running, schema)
+    assert "nodePools" in found.conflicts[0]
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        ("resourceWeights", {}),
+        ("resourceWeights", {"cpu": 0, "memory": -1}),
+        ("resourceWeights", {"memory": 1}),
+        ("anomalyCondition.consecutiveNormalities", None),
+    ],
+)
+def test_what_says_nothing_is_left_to_the_default(path: str, value: t.Any) -> None:
+    running = loaded("pools_1.7.0.yaml")
+    running["profiles"][0]["pluginConfig"][0]["args"]["nodePools"][0]["anomalyCondition"]["consecutiveNormalities"] = 3
+    wanted = changed(f"{POOLS}.anomalyCondition.consecutiveNormalities", 0, loaded("pools.yaml"))
+    assert compare(wanted, running, SCHEMA).same
+    assert compare(changed(f"{POOLS}.{path}", value, wanted), running, SCHEMA).same
 
 
 def test_what_flags_may_override_is_told_apart() -> None:

@@ -200,12 +200,14 @@ _THRESHOLDS = {
     "lowThresholds": percents("nodes below take pods; the same resources as highThresholds", maximum=None),
     "prodHighThresholds": percents("of production pods, at most highThresholds", maximum=None),
     "prodLowThresholds": percents("of production pods, at most prodHighThresholds", maximum=None),
-    "resourceWeights": by_name(whole(), "0 and less mean 1", default="{cpu: 1, memory: 1}"),
+    "resourceWeights": by_name(whole("1", zero_is_default=True), "0 and less mean 1", default="{cpu: 1, memory: 1}"),
     "anomalyCondition": record(
         {
             "timeout": duration("1m", "the default holds without anomalyCondition alone", minimum=0, real="starts"),
-            "consecutiveAbnormalities": count("5", "acts when the count is above it; 1 acts at once", width=UINT32),
-            "consecutiveNormalities": count("3", width=UINT32),
+            "consecutiveAbnormalities": count(
+                "5", "acts when the count is above it; 1 acts at once", width=UINT32, zero_is_default=True
+            ),
+            "consecutiveNormalities": count("3", width=UINT32, zero_is_default=True),
         }
     ),
 }

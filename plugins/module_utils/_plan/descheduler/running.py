@@ -24,6 +24,9 @@ DEFAULT_PROFILE = "koord-descheduler"
 
 _SKIPPED = ("apiVersion", "kind", "profiles")
 
+OWN_POOL = "__default_node_pool__"
+"""The pool as which LowNodeLoad tells its rules beside ``nodePools`` (``conversion_plugins.go``)."""
+
 OVERRIDDEN = ("leaderElection", "clientConnection", "healthzBindAddress", "metricsBindAddress")
 """What flags of the process may override: where it runs as another value, the configuration is there all the same."""
 
@@ -85,7 +88,29 @@ def _profile(
         if known is None or (plugin not in args and plugin not in wanted.plugins):
             continue
         here = f"{path}.pluginConfig[{plugin}].args"
-        walk.fields(known.args, asked, _recased(args.get(plugin) or {}, known.args), here, skipped=_SKIPPED)
+        told = _unpooled(asked, _recased(args.get(plugin) or {}, known.args))
+        walk.fields(known.args, asked, told, here, skipped=_SKIPPED)
+
+
+def _unpooled(asked: t.Mapping[str, t.Any], told: dict[str, t.Any]) -> dict[str, t.Any]:
+    """The arguments of LowNodeLoad with its own rules where they were written, and without what pools inherit."""
+    own, *others = _list(told.get("nodePools")) or [None]
+    if not isinstance(own, dict) or own.get("name") != OWN_POOL:
+        return told
+    mine = [*_list(asked.get("nodePools")), *[{}] * len(others)]
+    pools = [_without_inherited(one, other, own) for one, other in zip(mine, others, strict=False)]
+    return {**told, **{key: value for key, value in own.items() if key != "name"}, "nodePools": pools}
+
+
+def _without_inherited(asked: t.Any, told: t.Any, own: t.Any) -> t.Any:
+    """v1.8.0 gives a pool the rules of the plugin where it has none (``SetDefaults_LowNodeLoadNodePools``)."""
+    if not isinstance(told, dict) or not isinstance(asked, dict) or not isinstance(own, dict):
+        return told
+    return {
+        key: _without_inherited(asked.get(key), value, own.get(key))
+        for key, value in told.items()
+        if key in asked or value != own.get(key)
+    }
 
 
 @dataclass(slots=True)
@@ -101,6 +126,8 @@ class _Walk:
             return
         if wanted is None:
             self._unasked(field, running, path)
+        elif _left_to_default(field, wanted) and _runs_as_default(field, running):
+            return
         elif field.type == "object" and isinstance(wanted, dict):
             self.fields(field, wanted, running if isinstance(running, dict) else {}, path)
         elif field.type == "map" and isinstance(wanted, dict) and isinstance(running, dict):
@@ -132,11 +159,22 @@ class _Walk:
         if default is None and field.type == "object" and isinstance(running, dict):
             self.fields(field, {}, running, path)
             return
-        there = _Walk([], [])
-        if default is not None:
-            there.value(field, default, running, path)
-        if default is None or there.conflicts or there.extras:
+        if not _runs_as_default(field, running):
             self.extras.append(f"{path}: running {_shown(running)}, which nobody asks for")
+
+
+def _runs_as_default(field: Field, running: t.Any) -> bool:
+    default, walk = _default(field), _Walk([], [])
+    if default is not None:
+        walk.value(field, default, running, "")
+    return default is not None and not walk.conflicts and not walk.extras
+
+
+def _left_to_default(field: Field, wanted: t.Any) -> bool:
+    """Whether a value is written that Go may take for none, so that it fills in the default."""
+    if field.zero_is_default and isinstance(wanted, int):
+        return wanted <= 0
+    return wanted == {} or (wanted == "" and bool(field.enum))
 
 
 def _same(field: Field, wanted: t.Any, running: t.Any) -> bool:

@@ -46,7 +46,8 @@ class Field:
     right type cannot be read. Of each of ``exclusive``'s groups of keys only one may be set. ``le`` are pairs
     of keys: a number under the first may not be greater than the one of the same name under the second.
     ``alike`` are wrong words that only look right, with the right ones. ``width`` are the numbers that the Go type
-    holds: another one cannot even be decoded. ``nullable`` is whether null is as good as nothing.
+    holds: another one cannot even be decoded. ``nullable`` is whether null is as good as nothing, and
+    ``zero_is_default`` whether 0 and less are.
     """
 
     type: Type
@@ -60,6 +61,7 @@ class Field:
     maximum: float | None = None
     width: tuple[float, float] | None = None
     nullable: bool = True
+    zero_is_default: bool = False
     required: bool = False
     nonempty: bool = False
     forbidden: str = ""

@@ -26,10 +26,11 @@ TAKEN = "address already in use"
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Whether the descheduler ended, and its last words."""
+    """Whether the descheduler ended, its last words, and the completed configuration where it wrote one."""
 
     ended: bool
     words: str
+    written: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +87,9 @@ class Judge:
             return Verdict(False, "still there")
         said = [line for line in f"{done.stdout}\n{done.stderr}".splitlines() if line.strip()]
         panic = next((line for line in said if line.startswith("panic")), "")
-        return Verdict(done.returncode != 0, panic or (said[-1] if said else ""))
+        completed = folder / "written"
+        text = completed.read_text(encoding="utf-8") if completed.exists() else ""
+        return Verdict(done.returncode != 0, panic or (said[-1] if said else ""), text)
 
 
 def _with_port(text: str, until: contextlib.ExitStack) -> str:
