@@ -1,0 +1,80 @@
+# Copyright: Contributors to the kubeops.node_maintenance collection
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""koord-descheduler at work on the nodes of an arena: configured for it, what it moved, and put back."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+
+from witness import objects as o
+from witness.log import Json
+
+from support import koordinator, shapes
+from support.arena import Arena
+from support.lab import Lab
+from support.waiting import until
+
+JOBS = "/apis/scheduling.koordinator.sh/v1alpha1/podmigrationjobs"
+TRIGGER = "koordinator.sh/evict-trigger"
+CYCLE = 2.0
+"""Seconds from one round of the plugins to the next."""
+
+
+@contextlib.contextmanager
+def as_found(lab: Lab, arena: Arena) -> Iterator[None]:
+    """The descheduler's configuration and its pods' annotations are put back, and no job is left."""
+    until(lambda: koordinator.leads(lab), 60, "the descheduler leads")
+    config = lab.api.get(koordinator.CONFIG)["data"]
+    notes = _template_notes(lab)
+    try:
+        yield
+    finally:
+        lab.api.patch(koordinator.CONFIG, {"data": config})
+        added = dict.fromkeys(_template_notes(lab), None)
+        lab.api.patch(koordinator.DEPLOYMENT, _template({**added, **notes}))
+        for job in lab.api.items(JOBS):
+            if job["spec"]["podRef"]["namespace"] in arena.namespaces:
+                lab.api.delete(f"{JOBS}/{o.name(job)}")
+        if not added.keys() - notes.keys():
+            koordinator.restart_descheduler(lab)
+        until(lambda: koordinator.leads(lab), 60, "the descheduler leads again")
+
+
+def _template(notes: Json) -> Json:
+    return {"spec": {"template": {"metadata": {"annotations": notes}}}}
+
+
+def _template_notes(lab: Lab) -> Json:
+    metadata = lab.api.get(koordinator.DEPLOYMENT)["spec"]["template"]["metadata"]
+    return dict(metadata.get("annotations") or {})
+
+
+def here(config: Json, arena: Arena) -> Json:
+    """The configuration in this lab: the chart's names, short cycles, the arena's nodes, pods of any scheduler."""
+    config["leaderElection"] = {"resourceName": "koord-descheduler", "resourceNamespace": koordinator.NAMESPACE}
+    config["deschedulingInterval"] = f"{CYCLE:g}s"
+    config["nodeSelector"] = {"matchLabels": {shapes.ARENA: arena.name}}
+    for profile in config["profiles"]:
+        args = {"defaultJobMode": "EvictDirectly", "maxUnavailablePerWorkload": 2}
+        profile["pluginConfig"].append({"name": "MigrationController", "args": args})
+    return config
+
+
+def moves(lab: Lab, arena: Arena) -> dict[tuple[str, str, str], str]:
+    """What was asked for, by plugin, namespace and workload, and the phase of it."""
+    known: dict[tuple[str, str, str], str] = {}
+    for job in lab.api.items(JOBS):
+        pod = job["spec"]["podRef"]
+        if pod["namespace"] in arena.namespaces:
+            key = (o.notes(job).get(TRIGGER, ""), pod["namespace"], pod["name"].rsplit("-", 2)[0])
+            phase = (job.get("status") or {}).get("phase", "")
+            known[key] = phase if known.get(key) != "Succeeded" else "Succeeded"
+    return known
+
+
+def events(lab: Lab, namespace: str, reason: str) -> list[str]:
+    found = lab.api.items(f"/api/v1/namespaces/{namespace}/events", fieldSelector=f"reason={reason}")
+    return [str(event["message"]) for event in found]
