@@ -320,6 +320,7 @@ doubt:
   description:
     - Why the configuration of koord-descheduler could not be read, empty where it could. Without it nothing is refused
       beforehand and no cause is told that depends on it.
+    - Also that several profiles have a MigrationController. The rules of the first are read; any can refuse.
   returned: when the work could begin
   type: str
 actions:

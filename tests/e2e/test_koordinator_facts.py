@@ -9,6 +9,7 @@ Each fact has its line in docs/docsite/rst/koordinator_jobs.rst. The jobs here a
 
 from __future__ import annotations
 
+import copy
 import itertools
 import json
 import os
@@ -19,10 +20,11 @@ from datetime import datetime
 import pytest
 from support.arena import Arena
 from support.jobs import JOBS, Jobs, descheduler_log, job_of, move, steadily
-from support.koordinator import DEPLOYMENT, leads, process, restart_descheduler
+from support.koordinator import DEPLOYMENT, configured, leads, process, restart_descheduler
 from support.lab import Lab
 from support.plays import Player
 from support.waiting import until
+from witness.log import Json
 
 
 @pytest.fixture(scope="module")
@@ -129,6 +131,38 @@ def test_parts_that_are_away(lab: Lab, arena: Arena, jobs: Jobs, play: Player) -
         until(lambda: leads(lab), 60, "the descheduler leads again")
     assert run.answer["findings"][0]["code"] == "no_controller", run.text
     assert pod["uid"] in {found["metadata"]["uid"] for found in web.pods()}
+
+
+def test_two_profiles(lab: Lab, arena: Arena, jobs: Jobs, play: Player) -> None:
+    """Both have a MigrationController: each works on every job, and one that refuses is enough."""
+    here, _there, _other = arena.nodes(3)
+    names = [f"web-{i}" for i in range(8)]
+    works = [jobs.deployment(name, budget={"maxUnavailable": 1}) for name in names]
+    refused = jobs.deployment("refused")
+    arena.settle()
+
+    def twice(config: Json) -> None:
+        config["profiles"].append({**copy.deepcopy(config["profiles"][0]), "name": "second"})
+
+    def refusing(config: Json) -> None:
+        twice(config)
+        args = next(x["args"] for x in config["profiles"][1]["pluginConfig"] if x["name"] == "MigrationController")
+        args["namespaces"] = {"exclude": [arena.namespace]}
+
+    with configured(lab, refusing):
+        run = move(play, jobs.named(refused, uid=True), ttl="60s")
+        assert (run.ok, job_of(run)["reason"]) == (False, "ForbiddenMigratePod"), run.text
+        assert "koord-descheduler, second each have a MigrationController" in run.answer["doubt"]
+        plan = play.module("maintenance_plan", nodes=[here], backend="koordinator")
+        assert "several_controllers" in {finding["code"] for finding in plan.answer["findings"]}
+    with configured(lab, twice):
+        made = [jobs.by_hand(name, jobs.named(work)) for name, work in zip(names, works, strict=True)]
+        assert {jobs.ended(name, 60)["phase"] for name in made} == {"Succeeded"}
+    told: dict[str, set[str]] = {name: set() for name in made}
+    for event in lab.api.items("/api/v1/namespaces/default/events"):
+        if event["involvedObject"]["name"] in told:
+            told[event["involvedObject"]["name"]].add(event["source"]["component"])
+    assert {"koord-descheduler", "second"} in told.values(), "both worked on one job"
 
 
 def test_a_job_that_cannot_be_decoded(lab: Lab, arena: Arena, jobs: Jobs) -> None:

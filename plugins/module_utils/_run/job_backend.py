@@ -10,6 +10,7 @@ from dataclasses import replace
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds, verbs
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.errors import ClusterError, Forbidden
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.finding import Finding
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs import limits
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs.way import RESERVES
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.migrate import Choices
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.act import PATIENCE
@@ -84,14 +85,13 @@ def _lacking(found: Koordinator) -> tuple[Finding, ...]:
         )
     if controller and controller.default_job_mode != RESERVES:
         lacking = [finding for finding in lacking if finding.code != "no_scheduler"]
-    if controller and len(controller.profiles) > 1:
-        profiles = ", ".join(controller.profiles)
+    if controller and (said := limits.several(controller)):
         lacking.append(
             Finding(
                 "several_controllers",
                 "blocker",
                 found.source,
-                f"The profiles {profiles} each have a MigrationController, and each of them carries out every job.",
+                said,
                 "Leave it in one profile.",
             )
         )

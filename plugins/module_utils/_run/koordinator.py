@@ -43,7 +43,7 @@ class Koordinator:
     """What was found.
 
     ``missing`` has a finding for each part that is not there: ``no_crd``, ``no_controller``, ``no_scheduler``.
-    ``controller`` is ``None`` where its configuration cannot be read, and ``doubt`` says why.
+    ``controller`` is ``None`` where its configuration cannot be read, and ``doubt`` says why, or why it is not all.
     """
 
     jobs: tuple[Raw, ...] = ()
@@ -113,11 +113,13 @@ def _controller(ctx: Context, namespace: str) -> tuple[limits.Controller | None,
     if CONFIG not in data:
         return None, f"{where} has no key {CONFIG}."
     try:
-        return limits.controller(yaml.safe_load(data[CONFIG])), ""
+        controller = limits.controller(yaml.safe_load(data[CONFIG]))
     except yaml.YAMLError as error:
         return None, f"{where} is no YAML: {str(error).splitlines()[0]}."
     except limits.UnreadableError as error:
         return None, f"{where} cannot be used: {error}."
+    said = limits.several(controller)
+    return controller, f"{said} The limits are those of the first." if said else ""
 
 
 def _no_crd(resource: str) -> Finding:

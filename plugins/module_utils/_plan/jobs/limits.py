@@ -99,6 +99,14 @@ def controller(config: t.Any) -> Controller:
     return _controller(_Args(profile.args.get(PLUGIN, {}), profile.args_path(PLUGIN)), names)
 
 
+def several(controller: Controller) -> str:
+    """What to know where more than one profile has a MigrationController; empty where one has."""
+    if len(controller.profiles) < 2:
+        return ""
+    names = ", ".join(controller.profiles)
+    return f"The profiles {names} each have a MigrationController: each works on every job, and each can refuse it."
+
+
 def per_workload(controller: Controller, replicas: int) -> tuple[int, int]:
     """How many pods of a workload may migrate at once, and how many may be unavailable (``GetMaxUnavailable``)."""
     limits = (controller.max_migrating_per_workload, controller.max_unavailable_per_workload)
