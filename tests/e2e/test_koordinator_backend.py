@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Nodes emptied by PodMigrationJobs, against the real koord-descheduler and koord-scheduler."""
+"""Nodes emptied by PodMigrationJobs, against the real koord-descheduler and koord-scheduler of both versions."""
 
 from __future__ import annotations
 
@@ -44,17 +44,22 @@ RESERVED: Json = {**KOORD, "containers": [{"name": "main", "image": "x", "resour
 """A pod for which a place can be reserved: a Reservation of nothing is never taken."""
 
 
-@pytest.fixture(scope="module")
-def lab(koord: Lab) -> Iterator[Lab]:
+@pytest.fixture(scope="module", params=["v1.7.0", "v1.8.0"])
+def lab(request: pytest.FixtureRequest, koord: Lab, koord_next: Lab) -> Iterator[Lab]:
     """With windows of seconds instead of minutes, more pods of a node at a time, and single replicas admitted."""
 
     def shortened(config: Json) -> None:
-        migration_args(config)["maxMigratingPerNode"] = NODE_LIMIT
-        migration_args(config)["skipCheckExpectedReplicas"] = True
-        migration_args(config)["objectLimiters"] = {"workload": {"duration": f"{WINDOW:g}s"}}
+        args = migration_args(config)
+        args["maxMigratingPerNode"] = NODE_LIMIT
+        args["objectLimiters"] = {"workload": {"duration": f"{WINDOW:g}s"}}
+        if request.param == "v1.7.0":
+            args["skipCheckExpectedReplicas"] = True
+        else:
+            args["skipEvictionGates"] = ["ExpectedReplicas"]
 
-    with configured(koord, shortened):
-        yield koord
+    chosen = koord if request.param == "v1.7.0" else koord_next
+    with configured(chosen, shortened):
+        yield chosen
 
 
 SCHEDULER = f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments"
