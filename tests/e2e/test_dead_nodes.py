@@ -26,6 +26,7 @@ from witness.log import Json
 LOST = "node.kubernetes.io/unreachable"
 OUT_OF_SERVICE = "node.kubernetes.io/out-of-service"
 DRIVER = "csi.lab.kubeops.io"
+LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
 ATTACHMENTS = "/apis/storage.k8s.io/v1/volumeattachments"
 MANAGED = {"volumes.kubernetes.io/controller-managed-attach-detach": "true"}
 """What a kubelet says of itself, so that the attach-detach controller serves its node."""
@@ -58,9 +59,17 @@ def die(arena: Arena, node: str) -> None:
     until(lambda: LOST in taints_of(arena.node(node)), 60, f"{node} is given up", every=0.2)
 
 
+def fall_silent(arena: Arena, node: str) -> None:
+    """Waits until a dead kubelet's lease is stale too, after 40 s at most: the node controller here gives up sooner."""
+    lease = arena.api.get(f"{LEASES}/{node}")["spec"]
+    renewed = datetime.datetime.fromisoformat(lease["renewTime"].replace("Z", "+00:00")).timestamp()
+    stale = renewed + min(lease["leaseDurationSeconds"], 40) + 1
+    until(lambda: time.time() > stale, 60, f"{node}'s lease is stale", every=0.5)
+
+
 def come_back(arena: Arena, node: str) -> None:
     fake.switch(arena.api, node, None)
-    arena.api.delete(f"/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/{node}")
+    arena.api.delete(f"{LEASES}/{node}")
     until(lambda: fake.ready_condition(arena.node(node)) == "True", 30, f"{node} is ready again", every=0.2)
 
 
@@ -194,6 +203,7 @@ def test_a_dead_node_from_its_forecast_to_its_return(
     assert "Ready is True" in run.finding("not_dead")["message"]
     assert arena.record(there) is None
 
+    fall_silent(arena, here)
     run = evacuate(play, here, migrate_fenced=here)
     assert run.ok, run.text
     assert drained(run, here)["outcome"] == "drained"
@@ -278,3 +288,26 @@ def test_a_node_that_dies_while_it_is_drained_is_given_up(arena: Arena, play: Pl
     assert arena.record(here) is None
     assert solo.read()["spec"]["replicas"] == 1
     assert arena.all("PodDisruptionBudget") == []
+
+
+def test_recover_leaves_a_dead_node_alone_until_it_is_back(arena: Arena, play: Player) -> None:
+    here, _there = arena.nodes(2)
+    arena.deployment("web", on=here, pod=staying(None))
+    arena.settle()
+    die(arena, here)
+    fall_silent(arena, here)
+    run = evacuate(play, here, migrate_fenced=here)
+    assert run.ok, run.text
+    assert arena.step(here) == "parked"
+
+    run = play("recover")
+    assert run.ok, run.text
+    assert "does not answer yet" in run.words
+    assert arena.step(here) == "parked"
+    assert OUT_OF_SERVICE in taints_of(arena.node(here))
+
+    come_back(arena, here)
+    run = play("recover")
+    assert run.ok, run.text
+    assert arena.record(here) is None
+    assert not arena.node(here)["spec"].get("taints")

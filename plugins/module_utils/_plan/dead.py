@@ -169,8 +169,9 @@ def alive(node: Node, lease: Raw | None, now: str) -> str:
         return f"its condition Ready is {node.conditions.get('Ready', 'not reported')}, so its kubelet is heard of"
     age = silence(lease, now)
     spec: Raw = (lease or {}).get("spec") or {}
-    if age is not None and age < min(spec.get("leaseDurationSeconds") or LONGEST, LONGEST):
-        return f"its kubelet renewed its lease {age} s ago"
+    stale = min(spec.get("leaseDurationSeconds") or LONGEST, LONGEST)
+    if age is not None and age < stale:
+        return f"its kubelet renewed its lease {age} s ago (stale after {stale:g} s)"
     return ""
 
 
@@ -191,8 +192,13 @@ def not_dead(name: str, why: str) -> Finding:
 
 
 def stays_out(node: Node, record: Record) -> str:
-    """Why a node that was evacuated as dead cannot come back yet, in words; empty where it can."""
-    if node.ready or not any(taints.same_taint(OUT_OF_SERVICE, x) for x in record.added):
+    """Why a node that was evacuated as dead cannot come back yet, in words; empty where it can.
+
+    Somebody who takes the taint away by hand decides that it can.
+    """
+    if node.ready or not all(
+        any(taints.same_taint(OUT_OF_SERVICE, one) for one in some) for some in (record.added, node.taints)
+    ):
         return ""
     return (
         f"Node {node.name} was evacuated as dead, and its kubelet does not answer yet (Ready is "

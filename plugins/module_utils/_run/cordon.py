@@ -164,7 +164,7 @@ def _plan(ctx: Context, options: CordonOptions, task: _Task) -> None:
         task.outcome, task.message = "adopted_by", _refusal(record, options)
         return
     task.identity = task.identity or Run(record.run, me.nonce or (record.nonce if mine else task.newcomer.nonce))
-    if options.state == "returning" and (why := dead.stays_out(node, record)):
+    if options.state in ("returning", "uncordoned") and (why := dead.stays_out(node, record)):
         task.outcome, task.message = "still_dead", why
         return
     held = replace(record, nonce=task.identity.nonce)

@@ -15,7 +15,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.
     Conflict,
     NotFound,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan import names
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan import dead, names
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.change import Change
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.journal import (
     LABEL,
@@ -338,6 +338,9 @@ def _recover(ctx: Context, options: StateOptions) -> Result:
                 f"Node {node.name} is at step {record.step} of run {record.run}: its work is not finished. "
                 "Run the same command again, release the node, or undo the run.",
             )
+            continue
+        if why := dead.stays_out(node, record):
+            done.add(node.name, "still_dead", why)
             continue
         _give_back(ctx, node.name, record.run, done, explicit=wanted is not None)
     _orphans(ctx, found, wanted, done)
