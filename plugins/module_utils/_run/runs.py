@@ -61,6 +61,11 @@ def journals(raws: t.Iterable[dict[str, t.Any]]) -> t.Iterator[Journal]:
                 yield Journal.of(raw)
 
 
+def _caller(ctx: Context) -> Run:
+    """The run that calls; the module asks for it before it comes here."""
+    return t.cast("Run", ctx.run)
+
+
 def _config_map(run_id: str) -> Ref:
     return Ref("ConfigMap", names.run_name(run_id), names.NAMESPACE, api_version="v1")
 
@@ -158,7 +163,7 @@ def noted(ctx: Context, nodes: t.Sequence[str]) -> Result:
     Raises:
         StopRun: somebody else writes the run all the time.
     """
-    caller = t.cast("Run", ctx.run)
+    caller = _caller(ctx)
     run_id = caller.id
     for _attempt in range(CONFLICTS):
         run = next((r for r in stored(ctx) if r.id == run_id), None)
@@ -205,7 +210,7 @@ def _to_do(run: StoredRun, finished: t.Collection[str]) -> str:
 
 def ended(ctx: Context, *, failed: bool) -> Result:
     """Forget the caller's run, or with failures keep it to be resumed."""
-    run_id = t.cast("Run", ctx.run).id
+    run_id = _caller(ctx).id
     run = next((r for r in stored(ctx) if r.id == run_id), None)
     if run is None:
         return Result({"nodes": []}, message=f"Run {run_id} is not stored any more.")
