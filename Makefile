@@ -69,7 +69,7 @@ test: $(READY) ## everything that must hold, the lab included
 	@$(call say,test,the lab: its binaries are built once per machine)
 	@$(PLAY) kubeops.node_maintenance.lab -e lab_state=built
 	@$(call say,test,end to end on $(LABS) labs side by side)
-	@python -m pytest -v --numprocesses $(LABS) --reruns 1 -rfER --durations=15 tests/e2e # a rerun is named: deadlines meet busy machines
+	@python -m pytest -v --numprocesses $(LABS) --reruns 1 --rerun-show-tracebacks -rfER --durations=15 tests/e2e # deadlines meet busy machines
 
 bench: $(READY) ## speed beside kubectl drain and kubernetes.core.k8s_drain
 	@python bench/run.py
