@@ -19,12 +19,12 @@ import pytest
 import yaml
 from support import koordinator
 from support.arena import Arena
+from support.jobs import JOBS
 from support.lab import Lab
 from support.processes import alive
 from support.waiting import until
 from witness.log import Json
 
-JOBS = "/apis/scheduling.koordinator.sh/v1alpha1/podmigrationjobs"
 DESCHEDULER = "koord-descheduler"
 
 
@@ -169,8 +169,9 @@ def test_a_configuration_that_is_refused_shows_as_in_a_cluster(lab: Lab) -> None
         assert ended["exitCode"] == 1
         assert ended["message"].strip().endswith("evictBurst must be greater than 0")
         words = ["logs", new["metadata"]["name"], f"--namespace={koordinator.NAMESPACE}"]
+        why = "evictBurst must be greater than 0"
         # What KWOK shows follows the container's crashes a moment later.
-        until(lambda: "must be greater than 0" in lab.run_kubectl(*words).stdout, 30, "its log says why", every=0.5)
+        until(lambda: why in lab.run_kubectl(*words).stdout, 30, "its log says why", every=0.5)
         assert old in {pod["metadata"]["name"] for pod in koordinator.descheduler_pods(lab)}
         until(lambda: container(lab.api.get(f"{koordinator.PODS}/{old}"))["ready"], 30, "the old one is ready")
     finally:
