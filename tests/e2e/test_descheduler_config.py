@@ -16,6 +16,7 @@ import pytest
 import yaml
 from support import koordinator
 from support.arena import Arena
+from support.jobs import JOBS
 from support.lab import ROOT, Lab
 from support.plays import Player, Run
 from support.waiting import until
@@ -23,7 +24,6 @@ from witness.log import Json
 
 MODULE = "descheduler_config"
 JOURNALS = "/api/v1/namespaces/kubeops-node-maintenance/configmaps"
-JOBS = "/apis/scheduling.koordinator.sh/v1alpha1/podmigrationjobs"
 DIGEST = "maintenance.kubeops.io/descheduler-config"
 LAYOUTS = ROOT / "roles" / "lab" / "files" / "deschedulers"
 ACK = "/apis/apps/v1/namespaces/kube-system/deployments/ack-koord-descheduler"

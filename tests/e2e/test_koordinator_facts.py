@@ -20,7 +20,7 @@ from datetime import datetime
 import pytest
 from support.arena import Arena
 from support.jobs import JOBS, Jobs, descheduler_log, job_of, move, steadily
-from support.koordinator import DEPLOYMENT, configured, leads, process, restart_descheduler
+from support.koordinator import DEPLOYMENT, configured, leads, migration_args, process, restart_descheduler
 from support.lab import Lab
 from support.plays import Player
 from support.waiting import until
@@ -146,8 +146,7 @@ def test_two_profiles(lab: Lab, arena: Arena, jobs: Jobs, play: Player) -> None:
 
     def refusing(config: Json) -> None:
         twice(config)
-        args = next(x["args"] for x in config["profiles"][1]["pluginConfig"] if x["name"] == "MigrationController")
-        args["namespaces"] = {"exclude": [arena.namespace]}
+        migration_args(config, profile=1)["namespaces"] = {"exclude": [arena.namespace]}
 
     with configured(lab, refusing):
         run = move(play, jobs.named(refused, uid=True), ttl="60s")

@@ -111,7 +111,7 @@ def recover(ctx: Context, *, finished: bool) -> Result:
 
 def _give_back(ctx: Context, node: str, run_id: str, done: _Recovery, *, explicit: bool) -> None:
     """One node's way back, under a nonce of our own. A live run's lock refuses us."""
-    me = replace_run(ctx, Run(run_id, secrets.token_hex(4)))
+    me = replace(ctx, run=Run(run_id, secrets.token_hex(4)))
     steps: list[t.Callable[[], Result]] = [
         lambda: guard(me, GuardOptions(state="absent", nodes=(node,))),
         lambda: cordon(me, CordonOptions("uncordoned", (node,))),
@@ -130,11 +130,6 @@ def _give_back(ctx: Context, node: str, run_id: str, done: _Recovery, *, explici
 def _outcome_of(result: Result, otherwise: str) -> str:
     shown = result.data.get("nodes") or []
     return str(shown[0]["outcome"]) if shown else otherwise
-
-
-def replace_run(ctx: Context, run: Run) -> Context:
-    """The same call under another run's name; changes and events stay in one place."""
-    return replace(ctx, run=run)
 
 
 def _orphans(ctx: Context, found: Snapshot, wanted: str | None, done: _Recovery) -> None:

@@ -14,10 +14,10 @@ from witness.log import Json
 
 from support import koordinator, shapes
 from support.arena import Arena
+from support.jobs import JOBS
 from support.lab import Lab
 from support.waiting import until
 
-JOBS = "/apis/scheduling.koordinator.sh/v1alpha1/podmigrationjobs"
 TRIGGER = "koordinator.sh/evict-trigger"
 CYCLE = 2.0
 """Seconds from one round of the plugins to the next."""

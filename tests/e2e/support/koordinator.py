@@ -106,11 +106,10 @@ def restart_descheduler(lab: Lab) -> None:
     until(lambda: leads(lab), RESTART, "the descheduler leads")
 
 
-def migration_args(config: Json) -> Json:
-    """The arguments of MigrationController in a descheduler's configuration, to be changed in place."""
-    args: Json = next(
-        entry["args"] for entry in config["profiles"][0]["pluginConfig"] if entry["name"] == "MigrationController"
-    )
+def migration_args(config: Json, profile: int = 0) -> Json:
+    """The arguments of a profile's MigrationController in a descheduler's configuration, to be changed in place."""
+    entries = config["profiles"][profile]["pluginConfig"]
+    args: Json = next(entry["args"] for entry in entries if entry["name"] == "MigrationController")
     return args
 
 
