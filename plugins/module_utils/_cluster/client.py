@@ -3,20 +3,19 @@
 """Sending requests to one cluster: retries, deadlines, pages, streams.
 
 The connection below (see connection.py) moves bytes; everything that is a decision about HTTP is
-here. Times are seconds on the monotonic clock, so a suspended or re-set wall clock bends nothing.
+here. Times are seconds of the clock that is given, so a re-set wall clock bends nothing.
 """
 
 from __future__ import annotations
 
 import json
-import random
 import threading
-import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import tunnel
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.clock import Clock
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.errors import (
     ClusterError,
     Expired,
@@ -69,8 +68,13 @@ class Connection(Protocol):
     def source(self) -> str:
         """Where the credentials are from, for messages."""
 
-    def open(self, request: Request, *, read_timeout: float, connect_timeout: float) -> Body:
-        """Sends; raises Unreachable when the request surely never left, Lost when it may have."""
+    def open(
+        self, request: Request, *, read_timeout: float, connect_timeout: float, fence: Callable[[], None] | None
+    ) -> Body:
+        """Sends; raises Unreachable when the request surely never left, Lost when it may have.
+
+        `fence` is called when all is ready and the first byte would leave now; what it raises keeps it here.
+        """
 
     def renew(self, seen: int) -> None:
         """Reads the credentials again, unless that has happened since `generation` was `seen`."""
@@ -90,7 +94,8 @@ class Listing:
 class Backoff:
     """Growing, jittered delays; a Retry-After sets the least."""
 
-    def __init__(self, first: float = _FIRST_DELAY, longest: float = _LONGEST_DELAY) -> None:
+    def __init__(self, clock: Clock, first: float = _FIRST_DELAY, longest: float = _LONGEST_DELAY) -> None:
+        self._clock = clock
         self._first = first
         self._longest = longest
         self._next = first
@@ -101,7 +106,7 @@ class Backoff:
         self._next = min(self._next * 2, self._longest)
         if error is not None and error.retry_after is not None:
             step = max(step, error.retry_after)
-        return step * random.uniform(1.0, 1.5)
+        return step * self._clock.jitter()
 
     def reset(self) -> None:
         self._next = self._first
@@ -146,13 +151,19 @@ class Cluster:
     """
 
     def __init__(
-        self, connection: Connection, guard: Callable[[], None] | None = None, *, answered: bool = True
+        self,
+        connection: Connection,
+        guard: Callable[[], None] | None = None,
+        *,
+        answered: bool = True,
+        clock: Clock | None = None,
     ) -> None:
+        self.clock = clock or Clock()
         self._connection = connection
         self._guard = guard
         self._answered = answered
         self._lock = threading.Lock()
-        self._closed = threading.Event()
+        self._closed = self.clock.event()
         self.requests = 0
 
     @property
@@ -160,7 +171,14 @@ class Cluster:
         """Where the connection comes from, for messages: never a secret."""
         return self._connection.source
 
-    def send(self, request: Request, *, timeout: float = 30.0, patience: float = 0.0) -> dict[str, Any]:
+    def send(
+        self,
+        request: Request,
+        *,
+        timeout: float = 30.0,
+        patience: float = 0.0,
+        fence: Callable[[], None] | None = None,
+    ) -> dict[str, Any]:
         """Sends a request and returns the object in the answer.
 
         Args:
@@ -168,22 +186,23 @@ class Cluster:
             timeout: seconds for one attempt, from connecting to the last byte.
             patience: seconds in which an unreachable or overloaded server is asked again. A write
                 is repeated only when it surely was not processed.
+            fence: called right before the first byte of every attempt leaves; what it raises ends the request unsent.
 
         Raises:
-            ClusterError: a type of errors.py; whatever `guard` raises comes through as it is.
+            ClusterError: a type of errors.py; whatever `guard` or `fence` raises comes through as it is.
         """
-        began = time.monotonic()
+        began = self.clock.now()
         deadline = began + patience
-        backoff = Backoff()
+        backoff = Backoff(self.clock)
         while True:
             try:
-                return self._once(request, timeout)
+                return self._once(request, timeout, fence)
             except (Unreachable, Overloaded) as error:
                 if not self._answered:
                     deadline = min(deadline, began + FIRST_CONTACT)
                     error.advice = f"Check the address in {self.source}, the network and the proxy."
                 delay = backoff.delay(error)
-                left = deadline - time.monotonic()
+                left = deadline - self.clock.now()
                 if left <= 0 or self._closed.is_set():
                     raise
                 if delay >= left:
@@ -191,7 +210,7 @@ class Cluster:
                         raise
                     delay = left
                 self._closed.wait(delay)
-                timeout = min(timeout, max(1.0, deadline - time.monotonic()))
+                timeout = min(timeout, max(1.0, deadline - self.clock.now()))
 
     def items(
         self,
@@ -241,7 +260,7 @@ class Cluster:
         body = self._open(request, read_timeout, min(CONNECT_TIMEOUT, read_timeout))
         if body.status == 200:
             return Stream(body, request)
-        raise self._error(request, body, time.monotonic() + CONNECT_TIMEOUT)
+        raise self._error(request, body, self.clock.now() + CONNECT_TIMEOUT)
 
     def text(self, request: Request, *, timeout: float = 30.0) -> str:
         """Sends a request whose answer is no object but text, such as a container's log.
@@ -249,12 +268,12 @@ class Cluster:
         Raises:
             ClusterError: as `send`, without patience.
         """
-        deadline = time.monotonic() + timeout
+        deadline = self.clock.now() + timeout
         body = self._open(request, timeout, min(CONNECT_TIMEOUT, timeout))
         if body.status >= 300:
             raise self._error(request, body, deadline)
         try:
-            return _read(body, deadline).decode("utf-8", "replace")
+            return self._read(body, deadline).decode("utf-8", "replace")
         except Lost as error:
             raise _lost(request, str(error)) from error
 
@@ -266,7 +285,7 @@ class Cluster:
         """
         body = self._open(request, timeout, min(CONNECT_TIMEOUT, timeout))
         if body.status != 101:
-            raise self._error(request, body, time.monotonic() + timeout)
+            raise self._error(request, body, self.clock.now() + timeout)
         return tunnel.fetch(body.wire(), path, request=request, within=timeout)
 
     def close(self) -> None:
@@ -274,13 +293,13 @@ class Cluster:
         self._closed.set()
         self._connection.close()
 
-    def _once(self, request: Request, timeout: float) -> dict[str, Any]:
-        deadline = time.monotonic() + timeout
-        body = self._open(request, timeout, min(CONNECT_TIMEOUT, timeout))
+    def _once(self, request: Request, timeout: float, fence: Callable[[], None] | None) -> dict[str, Any]:
+        deadline = self.clock.now() + timeout
+        body = self._open(request, timeout, min(CONNECT_TIMEOUT, timeout), fence)
         if body.status >= 300:
             raise self._error(request, body, deadline)
         try:
-            raw = _read(body, deadline)
+            raw = self._read(body, deadline)
         except Lost as error:
             raise _lost(request, str(error)) from error
         answer = _parsed(raw)
@@ -291,17 +310,25 @@ class Cluster:
             raise ServerError(text, request=request, status=body.status)
         return answer
 
-    def _open(self, request: Request, read_timeout: float, connect_timeout: float) -> Body:
+    def _open(
+        self,
+        request: Request,
+        read_timeout: float,
+        connect_timeout: float,
+        fence: Callable[[], None] | None = None,
+    ) -> Body:
         """Sends. A 401 is met once with credentials read anew: the request was not processed."""
         seen = self._connection.generation
-        body = self._attempt(request, read_timeout, connect_timeout)
+        body = self._attempt(request, read_timeout, connect_timeout, fence)
         if body.status == 401:
             body.close()
             self._connection.renew(seen)
-            body = self._attempt(request, read_timeout, connect_timeout)
+            body = self._attempt(request, read_timeout, connect_timeout, fence)
         return body
 
-    def _attempt(self, request: Request, read_timeout: float, connect_timeout: float) -> Body:
+    def _attempt(
+        self, request: Request, read_timeout: float, connect_timeout: float, fence: Callable[[], None] | None
+    ) -> Body:
         if self._guard is not None:
             self._guard()
         with self._lock:
@@ -309,15 +336,29 @@ class Cluster:
         if not self._answered:
             connect_timeout = min(connect_timeout, FIRST_CONTACT)
         try:
-            body = self._connection.open(request, read_timeout=read_timeout, connect_timeout=connect_timeout)
+            body = self._connection.open(
+                request, read_timeout=read_timeout, connect_timeout=connect_timeout, fence=fence
+            )
         except Lost as error:
             raise _lost(request, str(error)) from error
         self._answered = True
         return body
 
+    def _read(self, body: Body, deadline: float) -> bytes:
+        """The whole answer; Lost when it is cut or drips beyond the deadline."""
+        parts = []
+        try:
+            for chunk in body.chunks():
+                parts.append(chunk)
+                if self.clock.now() > deadline:
+                    raise Lost("the answer took too long")
+        finally:
+            body.close()
+        return b"".join(parts)
+
     def _error(self, request: Request, body: Body, deadline: float) -> ClusterError:
         try:
-            raw = _read(body, deadline)
+            raw = self._read(body, deadline)
         except Lost:
             raw = b""
         text = raw[:2000].decode("utf-8", "replace")
@@ -331,19 +372,6 @@ class Cluster:
         if body.status == 401:
             error.advice = f"Renew {self.source}; it has expired or belongs to another cluster."
         return error
-
-
-def _read(body: Body, deadline: float) -> bytes:
-    """The whole answer; Lost when it is cut or drips beyond the deadline."""
-    parts = []
-    try:
-        for chunk in body.chunks():
-            parts.append(chunk)
-            if time.monotonic() > deadline:
-                raise Lost("the answer took too long")
-    finally:
-        body.close()
-    return b"".join(parts)
 
 
 def _lost(request: Request, why: str) -> ClusterError:

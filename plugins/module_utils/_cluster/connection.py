@@ -143,13 +143,16 @@ class Credentials:
     def source(self) -> str:
         return self._loaded.source
 
-    def open(self, request: Request, *, read_timeout: float, connect_timeout: float) -> Body:
+    def open(
+        self, request: Request, *, read_timeout: float, connect_timeout: float, fence: Callable[[], None] | None = None
+    ) -> Body:
         loaded = self._loaded
         return loaded.transport.open(
             request,
             self._headers(loaded, request),
             read_timeout=read_timeout,
             connect_timeout=connect_timeout,
+            fence=fence,
         )
 
     def renew(self, seen: int) -> None:

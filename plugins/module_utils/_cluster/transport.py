@@ -9,7 +9,7 @@ import json
 import socket
 import ssl
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from http.client import HTTPException
@@ -78,8 +78,9 @@ class Transport:
         *,
         read_timeout: float,
         connect_timeout: float,
+        fence: Callable[[], None] | None = None,
     ) -> Answer:
-        """Sends and returns when the status is there.
+        """Sends and returns when the status is there; `fence` is called between connecting and the first byte.
 
         Raises:
             Unreachable: the request never left.
@@ -90,7 +91,7 @@ class Transport:
         if request.query:
             url += "?" + urlencode(request.query)
         body = None if request.body is None else json.dumps(request.body).encode()
-        _wire.sent = True
+        _wire.sent, _wire.fence = True, fence
         try:
             response = self._manager.request(
                 request.method,
@@ -342,8 +343,25 @@ def _manager(endpoint: Endpoint) -> Any:
     return manager
 
 
+def _send(send: Callable[[Any], None], connection: Any, data: Any) -> None:
+    """What goes to a proxy while connecting is none of the fence's business: `sent` is False then."""
+    if connection.sock is None:
+        connection.connect()
+    if _wire.sent:
+        _pass_fence()
+    send(data)
+
+
+def _pass_fence() -> None:
+    """Ask the request's fence once; it may send requests of its own from this very thread."""
+    fence, _wire.fence = _wire.fence, None
+    if fence is not None:
+        fence()
+        _wire.sent = True
+
+
 def _pool_classes() -> dict[str, Any]:
-    """Pools whose connections note the moment from which a request may have left.
+    """Pools whose connections note the moment from which a request may have left, and ask its fence before.
 
     A connection with verification switched off by the user counts as verified, so that urllib3 does
     not warn: its warning filter is one for the whole process.
@@ -355,12 +373,18 @@ def _pool_classes() -> dict[str, Any]:
             super().connect()
             _wire.sent = True
 
+        def send(self, data: Any) -> None:
+            _send(super().send, self, data)
+
     class Secure(HTTPSConnection):
         def connect(self) -> None:
             _wire.sent = False
             super().connect()
             self.is_verified = True
             _wire.sent = True
+
+        def send(self, data: Any) -> None:
+            _send(super().send, self, data)
 
     class PlainPool(urllib3.HTTPConnectionPool):
         ConnectionCls = Plain

@@ -9,7 +9,6 @@ about once a minute, so a silence that lasts longer means a dead connection, not
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -85,6 +84,7 @@ class Reflector:
             silence: seconds without any byte after which the watch counts as dead.
         """
         self._cluster = cluster
+        self._clock = cluster.clock
         self._kind = kind
         self._namespace = namespace
         self._labels = labels
@@ -93,12 +93,12 @@ class Reflector:
         self._keep = keep
         self._on_event = on_event
         self._silence = silence
-        self._stopping = threading.Event()
+        self._stopping = self._clock.event()
         self._stream: Stream | None = None
         self._resource_version = ""
         self._alive = False
         self._quiet_since = 0.0
-        self._thread = threading.Thread(target=self._run, name=f"watch {kind.plural}", daemon=True)
+        self._thread = self._clock.thread(self._run, f"watch {kind.plural}")
         self.synced = False
         self.objects: dict[Key, Object] = {}
         self.version = 0
@@ -122,27 +122,27 @@ class Reflector:
     def quiet_for(self) -> float:
         """Seconds in which the watch was connected and told of no change; 0 while it is not."""
         with self._wake:
-            return time.monotonic() - self._quiet_since if self._alive else 0.0
+            return self._clock.now() - self._quiet_since if self._alive else 0.0
 
     def _run(self) -> None:
-        backoff = Backoff(longest=5.0)
+        backoff = Backoff(self._clock, longest=5.0)
         while not self._stopping.is_set():
-            began = time.monotonic()
+            began = self._clock.now()
             try:
                 if not self._resource_version:
                     self._take(self._list())
                 if not self._stopping.is_set():
                     self._follow()
-                if time.monotonic() - began > 1.0:
+                if self._clock.now() - began > 1.0:
                     backoff.reset()
                     continue
                 delay = backoff.delay()
             except Expired:
                 self._resource_version = ""
-                delay = 0.0 if time.monotonic() - began > 1.0 else backoff.delay()
+                delay = 0.0 if self._clock.now() - began > 1.0 else backoff.delay()
             except _TRANSIENT as error:
                 self._tell_trouble(error)
-                if time.monotonic() - began > _LIVED_SECONDS:
+                if self._clock.now() - began > _LIVED_SECONDS:
                     backoff.reset()
                 delay = backoff.delay(error)
             except Exception as error:  # what `guard` raises is not ours to name
@@ -171,7 +171,7 @@ class Reflector:
                 self._stream = stream
                 self._alive = True
                 self.trouble = None
-                self._quiet_since = time.monotonic()
+                self._quiet_since = self._clock.now()
                 self._wake.notify_all()
             for event in stream:
                 obj = event.get("object") or {}
@@ -194,7 +194,7 @@ class Reflector:
             self._resource_version = version or self._resource_version
             if what != "BOOKMARK":
                 self._change(what, self._trimmed(obj))
-                self._quiet_since = time.monotonic()
+                self._quiet_since = self._clock.now()
                 self._wake.notify_all()
         return True
 

@@ -39,18 +39,22 @@ def request_for(change: Change) -> verbs.Request:
             return verbs.evict(target.namespace, target.name, target.uid, grace_seconds=change.grace_seconds)
 
 
-def apply(ctx: Context, change: Change) -> dict[str, t.Any]:
+def apply(ctx: Context, change: Change, *, fence: Fence | None = None) -> dict[str, t.Any]:
     """Make the change and remember it; in check mode only remember it.
+
+    ``fence`` is asked before every attempt; what it raises ends the change unsent.
 
     Raises:
         ClusterError: the server refused or could not be reached; nothing is remembered then.
     """
     answer: dict[str, t.Any] = {}
     if not ctx.check:
-        answer = ctx.cluster.send(request_for(change), patience=PATIENCE)
+        answer = ctx.cluster.send(request_for(change), patience=PATIENCE, fence=fence)
     ctx.changed(change)
     return answer
 
 
+Fence = t.Callable[[], None]
+"""Proves that the sender may still act; raises where it may not."""
 PATIENCE = 60.0
 """Seconds a single request may be tried again while the API server is away or overloaded."""

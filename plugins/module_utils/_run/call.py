@@ -52,7 +52,7 @@ def perform(
         )
     except (ConfigError, ClusterError) as error:
         return failure(str(error))
-    ctx = Context(cluster, check=check, run=run, progress=progress)
+    ctx = Context(cluster, check=check, run=run, progress=progress, clock=cluster.clock)
     try:
         result = loop(ctx)
     except StopRun as stop:

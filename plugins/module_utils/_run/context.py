@@ -5,37 +5,19 @@
 
 from __future__ import annotations
 
-import datetime
 import getpass
 import socket
 import threading
-import time
 import typing as t
 from dataclasses import asdict, dataclass, field
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.client import Cluster
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.clock import Clock
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.change import (
     Change,
     diff_of,
     sentences_of,
 )
-
-
-class Clock:
-    """Time as the loops see it; tests give their own."""
-
-    def now(self) -> float:
-        """Seconds on a clock that never goes back."""
-        return time.monotonic()
-
-    def wall(self) -> str:
-        """UTC as RFC 3339 with milliseconds."""
-        now = datetime.datetime.now(datetime.UTC)
-        return now.isoformat(timespec="milliseconds").replace("+00:00", "Z")
-
-    def sleep(self, seconds: float) -> None:
-        """Do nothing for a while."""
-        time.sleep(seconds)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,6 @@ read again and the patch sent on the condition that nobody was faster.
 
 from __future__ import annotations
 
-import secrets
 import typing as t
 from dataclasses import dataclass, replace
 
@@ -140,8 +139,8 @@ def _read(ctx: Context, options: CordonOptions) -> list[_Task]:
             "Look at `kubectl get nodes`: a node is named as there, not by its address.",
             f"Node {unknown[0]}",
         )
-    run = ctx.run or Run(secrets.token_hex(4))
-    newcomer = Run(run.id, run.nonce or secrets.token_hex(4))
+    run = ctx.run or Run(ctx.clock.token())
+    newcomer = Run(run.id, run.nonce or ctx.clock.token())
     return [_Task(name, found.get(name), newcomer) for name in dict.fromkeys(options.nodes)]
 
 
@@ -275,9 +274,8 @@ def _write(ctx: Context, options: CordonOptions, task: _Task, locks: Locks) -> N
                 _replan(ctx, options, task)
                 if task.failed or task.change is None:
                     return
-            locks.fence()
             try:
-                apply(ctx, with_lease(t.cast("Change", task.change), task))
+                apply(ctx, with_lease(t.cast("Change", task.change), task), fence=locks.fence)
                 break
             except Conflict:
                 continue

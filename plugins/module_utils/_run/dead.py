@@ -228,8 +228,7 @@ class Evacuation:
             if change is None:
                 return site.open
             try:
-                self.fence()
-                answer = apply(self.ctx, change)
+                answer = apply(self.ctx, change, fence=self.fence)
             except NotFound:
                 site.outcome, site.message = "gone", f"Node {site.name} was deleted meanwhile."
                 return False

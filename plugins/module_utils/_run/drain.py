@@ -318,8 +318,7 @@ class _Drain:
             change = node_steps.at_step(node, record, "drained")
             try:
                 if change is not None:
-                    self._fence()
-                    apply(self.ctx, change)
+                    apply(self.ctx, change, fence=self._fence)
                 site.outcome, site.message = "drained", f"Node {site.name} is drained."
                 self.ctx.tell("drained", site.message, node=site.name)
                 return

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import queue
 import typing as t
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.errors import (
@@ -115,7 +114,7 @@ class Evictor:
 
     def __post_init__(self) -> None:
         """Start the workers; they end with ``close``."""
-        self._pool = ThreadPoolExecutor(self.parallel, thread_name_prefix="evict")
+        self._pool = self.ctx.clock.pool(self.parallel, "evict")
 
     def close(self) -> None:
         """Wait for requests that are under way; nothing new is sent."""
@@ -204,7 +203,6 @@ class Evictor:
         verb: t.Literal["evict", "delete"] = "delete" if self.delete else "evict"
         error: Exception | None = None
         try:
-            self.fence()
             apply(
                 self.ctx,
                 Change(
@@ -213,6 +211,7 @@ class Evictor:
                     f"{verb.capitalize()} {pod.ref} from node {pod.node}",
                     grace_seconds=self.grace_seconds,
                 ),
+                fence=self.fence,
             )
         except Exception as caught:
             error = caught

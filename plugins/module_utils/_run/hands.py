@@ -38,9 +38,8 @@ class Hands:
         for change in changes:
             if self.behind(change.target, change.resource_version):
                 return False
-            self._fence()
             try:
-                answer = apply(self._ctx, change)
+                answer = apply(self._ctx, change, fence=self._fence)
             except NotFound:
                 if change.verb == "delete":
                     continue

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import threading
 import typing as t
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds
@@ -21,7 +20,7 @@ class JobWatch:
 
     def __init__(self, ctx: Context, wake: t.Callable[[], None]) -> None:
         self._ctx = ctx
-        self._condition = threading.Condition()
+        self._condition = ctx.clock.condition()
         self._seen = -1
         self._raws: tuple[Raw, ...] = ()
         self._jobs: dict[str, Job] = {}

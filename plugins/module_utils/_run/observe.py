@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import functools
-import threading
 import types
 import typing as t
 
@@ -110,7 +109,7 @@ class Live:
 
     def __init__(self, ctx: Context, watched: t.Collection[str]) -> None:
         self._ctx = ctx
-        self._wake = threading.Condition()
+        self._wake = ctx.clock.condition()
         self._still: dict[str, list[t.Any]] = {}
         self._seen = -1
         self._looked = float("-inf")

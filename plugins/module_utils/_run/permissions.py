@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import typing as t
-from concurrent.futures import ThreadPoolExecutor
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds, verbs
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.finding import Finding
@@ -22,7 +21,7 @@ def ask(ctx: Context, needs: t.Sequence[Need]) -> list[Finding]:
 
     One review for each need, for the whole cluster; namespace by namespace only where that is refused.
     """
-    with ThreadPoolExecutor(AT_ONCE, thread_name_prefix="permissions") as pool:
+    with ctx.clock.pool(AT_ONCE, "permissions") as pool:
         found = pool.map(lambda need: _ask(ctx, need), needs)
         return [finding for finding in found if finding]
 

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import secrets
 import typing as t
 from dataclasses import dataclass, field, replace
 
@@ -111,7 +110,7 @@ def recover(ctx: Context, *, finished: bool) -> Result:
 
 def _give_back(ctx: Context, node: str, run_id: str, done: _Recovery, *, explicit: bool) -> None:
     """One node's way back, under a nonce of our own. A live run's lock refuses us."""
-    me = replace(ctx, run=Run(run_id, secrets.token_hex(4)))
+    me = replace(ctx, run=Run(run_id, ctx.clock.token()))
     steps: list[t.Callable[[], Result]] = [
         lambda: guard(me, GuardOptions(state="absent", nodes=(node,))),
         lambda: cordon(me, CordonOptions("uncordoned", (node,))),

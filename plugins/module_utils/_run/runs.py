@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import contextlib
-import secrets
 import typing as t
 from dataclasses import replace
 
@@ -88,7 +87,7 @@ def started(ctx: Context, given: dict[str, t.Any], waves: t.Sequence[t.Sequence[
         StopRun: the run that the caller names is not stored, or the namespace is missing and may not be made.
     """
     mark, known, now = fingerprint(given), stored(ctx), ctx.clock.wall()
-    nonce = secrets.token_hex(4)
+    nonce = ctx.clock.token()
     if ctx.run:
         found = next((run for run in known if run.id == ctx.run.id), None)
         if found is None:
@@ -109,7 +108,7 @@ def started(ctx: Context, given: dict[str, t.Any], waves: t.Sequence[t.Sequence[
     for run in _outlived(ctx, known, mark, now):
         forget(ctx, run.id, run.resource_version)
     fresh = StoredRun(
-        id=secrets.token_hex(4),
+        id=ctx.clock.token(),
         by=ctx.by,
         since=now,
         fingerprint=mark,

@@ -27,6 +27,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.
     Backoff,
     Cluster,
 )
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.clock import Clock
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.connection import (
     ConnectionOptions,
     connect,
@@ -224,8 +225,30 @@ def test_a_write_that_a_proxy_failed_to_hand_on_is_in_doubt(api: Api, cluster: C
     assert "<html>" not in str(caught.value)
 
 
+def test_the_fence_is_asked_before_every_attempt_and_keeps_it_here(api: Api, cluster: Cluster) -> None:
+    api.expect("POST", EVICT_PATH, {"kind": "Status"}, status=503)
+    asked: list[int] = []
+
+    def fence() -> None:
+        asked.append(len(api.calls))
+        if len(asked) == 2:
+            raise RuntimeError("the lock is lost")
+
+    with pytest.raises(RuntimeError, match="the lock is lost"):
+        cluster.send(EVICT, patience=30, fence=fence)
+    assert asked == [0, 1]
+    assert len(api.calls) == 1
+
+
+def test_a_fence_may_send_requests_of_its_own(api: Api, cluster: Cluster) -> None:
+    api.expect("GET", PATH, {"kind": "Node", "metadata": {"name": "n1"}})
+    api.expect("POST", EVICT_PATH, {"kind": "Status"}, status=201)
+    cluster.send(EVICT, fence=lambda: cluster.send(NODE) and None)
+    assert [call.method for call in api.calls] == ["GET", "POST"]
+
+
 def test_delays_grow_are_spread_and_bounded() -> None:
-    backoff = Backoff(first=0.5, longest=2.0)
+    backoff = Backoff(Clock(), first=0.5, longest=2.0)
     delays = [backoff.delay() for _unused in range(5)]
     for delay, step in zip(delays, [0.5, 1.0, 2.0, 2.0, 2.0], strict=True):
         assert step <= delay <= step * 1.5

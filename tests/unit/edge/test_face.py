@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import connection
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.clock import Clock
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge import face as edge
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.face import (
     Call,
@@ -34,6 +35,7 @@ class NoCluster:
     """Connects to nothing; a loop that asks it something fails the test."""
 
     closed = False
+    clock = Clock()
 
     def close(self) -> None:
         self.closed = True

@@ -14,13 +14,14 @@ import pytest
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.client import Listing
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.clock import Clock
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.errors import Forbidden
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.verbs import Request
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan import cordon as steps
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan import names
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.objects import Node
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.record import Record
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.context import Clock, Context, Run
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.context import Context, Run
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.cordon import CordonOptions, cordon
 from ansible_collections.kubeops.node_maintenance.tests.unit.plan.objects import node
 
@@ -54,7 +55,9 @@ class Store:
         }
         return Listing(found.get(kind.plural, []), "1")
 
-    def send(self, request: Request, *, patience: float) -> dict[str, t.Any]:
+    def send(self, request: Request, *, patience: float, fence: t.Callable[[], None] | None = None) -> dict[str, t.Any]:
+        if fence is not None:
+            fence()
         del patience
         body = dict(request.body or {})
         if request.resource == "nodes" and request.method == "PATCH":

@@ -20,6 +20,7 @@ import pytest
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.client import Listing
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.clock import Clock
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.errors import (
     Conflict,
     Forbidden,
@@ -31,7 +32,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.cas
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.objects import Node, Pod
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.record import Record
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.snapshot import Snapshot
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.context import Clock, Context, StopRun
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.context import Context, StopRun
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.dead import (
     HOPELESS,
     LISTEN,

@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.client import Listing
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.clock import Clock
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.errors import (
     AlreadyExists,
     Conflict,
@@ -31,7 +32,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.descheduler import FACE
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.rollout import DIGEST
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.call import stopped
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.context import Clock, Context, StopRun
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.context import Context, StopRun
 
 Raw = dict[str, t.Any]
 NAMESPACE = "koordinator-system"

@@ -15,11 +15,12 @@ from dataclasses import dataclass, field
 import pytest
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import errors
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.clock import Clock
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.verbs import Request
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.migrate import PodPlan
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.objects import Budget, Pod
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.snapshot import Snapshot
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.context import Clock, Context, StopRun
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.context import Context, StopRun
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.evict import Evictor, Move
 from ansible_collections.kubeops.node_maintenance.tests.unit.plan import objects
 
@@ -40,7 +41,9 @@ class Server:
     asked: list[Request] = field(default_factory=list)
     gate: threading.Event = field(default_factory=threading.Event)
 
-    def send(self, request: Request, *, patience: float) -> dict[str, t.Any]:
+    def send(self, request: Request, *, patience: float, fence: t.Callable[[], None] | None = None) -> dict[str, t.Any]:
+        if fence is not None:
+            fence()
         del patience
         self.asked.append(request)
         self.gate.wait(5)

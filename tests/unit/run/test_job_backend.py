@@ -101,7 +101,9 @@ def test_jobs_that_reserve_nothing_need_no_scheduler(looked: t.Any) -> None:
 class Discovery:
     there: bool
 
-    def send(self, request: Request, *, patience: float) -> dict[str, t.Any]:
+    def send(self, request: Request, *, patience: float, fence: t.Callable[[], None] | None = None) -> dict[str, t.Any]:
+        if fence is not None:
+            fence()
         del request, patience
         if not self.there:
             raise errors.NotFound("no such group")

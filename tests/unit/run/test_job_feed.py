@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import errors, verbs
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.clock import Clock
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan import names
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs import way
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs.job import NO_LIMITER, PASSED, Job
@@ -19,7 +20,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.job
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.migrate import Choices, routes
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.snapshot import Snapshot
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run import job_feed, job_sweep
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.context import Clock, Context
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.context import Context
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.evict import Move
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.job_feed import JobFeed
 from ansible_collections.kubeops.node_maintenance.tests.unit.plan import objects
@@ -47,7 +48,11 @@ class Server:
     asked: list[verbs.Request] = field(default_factory=list)
     refuse: Exception | None = None
 
-    def send(self, request: verbs.Request, *, patience: float) -> dict[str, t.Any]:
+    def send(
+        self, request: verbs.Request, *, patience: float, fence: t.Callable[[], None] | None = None
+    ) -> dict[str, t.Any]:
+        if fence is not None:
+            fence()
         del patience
         self.asked.append(request)
         name = request.path.split("podmigrationjobs/")[-1].split("/")[0]

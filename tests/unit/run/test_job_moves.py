@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.clock import Clock
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.errors import (
     AlreadyExists,
     Conflict,
@@ -32,7 +33,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.job
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs.verdict import View
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.objects import Pod
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.snapshot import Snapshot
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.context import Clock, Context
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.context import Context
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.job_moves import GONE, STILL, Moves
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.job_rulings import Ruling, Rulings
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.job_work import WOKEN, Work, approve

@@ -18,13 +18,14 @@ from dataclasses import dataclass, field
 import pytest
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.client import Listing
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.clock import Clock
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.errors import (
     AlreadyExists,
     Conflict,
     NotFound,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.verbs import Request
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.context import Clock, Context, Run
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.context import Context, Run
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.lock import (
     IDLE,
     WORKING,
@@ -65,7 +66,9 @@ class Store:
         del kind, namespace, patience
         return Listing([copy.deepcopy(lease) for lease in self.leases.values()], "")
 
-    def send(self, request: Request, *, patience: float) -> dict[str, t.Any]:
+    def send(self, request: Request, *, patience: float, fence: t.Callable[[], None] | None = None) -> dict[str, t.Any]:
+        if fence is not None:
+            fence()
         del patience
         self.writes += 1
         self.version += 1

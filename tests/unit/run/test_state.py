@@ -11,11 +11,12 @@ from dataclasses import dataclass, field, replace
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.client import Listing
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.clock import Clock
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.verbs import Request
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan import names
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.record import Record
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.state import StoredRun, fingerprint
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.context import Clock, Context, Run
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.context import Context, Run
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.state import StateOptions, state
 from ansible_collections.kubeops.node_maintenance.tests.unit.plan.objects import node
 
@@ -55,7 +56,9 @@ class Store:
             [run.to_config_map() for run in self.runs.values()] if kind == kinds.CONFIGMAPS else self.nodes, ""
         )
 
-    def send(self, request: Request, *, patience: float) -> dict[str, t.Any]:
+    def send(self, request: Request, *, patience: float, fence: t.Callable[[], None] | None = None) -> dict[str, t.Any]:
+        if fence is not None:
+            fence()
         del patience
         if request.method == "DELETE":
             del self.runs[request.name.removeprefix(names.RUN_PREFIX)]

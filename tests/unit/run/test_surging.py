@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.clock import Clock
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.errors import (
     AlreadyExists,
     Conflict,
@@ -23,7 +24,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.cha
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.objects import Ref
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.snapshot import Snapshot
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.surge import Surge
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.context import Clock, Context, Run
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.context import Context, Run
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.surging import Case, Surging
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.swaps import Swaps
 from ansible_collections.kubeops.node_maintenance.tests.unit.plan import objects
@@ -62,7 +63,9 @@ class Server:
     deny: str = ""
     sent: list[str] = field(default_factory=list)
 
-    def send(self, request: Request, *, patience: float) -> dict[str, t.Any]:
+    def send(self, request: Request, *, patience: float, fence: t.Callable[[], None] | None = None) -> dict[str, t.Any]:
+        if fence is not None:
+            fence()
         del patience
         self.sent.append(f"{request.verb} {request.resource}")
         if request.resource == self.deny:

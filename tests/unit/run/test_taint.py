@@ -18,6 +18,7 @@ import pytest
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.client import Listing
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.clock import Clock
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.errors import (
     ClusterError,
     Conflict,
@@ -27,7 +28,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.verbs import Request
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan import taints
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.context import Clock, Context, StopRun
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.context import Context, StopRun
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.taint import (
     CONFLICTS,
     State,

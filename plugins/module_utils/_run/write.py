@@ -1,0 +1,165 @@
+# Copyright: Contributors to the kubeops.node_maintenance collection
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""The one way in which a decided change reaches the cluster: decide on what was read, ask the fence, write.
+
+A write that comes to nothing (somebody was faster, or no clear answer came back) is no error: the object
+is read again and decided on again. The decision has to know its own work when it sees it, so that a write
+whose answer was lost is found done and not done twice.
+"""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import dataclass
+
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds, verbs
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.errors import (
+    AlreadyExists,
+    ClusterError,
+    Conflict,
+    Forbidden,
+    NotFound,
+    UnknownOutcome,
+)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan import names
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.change import Change
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.objects import Raw, Ref
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.act import PATIENCE, Fence, request_for
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.context import Context, StopRun
+
+TRIES = 8
+PAUSE = 0.1
+"""Seconds before the second reading; longer before each further one."""
+
+Decide = t.Callable[[Raw | None], Change | None]
+"""From the object as it was read (``None``: it is not there) to the change, ``None`` where nothing is to be done."""
+
+
+class Contended(ClusterError):
+    """Somebody else writes the object all the time."""
+
+    rule = "written by somebody else again and again"
+    remedy = "Run the same command again."
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """``object`` as it is now, ``None`` where it is not there; ``change`` that was made, ``None`` without one."""
+
+    object: Raw | None
+    change: Change | None
+
+
+class _Unread:
+    """Stands for an object that nobody has read yet."""
+
+
+UNREAD = _Unread()
+
+
+def write(
+    ctx: Context,
+    target: Ref,
+    decide: Decide,
+    *,
+    known: Raw | _Unread | None = UNREAD,
+    fence: Fence | None = None,
+    remember: bool = True,
+    patience: float = PATIENCE,
+    tries: int = TRIES,
+) -> Written:
+    """Bring ``target`` to where ``decide`` wants it.
+
+    Args:
+        ctx: in check mode nothing is sent, and the change only remembered.
+        target: the object's kind, name and namespace.
+        decide: called again after every write that came to nothing; what it raises comes through.
+        known: the object as it was read just now; without it it is read first.
+        fence: asked before every attempt of every write.
+        remember: whether the change belongs into the call's result; a lock's does not.
+        patience: seconds in which an API server that is away or overloaded is asked again.
+        tries: how often the change is decided.
+
+    Raises:
+        Contended: it was changed by others at every try.
+        UnknownOutcome: no try got a clear answer.
+        ClusterError: the server refused, or could not be reached.
+    """
+    current = read(ctx, target, patience=patience) if isinstance(known, _Unread) else known
+    unsure: Change | None = None
+    trouble: ClusterError | None = None
+    for attempt in range(tries):
+        if attempt:
+            ctx.clock.sleep(PAUSE * attempt * ctx.clock.jitter())
+            current = read(ctx, target, patience=patience)
+        change = decide(current)
+        if change is None:
+            # The answer was lost, and here is what it would have said.
+            if unsure is not None and remember:
+                ctx.changed(unsure)
+            return Written(current, unsure)
+        if ctx.check:
+            ctx.changed(change)
+            return Written(current, change)
+        try:
+            answer = ctx.cluster.send(request_for(change), patience=patience, fence=fence)
+        except UnknownOutcome as error:
+            unsure, trouble = change, error
+        except (Conflict, AlreadyExists) as error:
+            trouble = error
+        except NotFound as error:
+            trouble = error
+            if change.verb == "create":
+                if target.namespace != names.NAMESPACE:
+                    raise
+                ensure_namespace(ctx)
+        else:
+            if remember:
+                ctx.changed(change)
+            return Written(None if change.verb == "delete" else answer, change)
+    if isinstance(trouble, UnknownOutcome):
+        raise trouble
+    raise Contended(f"{target} was changed {tries} times in a row") from trouble
+
+
+def read(ctx: Context, target: Ref, *, patience: float = PATIENCE) -> Raw | None:
+    """The object as it is now, ``None`` where it is not there.
+
+    Raises:
+        ClusterError: it may not be read, or the server could not be reached.
+    """
+    kind = kinds.KINDS[(target.api_version, target.kind)]
+    try:
+        return ctx.cluster.send(verbs.get(kind, target.name, target.namespace), patience=patience)
+    except NotFound:
+        return None
+
+
+def ensure_namespace(ctx: Context) -> None:
+    """Make our namespace at first use.
+
+    Raises:
+        StopRun: the namespace is missing and may not be created.
+    """
+    body = {
+        "apiVersion": "v1",
+        "kind": "Namespace",
+        "metadata": {"name": names.NAMESPACE, "labels": {names.MANAGED_BY_LABEL: names.MANAGED_BY}},
+    }
+    for _try in range(TRIES):
+        try:
+            # Whether it is there is not asked first: that may not be allowed where making it is.
+            ctx.cluster.send(verbs.create(kinds.NAMESPACES, body), patience=PATIENCE)
+        except AlreadyExists:
+            return
+        except UnknownOutcome:
+            continue
+        except Forbidden as error:
+            raise StopRun(
+                "namespace_missing",
+                f"Namespace {names.NAMESPACE}, which holds the locks, is missing and may not be created: {error}",
+                f"Create it once: kubectl create namespace {names.NAMESPACE}",
+                f"Namespace {names.NAMESPACE}",
+            ) from error
+        return
