@@ -243,7 +243,11 @@ def test_the_fence_is_asked_before_every_attempt_and_keeps_it_here(api: Api, clu
 def test_a_fence_may_send_requests_of_its_own(api: Api, cluster: Cluster) -> None:
     api.expect("GET", PATH, {"kind": "Node", "metadata": {"name": "n1"}})
     api.expect("POST", EVICT_PATH, {"kind": "Status"}, status=201)
-    cluster.send(EVICT, fence=lambda: cluster.send(NODE) and None)
+
+    def fence() -> None:
+        cluster.send(NODE)
+
+    cluster.send(EVICT, fence=fence)
     assert [call.method for call in api.calls] == ["GET", "POST"]
 
 
