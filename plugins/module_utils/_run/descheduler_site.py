@@ -30,7 +30,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.des
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.objects import Raw, Ref
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.act import PATIENCE, apply
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.context import Context, StopRun
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.lock import create_in_namespace
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.write import write
 
 ATTEMPTS = 20
 """How often a Deployment's patch is planned anew: its status, too, is a write that comes in between."""
@@ -206,13 +206,18 @@ class Site:
         if journal == self.journal:
             return
         if not self.ctx.check:
-            body = journal.to_config_map()
-            try:
-                create_in_namespace(self.ctx, kinds.CONFIGMAPS, body)
-            except AlreadyExists:
-                content = {"data": body["data"], "metadata": {"labels": body["metadata"]["labels"]}}
-                request = verbs.merge_patch(kinds.CONFIGMAPS, journal.name, content, names.NAMESPACE)
-                self.ctx.cluster.send(request, patience=PATIENCE)
+            body, target = journal.to_config_map(), Ref("ConfigMap", journal.name, names.NAMESPACE, api_version="v1")
+            content = {"data": body["data"], "metadata": {"labels": body["metadata"]["labels"]}}
+
+            def decide(found: Raw | None) -> Change | None:
+                if found is None:
+                    return Change("create", target, f"Keep the state of {self.ref}", body=body)
+                if found.get("data") == body["data"]:
+                    return None
+                version = found["metadata"]["resourceVersion"]
+                return Change("patch", target, f"Keep the state of {self.ref}", content, resource_version=version)
+
+            write(self.ctx, target, decide, known=None, remember=False)
         self.journal = journal
 
     def forget(self) -> None:

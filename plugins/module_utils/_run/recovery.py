@@ -21,7 +21,8 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.act 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.context import Context, Result, Run
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.cordon import CordonOptions, cordon
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.guard import GuardOptions, guard
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.lock import IDLE, RENEW_EVERY, WORKING
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.lease import WORKING
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.lock import IDLE, RENEW_EVERY
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.observe import lists
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.runs import (
     config_maps,

@@ -27,8 +27,8 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.sta
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.act import PATIENCE, apply
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.context import Context, Result, Run, StopRun
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.lock import ensure_namespace
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.observe import lists
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.write import ensure_namespace
 
 CONFLICTS = 5
 

@@ -8,11 +8,17 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds, verbs
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.errors import Conflict, NotFound
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.errors import (
+    AlreadyExists,
+    Conflict,
+    NotFound,
+)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.change import Change
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.objects import Raw
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.surge import RENEW, Surge
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.act import PATIENCE, request_for
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.context import Context
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.lock import create_in_namespace
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.write import write
 
 
 class LostSurgeError(Exception):
@@ -33,9 +39,17 @@ class SurgeLeases:
             AlreadyExists: a surge of this workload is recorded already.
         """
         change = surge.writing(self._holder, self._ctx.clock.wall())
-        answer = create_in_namespace(self._ctx, kinds.LEASES, change.body or {})
-        self._ctx.changed(change)
-        return self._read(answer, surge)
+        stamp = (change.body or {})["spec"]["renewTime"]
+
+        def decide(lease: Raw | None) -> Change | None:
+            if lease is None:
+                return change
+            spec = lease.get("spec") or {}
+            if (spec.get("holderIdentity"), spec.get("renewTime")) != (self._holder, stamp):
+                raise AlreadyExists(f"a surge of {surge.workload} is recorded already")
+            return None
+
+        return self._read(t.cast("Raw", write(self._ctx, surge.lease, decide, known=None).object), surge)
 
     def hold(self, surge: Surge) -> Surge:
         """Put our name and the present time into the lease, with the record as it is in ``surge``.
@@ -84,6 +98,6 @@ class SurgeLeases:
         except NotFound:
             return None
 
-    def _read(self, answer: dict[str, t.Any], surge: Surge) -> Surge:
+    def _read(self, answer: Raw, surge: Surge) -> Surge:
         self._renewed[surge.uid] = self._ctx.clock.now()
         return t.cast("Surge", Surge.from_lease(answer))

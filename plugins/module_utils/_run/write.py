@@ -67,6 +67,7 @@ def write(
     fence: Fence | None = None,
     remember: bool = True,
     patience: float = PATIENCE,
+    timeout: float = 30.0,
     tries: int = TRIES,
 ) -> Written:
     """Bring ``target`` to where ``decide`` wants it.
@@ -79,6 +80,7 @@ def write(
         fence: asked before every attempt of every write.
         remember: whether the change belongs into the call's result; a lock's does not.
         patience: seconds in which an API server that is away or overloaded is asked again.
+        timeout: seconds one attempt of a request may take.
         tries: how often the change is decided.
 
     Raises:
@@ -86,13 +88,13 @@ def write(
         UnknownOutcome: no try got a clear answer.
         ClusterError: the server refused, or could not be reached.
     """
-    current = read(ctx, target, patience=patience) if isinstance(known, _Unread) else known
+    current = read(ctx, target, patience=patience, timeout=timeout) if isinstance(known, _Unread) else known
     unsure: Change | None = None
     trouble: ClusterError | None = None
     for attempt in range(tries):
         if attempt:
             ctx.clock.sleep(PAUSE * attempt * ctx.clock.jitter())
-            current = read(ctx, target, patience=patience)
+            current = read(ctx, target, patience=patience, timeout=timeout)
         change = decide(current)
         if change is None:
             # The answer was lost, and here is what it would have said.
@@ -103,7 +105,7 @@ def write(
             ctx.changed(change)
             return Written(current, change)
         try:
-            answer = ctx.cluster.send(request_for(change), patience=patience, fence=fence)
+            answer = ctx.cluster.send(request_for(change), timeout=timeout, patience=patience, fence=fence)
         except UnknownOutcome as error:
             unsure, trouble = change, error
         except (Conflict, AlreadyExists) as error:
@@ -123,7 +125,7 @@ def write(
     raise Contended(f"{target} was changed {tries} times in a row") from trouble
 
 
-def read(ctx: Context, target: Ref, *, patience: float = PATIENCE) -> Raw | None:
+def read(ctx: Context, target: Ref, *, patience: float = PATIENCE, timeout: float = 30.0) -> Raw | None:
     """The object as it is now, ``None`` where it is not there.
 
     Raises:
@@ -131,7 +133,8 @@ def read(ctx: Context, target: Ref, *, patience: float = PATIENCE) -> Raw | None
     """
     kind = kinds.KINDS[(target.api_version, target.kind)]
     try:
-        return ctx.cluster.send(verbs.get(kind, target.name, target.namespace), patience=patience)
+        request = verbs.get(kind, target.name, target.namespace)
+        return ctx.cluster.send(request, timeout=timeout, patience=patience)
     except NotFound:
         return None
 

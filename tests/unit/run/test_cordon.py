@@ -55,10 +55,9 @@ class Store:
         }
         return Listing(found.get(kind.plural, []), "1")
 
-    def send(self, request: Request, *, patience: float, fence: t.Callable[[], None] | None = None) -> dict[str, t.Any]:
+    def send(self, request: Request, *, fence: t.Callable[[], None] | None = None, **_times: float) -> dict[str, t.Any]:
         if fence is not None:
             fence()
-        del patience
         body = dict(request.body or {})
         if request.resource == "nodes" and request.method == "PATCH":
             self.node["metadata"]["annotations"] |= body["metadata"]["annotations"]

@@ -41,10 +41,9 @@ class Server:
     asked: list[Request] = field(default_factory=list)
     gate: threading.Event = field(default_factory=threading.Event)
 
-    def send(self, request: Request, *, patience: float, fence: t.Callable[[], None] | None = None) -> dict[str, t.Any]:
+    def send(self, request: Request, *, fence: t.Callable[[], None] | None = None, **_times: float) -> dict[str, t.Any]:
         if fence is not None:
             fence()
-        del patience
         self.asked.append(request)
         self.gate.wait(5)
         if self.script:

@@ -101,10 +101,10 @@ def test_jobs_that_reserve_nothing_need_no_scheduler(looked: t.Any) -> None:
 class Discovery:
     there: bool
 
-    def send(self, request: Request, *, patience: float, fence: t.Callable[[], None] | None = None) -> dict[str, t.Any]:
+    def send(self, request: Request, *, fence: t.Callable[[], None] | None = None, **_times: float) -> dict[str, t.Any]:
         if fence is not None:
             fence()
-        del request, patience
+        del request
         if not self.there:
             raise errors.NotFound("no such group")
         return {}

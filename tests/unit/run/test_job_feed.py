@@ -49,11 +49,10 @@ class Server:
     refuse: Exception | None = None
 
     def send(
-        self, request: verbs.Request, *, patience: float, fence: t.Callable[[], None] | None = None
+        self, request: verbs.Request, *, fence: t.Callable[[], None] | None = None, **_times: float
     ) -> dict[str, t.Any]:
         if fence is not None:
             fence()
-        del patience
         self.asked.append(request)
         name = request.path.split("podmigrationjobs/")[-1].split("/")[0]
         if request.method == "POST":

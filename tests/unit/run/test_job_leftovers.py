@@ -45,10 +45,9 @@ class Server:
             raise self.error
         return Listing(self.jobs)
 
-    def send(self, request: Request, *, patience: float, fence: t.Callable[[], None] | None = None) -> dict[str, t.Any]:
+    def send(self, request: Request, *, fence: t.Callable[[], None] | None = None, **_times: float) -> dict[str, t.Any]:
         if fence is not None:
             fence()
-        del patience
         self.asked.append(request)
         found = next(raw for raw in self.jobs if raw["metadata"]["name"] in request.path)
         if request.method == "PATCH":

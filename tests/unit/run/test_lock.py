@@ -23,14 +23,14 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.
     AlreadyExists,
     Conflict,
     NotFound,
+    UnknownOutcome,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.verbs import Request
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.context import Context, Run
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.lease import WORKING, LostLockError
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.lock import (
     IDLE,
-    WORKING,
     Locks,
-    LostLockError,
 )
 
 PLACE = {"a": "ns/node-a"}
@@ -41,10 +41,14 @@ class Time(Clock):
     """Moves only when somebody sleeps; ``at`` holds what happens on the way."""
 
     present: float = 1000.0
+    wall_ahead: float = 0.0
     at: list[tuple[float, Callable[[], None]]] = field(default_factory=list)
 
     def now(self) -> float:
         return self.present
+
+    def epoch(self) -> float:
+        return self.present + self.wall_ahead
 
     def sleep(self, seconds: float) -> None:
         self.present += seconds
@@ -61,15 +65,28 @@ class Store:
     leases: dict[str, dict[str, t.Any]] = field(default_factory=dict)
     version: int = 0
     writes: int = 0
+    lose: set[str] = field(default_factory=set)
+    late: Callable[[], None] = lambda: None
 
     def items(self, kind: t.Any, *, namespace: str, patience: float) -> Listing:
         del kind, namespace, patience
         return Listing([copy.deepcopy(lease) for lease in self.leases.values()], "")
 
-    def send(self, request: Request, *, patience: float, fence: t.Callable[[], None] | None = None) -> dict[str, t.Any]:
+    def send(self, request: Request, *, fence: Callable[[], None] | None = None, **_times: float) -> dict[str, t.Any]:
         if fence is not None:
             fence()
-        del patience
+        if request.method == "GET":
+            if request.name not in self.leases:
+                raise NotFound("gone", request=request, status=404)
+            return copy.deepcopy(self.leases[request.name])
+        answer = self._written(request)
+        self.late()
+        if request.method in self.lose:
+            self.lose.discard(request.method)
+            raise UnknownOutcome("cut", request=request)
+        return answer
+
+    def _written(self, request: Request) -> dict[str, t.Any]:
         self.writes += 1
         self.version += 1
         body = copy.deepcopy(dict(request.body or {}))
@@ -83,11 +100,12 @@ class Store:
         lease = self.leases.get(request.name)
         if lease is None:
             raise NotFound("gone", request=request, status=404)
+        wanted = body.get("preconditions") or body["metadata"]
+        if wanted.get("resourceVersion") != lease["metadata"]["resourceVersion"]:
+            raise Conflict("changed", request=request, status=409)
         if request.method == "DELETE":
             del self.leases[request.name]
             return {}
-        if body["metadata"].get("resourceVersion") != lease["metadata"]["resourceVersion"]:
-            raise Conflict("changed", request=request, status=409)
         lease["metadata"].setdefault("annotations", {}).update(body["metadata"].get("annotations") or {})
         lease["spec"].update(body.get("spec") or {})
         lease["metadata"]["resourceVersion"] = str(self.version)
@@ -133,7 +151,7 @@ def test_between_two_calls_of_a_run_the_lock_waits_a_minute(clock: Time) -> None
 def held(store: Store, clock: Time) -> None:
     holder = locks(store, "r1/n1", clock)
     holder.take()
-    holder._end_keeper()
+    holder._stop.set()
 
 
 def test_a_silent_lock_is_taken_over_after_its_own_duration_and_not_before(clock: Time) -> None:
@@ -212,7 +230,7 @@ def test_a_thawed_run_is_fenced_before_its_next_write(clock: Time) -> None:
     store = Store()
     frozen = locks(store, "r1/n1", clock)
     frozen.take()
-    frozen._end_keeper()
+    frozen._stop.set()
     locks(store, "r2/n2", clock).take()
     clock.present += 1200.0
     with pytest.raises(LostLockError, match="r2"):
@@ -227,7 +245,7 @@ def test_a_thawed_run_that_nobody_replaced_goes_on(clock: Time) -> None:
     store = Store()
     frozen = locks(store, "r1/n1", clock)
     frozen.take()
-    frozen._end_keeper()
+    frozen._stop.set()
     clock.present += 1200.0
     frozen.fence()
     assert store.leases["node-a"]["spec"]["holderIdentity"] == "r1/n1"
@@ -237,8 +255,74 @@ def test_a_deleted_lock_is_lost(clock: Time) -> None:
     store = Store()
     mine = locks(store, "r1/n1", clock)
     mine.take()
-    mine._end_keeper()
+    mine._stop.set()
     store.leases.clear()
     clock.present += 100.0
     with pytest.raises(LostLockError, match="deleted"):
         mine.fence()
+
+
+@pytest.mark.parametrize("verb", ["POST", "PATCH", "DELETE"])
+def test_a_lost_answer_is_looked_up_and_not_an_error(clock: Time, verb: str) -> None:
+    store = Store(lose={verb})
+    mine = locks(store, "r1/n1", clock)
+    assert mine.take() == {}
+    assert store.leases["node-a"]["spec"]["holderIdentity"] == "r1/n1"
+    clock.present += 60.0
+    mine.fence()
+    mine.drop(["a"])
+    mine.leave()
+    assert store.leases == {}
+    assert store.lose == set()
+
+
+def test_freshness_counts_from_when_the_renewal_was_sent(clock: Time) -> None:
+    store = Store()
+    mine = locks(store, "r1/n1", clock)
+    store.late = lambda: clock.sleep(40.0)
+    mine.take()
+    mine._stop.set()
+    store.late = lambda: None
+    writes = store.writes
+    mine.fence()
+    assert store.writes == writes + 1, "the answer was young, but what it answered was not"
+
+
+def test_a_machine_that_slept_has_to_renew_although_its_clock_stood_still(clock: Time) -> None:
+    store = Store()
+    mine = locks(store, "r1/n1", clock)
+    mine.take()
+    mine._stop.set()
+    writes = store.writes
+    mine.fence()
+    assert store.writes == writes
+    clock.wall_ahead += 3600.0
+    mine.fence()
+    assert store.writes == writes + 1
+
+
+def test_a_lock_that_somebody_else_holds_by_now_is_not_deleted(clock: Time) -> None:
+    store = Store()
+    mine = locks(store, "r1/n1", clock)
+    mine.take()
+    mine._stop.set()
+    store.leases["node-a"]["spec"]["holderIdentity"] = "r2/n2"
+    store.renew()
+    mine.drop(["a"])
+    assert store.leases["node-a"]["spec"]["holderIdentity"] == "r2/n2"
+
+
+def test_a_long_lease_of_somebody_else_is_not_adopted(clock: Time) -> None:
+    store = Store()
+    held(store, clock)
+    store.leases["node-a"]["spec"] |= {"leaseDurationSeconds": 3600, "holderIdentity": "node-healthcheck"}
+    assert "a" in locks(store, "r1/n2", clock).take(adopt=True)
+    assert store.leases["node-a"]["spec"]["holderIdentity"] == "node-healthcheck"
+
+
+def test_a_lock_that_was_renewed_while_it_was_taken_stays_with_its_holder(clock: Time) -> None:
+    store = Store()
+    held(store, clock)
+    clock.at = [(1015.0, store.renew)]
+    assert "a" in locks(store, "r2/n2", clock).take()
+    assert store.leases["node-a"]["spec"]["holderIdentity"] == "r1/n1"

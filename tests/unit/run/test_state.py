@@ -56,10 +56,9 @@ class Store:
             [run.to_config_map() for run in self.runs.values()] if kind == kinds.CONFIGMAPS else self.nodes, ""
         )
 
-    def send(self, request: Request, *, patience: float, fence: t.Callable[[], None] | None = None) -> dict[str, t.Any]:
+    def send(self, request: Request, *, fence: t.Callable[[], None] | None = None, **_times: float) -> dict[str, t.Any]:
         if fence is not None:
             fence()
-        del patience
         if request.method == "DELETE":
             del self.runs[request.name.removeprefix(names.RUN_PREFIX)]
         elif request.method == "POST":

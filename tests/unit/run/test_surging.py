@@ -63,10 +63,9 @@ class Server:
     deny: str = ""
     sent: list[str] = field(default_factory=list)
 
-    def send(self, request: Request, *, patience: float, fence: t.Callable[[], None] | None = None) -> dict[str, t.Any]:
+    def send(self, request: Request, *, fence: t.Callable[[], None] | None = None, **_times: float) -> dict[str, t.Any]:
         if fence is not None:
             fence()
-        del patience
         self.sent.append(f"{request.verb} {request.resource}")
         if request.resource == self.deny:
             raise Forbidden("no", request=request, status=403)
