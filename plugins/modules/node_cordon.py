@@ -41,8 +41,10 @@ options:
   run:
     description:
       - The run on whose behalf this is done, as C(<id>) or C(<id>/<nonce>); see
-        M(kubeops.node_maintenance.maintenance_state).
-      - Without it, the run in the node's record; a node without a record gets a new one.
+        M(kubeops.node_maintenance.maintenance_state). C(/<nonce>) stands for the run in each node's record, as one
+        start of a playbook that the nonce tells from others.
+      - Without it this is a call by hand. It goes on with what calls by hand have begun, takes up what is V(parked),
+        and what another run left once its lock was silent for its whole duration; never a node that is V(out).
     type: str
   reason:
     description:
@@ -60,12 +62,14 @@ options:
     type: str
   lease_duration:
     description:
-      - With O(state=out), how long the work on the hosts may take before others may take over, in seconds or as
-        C(90s), C(10m), C(1h30m).
+      - With O(state=out) or O(state=cordoned), how long work that nobody renews the lock for (tasks on the hosts,
+        tasks that switch a machine off) may take before others may take over, in seconds or as C(90s), C(10m),
+        C(1h30m).
     type: str
   adopt:
     description:
-      - Whether to take over a node whose tasks are, as far as anybody knows, still running.
+      - Whether to take over a node whose tasks are, as far as anybody knows, still running. The lock that its run
+        left for them is taken at once; one that somebody else holds is waited for as always.
       - Only say so when you know that they are not.
     type: bool
     default: false

@@ -30,7 +30,9 @@ options:
     required: true
   run:
     description:
-      - The run on whose behalf this is done, as C(<id>) or C(<id>/<nonce>). Without it, the run in the node's record.
+      - The run on whose behalf this is done, as C(<id>), C(<id>/<nonce>), or C(/<nonce>) for the run in each node's
+        record. Without it this is a call by hand, for nodes that such calls of M(kubeops.node_maintenance.node_cordon)
+        took out or took up.
     type: str
   grace_period:
     description:

@@ -62,18 +62,22 @@ class Record:
         """Whether the node is another run's, or another start's of the same run, than the caller's.
 
         The nonce is the right to act: a run that took up a parked node keeps the record's id, with a nonce
-        of its own. A caller without a nonce is known by the id. In check mode nobody has rewritten the
+        of its own. Calls by hand have no nonce, and the records that they make have none either: only those
+        are theirs. An empty ``run`` stands for the record's own. In check mode nobody has rewritten the
         record that the real run would have adopted by now.
         """
-        if nonce == self.nonce:
-            return False
+        named = run in ("", self.run)
         if check:
-            return run != self.run and self.step != "parked"
-        return bool(nonce) or run != self.run
+            return not named and nonce != self.nonce and self.step != "parked"
+        return nonce != self.nonce or not (nonce or named)
 
     def owner(self, node: str) -> str:
-        """Who has the node, for a caller who has it no more."""
-        return f"Node {node} belongs to run {self.run} of {self.by} now (since {self.since}, step {self.step})."
+        """Who has the node, for a caller who has it no more, or never had."""
+        return (
+            f"Node {node} belongs to run {self.run} of {self.by} (since {self.since}, step {self.step}). "
+            "Once nobody works on it, take it up with node_cordon, state returning or cordoned, or with the playbook "
+            f"recover -e recover_run={self.run}."
+        )
 
     def dump(self) -> str:
         """The annotation's value; stable, so that equal records are equal text."""

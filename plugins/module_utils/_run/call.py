@@ -48,7 +48,7 @@ def perform(
             user_agent=user_agent,
             guard=guard,
             # A nonce comes from a call of this very start: the server was there a moment ago.
-            answered=bool(run and run.nonce),
+            answered=bool(run and run.id and run.nonce),
         )
     except (ConfigError, ClusterError) as error:
         return failure(str(error))

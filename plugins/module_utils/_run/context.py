@@ -38,14 +38,17 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """A run's identity: ``id`` names it, ``nonce`` is one start of a playbook and the right to act."""
+    """A run's identity: ``id`` names it, ``nonce`` is one start of a playbook and the right to act.
+
+    Calls by hand have no nonce. An empty ``id`` beside a nonce stands for the run that a node's record names.
+    """
 
     id: str
     nonce: str = ""
 
     @classmethod
     def parse(cls, text: str | None) -> Run | None:
-        """From ``<id>`` or ``<id>/<nonce>``; ``None`` and the empty string are no run."""
+        """From ``<id>``, ``<id>/<nonce>`` or ``/<nonce>``; ``None`` and the empty string are no run."""
         if not text:
             return None
         run_id, _slash, nonce = text.partition("/")
@@ -89,6 +92,11 @@ class Context:
     timeline: list[Event] = field(default_factory=list)
     changes: list[Change] = field(default_factory=list)
     _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    @property
+    def caller(self) -> tuple[str, str]:
+        """Id and nonce of the run that calls; both are empty where it is a call by hand."""
+        return (self.run.id, self.run.nonce) if self.run else ("", "")
 
     def tell(self, what: str, message: str, *, node: str = "", namespace: str = "", name: str = "") -> None:
         """Say that something happened: to the terminal now, to the report later."""

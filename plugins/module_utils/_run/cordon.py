@@ -9,15 +9,14 @@ read again and the patch sent on the condition that nobody was faster.
 
 from __future__ import annotations
 
+import functools
 import typing as t
 from dataclasses import dataclass, replace
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds, verbs
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.errors import (
     ClusterError,
-    Conflict,
     Forbidden,
-    NotFound,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan import cordon as plan
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan import dead, names
@@ -26,8 +25,12 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.mig
     Choices,
     left_to_move,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.objects import Node
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.record import Record, record_of
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.objects import Node, Raw, Ref
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.record import (
+    BadRecordError,
+    Record,
+    record_of,
+)
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.snapshot import Snapshot
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.act import PATIENCE, apply
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.context import (
@@ -36,23 +39,28 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.cont
     Run,
     StopRun,
 )
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.lease import LostLockError
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.lock import (
     IDLE,
     Locks,
     lease_namespace,
     locks_of,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.observe import gather, lists, owners_of
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.observe import lists, owners_of
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.write import UNREAD, write
 
 State = t.Literal["cordoned", "out", "returning", "parked", "uncordoned"]
 
-CONFLICTS = 5
-"""How often a step is planned anew because somebody else wrote the node at the same moment."""
+AT_ONCE = 8
+"""Nodes that are written at the same time."""
 
 
 @dataclass(frozen=True, slots=True)
 class CordonOptions:
-    """Options of the module; ``lease_duration`` is in seconds and for ``out`` only."""
+    """Options of the module.
+
+    ``lease_duration``: seconds for which ``cordoned`` and ``out`` leave the lock, for work that nobody renews it for.
+    """
 
     state: State
     nodes: tuple[str, ...]
@@ -67,22 +75,26 @@ class CordonOptions:
 class _Task:
     """One node's part of the call: what it is, what it shall be, and what came of it.
 
-    ``newcomer`` is who takes out a node that nobody holds: the same for all nodes of a call, so that
-    the calls that follow take their locks together.
+    ``raw`` is the node as it was last read, ``newcomer`` who takes out a node that nobody holds: the same
+    for all nodes of a call, so that the calls that follow take their locks together.
     """
 
     name: str
-    node: Node | None
+    raw: Raw | None
     newcomer: Run
     record: Record | None = None
     change: Change | None = None
     wanted: Record | None = None
     lease: str = ""
     identity: Run | None = None
-    borrowed: bool = False
     outcome: str = ""
     message: str = ""
     kept: tuple[str, ...] = ()
+
+    @property
+    def node(self) -> Node | None:
+        """The node as it was last read."""
+        return Node.of(self.raw) if self.raw else None
 
     @property
     def failed(self) -> bool:
@@ -104,7 +116,6 @@ def cordon(ctx: Context, options: CordonOptions) -> Result:
 
     Raises:
         StopRun: an unknown node, or a namespace that is missing and may not be made.
-        BadRecordError: a node's record cannot be read.
         ClusterError: the API server cannot be reached or refuses to be read.
     """
     tasks = _read(ctx, options)
@@ -117,7 +128,7 @@ def cordon(ctx: Context, options: CordonOptions) -> Result:
         for task in todo:
             apply(ctx, t.cast("Change", task.change))
     # A start that was killed right after its last patch of a node has left the lock behind.
-    free = [task.name for task in tasks if task.node is None or task.outcome == "not_in_maintenance"]
+    free = [task.name for task in tasks if task.raw is None or task.outcome == "not_in_maintenance"]
     if free and ctx.run and options.state == "uncordoned":
         for change in locks_of(ctx, ctx.run, free, lease_namespace(ctx, options.lease_namespace)):
             apply(ctx, change)
@@ -130,7 +141,8 @@ def cordon(ctx: Context, options: CordonOptions) -> Result:
 
 
 def _read(ctx: Context, options: CordonOptions) -> list[_Task]:
-    found = gather(ctx.cluster, ("nodes",)).nodes
+    listing = ctx.cluster.items(kinds.NODES, patience=PATIENCE)
+    found = {raw["metadata"]["name"]: raw for raw in listing.items}
     unknown = [name for name in options.nodes if name not in found]
     if unknown and options.state in ("cordoned", "out"):
         raise StopRun(
@@ -139,8 +151,8 @@ def _read(ctx: Context, options: CordonOptions) -> list[_Task]:
             "Look at `kubectl get nodes`: a node is named as there, not by its address.",
             f"Node {unknown[0]}",
         )
-    run = ctx.run or Run(ctx.clock.token())
-    newcomer = Run(run.id, run.nonce or ctx.clock.token())
+    run_id, nonce = ctx.caller
+    newcomer = Run(run_id or ctx.clock.token(), nonce)
     return [_Task(name, found.get(name), newcomer) for name in dict.fromkeys(options.nodes)]
 
 
@@ -151,18 +163,21 @@ def _plan(ctx: Context, options: CordonOptions, task: _Task) -> None:
     if node is None:
         task.outcome, task.message = "gone", f"Node {task.name} does not exist any more."
         return
-    task.record = record = record_of(node)
+    try:
+        task.record = record = record_of(node)
+    except BadRecordError as error:
+        task.outcome, task.message = "failed", str(error)
+        return
     if record is None:
         _plan_unrecorded(ctx, options, task, node)
         return
     task.lease, task.wanted = record.lease, record
-    me = ctx.run or Run(record.run)
-    mine = not record.foreign_to(me.id, me.nonce)
-    task.borrowed = mine and not me.nonce
-    if not mine and not _may_adopt(options, record):
+    run_id, nonce = ctx.caller
+    mine = not record.foreign_to(run_id, nonce)
+    if not mine and not _may_adopt(options, record, run_id):
         task.outcome, task.message = "adopted_by", _refusal(record, options)
         return
-    task.identity = task.identity or Run(record.run, me.nonce or (record.nonce if mine else task.newcomer.nonce))
+    task.identity = Run(record.run, nonce)
     if options.state in ("returning", "uncordoned") and (why := dead.stays_out(node, record)):
         task.outcome, task.message = "still_dead", why
         return
@@ -216,11 +231,15 @@ def _plan_unrecorded(ctx: Context, options: CordonOptions, task: _Task, node: No
         task.kept = (f"node {node.name} was cordoned before by somebody else and stays so afterwards",)
 
 
-def _may_adopt(options: CordonOptions, record: Record) -> bool:
-    """Whether a record of another start may be taken over at all; the lock decides whether it is now."""
-    if record.step == "out":
-        return options.adopt
-    return options.adopt or options.state in ("cordoned", "returning") or record.step == "parked"
+def _may_adopt(options: CordonOptions, record: Record, run_id: str) -> bool:
+    """Whether a record of another start may be taken over at all; the lock decides whether it is now.
+
+    A call that names no run, or the record's own, may whatever the lock allows, but for a node that is out:
+    nobody renews that lock, so its silence does not say that the tasks on the host are over.
+    """
+    if options.adopt or record.step in ("out", "parked"):
+        return options.adopt or record.step == "parked"
+    return run_id in ("", record.run) or options.state in ("cordoned", "returning")
 
 
 def _refusal(record: Record, options: CordonOptions) -> str:
@@ -240,71 +259,69 @@ def _outcome(state: State, *, changed: bool) -> str:
 
 def _act(ctx: Context, options: CordonOptions, todo: list[_Task]) -> None:
     namespace = "" if all(task.lease for task in todo) else lease_namespace(ctx, options.lease_namespace)
-    groups: dict[tuple[str, bool], list[_Task]] = {}
+    groups: dict[str, list[_Task]] = {}
     for task in todo:
         task.lease = task.lease or f"{namespace}/{names.node_lease_name(task.name)}"
-        groups.setdefault((str(task.identity), task.borrowed), []).append(task)
-    for (identity, borrowed), group in groups.items():
+        groups.setdefault(str(task.identity), []).append(task)
+    for identity, group in groups.items():
         me = t.cast("Run", Run.parse(identity))
         locks = Locks(ctx, me, {task.name: task.lease for task in group})
         try:
             patient = ctx.run is not None and ctx.run.id == me.id and any(task.record for task in group)
-            for node, held in locks.take(patient=patient, borrowed=borrowed, adopt=options.adopt).items():
+            for node, held in locks.take(patient=patient, borrowed=not me.nonce, adopt=options.adopt).items():
                 task = next(x for x in group if x.name == node)
                 task.outcome, task.wanted = "held", task.record
                 task.message = f"{held.message}. Wait until it ends, or see what it is with the recover playbook."
             if options.state == "out":
                 _refuse_undrained(ctx, [task for task in group if not task.failed])
-            for task in group:
-                if not task.failed:
-                    _write(ctx, options, task, locks)
+            with ctx.clock.pool(AT_ONCE, "node") as pool:
+                list(pool.map(functools.partial(_write, ctx, options, locks), [x for x in group if not x.failed]))
             if options.state == "out":
                 _let_balancers_settle(ctx, [task for task in group if not task.failed])
+            over = options.state in ("uncordoned", "parked")
+            locks.drop([task.name for task in group if task.outcome == "gone" or (over and not task.failed)])
         finally:
-            stays = options.lease_duration if options.state == "out" and options.lease_duration else IDLE
-            locks.leave(stays)
+            stays = options.lease_duration if options.state in ("out", "cordoned") else None
+            locks.leave(stays or IDLE)
 
 
-def _write(ctx: Context, options: CordonOptions, task: _Task, locks: Locks) -> None:
-    """Send one node's patch; planned anew from a fresh read, for the lock may have taken its time."""
+def _write(ctx: Context, options: CordonOptions, locks: Locks, task: _Task) -> None:
+    """Bring one node there under the lock; whoever held it before may have gone further than we read."""
+    planned = task.change
+    kept: tuple[str, ...] = ()
+
+    def decide(raw: Raw | None) -> Change | None:
+        nonlocal kept
+        task.raw, lease = raw, task.lease
+        _plan(ctx, options, task)
+        task.lease = task.lease or lease
+        if task.failed or task.change is None:
+            return None
+        kept = task.kept
+        return with_lease(task.change, task)
+
+    # Nobody else can have written the first record meanwhile without this patch being refused.
+    first = ctx.run is not None and task.record is None and planned is not None
+    target = Ref("Node", task.name, api_version="v1")
     try:
-        for attempt in range(CONFLICTS):
-            if attempt or ctx.run is None or task.record is not None:
-                task.node = Node.of(ctx.cluster.send(verbs.get(kinds.NODES, task.name), patience=PATIENCE))
-                _replan(ctx, options, task)
-                if task.failed or task.change is None:
-                    return
-            try:
-                apply(ctx, with_lease(t.cast("Change", task.change), task), fence=locks.fence)
-                break
-            except Conflict:
-                continue
-        else:
-            task.outcome = "failed"
-            task.message = f"Node {task.name} was written by somebody else {CONFLICTS} times in a row; run again."
-            return
-        ctx.tell(task.outcome, task.message, node=task.name)
-        if options.state == "uncordoned":
-            _await_schedulable(ctx, task)
-        if options.state in ("uncordoned", "parked"):
-            locks.drop([task.name])
-    except NotFound:
-        task.outcome, task.message = "gone", f"Node {task.name} was deleted meanwhile."
-        locks.drop([task.name])
-    except ClusterError as error:
+        known = task.raw if first else UNREAD
+        change = write(ctx, target, decide, known=known, fence=lambda: locks.fence([task.name])).change
+    except LostLockError as error:
+        task.outcome, task.message = "adopted_by", f"{error.message} {error.remedy}"
+    except (StopRun, ClusterError) as error:
         task.outcome, task.message = "failed", f"Node {task.name}: {error}"
-
-
-def _replan(ctx: Context, options: CordonOptions, task: _Task) -> None:
-    """Plan once more under the lock; whoever held it before may have gone further than we read."""
-    lease = task.lease
-    _plan(ctx, options, task)
-    task.lease = task.lease or lease
+    else:
+        if change is not None:
+            task.outcome, task.message, task.kept = options.state, change.sentence, kept
+            if options.state == "uncordoned":
+                task.wanted = None
+                _await_schedulable(ctx, task)
+            ctx.tell(task.outcome, task.message, node=task.name)
 
 
 def with_lease(change: Change, task: _Task) -> Change:
     """The first patch of a node is planned before its lock's place is known; put it in."""
-    if task.record is not None or task.wanted is None or task.node is None or task.wanted.lease:
+    if task.record is not None or task.wanted is None or task.wanted.lease:
         return change
     task.wanted = replace(task.wanted, lease=task.lease)
     body = dict(change.body or {})
@@ -355,7 +372,11 @@ def _await_schedulable(ctx: Context, task: _Task) -> None:
     """The unschedulable taint outlives the cordon for some milliseconds; a node is back without it."""
     until = ctx.clock.now() + 10.0
     while ctx.clock.now() < until:
-        node = Node.of(ctx.cluster.send(verbs.get(kinds.NODES, task.name), patience=PATIENCE))
+        try:
+            node = Node.of(ctx.cluster.send(verbs.get(kinds.NODES, task.name)))
+        except ClusterError:
+            # It is given back; that nobody could look at it now changes nothing about that.
+            return
         if node.unschedulable or not any(x.get("key") == names.UNSCHEDULABLE_TAINT for x in node.taints):
             return
         ctx.clock.sleep(0.02)

@@ -91,7 +91,7 @@ def guard(ctx: Context, options: GuardOptions) -> Result:
 
 
 def _read_record(work: Work, site: Site, *, present: bool) -> None:
-    node, run = work.snapshot.nodes.get(site.name), work.ctx.run
+    node = work.snapshot.nodes.get(site.name)
     if node is None:
         if present:
             site.outcome, site.message = "gone", f"Node {site.name} does not exist."
@@ -102,7 +102,7 @@ def _read_record(work: Work, site: Site, *, present: bool) -> None:
             site.outcome = "not_in_maintenance"
             site.message = f"Node {site.name} carries no record: call node_cordon with state=cordoned first."
         return
-    if run and record.foreign_to(run.id, run.nonce, check=work.ctx.check):
+    if record.foreign_to(*work.ctx.caller, check=work.ctx.check):
         site.outcome, site.message = "adopted_by", record.owner(site.name)
 
 

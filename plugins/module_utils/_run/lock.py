@@ -49,12 +49,12 @@ def lease_namespace(ctx: Context, wanted: str | None) -> str:
 
 
 def locks_of(ctx: Context, run: Run, nodes: t.Collection[str], namespace: str) -> tuple[Change, ...]:
-    """What deletes the run's locks on nodes that are gone or carry no record; without a nonce, of all its starts."""
+    """What deletes the locks that any start of the run left on nodes that are gone or carry no record."""
     wanted = {names.node_lease_name(node): node for node in nodes}
     found = []
     for lease in ctx.cluster.items(kinds.LEASES, namespace=namespace, patience=PATIENCE).items:
         meta, holder = lease["metadata"], Run.parse((lease.get("spec") or {}).get("holderIdentity"))
-        if meta["name"] in wanted and holder and holder.id == run.id and run.nonce in ("", holder.nonce):
+        if meta["name"] in wanted and holder and holder.id == run.id:
             target = Ref("Lease", meta["name"], namespace, meta["uid"], "coordination.k8s.io/v1")
             sentence = f"Delete the lock that was left of node {wanted[meta['name']]}"
             found.append(Change("delete", target, sentence, resource_version=meta["resourceVersion"]))

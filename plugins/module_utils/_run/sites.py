@@ -74,7 +74,7 @@ class Site:
                 self.outcome = "not_in_maintenance"
                 self.message = f"Node {self.name} carries no record: call node_cordon with state=cordoned first."
             return
-        if ctx.run and self.record.foreign_to(ctx.run.id, ctx.run.nonce, check=ctx.check):
+        if self.record.foreign_to(*ctx.caller, check=ctx.check):
             self.outcome, self.message = "adopted_by", self.record.owner(self.name)
 
     def shown(self, now: float) -> dict[str, t.Any]:

@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.record import Record
@@ -17,7 +19,10 @@ DRAINED = Record("r1", "n1", "tina@here", "", "2026-11-21T01:00:00.000Z", "drain
         pytest.param("r1", "n1", False, False, False, id="this start"),
         pytest.param("r2", "n1", False, False, False, id="a run that took the node up"),
         pytest.param("r1", "n2", True, False, False, id="a later start of the run"),
-        pytest.param("r1", "", False, False, False, id="the run by its id"),
+        pytest.param("", "n1", False, False, False, id="this start, whatever the run"),
+        pytest.param("", "n2", True, False, False, id="another start, whatever the run"),
+        pytest.param("", "", True, False, False, id="a call by hand"),
+        pytest.param("r1", "", True, False, False, id="a call by hand that names the run"),
         pytest.param("r2", "", True, True, False, id="another run by its id"),
         pytest.param("r2", "n2", True, True, False, id="another run"),
     ],
@@ -27,3 +32,11 @@ def test_whose_a_node_is(run: str, nonce: str, really: bool, foreseen: bool, par
     assert DRAINED.foreign_to(run, nonce) is really
     assert DRAINED.foreign_to(run, nonce, check=True) is foreseen
     assert DRAINED.at("parked").foreign_to(run, nonce, check=True) is parked
+
+
+@pytest.mark.parametrize(
+    ("run", "nonce", "foreign"),
+    [("", "", False), ("r1", "", False), ("r2", "", True), ("r1", "n1", True), ("", "n1", True)],
+)
+def test_records_made_by_hand_are_of_calls_by_hand(run: str, nonce: str, foreign: bool) -> None:
+    assert replace(DRAINED, nonce="").foreign_to(run, nonce) is foreign

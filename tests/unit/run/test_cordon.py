@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import typing as t
 from dataclasses import dataclass, field, replace
@@ -20,9 +21,9 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan import cordon as steps
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan import names
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.objects import Node
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.record import Record
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.record import Record, Step
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.context import Context, Run
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.cordon import CordonOptions, cordon
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.cordon import CordonOptions, State, cordon
 from ansible_collections.kubeops.node_maintenance.tests.unit.plan.objects import node
 
 SINCE = "2026-11-21T10:00:00.000Z"
@@ -67,12 +68,12 @@ class Store:
         return {**body, "metadata": {**body.get("metadata", {}), **known}}
 
 
-def drained(labels: dict[str, str]) -> dict[str, t.Any]:
+def drained(labels: dict[str, str], step: Step = "drained") -> dict[str, t.Any]:
     found = node("a")
     found["metadata"] |= {"labels": labels, "resourceVersion": "1"}
     draft = Record("r1", "n1", "tina", "", SINCE, "cordoned", "", "ns/node-a", {})
     record, _change = steps.take_out(Node.of(found), draft, taint=True)
-    found["metadata"]["annotations"] = {names.RECORD: replace(record, step="drained").dump()}
+    found["metadata"]["annotations"] = {names.RECORD: replace(record, step=step).dump()}
     return found
 
 
@@ -93,3 +94,36 @@ def test_work_waits_for_load_balancers(services: list[str] | None, labels: dict[
     assert json.loads(store.node["metadata"]["annotations"][names.RECORD])["step"] == "out"
     assert clock.slept == slept
     assert ("waiting" in [event.what for event in ctx.timeline]) is bool(slept)
+
+
+@pytest.mark.parametrize("run", [None, Run("", "n2"), Run("r1", "n2"), Run("r2", "n2")], ids=str)
+@pytest.mark.parametrize("state", ["returning", "uncordoned", "cordoned", "parked"])
+def test_a_node_whose_tasks_run_is_given_back_by_nobody_else(run: Run | None, state: State) -> None:
+    store = Store(drained({}, "out"), [])
+    before = copy.deepcopy(store.node)
+    result = cordon(Context(t.cast("t.Any", store), run=run, clock=Time()), CordonOptions(state, ("a",)))
+    assert result.failed
+    assert "recover_run=r1" in result.message
+    assert "tina" in result.message
+    assert store.node == before
+
+
+@pytest.mark.parametrize(
+    ("run", "nonce"),
+    [(None, ""), (Run("", "n2"), "n2"), (Run("r2", "n2"), "n2")],
+    ids=["by hand", "one start of release", "another run"],
+)
+def test_a_parked_node_is_taken_up_in_the_name_of_its_run(run: Run | None, nonce: str) -> None:
+    store = Store(drained({}, "parked"), [])
+    result = cordon(Context(t.cast("t.Any", store), run=run, clock=Time()), CordonOptions("returning", ("a",)))
+    assert not result.failed, result.message
+    record = json.loads(store.node["metadata"]["annotations"][names.RECORD])
+    assert (record["run"], record["nonce"], record["step"]) == ("r1", nonce, "returning")
+
+
+def test_a_record_that_cannot_be_read_fails_its_own_node_alone() -> None:
+    store = Store(drained({}), [])
+    store.node["metadata"]["annotations"][names.RECORD] = "{"
+    result = cordon(Context(t.cast("t.Any", store), run=Run("r1", "n1"), clock=Time()), CordonOptions("parked", ("a",)))
+    assert result.data["nodes"][0]["failed"]
+    assert "cannot be read" in result.message
