@@ -130,12 +130,8 @@ seealso:
   - module: kubeops.node_maintenance.node_taint
   - module: kubeops.node_maintenance.node_drain
 notes:
-  - Permissions in the descheduler's namespace are C(get), C(list), C(patch) of deployments (for O(flavor=sigs) of
-    cronjobs too); C(get), C(create), C(patch), C(delete) of configmaps; C(get), C(list) of pods; C(get) of
-    leases; for the stronger proofs C(get) and C(create) of pods/portforward and C(get) of pods/log.
-  - Also C(list) of podmigrationjobs.scheduling.koordinator.sh, and in namespace C(kubeops-node-maintenance) C(get),
-    C(list), C(create), C(patch), C(delete) of configmaps, and C(create) of namespaces where that one does not exist
-    yet.
+  - The permissions that are needed are the roles C(descheduler), C(runs) and C(read) of the collection's guide to
+    rights.
   - A GitOps controller that owns the ConfigMap would write it back. Give the configuration to it instead, and use
     O(state=restarted), or exempt the ConfigMap's data and the pod template's annotations from its care.
 """

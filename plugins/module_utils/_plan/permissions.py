@@ -34,14 +34,13 @@ class Need:
         return f"{self.verb} {plural}{'.' + self.group if self.group else ''}{slash}{subresource}"
 
 
-LOCK_VERBS = ("list", "create", "patch", "delete")
+LOCK_VERBS = ("list", "get", "create", "patch", "delete")
 KOORDINATOR = "scheduling.koordinator.sh"
 JOB_VERBS = ("list", "watch", "get", "create", "patch", "delete")
 STATE_VERBS = ("list", "get", "create", "patch", "delete")
 PLURALS: t.Mapping[str, tuple[str, str]] = {
     "Deployment": ("apps", "deployments"),
     "ReplicaSet": ("apps", "replicasets"),
-    "StatefulSet": ("apps", "statefulsets"),
     "Rollout": ("argoproj.io", "rollouts"),
     "CloneSet": ("apps.kruise.io", "clonesets"),
 }
@@ -66,18 +65,27 @@ READS = tuple(
 
 
 def needs(
-    snapshot: Snapshot, plans: t.Sequence[PodPlan], choices: Choices, *, namespace_missing: bool
+    snapshot: Snapshot,
+    plans: t.Sequence[PodPlan],
+    choices: Choices,
+    *,
+    namespace_missing: bool,
+    locks: str = names.NAMESPACE,
 ) -> tuple[Need, ...]:
-    """What taking these pods' nodes out and giving them back needs beside the lists that a plan reads."""
+    """What taking these pods' nodes out and giving them back needs beside the lists that a plan reads.
+
+    ``locks`` is the namespace of the nodes' leases.
+    """
     moved = [plan for plan in plans if plan.route in ("evict", "swap", "job")]
     swapped = [plan for plan in moved if plan.route == "swap"]
     guarded = [plan for plan in moved if plan.guarded]
     found = [
-        Need("patch", "", "nodes"),
+        *(Need(verb, "", "nodes") for verb in ("get", "watch", "patch")),
         Need("watch", "", "pods"),
+        *(Need(verb, "apps", "daemonsets") for verb in ("list", "watch")),
         Need("watch", "policy", "poddisruptionbudgets"),
         *(Need(verb, "discovery.k8s.io", "endpointslices") for verb in ("list", "watch")),
-        *(Need(verb, "coordination.k8s.io", "leases", (names.NAMESPACE,)) for verb in LOCK_VERBS),
+        *(Need(verb, "coordination.k8s.io", "leases", (locks,)) for verb in LOCK_VERBS),
         *(Need(verb, "", "configmaps", (names.NAMESPACE,)) for verb in STATE_VERBS),
     ]
     if namespace_missing:
@@ -98,7 +106,7 @@ def needs(
         found.append(Need("patch", KOORDINATOR, "podmigrationjobs/status"))
         found += [Need(verb, KOORDINATOR, "reservations") for verb in ("list", "get", "delete")]
     if guarded:
-        verbs = ("create", "patch", "delete")
+        verbs = ("get", "create", "patch", "delete")
         found += [Need(v, "policy", "poddisruptionbudgets", _namespaces(guarded)) for v in verbs]
     if swapped:
         # A leaving pod that turns NotReady is evicted after all.
@@ -109,7 +117,8 @@ def needs(
 
 def _for_swaps(snapshot: Snapshot, swapped: list[PodPlan]) -> list[Need]:
     found = [Need("patch", "", "pods", _namespaces(swapped))]
-    found.append(Need("watch", "coordination.k8s.io", "leases", (names.NAMESPACE,)))
+    verbs = (*LOCK_VERBS, "watch")
+    found += [Need(verb, "coordination.k8s.io", "leases", (names.NAMESPACE,)) for verb in verbs]
     found += [Need("watch", "apps", plural) for plural in ("deployments", "replicasets")]
     scaled: dict[str, list[PodPlan]] = {}
     scalers: list[PodPlan] = []

@@ -366,11 +366,23 @@ def words(found: Snapshot, *, namespace_missing: bool = False, **choices: t.Any)
 @pytest.mark.parametrize(
     ("found", "choices", "more", "less"),
     [
-        pytest.param(snapshot(), {}, {"patch nodes"}, {"create pods/eviction", "create namespaces"}, id="always"),
+        pytest.param(
+            snapshot(),
+            {},
+            {
+                *("get nodes", "watch nodes", "patch nodes", "get leases.coordination.k8s.io", "get configmaps"),
+                *("list daemonsets.apps", "watch daemonsets.apps"),
+            },
+            {"create pods/eviction", "create namespaces", "watch leases.coordination.k8s.io"},
+            id="always",
+        ),
         pytest.param(
             web(3),
             {},
-            {"create pods/eviction", "create poddisruptionbudgets.policy", "delete poddisruptionbudgets.policy"},
+            {
+                *("create pods/eviction", "get poddisruptionbudgets.policy"),
+                *("create poddisruptionbudgets.policy", "delete poddisruptionbudgets.policy"),
+            },
             {"patch pods", "delete pods"},
             id="guarded",
         ),
@@ -384,7 +396,10 @@ def words(found: Snapshot, *, namespace_missing: bool = False, **choices: t.Any)
         pytest.param(
             web(1),
             {},
-            {"patch deployments.apps/scale", "patch pods", "create pods/eviction"},
+            {
+                *("patch deployments.apps/scale", "patch pods", "create pods/eviction"),
+                "watch leases.coordination.k8s.io",
+            },
             {"patch horizontalpodautoscalers.autoscaling"},
             id="swapped",
         ),
@@ -424,6 +439,15 @@ def test_autoscalers_are_written_only_where_there_is_one() -> None:
 
 def test_our_namespace_is_made_only_where_it_is_missing() -> None:
     assert "create namespaces" in words(snapshot(), namespace_missing=True)
+
+
+def test_locks_are_asked_for_where_they_are_kept_and_surges_in_our_namespace() -> None:
+    found = web(1)
+    asked = needs(found, planned(found), Choices(), namespace_missing=False, locks="medik8s-leases")
+    places = {need.namespaces for need in asked if need.resource == "leases"}
+    assert places == {("medik8s-leases",), ("kubeops-node-maintenance",)}
+    alone = needs(snapshot(), (), Choices(), namespace_missing=False, locks="medik8s-leases")
+    assert {need.namespaces for need in alone if need.resource == "leases"} == {("medik8s-leases",)}
 
 
 def test_a_missing_permission_names_verb_resource_and_place() -> None:
