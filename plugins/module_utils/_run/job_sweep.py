@@ -24,7 +24,6 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.job
     Job,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.objects import Ref
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run import write as writing
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.act import PATIENCE, apply
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.context import Context
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.job_work import free, reject, remove
@@ -78,7 +77,8 @@ class Sweep:
         body = {"metadata": {"annotations": {key: value}}}
         change = Change("patch", job.ref, f"Remind koord-descheduler of {job.ref}", body=body)
         try:
-            apply(self.ctx, change, fence=self.fence)
+            self.fence()
+            apply(self.ctx, change)
         except (NotFound, Conflict, UnknownOutcome):
             # It ended at this moment, or is looked at again a little later.
             return
@@ -135,6 +135,9 @@ class Sweep:
 
     def _delete(self, target: Ref) -> None:
         try:
-            writing.remove(self.ctx, Change("delete", target, f"Delete {target}, which has served"), fence=self.fence)
+            self.fence()
+            apply(self.ctx, Change("delete", target, f"Delete {target}, which has served"))
+        except (NotFound, Conflict):
+            return
         except ClusterError as error:
             self.ctx.note("kept", f"{target} stays: {error}")

@@ -8,8 +8,16 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds, verbs
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.errors import Forbidden
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.case import Choices
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.finding import Finding
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.permissions import Need, missing
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.permissions import (
+    READS,
+    Need,
+    missing,
+    needs,
+)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.snapshot import Snapshot
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.act import PATIENCE
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.context import Context
 
@@ -24,6 +32,21 @@ def ask(ctx: Context, needs: t.Sequence[Need]) -> list[Finding]:
     with ctx.clock.pool(AT_ONCE, "permissions") as pool:
         found = pool.map(lambda need: _ask(ctx, need), needs)
         return [finding for finding in found if finding]
+
+
+def refused(ctx: Context, error: Forbidden, choices: Choices) -> list[Finding]:
+    """What was refused, and whatever else is missing of what every run needs."""
+    request = error.request
+    words = f"{request.verb} {request.resource}" if request else "read the cluster"
+    first = Finding(
+        "missing_permission",
+        "blocker",
+        words,
+        f"These credentials may not {words}: {error.message}",
+        f"Grant the verb {words.replace(' ', ' on ', 1)} in a role that is bound to them.",
+    )
+    wanted = READS + needs(Snapshot(), (), choices, namespace_missing=False)
+    return [first, *(finding for finding in ask(ctx, wanted) if finding.object != words)]
 
 
 def _ask(ctx: Context, need: Need) -> Finding | None:

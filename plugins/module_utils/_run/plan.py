@@ -37,7 +37,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.act 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.context import Context, Result, StopRun
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.dead import vital_signs
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.observe import gather, lists, owners_of
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.permissions import ask
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.permissions import ask, refused
 
 BAD_INPUT = frozenset({"unknown_node", "selector_matches_nothing"})
 """Findings that make the call itself fail: it was asked for something that is not there."""
@@ -126,7 +126,8 @@ def _plan(ctx: Context, nodes: Snapshot, wanted: tuple[str, ...], options: PlanO
         found.append(_nothing_selected(options))
     if todo:
         absent = bool(namespaces) and names.NAMESPACE not in namespaces
-        needs = permissions.needs(snapshot, plans, choices, namespace_missing=absent)
+        locks = names.MEDIK8S_NAMESPACE if names.MEDIK8S_NAMESPACE in namespaces else names.NAMESPACE
+        needs = permissions.needs(snapshot, plans, choices, namespace_missing=absent, locks=locks)
         found = [*ask(ctx, needs), *found]
     seconds = estimate_seconds(snapshot, plans, groups, settle=options.settle, controller=choices.controller)
     shown = [_node(snapshot, name, there, found) for name in wanted]
@@ -288,19 +289,7 @@ def _pod(plan: migrate.PodPlan, fate: dead.Fate | None) -> dict[str, t.Any]:
 
 def _forbidden(ctx: Context, options: PlanOptions, error: Forbidden) -> Result:
     """A list was refused: name that, and whatever else is not allowed, in one go."""
-    request = error.request
-    words = f"{request.verb} {request.resource}" if request else "read the cluster"
-    found = [
-        Finding(
-            "missing_permission",
-            "blocker",
-            words,
-            f"These credentials may not {words}: {error.message}",
-            f"Grant the verb {words.replace(' ', ' on ', 1)} in a role that is bound to them.",
-        )
-    ]
-    needed = permissions.READS + permissions.needs(Snapshot(), (), options.choices, namespace_missing=False)
-    found += [finding for finding in ask(ctx, needed) if finding.object != words]
+    found = refused(ctx, error, options.choices)
     return Result(
         {"feasible": False, "findings": [finding.shown() for finding in found]},
         failed=True,

@@ -8,8 +8,10 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run import recovery, runs
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.context import Context, Result
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.errors import Forbidden
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.case import Choices
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run import permissions, recovery, runs
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.context import Context, Result, StopRun
 
 State = t.Literal["started", "noted", "ended", "listed", "finished", "undone"]
 
@@ -40,7 +42,21 @@ def state(ctx: Context, options: StateOptions) -> Result:
         case "ended":
             return runs.ended(ctx, failed=options.failed)
         case "listed":
-            found, alive = recovery.look(ctx)
-            shown = [x.shown(alive=x.run in alive) for x in found]
-            return Result({"traces": shown, "resumable": runs.resumable(ctx, options.input), "nodes": []})
+            return _listed(ctx, options)
     return recovery.recover(ctx, finished=options.state == "finished")
+
+
+def _listed(ctx: Context, options: StateOptions) -> Result:
+    """With this every playbook begins: so what its account may not do is told here, all at once."""
+    try:
+        found, alive = recovery.look(ctx)
+        resumable = runs.resumable(ctx, options.input)
+    except Forbidden as error:
+        lacking = permissions.refused(ctx, error, Choices())
+        raise StopRun(
+            "missing_permission",
+            " ".join(finding.message for finding in lacking),
+            "Grant these verbs in roles that are bound to them: the collection brings such roles.",
+        ) from error
+    shown = [x.shown(alive=x.run in alive) for x in found]
+    return Result({"traces": shown, "resumable": resumable, "nodes": []})

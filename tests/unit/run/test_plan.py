@@ -34,6 +34,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.cont
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.owners import merged, scalable
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.plan import PlanOptions, make_plan
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.state import StateOptions, state
 from ansible_collections.kubeops.node_maintenance.tests.unit.plan.objects import (
     Raw,
     budget,
@@ -273,6 +274,27 @@ def test_a_refused_list_is_named_together_with_all_that_is_missing() -> None:
         "list poddisruptionbudgets.policy",
         "patch nodes",
     ]
+
+
+def test_what_every_playbook_begins_with_names_all_that_is_missing_too() -> None:
+    """It comes before the plan: who lacks three rights does not learn of them one by one."""
+    found = web(3)
+    found.denied = {"list leases", "patch nodes", "create configmaps", "create configmaps kubeops-node-maintenance"}
+    with pytest.raises(StopRun) as caught:
+        state(Context(t.cast("t.Any", found)), StateOptions("listed"))
+    assert caught.value.code == "missing_permission"
+    told = str(caught.value)
+    assert "may not list leases.coordination.k8s.io: " in told
+    assert "may not patch nodes in the whole cluster" in told
+    assert "may not create configmaps in namespace kubeops-node-maintenance" in told
+
+
+def test_locks_in_the_namespace_of_medik8s_are_asked_for_there() -> None:
+    found = web(3)
+    found.lists["namespaces"].append({"metadata": {"name": "medik8s-leases"}, "status": {"phase": "Active"}})
+    found.denied = {"patch leases", "patch leases medik8s-leases"}
+    (finding,) = plan(found).data["findings"]
+    assert "may not patch leases.coordination.k8s.io in namespace medik8s-leases" in finding["message"]
 
 
 def test_quotas_that_may_not_be_read_are_said_to_be_unknown() -> None:
