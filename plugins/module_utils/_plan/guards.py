@@ -14,12 +14,12 @@ import json
 import typing as t
 from dataclasses import dataclass
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan import names, selectors
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan import names
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.change import Change
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.objects import (
     Budget,
     Node,
-    Raw,
+    Pod,
     Ref,
     Workload,
 )
@@ -51,7 +51,7 @@ def guards(snapshot: Snapshot, plans: t.Iterable[PodPlan]) -> tuple[Guard, ...]:
         if plan.guarded and plan.workload is not None:
             wanted.setdefault(plan.workload.uid, set()).add(plan.pod.node)
     found: list[Guard] = []
-    made: list[tuple[str, Raw, Ref]] = []
+    made: dict[str, Ref] = {}
     for uid, nodes in wanted.items():
         workload = snapshot.workload(uid)
         if workload is None or workload.replicas < 2 or not workload.selector:
@@ -59,27 +59,19 @@ def guards(snapshot: Snapshot, plans: t.Iterable[PodPlan]) -> tuple[Guard, ...]:
         guard = _guard(snapshot, workload, tuple(sorted(nodes)), made)
         found.append(guard)
         if guard.instead is None:
-            made.append((workload.namespace, workload.selector, guard.budget))
+            made.update((pod.uid, guard.budget) for pod in _covered(snapshot, workload))
     return tuple(found)
 
 
-def _guard(
-    snapshot: Snapshot, workload: Workload, nodes: tuple[str, ...], made: t.Iterable[tuple[str, Raw, Ref]]
-) -> Guard:
-    selector = workload.selector
+def _guard(snapshot: Snapshot, workload: Workload, nodes: tuple[str, ...], made: t.Mapping[str, Ref]) -> Guard:
     name = names.guard_name(workload.uid)
     ref = Ref("PodDisruptionBudget", name, workload.namespace, api_version="policy/v1")
-    covered = [
-        pod
-        for pod in snapshot.pods
-        if pod.namespace == workload.namespace and not pod.finished and selectors.matches(selector, pod.labels)
-    ]
-    others = [(b.namespace, b.selector, b.ref) for b in snapshot.budgets if b.name != name]
-    for namespace, other, owner in [*others, *made]:
-        if namespace == workload.namespace and any(selectors.matches(other, pod.labels) for pod in covered):
-            return Guard(workload.ref, workload.replicas, nodes, ref, instead=owner)
+    for pod in _covered(snapshot, workload):
+        others = (b.ref for b in snapshot.budgets_of(pod) if b.name != name)
+        if other := next(others, None) or made.get(pod.uid):
+            return Guard(workload.ref, workload.replicas, nodes, ref, instead=other)
     serves = {node: snapshot.nodes[node].uid for node in nodes if node in snapshot.nodes}
-    existing = next((b for b in snapshot.budgets if (b.namespace, b.name) == (ref.namespace, name)), None)
+    existing = snapshot.budget(ref.namespace, name)
     if existing is None:
         return Guard(workload.ref, workload.replicas, nodes, ref, _create(workload, ref, serves))
     now = nodes_of(existing)
@@ -88,10 +80,14 @@ def _guard(
     return Guard(workload.ref, workload.replicas, nodes, existing.ref, _serve(existing, {**now, **serves}))
 
 
+def _covered(snapshot: Snapshot, workload: Workload) -> t.Iterator[Pod]:
+    """The pods that a guard of the workload is over."""
+    return (p for p in snapshot.selected(workload.namespace, workload.selector) if not p.finished)
+
+
 def widened(snapshot: Snapshot, guard: Guard) -> Change | None:
     """The guard's change as it has to be now; ``None`` when it serves its nodes already."""
-    place = (guard.budget.namespace, guard.budget.name)
-    existing = next((b for b in snapshot.budgets if (b.namespace, b.name) == place), None)
+    existing = snapshot.budget(guard.budget.namespace, guard.budget.name)
     if existing is None:
         return guard.change
     serves = {node: snapshot.nodes[node].uid for node in guard.nodes if node in snapshot.nodes}

@@ -123,9 +123,8 @@ def _recreate(snapshot: Snapshot, workload: Workload) -> Refusal | None:
 
 
 def _volumes(snapshot: Snapshot, workload: Workload) -> Refusal | None:
-    claims = {(c["metadata"].get("namespace", ""), c["metadata"]["name"]): c for c in snapshot.claims}
     for volume in _volumes_of(snapshot, workload):
-        found = _single_node(volume, claims, workload.namespace)
+        found = tied(snapshot, volume, workload.namespace)
         if found:
             return Refusal(
                 "volume_single_node",
@@ -143,8 +142,8 @@ def _volumes_of(snapshot: Snapshot, workload: Workload) -> t.Iterator[Raw]:
         yield from pod.volumes
 
 
-def _single_node(volume: Raw, claims: t.Mapping[tuple[str, str], Raw], namespace: str) -> str:
-    """What ties the volume to one node, in words; empty where nothing does."""
+def tied(snapshot: Snapshot, volume: Raw, namespace: str) -> str:
+    """What ties a pod with this volume to one node at a time, in words; empty where nothing does."""
     for source in SINGLE_NODE_VOLUMES:
         if source in volume and not (volume[source] or {}).get("readOnly"):
             return f"the {source} volume {volume.get('name')}"
@@ -152,7 +151,7 @@ def _single_node(volume: Raw, claims: t.Mapping[tuple[str, str], Raw], namespace
     if not mounted:
         return ""
     name = mounted.get("claimName", "")
-    claim = claims.get((namespace, name))
+    claim = snapshot.claim(namespace, name)
     if claim is None:
         return f"the claim {name}, which cannot be read"
     modes = set((claim.get("spec") or {}).get("accessModes") or ())
@@ -161,12 +160,6 @@ def _single_node(volume: Raw, claims: t.Mapping[tuple[str, str], Raw], namespace
     if modes & SINGLE_NODE_MODES:
         return f"the claim {name} ({', '.join(sorted(modes))})"
     return ""
-
-
-def tied(snapshot: Snapshot, volume: Raw, namespace: str) -> str:
-    """What ties a pod with this volume to one node at a time, in words; empty where nothing does."""
-    claims = {(c["metadata"].get("namespace", ""), c["metadata"]["name"]): c for c in snapshot.claims}
-    return _single_node(volume, claims, namespace)
 
 
 def _autoscaler(snapshot: Snapshot, workload: Workload) -> Refusal | None:
@@ -204,11 +197,7 @@ def rollout(snapshot: Snapshot, workload: Workload) -> str:
         return _clone_set(snapshot, workload)
     if workload.kind not in WITH_REPLICA_SETS:
         return ""
-    sets = [
-        w
-        for w in snapshot.workloads
-        if w.kind == "ReplicaSet" and w.owner and w.owner.uid == workload.uid and (w.replicas or w.current)
-    ]
+    sets = [w for w in snapshot.owned_by(workload) if w.kind == "ReplicaSet" and (w.replicas or w.current)]
     if len(sets) != 1:
         return f"{len(sets)} of its ReplicaSets have replicas ({', '.join(s.name for s in sets) or 'none'})"
     if workload.kind == "Deployment" and not workload.spec.get("paused") and _differs(workload, sets[0]):

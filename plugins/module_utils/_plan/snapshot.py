@@ -69,6 +69,14 @@ class Snapshot:
         return tuple(b for b in found if b.covers(pod))
 
     @functools.cached_property
+    def _budgets_by_place(self) -> dict[tuple[str, str], Budget]:
+        return {(b.namespace, b.name): b for b in self.budgets}
+
+    def budget(self, namespace: str, name: str) -> Budget | None:
+        """The budget of this name."""
+        return self._budgets_by_place.get((namespace, name))
+
+    @functools.cached_property
     def _budgets_by_label(self) -> dict[tuple[str, str, str], list[Budget]]:
         """Budgets by the first label they ask for; those that ask for none under empty words."""
         found: dict[tuple[str, str, str], list[Budget]] = {}
@@ -114,6 +122,43 @@ class Snapshot:
                 found.setdefault(workload.uid, []).append(pod)
         return {uid: tuple(pods) for uid, pods in found.items()}
 
+    @functools.cached_property
+    def _pods_by_uid(self) -> dict[str, Pod]:
+        return {pod.uid: pod for pod in self.pods}
+
+    @functools.cached_property
+    def _workloads_by_owner(self) -> dict[str, tuple[Workload, ...]]:
+        found: dict[str, list[Workload]] = {}
+        for workload in self.workloads:
+            if workload.owner:
+                found.setdefault(workload.owner.uid, []).append(workload)
+        return {uid: tuple(owned) for uid, owned in found.items()}
+
+    @functools.cached_property
+    def _scalers_by_place(self) -> dict[tuple[str, str], Autoscaler]:
+        return {(a.namespace, a.name): a for a in self.autoscalers}
+
+    @functools.cached_property
+    def _scalers_by_target(self) -> dict[tuple[str, str, str], Autoscaler]:
+        # Of several the first counts.
+        return {(a.namespace, a.target_kind, a.target_name): a for a in reversed(self.autoscalers)}
+
+    @functools.cached_property
+    def _claims_by_place(self) -> dict[tuple[str, str], Raw]:
+        return {(c["metadata"].get("namespace", ""), c["metadata"]["name"]): c for c in self.claims}
+
+    def pod(self, uid: str) -> Pod | None:
+        """The pod with this UID."""
+        return self._pods_by_uid.get(uid)
+
+    def claim(self, namespace: str, name: str) -> Raw | None:
+        """The PersistentVolumeClaim of this name."""
+        return self._claims_by_place.get((namespace, name))
+
+    def owned_by(self, workload: Workload) -> tuple[Workload, ...]:
+        """The workloads that this one controls, such as a Deployment's ReplicaSets."""
+        return self._workloads_by_owner.get(workload.uid, ())
+
     def workload(self, uid: str) -> Workload | None:
         """The workload with this UID; a namesake is another one."""
         return self._workloads_by_uid.get(uid)
@@ -131,8 +176,8 @@ class Snapshot:
 
     def autoscaler_of(self, workload: Workload) -> Autoscaler | None:
         """The autoscaler that targets the workload."""
-        for scaler in self.autoscalers:
-            target = (scaler.namespace, scaler.target_kind, scaler.target_name)
-            if target == (workload.namespace, workload.kind, workload.name):
-                return scaler
-        return None
+        return self._scalers_by_target.get((workload.namespace, workload.kind, workload.name))
+
+    def autoscaler(self, namespace: str, name: str) -> Autoscaler | None:
+        """The autoscaler of this name."""
+        return self._scalers_by_place.get((namespace, name))

@@ -145,8 +145,7 @@ def scaler_of(snapshot: Snapshot, surge: Surge) -> Autoscaler | None:
     """The autoscaler whose bounds the surge changed, as it is now."""
     if surge.bounds is None:
         return None
-    place = (surge.namespace, surge.bounds.name)
-    return next((a for a in snapshot.autoscalers if (a.namespace, a.name) == place), None)
+    return snapshot.autoscaler(surge.namespace, surge.bounds.name)
 
 
 # -- raising ----------------------------------------------------------------------------------------
@@ -231,7 +230,7 @@ def blocked(snapshot: Snapshot, surge: Surge, leaving_nodes: t.Collection[str]) 
             f"Somebody put {workload.ref} back to {workload.replicas} replicas while {surge.target} were needed.",
             "Pause what reverts it (GitOps self-heal, an operator) for the maintenance, or let it ignore replicas.",
         )
-    for owner in (workload, *(w for w in snapshot.workloads if w.owner and w.owner.uid == workload.uid)):
+    for owner in (workload, *snapshot.owned_by(workload)):
         if owner.failure and owner.current < owner.replicas:
             return Blocked(
                 "surge_refused",
@@ -305,7 +304,7 @@ def giving_back(snapshot: Snapshot, surge: Surge, *, lowered: bool = False) -> U
     unpinned, kept_pins = pins.unpinning(snapshot, surge)
     kept = (*kept, *kept_pins)
     if workload is None:
-        orphans = [pod for pod in snapshot.pods if pod.uid in surge.leaving and pod.namespace == surge.namespace]
+        orphans = [pod for uid in surge.leaving if (pod := snapshot.pod(uid))]
         return Undo((*changes, *unpinned, *_costs_back(orphans, surge, None)), kept=kept)
     pods = active(snapshot, surge)
     if workload.replicas == surge.target and not lowered:
@@ -334,7 +333,7 @@ def giving_back(snapshot: Snapshot, surge: Surge, *, lowered: bool = False) -> U
 
 def shrunk(snapshot: Snapshot, surge: Surge, nodes: t.Collection[str]) -> Surge:
     """The surge as it serves these nodes only; its target stays, the end of the swap lowers it all."""
-    gone = {pod.uid for pod in snapshot.pods if pod.uid in surge.leaving and pod.node not in nodes}
+    gone = {uid for uid in surge.leaving if (pod := snapshot.pod(uid)) and pod.node not in nodes}
     return replace(
         surge,
         nodes={name: uid for name, uid in surge.nodes.items() if name in nodes},

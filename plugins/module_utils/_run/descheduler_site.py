@@ -10,10 +10,7 @@ from dataclasses import dataclass, replace
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds, verbs
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.errors import (
-    AlreadyExists,
-    Conflict,
     NotFound,
-    UnknownOutcome,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan import names
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.change import Change
@@ -28,14 +25,9 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.des
     marks_of,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.objects import Raw, Ref
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.act import PATIENCE, apply
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.act import PATIENCE
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.context import Context, StopRun
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.write import write
-
-ATTEMPTS = 20
-"""How often a Deployment's patch is planned anew: its status, too, is a write that comes in between."""
-
-PAUSE = 0.1
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.write import remove, write
 
 Planned = t.Callable[[Raw], "Change | None"]
 
@@ -124,34 +116,28 @@ class Site:
         Raises:
             StopRun: somebody else wrote it meanwhile; nothing of theirs was overwritten.
         """
-        unsure: Change | None = None
-        for attempt in range(ATTEMPTS):
-            if attempt:
-                self.ctx.clock.sleep(PAUSE * attempt)
-                self.config_map = self._get(kinds.CONFIGMAPS, self.place.config_map, self.place.namespace)
-            if attempt and self.text == text:
-                if unsure is not None:
-                    self.ctx.changed(unsure)
-                return
+        tried = False
+
+        def decide(raw: Raw | None) -> Change | None:
+            nonlocal tried
+            self.config_map = raw
+            if tried and self.text == text:
+                return None
             if self.text != expected:
-                break
-            change = self._change(text, sentence, had_map, had_data)
-            try:
-                answer = apply(self.ctx, change)
-            except (Conflict, AlreadyExists, NotFound):
-                continue
-            except UnknownOutcome:
-                unsure = change
-                continue
-            if not self.ctx.check:
-                self.config_map = None if change.verb == "delete" else answer
-            return
-        raise StopRun(
-            "changed_meanwhile",
-            f"ConfigMap {self.place.namespace}/{self.place.config_map} was written by somebody else meanwhile.",
-            "Look who writes it (a GitOps controller?), then run again.",
-            f"ConfigMap {self.place.namespace}/{self.place.config_map}",
-        )
+                where = f"ConfigMap {self.place.namespace}/{self.place.config_map}"
+                raise StopRun(
+                    "changed_meanwhile",
+                    f"{where} was written by somebody else meanwhile.",
+                    "Look who writes it (a GitOps controller?), then run again.",
+                    where,
+                )
+            tried = True
+            return self._change(text, sentence, had_map, had_data)
+
+        target = Ref("ConfigMap", self.place.config_map, self.place.namespace, api_version="v1")
+        written = write(self.ctx, target, decide, known=self.config_map)
+        if not self.ctx.check:
+            self.config_map = written.object
 
     def _change(self, text: str | None, sentence: str, had_map: bool, had_data: bool) -> Change:
         key, found = self.place.key, self.config_map
@@ -170,32 +156,23 @@ class Site:
         return Change("patch", target, sentence, {"data": data}, before, after, version)
 
     def settle(self, planned: Planned) -> bool:
-        """Patch the workload as ``planned`` says of what it is now, until that went through; whether it was needed.
+        """Patch the workload as ``planned`` says of what it is now; whether it was needed.
 
         Raises:
-            StopRun: it never went through.
+            StopRun: it is not there any more.
+            ClusterError: it never went through.
         """
-        unsure: Change | None = None
-        for attempt in range(ATTEMPTS):
-            if attempt:
-                self.ctx.clock.sleep(PAUSE * attempt)
-                self.reread()
-            change = planned(self.workload)
-            if change is None:
-                if unsure is not None:
-                    self.ctx.changed(unsure)
-                return unsure is not None
-            try:
-                answer = apply(self.ctx, change)
-            except Conflict:
-                continue
-            except UnknownOutcome:
-                unsure = change
-                continue
-            if not self.ctx.check:
-                self.workload = answer
-            return True
-        raise StopRun("changed_meanwhile", f"{self.ref} was written by somebody else {ATTEMPTS} times in a row.")
+
+        def decide(raw: Raw | None) -> Change | None:
+            if raw is None:
+                raise StopRun("unknown_deployment", f"{self.ref} was deleted meanwhile.")
+            self.workload = raw
+            return planned(raw)
+
+        written = write(self.ctx, self.ref, decide, known=self.workload)
+        if not self.ctx.check and written.object:
+            self.workload = written.object
+        return written.change is not None
 
     def change(self, workload: Raw, body: Raw, sentence: str, before: Raw, after: Raw) -> Change:
         """A conditional patch of the workload."""
@@ -225,11 +202,9 @@ class Site:
         if self.journal is None:
             return
         if not self.ctx.check:
-            try:
-                request = verbs.delete(kinds.CONFIGMAPS, self.journal.name, names.NAMESPACE)
-                self.ctx.cluster.send(request, patience=PATIENCE)
-            except NotFound:
-                pass
+            target = Ref("ConfigMap", self.journal.name, names.NAMESPACE, api_version="v1")
+            change = Change("delete", target, f"Forget the state of {self.ref}")
+            remove(self.ctx, change, remember=False)
         self.journal = None
 
     def as_it_is(self, *ours: str) -> Journal:

@@ -169,7 +169,7 @@ class Work:
 
     def show_surge(self, surge: Surge, outcome: str, message: str = "") -> None:
         """Add a workload's line about its surge."""
-        leaving = (pod for pod in self.snapshot.pods if pod.uid in surge.leaving)
+        leaving = (pod for uid in surge.leaving if (pod := self.snapshot.pod(uid)))
         over = [budget.name for pod in leaving for budget in self.snapshot.budgets_of(pod)]
         during = surge.target if outcome in RAISED else surge.prior_replicas
         self._show(surge.workload, surge.prior_replicas, during, over[:1], outcome, surge.nodes, message)

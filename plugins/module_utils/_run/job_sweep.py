@@ -24,6 +24,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.job
     Job,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.objects import Ref
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run import write as writing
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.act import PATIENCE, apply
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.context import Context
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.job_work import free, reject, remove
@@ -77,8 +78,7 @@ class Sweep:
         body = {"metadata": {"annotations": {key: value}}}
         change = Change("patch", job.ref, f"Remind koord-descheduler of {job.ref}", body=body)
         try:
-            self.fence()
-            apply(self.ctx, change)
+            apply(self.ctx, change, fence=self.fence)
         except (NotFound, Conflict, UnknownOutcome):
             # It ended at this moment, or is looked at again a little later.
             return
@@ -135,9 +135,6 @@ class Sweep:
 
     def _delete(self, target: Ref) -> None:
         try:
-            self.fence()
-            apply(self.ctx, Change("delete", target, f"Delete {target}, which has served"))
-        except (NotFound, Conflict):
-            return
+            writing.remove(self.ctx, Change("delete", target, f"Delete {target}, which has served"), fence=self.fence)
         except ClusterError as error:
             self.ctx.note("kept", f"{target} stays: {error}")

@@ -9,7 +9,7 @@ import typing as t
 from dataclasses import dataclass
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds, verbs
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.errors import Conflict, NotFound
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.errors import NotFound
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan import names
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.change import Change
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs import reserve
@@ -21,7 +21,8 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.job
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs.verdict import REJECTED, stage
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.objects import Pod, Raw, Ref
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.act import PATIENCE, apply
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run import write as writing
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.act import PATIENCE
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.context import Context
 
 FAILED = (
@@ -38,9 +39,6 @@ FAILED = (
 
 WOKEN = f"{names.PREFIX}/woken"
 """When a job was last woken."""
-
-CONFLICTS = 10
-"""How often a job is read again and written on what it is then."""
 
 
 @dataclass
@@ -247,42 +245,21 @@ def free(ctx: Context, reservation: str) -> bool:
         return False
     ref = reserve.ref_of(reservation, raw["metadata"].get("uid", ""))
     before = {"phase": reserve.phase(raw), "node": reserve.node(raw)}
-    try:
-        apply(ctx, Change("delete", ref, f"Delete {ref}", before=before, after={}))
-    except (NotFound, Conflict):
-        return False
-    return True
+    return writing.remove(ctx, Change("delete", ref, f"Delete {ref}", before=before, after={}))
 
 
 def remove(ctx: Context, job: Job) -> None:
     """Delete a job; its controller deletes the Reservation with it."""
     before = {"phase": job.phase, "pod": f"{job.pod.namespace}/{job.pod.name}"}
-    try:
-        apply(ctx, Change("delete", job.ref, f"Delete {job.ref}", before=before, after={}))
-    except (NotFound, Conflict):
-        # Somebody else deleted it; a Conflict says that another job has its name now.
-        return
+    writing.remove(ctx, Change("delete", job.ref, f"Delete {job.ref}", before=before, after={}))
 
 
 def _write(ctx: Context, job: Job, change: t.Callable[[Job], Change | None]) -> Raw | None:
-    """Write a job on what it is, and again when somebody was faster; its last state."""
-    for _attempt in range(CONFLICTS):
-        found = reread(ctx, job.name)
-        if found is None or found.uid != job.uid:
-            return None
-        wanted = change(found)
-        if wanted is None:
-            break
-        try:
-            answer = apply(ctx, wanted)
-        except Conflict:
-            continue
-        except NotFound:
-            return None
-        if not ctx.check:
-            return answer
-        break
-    try:
-        return ctx.cluster.send(verbs.get(kinds.PODMIGRATIONJOBS, job.name), patience=PATIENCE)
-    except NotFound:
-        return None
+    """Write a job on what it is; its last state, ``None`` where it is gone or another has its name."""
+
+    def decide(raw: Raw | None) -> Change | None:
+        found = Job.of(raw) if raw else None
+        return change(found) if found and found.uid == job.uid else None
+
+    found = writing.write(ctx, job.ref, decide).object
+    return found if found and found["metadata"]["uid"] == job.uid else None

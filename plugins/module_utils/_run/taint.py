@@ -12,29 +12,19 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds, verbs
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.errors import (
-    ClusterError,
-    Conflict,
-    NotFound,
-    UnknownOutcome,
-)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.errors import ClusterError
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan import taints
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.change import Change
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.finding import Finding
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.no_execute import Kill, forecast
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.objects import Node, Pod, Raw
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.act import PATIENCE, apply
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.objects import Node, Pod, Raw, Ref
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.act import PATIENCE
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.context import Context, Result, StopRun
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.observe import gather, lists
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.observe import lists
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.write import write
 
 State = t.Literal["present", "absent", "exact"]
-
-CONFLICTS = 20
-"""How often a node is planned anew; its kubelet's status, too, is a write that comes in between."""
-
-PAUSE = 0.02
-"""Seconds before the second attempt; one more of them before each further one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,12 +42,17 @@ class _Task:
     """One node's part of the call."""
 
     name: str
-    node: Node
-    before: tuple[Raw, ...]
+    raw: Raw
+    before: tuple[Raw, ...] = ()
     after: tuple[Raw, ...] = ()
     change: Change | None = None
     outcome: str = ""
     message: str = ""
+
+    @property
+    def node(self) -> Node:
+        """The node as it was last read."""
+        return Node.of(self.raw)
 
     @property
     def failed(self) -> bool:
@@ -86,7 +81,7 @@ def taint(ctx: Context, options: TaintOptions) -> Result:
         StopRun: there is no such node; nothing was written.
         ClusterError: the API server cannot be reached or refuses to be read; nothing was written.
     """
-    found = gather(ctx.cluster, ("nodes",)).nodes
+    found = {raw["metadata"]["name"]: raw for raw in ctx.cluster.items(kinds.NODES, patience=PATIENCE).items}
     unknown = [name for name in options.nodes if name not in found]
     if unknown:
         raise StopRun(
@@ -95,7 +90,7 @@ def taint(ctx: Context, options: TaintOptions) -> Result:
             "Look at `kubectl get nodes`: a node is named as there, not by its address.",
             f"Node {unknown[0]}",
         )
-    tasks = [_Task(name, found[name], found[name].taints) for name in dict.fromkeys(options.nodes)]
+    tasks = [_Task(name, found[name]) for name in dict.fromkeys(options.nodes)]
     for task in tasks:
         _plan(options, task)
     harsh = [task for task in tasks if task.harsh]
@@ -107,8 +102,7 @@ def taint(ctx: Context, options: TaintOptions) -> Result:
         return Result({"findings": [refusal.shown()], "evicts": evicts}, failed=True, message=message)
     for task in tasks:
         if task.change:
-            _warn(ctx, task, kills)
-            _write(ctx, options, task)
+            _write(ctx, options, task, kills)
     failed = [task for task in tasks if task.failed]
     return Result(
         {"nodes": [task.shown() for task in tasks], "evicts": evicts},
@@ -121,7 +115,7 @@ def _plan(options: TaintOptions, task: _Task) -> None:
     exact = options.state == "exact"
     task.after = taints.wished(task.node.taints, options.taints, exact=exact)
     task.change = taints.rewrite(task.node, task.after)
-    if task.change:
+    if task.change or not task.outcome:
         task.before = task.node.taints
     task.outcome = options.state if task.change else f"already_{options.state}"
     task.message = f"{task.change.sentence}." if task.change else f"The taints of node {task.name} are as wanted."
@@ -161,44 +155,36 @@ def _toll(kills: t.Sequence[Kill]) -> str:
     return f"ends {len(kills)} pod{'s' if len(kills) > 1 else ''} ({soon} at once{later})"
 
 
-def _warn(ctx: Context, task: _Task, kills: t.Sequence[Kill]) -> None:
+def _warn(task: _Task, kills: t.Sequence[Kill]) -> None:
     mine = [kill for kill in kills if kill.pod.node == task.name]
     if mine:
         task.message = f"{task.message} This {_toll(mine)}; budgets are not asked."
 
 
-def _write(ctx: Context, options: TaintOptions, task: _Task) -> None:
-    """Send one node's patch until it is planned on what the node is; fills the task's outcome."""
-    unsure: Change | None = None
+def _write(ctx: Context, options: TaintOptions, task: _Task, kills: t.Sequence[Kill]) -> None:
+    """Send one node's patch, planned on what the node is; fills the task's outcome."""
+
+    def decide(raw: Raw | None) -> Change | None:
+        if raw is None:
+            task.outcome, task.message = "gone", f"Node {task.name} was deleted meanwhile."
+            return None
+        task.raw = raw
+        _plan(options, task)
+        if task.harsh and not options.allow_no_execute:
+            task.outcome = "refused"
+            task.message = f"Somebody took a NoExecute taint from node {task.name} meanwhile; run again."
+            return None
+        if task.change:
+            _warn(task, kills)
+        return task.change
+
     try:
-        for attempt in range(CONFLICTS):
-            if attempt:
-                ctx.clock.sleep(PAUSE * attempt)
-                task.node = Node.of(ctx.cluster.send(verbs.get(kinds.NODES, task.name), patience=PATIENCE))
-                _plan(options, task)
-                if task.harsh and not options.allow_no_execute:
-                    task.outcome = "refused"
-                    task.message = f"Somebody took a NoExecute taint from node {task.name} meanwhile; run again."
-                    return
-            if task.change is None:
-                if unsure is not None:
-                    # The answer was lost, and here is what it would have said.
-                    ctx.changed(unsure)
-                    task.outcome, task.message = options.state, f"{unsure.sentence}."
-                return
-            try:
-                apply(ctx, task.change)
-            except Conflict:
-                continue
-            except UnknownOutcome:
-                unsure = task.change
-                continue
-            if not ctx.check:
-                ctx.tell(task.outcome, task.message, node=task.name)
-            return
-        task.outcome = "failed"
-        task.message = f"Node {task.name} was written by somebody else {CONFLICTS} times in a row; run again."
-    except NotFound:
-        task.outcome, task.message = "gone", f"Node {task.name} was deleted meanwhile."
+        written = write(ctx, Ref("Node", task.name, api_version="v1"), decide, known=task.raw)
     except ClusterError as error:
         task.outcome, task.message = "failed", f"Node {task.name}: {error}"
+        return
+    if written.change and not task.failed:
+        message = task.message if task.change else f"{written.change.sentence}."
+        task.outcome, task.message = options.state, message
+        if not ctx.check:
+            ctx.tell(task.outcome, task.message, node=task.name)

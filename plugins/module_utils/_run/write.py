@@ -28,9 +28,10 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.obj
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.act import PATIENCE, Fence, request_for
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.context import Context, StopRun
 
-TRIES = 8
-PAUSE = 0.1
-"""Seconds before the second reading; longer before each further one."""
+TRIES = 20
+"""How often a change is decided; the status that a kubelet or a controller writes comes in between, too."""
+PAUSE = 0.02
+"""Seconds before the second reading; one more of them before each further one."""
 
 Decide = t.Callable[[Raw | None], Change | None]
 """From the object as it was read (``None``: it is not there) to the change, ``None`` where nothing is to be done."""
@@ -123,6 +124,22 @@ def write(
     if isinstance(trouble, UnknownOutcome):
         raise trouble
     raise Contended(f"{target} was changed {tries} times in a row") from trouble
+
+
+def remove(ctx: Context, change: Change, *, fence: Fence | None = None, remember: bool = True) -> bool:
+    """Delete the object of ``change``, by UID and resourceVersion where it names them; whether it was there as named.
+
+    Raises:
+        ClusterError: the server refused, or could not be reached.
+    """
+    named = {"uid": change.target.uid, "resourceVersion": change.resource_version}
+    wanted = {key: value for key, value in named.items() if value}
+
+    def decide(found: Raw | None) -> Change | None:
+        return change if found and wanted.items() <= found["metadata"].items() else None
+
+    written = write(ctx, change.target, decide, known={"metadata": wanted}, fence=fence, remember=remember)
+    return written.change is not None
 
 
 def read(ctx: Context, target: Ref, *, patience: float = PATIENCE, timeout: float = 30.0) -> Raw | None:

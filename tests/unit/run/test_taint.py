@@ -30,11 +30,11 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan import taints
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.context import Context, StopRun
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.taint import (
-    CONFLICTS,
     State,
     TaintOptions,
     taint,
 )
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.write import TRIES
 from ansible_collections.kubeops.node_maintenance.tests.unit.plan.objects import Raw, node, pod
 
 Rival = t.Callable[["Nodes", str], None]
@@ -191,7 +191,7 @@ def test_an_answer_that_was_lost_is_looked_up(done: str) -> None:
 
 
 def test_one_nodes_failure_keeps_no_other_from_its_taint() -> None:
-    busy = [adds(f"x{i}:NoSchedule") for i in range(CONFLICTS)]
+    busy = [adds(f"x{i}:NoSchedule") for i in range(TRIES)]
     found = cluster(raises(Forbidden), deletes, *busy, n1=[], n2=[], n3=[], n4=[])
     result = run(found, "a:NoSchedule")
     assert outcomes(result) == {"n1": "failed", "n2": "gone", "n3": "failed", "n4": "present"}

@@ -1,0 +1,105 @@
+# Copyright: Contributors to the kubeops.node_maintenance collection
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""How much a decision looks at: in a big cluster it may not be everything for every workload.
+
+Objects that are looked at are counted, not seconds, so that the numbers are the same on every machine.
+"""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import replace
+
+import pytest
+
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan import guards, migrate, protect, swap
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.snapshot import Snapshot
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.surge import Surge
+from ansible_collections.kubeops.node_maintenance.tests.unit.plan.objects import Raw, deployment, owned, pod, snapshot
+
+PASSES = 6
+"""How often all objects of a kind may be gone through, however many workloads are served."""
+
+T = t.TypeVar("T")
+
+
+class Counted(tuple[T, ...]):
+    """A tuple that counts how many of its members were handed out."""
+
+    looked: list[int]
+
+    def __iter__(self) -> t.Iterator[T]:
+        for one in super().__iter__():
+            self.looked[0] += 1
+            yield one
+
+
+def counted(objects: t.Iterable[T]) -> Counted[T]:
+    found = Counted(objects)
+    found.looked = [0]
+    return found
+
+
+def cluster(workloads: int, replicas: int) -> Snapshot:
+    """So many Deployments, one pod of each on n1 and the others on n2, none with a budget."""
+    parts: list[dict[str, list[Raw]]] = []
+    for number in range(workloads):
+        name = f"w{number}"
+        pods = [
+            pod(f"{name}-{i}", "n2" if i else "n1", owned("ReplicaSet", name), labels={"app": name})
+            for i in range(replicas)
+        ]
+        parts.append({**deployment(name, replicas), "pods": pods})
+    found = snapshot(*parts)
+    kinds = {kind: counted(getattr(found, kind)) for kind in ("pods", "workloads", "budgets", "autoscalers")}
+    return replace(found, **t.cast("t.Any", kinds))
+
+
+def looked_at(seen: Snapshot) -> dict[str, int]:
+    """How often each kind was gone through, in whole passes."""
+    return {
+        kind: getattr(seen, kind).looked[0] // max(len(getattr(seen, kind)), 1)
+        for kind in ("pods", "workloads", "budgets", "autoscalers")
+    }
+
+
+def surges(seen: Snapshot) -> tuple[Surge, ...]:
+    return swap.surges(seen, migrate.routes(seen, ["n1"], migrate.Choices()), run="r", by="me", since="now")
+
+
+def all_rollouts(seen: Snapshot) -> None:
+    assert not any(protect.rollout(seen, w) for w in seen.workloads if w.kind == "Deployment")
+
+
+def all_refusals(seen: Snapshot) -> None:
+    assert not any(protect.refusal(seen, w) for w in seen.workloads if w.kind == "Deployment")
+
+
+def all_blocked(seen: Snapshot) -> None:
+    for surge in surges(seen):
+        assert swap.blocked(seen, replace(surge, target=1), ["n1"]) is None
+
+
+def all_given_back(seen: Snapshot) -> None:
+    for surge in surges(seen):
+        swap.giving_back(seen, surge)
+        swap.giving_back(seen, replace(surge, uid="gone"))
+        assert not swap.shrunk(seen, surge, ["n2"]).leaving
+
+
+def all_guards(seen: Snapshot) -> None:
+    guarded = migrate.routes(seen, ["n1"], migrate.Choices())
+    assert len(guards.guards(seen, guarded)) == len(seen.workloads) // 2
+
+
+@pytest.mark.parametrize(
+    ("replicas", "decide"),
+    [(1, all_rollouts), (1, all_refusals), (1, all_blocked), (1, all_given_back), (2, all_guards)],
+)
+def test_decisions_on_many_workloads_look_at_each_object_a_few_times(
+    replicas: int, decide: t.Callable[[Snapshot], None]
+) -> None:
+    seen = cluster(200, replicas)
+    decide(seen)
+    assert {kind: passes for kind, passes in looked_at(seen).items() if passes > PASSES} == {}
