@@ -207,16 +207,28 @@ def delete(
     return _one("DELETE", "delete", kind, name, namespace, body=body)
 
 
-def evict(namespace: str, name: str, uid: str, grace_seconds: int | None = None) -> Request:
-    """Evicts the pod with this UID and no other of the same name. Grace 0 means 0, None the pod's own."""
+def evict(
+    namespace: str,
+    name: str,
+    uid: str,
+    grace_seconds: int | None = None,
+    annotations: Mapping[str, str] | None = None,
+) -> Request:
+    """Evicts the pod with this UID and no other of the same name. Grace 0 means 0, None the pod's own.
+
+    `annotations` are the request's own, for admission to read; the pod does not get them.
+    """
     options: dict[str, Any] = {"apiVersion": "v1", "kind": "DeleteOptions"}
     options["preconditions"] = {"uid": uid}
     if grace_seconds is not None:
         options["gracePeriodSeconds"] = grace_seconds
+    metadata: dict[str, Any] = {"namespace": namespace, "name": name}
+    if annotations:
+        metadata["annotations"] = dict(annotations)
     eviction = {
         "apiVersion": BUDGETS.api_version,
         "kind": "Eviction",
-        "metadata": {"namespace": namespace, "name": name},
+        "metadata": metadata,
         "deleteOptions": options,
     }
     return create(PODS, eviction, namespace, subresource="eviction", name=name)

@@ -19,6 +19,7 @@ class Change:
 
     ``body`` is the object to create, or a JSON merge patch (a patch carries ``resourceVersion`` in its
     metadata, so that it fails when somebody was faster). ``scale`` and ``status`` patch these subresources.
+    ``fence`` names, for an eviction, the lock on whose behalf it is sent: ``<lease>=<run>/<nonce>``.
     ``before`` and ``after`` are the parts of the object that people care about, for the diff.
     """
 
@@ -30,6 +31,7 @@ class Change:
     after: Raw | None = None
     resource_version: str = ""
     grace_seconds: int | None = None
+    fence: str = ""
 
 
 def diff_of(changes: t.Iterable[Change]) -> list[dict[str, t.Any]]:

@@ -16,6 +16,10 @@ ALLOW_INTERRUPTION = f"{PREFIX}/allow-interruption"
 SURGE = f"{PREFIX}/surge"
 SERVES_NODES = f"{PREFIX}/nodes"
 LOCK_DETAILS = f"{PREFIX}/lock"
+FENCE = f"{PREFIX}/fence"
+
+FENCE_POLICY = f"node-fence.{PREFIX}"
+FENCE_MAP = "node-fence"
 
 NAMESPACE = "kubeops-node-maintenance"
 MEDIK8S_NAMESPACE = "medik8s-leases"

@@ -79,6 +79,12 @@ class Record:
             f"recover -e recover_run={self.run}."
         )
 
+    @property
+    def fence(self) -> str:
+        """What evictions on behalf of this record carry: ``<lease>=<run>/<nonce>``."""
+        holder = f"{self.run}/{self.nonce}" if self.nonce else self.run
+        return f"{self.lease.rpartition('/')[2]}={holder}"
+
     def dump(self) -> str:
         """The annotation's value; stable, so that equal records are equal text."""
         data = {"v": VERSION, **asdict(self), "added": [dict(x) for x in self.added]}

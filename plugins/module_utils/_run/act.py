@@ -9,6 +9,7 @@ import typing as t
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import verbs
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.kinds import KINDS
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan import names
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.change import Change
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.context import Context
 
@@ -36,7 +37,13 @@ def request_for(change: Change) -> verbs.Request:
                 grace_seconds=change.grace_seconds,
             )
         case "evict":
-            return verbs.evict(target.namespace, target.name, target.uid, grace_seconds=change.grace_seconds)
+            return verbs.evict(
+                target.namespace,
+                target.name,
+                target.uid,
+                grace_seconds=change.grace_seconds,
+                annotations={names.FENCE: change.fence} if change.fence else None,
+            )
 
 
 def apply(ctx: Context, change: Change, *, fence: Fence | None = None) -> dict[str, t.Any]:

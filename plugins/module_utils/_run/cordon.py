@@ -47,6 +47,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.lock
     locks_of,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.observe import lists, owners_of
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.server_fence import forget
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.write import UNREAD, write
 
 State = t.Literal["cordoned", "out", "returning", "parked", "uncordoned"]
@@ -130,8 +131,11 @@ def cordon(ctx: Context, options: CordonOptions) -> Result:
     # A start that was killed right after its last patch of a node has left the lock behind.
     free = [task.name for task in tasks if task.raw is None or task.outcome == "not_in_maintenance"]
     if free and ctx.run and options.state == "uncordoned":
-        for change in locks_of(ctx, ctx.run, free, lease_namespace(ctx, options.lease_namespace)):
+        left = locks_of(ctx, ctx.run, free, lease_namespace(ctx, options.lease_namespace))
+        for change in left:
             apply(ctx, change)
+        if left and not ctx.check:
+            forget(ctx, [change.target.name for change in left], ctx.run)
     failed = [task for task in tasks if task.failed]
     return Result(
         {"nodes": [task.shown() for task in tasks]},

@@ -136,6 +136,8 @@ class _Drain:
                 self.options.parallel,
                 self.options.grace_period,
                 self.options.choices.disable_eviction,
+                {site.name: site.record.fence for site in todo if site.record},
+                self._regain,
             )
             try:
                 self.jobs.start()
@@ -351,6 +353,10 @@ class _Drain:
     def _fence(self) -> None:
         for locks in self.locks:
             locks.fence()
+
+    def _regain(self, node: str) -> None:
+        for locks in self.locks:
+            locks.regain(node)
 
     # -- telling ------------------------------------------------------------------------------------
 

@@ -35,6 +35,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.obj
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.snapshot import Snapshot
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.act import apply
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.context import Context
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.server_fence import by_the_fence
 
 ASK_AGAIN = 10.0
 """Seconds after which a refused budget is asked again even if its watch stayed silent."""
@@ -99,7 +100,9 @@ class _Line:
 class Evictor:
     """Sends evictions (with ``delete`` plain deletions) and settles their answers on the loop's thread.
 
-    ``fence`` is asked right before each request, ``wake`` called when an answer has come in.
+    ``fence`` is asked right before each request, ``wake`` called when an answer has come in. ``fenced`` is,
+    by node, the lock that evictions name; where the server's own fence refuses one, ``regain`` is called
+    with the node.
     """
 
     ctx: Context
@@ -108,6 +111,8 @@ class Evictor:
     parallel: int
     grace_seconds: int | None
     delete: bool
+    fenced: t.Mapping[str, str] = field(default_factory=dict)
+    regain: t.Callable[[str], None] = lambda node: None
     _flying: int = 0
     _lines: dict[tuple[str, str], _Line] = field(default_factory=dict)
     _answers: queue.SimpleQueue[tuple[Move, Exception | None]] = field(default_factory=queue.SimpleQueue)
@@ -201,18 +206,22 @@ class Evictor:
     def _ask(self, move: Move) -> None:
         pod = move.pod
         verb: t.Literal["evict", "delete"] = "delete" if self.delete else "evict"
+        change = Change(
+            verb,
+            pod.ref,
+            f"{verb.capitalize()} {pod.ref} from node {pod.node}",
+            grace_seconds=self.grace_seconds,
+            fence=self.fenced.get(pod.node, ""),
+        )
         error: Exception | None = None
         try:
-            apply(
-                self.ctx,
-                Change(
-                    verb,
-                    pod.ref,
-                    f"{verb.capitalize()} {pod.ref} from node {pod.node}",
-                    grace_seconds=self.grace_seconds,
-                ),
-                fence=self.fence,
-            )
+            try:
+                apply(self.ctx, change, fence=self.fence)
+            except DeniedByWebhook as denied:
+                if not by_the_fence(denied):
+                    raise
+                self.regain(pod.node)
+                apply(self.ctx, change, fence=self.fence)
         except Exception as caught:
             error = caught
         self._answers.put((move, error))
@@ -245,7 +254,7 @@ class Evictor:
             # The second budget is so new that the watch has not shown it; one of the two may be ours to remove.
             move.not_before = now + 1.0
             return
-        if isinstance(error, AGAIN):
+        if isinstance(error, AGAIN) and not by_the_fence(error):
             move.not_before = now + min(2.0 ** (move.tries - 1), 30.0)
             return
         move.end("failed", "failed", now, str(error))

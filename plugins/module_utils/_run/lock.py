@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import threading
 import typing as t
+from functools import partial
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds, verbs
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.errors import (
@@ -22,9 +23,15 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan import names
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.change import Change
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.objects import Raw, Ref
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.act import PATIENCE
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.act import PATIENCE, Fence
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.context import Context, Run
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.lease import WORKING, Held, NodeLock
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.lease import (
+    WORKING,
+    Held,
+    LostLockError,
+    NodeLock,
+)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.server_fence import ServerFence
 
 IDLE = 60
 """Seconds a lease lasts between two calls of one run."""
@@ -68,6 +75,7 @@ class Locks:
         self._ctx, self._me = ctx, me
         self._locks = {node: NodeLock(ctx, me, node, place) for node, place in leases.items()}
         self._places = {node: tuple(place.split("/", 1)) for node, place in leases.items()}
+        self._server = ServerFence(ctx, me)
         self._stop = ctx.clock.event()
         self._keeper: threading.Thread | None = None
 
@@ -104,7 +112,9 @@ class Locks:
                 taken = dict(zip(self._locks, pool.map(take, self._locks.values()), strict=True))
             refused = {node: held for node, held in taken.items() if isinstance(held, Held)}
             waiting = {node: lease for node, lease in taken.items() if lease and not isinstance(lease, Held)}
-            return {**refused, **(self._outwait(waiting, patient) if waiting else {})}
+            refused |= self._outwait(waiting, patient) if waiting else {}
+            self._hold(self._server.try_to_hold, self._locks)
+            return refused
         except BaseException:
             self.leave()
             raise
@@ -120,6 +130,30 @@ class Locks:
             if (nodes is None or node in nodes) and (lock.held or lock.lost):
                 lock.fence()
 
+    def regain(self, node: str) -> None:
+        """The server's fence refused us for this node: find out whether the lock is ours, and write us in again.
+
+        Raises:
+            LostLockError: somebody took the node over.
+            StopRun: the API server has not let us find out for a minute.
+            ClusterError: the lock is ours, and the fence cannot be written.
+        """
+        lock = self._locks.get(node)
+        if lock is not None and lock.held:
+            lock.renew()
+            self.fence([node])
+            self._hold(self._server.hold, [node])
+        self.fence([node])
+
+    def _hold(self, hold: t.Callable[[t.Collection[str], Fence], None], nodes: t.Collection[str]) -> None:
+        """Write us into the server's fence for those of the nodes whose locks are ours."""
+        while held := [node for node in nodes if self._locks[node].held]:
+            try:
+                hold([self._places[node][1] for node in held], partial(self.fence, held))
+                break
+            except LostLockError:
+                continue
+
     def lost(self) -> dict[str, str]:
         """The nodes that somebody took over, and who, in words."""
         return {node: lock.lost for node, lock in self._locks.items() if lock.lost}
@@ -133,7 +167,15 @@ class Locks:
         self._each(lambda lock: lock.renew(int(seconds)), [lock for lock in self._locks.values() if lock.held])
 
     def drop(self, nodes: t.Collection[str]) -> None:
-        """Delete these nodes' leases; the others stay. What cannot be deleted runs out by itself."""
+        """Delete these nodes' leases; the others stay. What cannot be deleted runs out by itself.
+
+        Their entries in the server's fence go first, so that none is left without its lock.
+        """
+        known = [self._places[node][1] for node in nodes if node in self._locks and self._locks[node].held]
+        try:
+            self._server.leave(known, LEAVE_WITHIN)
+        except ClusterError as error:
+            self._ctx.tell("not_fenced", f"the fence in the server keeps entries of {', '.join(nodes)}: {error}")
         self._each(lambda lock: lock.drop(LEAVE_WITHIN), [self._locks[node] for node in nodes if node in self._locks])
 
     def _each(self, do: t.Callable[[NodeLock], object], locks: t.Sequence[NodeLock]) -> None:

@@ -17,11 +17,13 @@ import pytest
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import errors
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.clock import Clock
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.verbs import Request
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan import names
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.migrate import PodPlan
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.objects import Budget, Pod
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.snapshot import Snapshot
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.context import Context, StopRun
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.evict import Evictor, Move
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.lease import LostLockError
 from ansible_collections.kubeops.node_maintenance.tests.unit.plan import objects
 
 
@@ -280,3 +282,55 @@ def test_grace_period_zero_is_zero(server: Server, clock: Time) -> None:
     body = server.asked[0].body
     assert body is not None
     assert body["deleteOptions"]["gracePeriodSeconds"] == 0
+
+
+def fenced_off() -> errors.ClusterError:
+    words = f"ValidatingAdmissionPolicy '{names.FENCE_POLICY}' with binding '{names.FENCE_POLICY}' denied request: gone"
+    return errors.DeniedByWebhook(words, status=403)
+
+
+def test_evictions_name_the_lock_of_their_node(evictor: Evictor, server: Server) -> None:
+    found = pods(1)
+    evictor.fenced = {found[0].node: "node-a=r1/n1"}
+    evictor.step(moves(found), snapshot(found))
+    settled(evictor)
+    body = server.asked[0].body
+    assert body is not None
+    assert body["metadata"]["annotations"] == {names.FENCE: "node-a=r1/n1"}
+
+
+def test_the_servers_fence_is_asked_again_once_where_the_lock_is_ours(evictor: Evictor, server: Server) -> None:
+    found = pods(1)
+    todo = moves(found)
+    regained: list[str] = []
+    evictor.regain = regained.append
+    server.script = [fenced_off()]
+    evictor.step(todo, snapshot(found))
+    settled(evictor)
+    assert regained == [found[0].node]
+    assert todo[0].state == "leaving"
+    assert len(server.asked) == 2
+
+
+def test_the_servers_fence_ends_a_run_whose_lock_is_lost(evictor: Evictor, server: Server) -> None:
+    def regain(node: str) -> None:
+        raise LostLockError(node, "run r2 has it")
+
+    found = pods(1)
+    evictor.regain = regain
+    server.script = [fenced_off()]
+    evictor.step(moves(found), snapshot(found))
+    with pytest.raises(LostLockError) as stopped:
+        settled(evictor)
+    assert stopped.value.code == "adopted_by"
+    assert len(server.asked) == 1, "it is not sent again"
+
+
+def test_a_fence_that_refuses_its_own_holder_fails_the_pod_and_says_so(evictor: Evictor, server: Server) -> None:
+    found = pods(1)
+    todo = moves(found)
+    server.script = [fenced_off(), fenced_off()]
+    evictor.step(todo, snapshot(found))
+    settled(evictor)
+    assert todo[0].state == "failed"
+    assert names.FENCE_POLICY in todo[0].reason
