@@ -237,7 +237,7 @@ def unit(session: nox.Session, leg: Leg) -> None:
     environment(session)
     with step(session, f"environment (Python {leg.python}, kubernetes {leg.client})"):
         packages = [f"ansible-core=={leg.core}", f"kubernetes=={leg.client}", "jmespath"]
-        session.install(PINS, *packages, "pytest", "hypothesis")
+        session.install(PINS, *packages, "pytest", "hypothesis", "greenlet")
     session.run("pytest", *(session.posargs or ["tests/unit"]))
 
 

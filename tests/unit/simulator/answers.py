@@ -1,0 +1,178 @@
+# Copyright: Contributors to the kubeops.node_maintenance collection
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Refusals with exactly the bodies that kube-apiserver 1.36 sends."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.kinds import Kind
+from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.store import Raw
+
+SPENT = "Cannot evict pod as it would violate the pod's disruption budget."
+
+
+class Refused(Exception):
+    """An answer of 300 and above: its status, its body (text where it is no Status), its headers."""
+
+    def __init__(self, code: int, body: Raw | str, headers: t.Mapping[str, str] | None = None) -> None:
+        super().__init__(f"{code} {body if isinstance(body, str) else body.get('message')}")
+        self.code, self.body, self.headers = code, body, dict(headers or {})
+
+    @property
+    def reason(self) -> str:
+        return "" if isinstance(self.body, str) else str(self.body.get("reason", ""))
+
+
+def status(code: int, reason: str, message: str, **details: t.Any) -> Raw:
+    """A Status of kind Failure."""
+    body: Raw = {
+        "kind": "Status",
+        "apiVersion": "v1",
+        "metadata": {},
+        "status": "Failure",
+        "message": message,
+        "code": code,
+    }
+    if reason:
+        body["reason"] = reason
+    if details:
+        body["details"] = details
+    return body
+
+
+def refused(code: int, reason: str, message: str, **details: t.Any) -> Refused:
+    seconds = details.get("retryAfterSeconds")
+    return Refused(code, status(code, reason, message, **details), {"Retry-After": str(seconds)} if seconds else {})
+
+
+def _about(kind: Kind, name: str) -> Raw:
+    about: Raw = {"name": name, "kind": kind.plural}
+    if kind.group:
+        about["group"] = kind.group
+    return about
+
+
+def done(kind: Kind, raw: Raw) -> Raw:
+    """What a finished DELETE answers for most kinds."""
+    meta = raw["metadata"]
+    about = {**_about(kind, meta["name"]), "uid": meta["uid"]}
+    return {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": about}
+
+
+def not_found(kind: Kind, name: str) -> Refused:
+    return refused(404, "NotFound", f'{kind.resource} "{name}" not found', **_about(kind, name))
+
+
+def no_such_path() -> Refused:
+    return Refused(404, "404 page not found\n", {"Content-Type": "text/plain; charset=utf-8"})
+
+
+def exists(kind: Kind, name: str) -> Refused:
+    return refused(409, "AlreadyExists", f'{kind.resource} "{name}" already exists', **_about(kind, name))
+
+
+def modified(kind: Kind, name: str) -> Refused:
+    message = (
+        f'Operation cannot be fulfilled on {kind.resource} "{name}": the object has been modified; '
+        "please apply your changes to the latest version and try again"
+    )
+    return refused(409, "Conflict", message, **_about(kind, name))
+
+
+def wrong_uid_in_patch(kind: Kind, name: str, given: str, is_: str) -> Refused:
+    message = (
+        f'Operation cannot be fulfilled on {kind.resource} "{name}": Precondition failed: '
+        f"UID in precondition: {given}, UID in object meta: {is_}"
+    )
+    return refused(409, "Conflict", message, **_about(kind, name))
+
+
+def _precondition(kind: Kind, name: str, said: str) -> Refused:
+    message = f'Operation cannot be fulfilled on {kind.kind} "{name}": {said}'
+    about: Raw = {"name": name, "kind": kind.kind}
+    if kind.group:
+        about["group"] = kind.group
+    return refused(409, "Conflict", message, **about)
+
+
+def other_uid(kind: Kind, name: str, given: str, is_: str) -> Refused:
+    said = (
+        f"the UID in the precondition ({given}) does not match the UID in record ({is_}). "
+        "The object might have been deleted and then recreated"
+    )
+    return _precondition(kind, name, said)
+
+
+def other_version(kind: Kind, name: str, given: str, is_: str) -> Refused:
+    said = (
+        f"the ResourceVersion in the precondition ({given}) does not match the ResourceVersion in record ({is_}). "
+        "The object might have been modified"
+    )
+    return _precondition(kind, name, said)
+
+
+def invalid(kind: Kind, name: str, field: str, said: str) -> Refused:
+    about: Raw = {"name": name, "kind": kind.kind}
+    if kind.group:
+        about["group"] = kind.group
+    typed = f"{kind.kind}.{kind.group}" if kind.group else kind.kind
+    causes = [{"reason": "FieldValueInvalid", "message": said, "field": field}]
+    return refused(422, "Invalid", f'{typed} "{name}" is invalid: {field}: {said}', **about, causes=causes)
+
+
+def terminating(kind: Kind, name: str, namespace: str) -> Refused:
+    said = f"namespace {namespace} is being terminated"
+    causes = [{"reason": "NamespaceTerminating", "message": said, "field": "metadata.namespace"}]
+    message = (
+        f'{kind.resource} "{name}" is forbidden: unable to create new content in namespace {namespace} '
+        "because it is being terminated"
+    )
+    return refused(403, "Forbidden", message, **_about(kind, name), causes=causes)
+
+
+def forbidden(verb: str, kind: Kind, subresource: str, namespace: str, name: str) -> Refused:
+    what = f"{kind.plural}/{subresource}" if subresource else kind.plural
+    where = f'in the namespace "{namespace}"' if namespace else "at the cluster scope"
+    whom = f'{kind.resource} "{name}" is' if name else f"{kind.resource} is"
+    message = f'{whom} forbidden: User "somebody" cannot {verb} resource "{what}" in API group "{kind.group}" {where}'
+    return refused(403, "Forbidden", message, **_about(kind, name))
+
+
+def budget_spent(name: str, needs: int, has: int) -> Refused:
+    said = f"The disruption budget {name} needs {needs} healthy pods and has {has} currently"
+    return refused(429, "TooManyRequests", SPENT, causes=[{"reason": "DisruptionBudget", "message": said}])
+
+
+def budget_behind(name: str) -> Refused:
+    said = f"The disruption budget {name} is still being processed by the server."
+    causes = [{"reason": "DisruptionBudget", "message": said}]
+    return refused(429, "TooManyRequests", SPENT, causes=causes, retryAfterSeconds=10)
+
+
+def two_budgets() -> Refused:
+    said = "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."
+    return refused(500, "", said)
+
+
+def too_old(asked: int, known: int) -> Refused:
+    return refused(410, "Expired", f"too old resource version: {asked} ({known})")
+
+
+def overloaded(seconds: int | None) -> Refused:
+    headers = {"Content-Type": "text/plain; charset=utf-8"} | ({"Retry-After": str(seconds)} if seconds else {})
+    return Refused(429, "Too many requests, please try again later.\n", headers)
+
+
+def unavailable() -> Refused:
+    return refused(503, "ServiceUnavailable", "the server is currently unable to handle the request")
+
+
+def internal() -> Refused:
+    causes = [{"message": "simulated"}]
+    return refused(500, "InternalError", "Internal error occurred: simulated", causes=causes)
+
+
+def storage_failed() -> Refused:
+    return refused(500, "", "etcdserver: request timed out")

@@ -1,0 +1,298 @@
+# Copyright: Contributors to the kubeops.node_maintenance collection
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Requests as they arrive and what is answered: paths, verbs, lists in pages, reviews, discovery, watches."""
+
+from __future__ import annotations
+
+import collections
+import functools
+import json
+import typing as t
+from dataclasses import dataclass, field
+from urllib.parse import unquote
+
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.kinds import Kind
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.verbs import Request
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan import selectors
+from ansible_collections.kubeops.node_maintenance.tests.unit.simulator import answers, evictions
+from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.machine import Machine
+from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.object_rules import SCALED, Objects
+from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.store import Event, Raw, Store, field_of
+
+_BY_PATH: t.Mapping[tuple[str, str, str], Kind] = {
+    (kind.group, kind.version, kind.plural): kind for kind in kinds.KINDS.values()
+}
+ADD_ONS = frozenset({"argoproj.io", "apps.kruise.io", "scheduling.koordinator.sh"})
+"""Groups that are there only where somebody installed them."""
+_FIELDS = {
+    "pods": {"spec.nodeName", "spec.schedulerName", "status.phase", "spec.restartPolicy"},
+    "nodes": {"spec.unschedulable"},
+    "namespaces": {"status.phase"},
+    "events": {"involvedObject.kind", "involvedObject.name", "involvedObject.uid", "reason", "type"},
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a path points: `kind` None is the discovery of `group`/`version`."""
+
+    kind: Kind | None
+    group: str
+    version: str
+    namespace: str = ""
+    name: str = ""
+    subresource: str = ""
+
+
+@functools.lru_cache(maxsize=4096)
+def place_of(path: str) -> Place | None:
+    """What a path means; None where the server has nothing."""
+    parts = [unquote(part) for part in path.strip("/").split("/")]
+    if parts[0] == "api" and len(parts) >= 2:
+        group, version, rest = "", parts[1], parts[2:]
+    elif parts[0] == "apis" and len(parts) >= 3:
+        group, version, rest = parts[1], parts[2], parts[3:]
+    else:
+        return None
+    if not rest:
+        return Place(None, group, version)
+    namespace = ""
+    if rest[0] == "namespaces" and len(rest) >= 3 and (group, version, rest[2]) in _BY_PATH:
+        namespace, rest = rest[1], rest[2:]
+    kind = _BY_PATH.get((group, version, rest[0]))
+    if kind is None or len(rest) > 3:
+        return None
+    return Place(kind, group, version, namespace, *rest[1:])
+
+
+@dataclass
+class Watcher:
+    """One open watch: `events` are ready to be read, `queue` are on their way to the client."""
+
+    kind: Kind
+    namespace: str
+    labels: Raw
+    fields: tuple[tuple[str, str], ...]
+    version: int
+    bookmarks: bool
+    seconds: float
+    queue: collections.deque[bytes] = field(default_factory=collections.deque)
+    filled: t.Callable[[], None] = lambda: None
+
+    def selects(self, raw: Raw) -> bool:
+        meta = raw["metadata"]
+        return (
+            self.namespace in ("", meta.get("namespace", ""))
+            and (not self.labels or selectors.matches(self.labels, meta.get("labels") or {}))
+            and all(field_of(raw, path) == value for path, value in self.fields)
+        )
+
+    def take(self, event: Event, store: Store) -> None:
+        """Queue an event as this watch sees it: what leaves its selection is DELETED for it."""
+        now = event.what != "DELETED" and self.selects(event.raw)
+        before = event.before is not None and self.selects(event.before)
+        if not now and not before:
+            return
+        what = ("MODIFIED" if before else "ADDED") if now else "DELETED"
+        self.queue.append(b'{"type":"%s","object":%s}\n' % (what.encode(), store.encoded(event.raw)))
+        self.filled()
+
+
+class ApiServer:
+    """The one API server of a world. `skew` is its clock's difference to the machine's.
+
+    `denied` are (verb, resource with subresource) that nobody may, `add_ons` the groups that are installed.
+    """
+
+    def __init__(self, machine: Machine, *, skew: float = 0.0, add_ons: t.Collection[str] = ()) -> None:
+        self.machine, self.skew = machine, skew
+        self.store = Store()
+        self.objects = Objects(self.store, lambda: machine.now + self.skew)
+        self.add_ons = frozenset(add_ons)
+        self.denied: set[tuple[str, str]] = set()
+        self.watchers: list[Watcher] = []
+        self._pages: dict[str, tuple[str, list[Raw]]] = {}
+        self.store.listeners.append(self._spread)
+
+    def answer(self, request: Request) -> tuple[int, bytes]:
+        """The status and the body.
+
+        Raises:
+            Refused: an answer of 300 and above.
+        """
+        place = self._place(request)
+        if place.kind is None:
+            return 200, _encoded(self._discovery(place))
+        self._authorise(request, place, place.kind)
+        match request.method:
+            case "GET" if place.name:
+                return 200, self._get(place, place.kind)
+            case "GET":
+                return 200, self._list(place, place.kind, dict(request.query))
+            case "POST":
+                return 201, self._post(place, place.kind, _body(request))
+            case "PATCH":
+                raw = self.objects.patch(place.kind, place.name, _body(request), place.namespace, place.subresource)
+                return 200, self._shown(place, place.kind, raw)
+            case "PUT":
+                return 200, self._put(place, place.kind, _body(request))
+            case "DELETE":
+                body = _body(request)
+                return 200, _encoded(self.objects.delete(place.kind, place.name, place.namespace, body))
+        raise answers.refused(
+            405, "MethodNotAllowed", "the server does not allow this method on the requested resource"
+        )
+
+    def watch(self, request: Request) -> Watcher:
+        """Opens a watch.
+
+        Raises:
+            Refused: an answer of 300 and above; a version that is too old is told inside of the watch.
+        """
+        place = self._place(request)
+        kind = t.cast("Kind", place.kind)
+        self._authorise(request, place, kind)
+        query = dict(request.query)
+        watcher = Watcher(
+            kind,
+            place.namespace,
+            selectors.parse(query.get("labelSelector", "")),
+            self._fields(kind, query.get("fieldSelector", "")),
+            int(query.get("resourceVersion") or self.store.version),
+            query.get("allowWatchBookmarks") == "true",
+            float(query.get("timeoutSeconds") or 1800),
+        )
+        if watcher.version < self.store.compacted:
+            gone = answers.too_old(watcher.version, self.store.compacted)
+            watcher.queue.append(_encoded({"type": "ERROR", "object": gone.body}) + b"\n")
+            return watcher
+        for event in self.store.since(kind.resource, watcher.version):
+            watcher.take(event, self.store)
+        self.watchers.append(watcher)
+        return watcher
+
+    def bookmark(self, watcher: Watcher) -> bytes:
+        """The event that only tells how far the watch has come."""
+        meta = {"resourceVersion": str(self.store.version), "creationTimestamp": None}
+        raw = {"kind": watcher.kind.kind, "apiVersion": watcher.kind.api_version, "metadata": meta}
+        return _encoded({"type": "BOOKMARK", "object": raw}) + b"\n"
+
+    def _spread(self, event: Event) -> None:
+        for watcher in self.watchers:
+            if watcher.kind.resource == event.resource:
+                watcher.take(event, self.store)
+
+    def _place(self, request: Request) -> Place:
+        place = place_of(request.path)
+        if place is None or (place.group in ADD_ONS and place.group not in self.add_ons):
+            raise answers.no_such_path()
+        return place
+
+    def _authorise(self, request: Request, place: Place, kind: Kind) -> None:
+        resource = f"{kind.resource}/{place.subresource}" if place.subresource else kind.resource
+        if (request.verb, resource) in self.denied:
+            raise answers.forbidden(request.verb, kind, place.subresource, place.namespace, place.name)
+
+    def _get(self, place: Place, kind: Kind) -> bytes:
+        return self._shown(place, kind, self.objects.read(kind, place.namespace, place.name))
+
+    def _shown(self, place: Place, kind: Kind, raw: Raw) -> bytes:
+        if place.subresource == "scale":
+            if kind.resource not in SCALED:
+                raise answers.no_such_path()
+            return _encoded(self.objects.scale(kind, raw))
+        return self.store.encoded(raw)
+
+    def _list(self, place: Place, kind: Kind, query: t.Mapping[str, str]) -> bytes:
+        token, limit = query.get("continue", ""), int(query.get("limit") or 0)
+        if token:
+            if token not in self._pages:
+                raise answers.refused(410, "Expired", "The provided continue parameter is too old.")
+            version, items = self._pages[token]
+        else:
+            version, items = (
+                str(self.store.version),
+                self.select(kind, place.namespace, query.get("labelSelector", ""), query.get("fieldSelector", "")),
+            )
+        more = ""
+        if limit and len(items) > limit:
+            more = f"page-{self.store.number()}"
+            self._pages[more] = (version, items[limit:])
+            items = items[:limit]
+        meta: Raw = {"resourceVersion": version} | ({"continue": more} if more else {})
+        head = {"kind": f"{kind.kind}List", "apiVersion": kind.api_version, "metadata": meta}
+        return b'%s,"items":[%s]}' % (_encoded(head)[:-1], b",".join(map(self.store.encoded, items)))
+
+    def select(self, kind: Kind, namespace: str = "", labels: str = "", fields: str = "") -> list[Raw]:
+        """The objects that are asked for, by namespace and name."""
+        wanted, pairs = selectors.parse(labels), self._fields(kind, fields)
+        return [
+            raw
+            for (where, _name), raw in sorted(self.store.of(kind.resource).items())
+            if namespace in ("", where)
+            and (not wanted or selectors.matches(wanted, raw["metadata"].get("labels") or {}))
+            and all(field_of(raw, path) == value for path, value in pairs)
+        ]
+
+    def _post(self, place: Place, kind: Kind, body: Raw) -> bytes:
+        if kind is kinds.SELF_SUBJECT_ACCESS_REVIEWS:
+            asked = body["spec"]["resourceAttributes"]
+            resource = asked["resource"] + (f".{asked['group']}" if asked.get("group") else "")
+            resource += f"/{asked['subresource']}" if asked.get("subresource") else ""
+            allowed = (asked["verb"], resource) not in self.denied
+            return _encoded({**body, "status": {"allowed": allowed}})
+        if kind is kinds.SELF_SUBJECT_REVIEWS:
+            return _encoded({**body, "status": {"userInfo": {"username": "somebody", "groups": []}}})
+        if place.subresource == "eviction":
+            return _encoded(evictions.evict(self.objects, place.namespace, place.name, body))
+        return self.store.encoded(self.objects.create(kind, body, place.namespace))
+
+    def _put(self, place: Place, kind: Kind, body: Raw) -> bytes:
+        raw = self.objects.read(kind, place.namespace, place.name)
+        given = body.get("metadata") or {}
+        if given.get("uid") not in (None, raw["metadata"]["uid"]):
+            raise answers.wrong_uid_in_patch(kind, place.name, given["uid"], raw["metadata"]["uid"])
+        if given.get("resourceVersion") not in (None, "", raw["metadata"]["resourceVersion"]):
+            raise answers.modified(kind, place.name)
+        return self.store.encoded(self.objects.replace(kind, raw, body, place.subresource))
+
+    def _fields(self, kind: Kind, text: str) -> tuple[tuple[str, str], ...]:
+        pairs = tuple(t.cast("tuple[str, str]", tuple(part.split("=", 1))) for part in text.split(",") if part)
+        known = {"metadata.name", "metadata.namespace"} | _FIELDS.get(kind.resource, set())
+        for path, _value in pairs:
+            if path not in known:
+                raise answers.refused(400, "BadRequest", f"field label not supported: {path}")
+        return pairs
+
+    def _discovery(self, place: Place) -> Raw:
+        found = [
+            kind
+            for (group, version, _plural), kind in _BY_PATH.items()
+            if (group, version) == (place.group, place.version)
+        ]
+        if not found:
+            raise answers.no_such_path()
+        resources = [{"name": kind.plural, "kind": kind.kind, "namespaced": kind.namespaced} for kind in found]
+        resources += [
+            {
+                "name": f"{kind.plural}/scale",
+                "kind": "Scale",
+                "group": "autoscaling",
+                "version": "v1",
+                "namespaced": True,
+            }
+            for kind in found
+            if kind.resource in SCALED
+        ]
+        return {"kind": "APIResourceList", "groupVersion": found[0].api_version, "resources": resources}
+
+
+def _encoded(raw: Raw) -> bytes:
+    return json.dumps(raw, separators=(",", ":")).encode()
+
+
+def _body(request: Request) -> Raw:
+    """What the server makes of the bytes: nothing of it is shared with the client."""
+    return t.cast("Raw", json.loads(json.dumps(request.body or {})))

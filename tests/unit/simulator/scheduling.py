@@ -1,0 +1,165 @@
+# Copyright: Contributors to the kubeops.node_maintenance collection
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The scheduler: node selector and affinity, taints, cordon, room by number of pods; the emptiest node wins."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan import selectors
+from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.controllers import (
+    PODS,
+    Controller,
+    condition,
+    key_of,
+)
+from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.store import Event, Key, Raw
+
+UNSCHEDULABLE = {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}
+NAMES = frozenset({"default-scheduler", "koord-scheduler"})
+
+
+class Scheduler(Controller):
+    """Binds pods that have no node."""
+
+    name = "scheduler"
+    watches = (PODS, kinds.NODES.resource, kinds.RESERVATIONS.resource)
+
+    def keys(self, event: Event) -> t.Iterable[Key]:
+        if event.resource == PODS and event.what != "DELETED":
+            return (key_of(event.raw),) if self._waits(event.raw) else ()
+        if (
+            event.resource == kinds.NODES.resource
+            and event.before is not None
+            and _looks(event.before) == _looks(event.raw)
+        ):
+            return ()
+        return [key for key, pod in self.store.of(PODS).items() if self._waits(pod)]
+
+    def sync(self, key: Key) -> None:
+        pod = self.store.get(PODS, *key)
+        if pod is None or not self._waits(pod):
+            return
+        name, why = self.choose(pod)
+        if not name:
+            placed = [c for c in pod["status"].get("conditions") or () if c["type"] == "PodScheduled"]
+            if placed and placed[0].get("message") == why:
+                return
+            told = condition("PodScheduled", False, "Unschedulable", why, self.objects.wall())
+            self.set_status(kinds.PODS, pod, conditions=[told])
+            return
+        bound = {**pod, "spec": {**pod["spec"], "nodeName": name}}
+        bound = self.objects.replace(kinds.PODS, pod, bound)
+        told = condition("PodScheduled", True, "", "", self.objects.wall())
+        self.set_status(kinds.PODS, bound, conditions=[told])
+
+    def choose(self, pod: Raw, avoid: t.Collection[str] = ()) -> tuple[str, str]:
+        """The node for it, or why there is none."""
+        nodes = self.store.of(kinds.NODES.resource)
+        reserved = self._reserved(pod)
+        if reserved and ("", reserved) in nodes and fits(pod, nodes["", reserved]):
+            return reserved, ""
+        load: dict[str, int] = {}
+        reasons: dict[str, int] = {}
+        for (_where, name), node in nodes.items():
+            if name in avoid:
+                continue
+            why = refusal(pod, node)
+            if not why:
+                here = len(self.index.bound.get(name, {})) + self._reservations_on(name)
+                if here >= int((node["status"].get("allocatable") or {}).get("pods", 110)):
+                    why = "Too many pods"
+                else:
+                    load[name] = here
+            if why:
+                reasons[why] = reasons.get(why, 0) + 1
+        if load:
+            return min(load, key=lambda name: (load[name], name)), ""
+        text = ", ".join(f"{count} {why}" for why, count in sorted(reasons.items()))
+        return "", f"0/{len(nodes)} nodes are available: {text}."
+
+    def _waits(self, pod: Raw) -> bool:
+        return (
+            not pod["spec"].get("nodeName")
+            and "deletionTimestamp" not in pod["metadata"]
+            and pod["spec"].get("schedulerName", "default-scheduler") in NAMES
+            and not pod["spec"].get("schedulingGates")
+        )
+
+    def _reserved(self, pod: Raw) -> str:
+        """The node that a Reservation keeps for a pod of this owner."""
+        owners = {owner["uid"] for owner in pod["metadata"].get("ownerReferences") or ()}
+        for reservation in self.store.of(kinds.RESERVATIONS.resource).values():
+            status = reservation.get("status") or {}
+            for owner in reservation["spec"].get("owners") or ():
+                if status.get("phase") == "Available" and (owner.get("controller") or {}).get("uid") in owners:
+                    return str(status["nodeName"])
+        return ""
+
+    def _reservations_on(self, name: str) -> int:
+        return sum(
+            (raw.get("status") or {}).get("phase") == "Available" and raw["status"].get("nodeName") == name
+            for raw in self.store.of(kinds.RESERVATIONS.resource).values()
+        )
+
+
+def _looks(node: Raw) -> tuple[t.Any, ...]:
+    """What of a node may let a pod in that found no place before."""
+    return node["spec"].get("taints"), node["spec"].get("unschedulable"), node["metadata"].get("labels")
+
+
+def fits(pod: Raw, node: Raw) -> bool:
+    return not refusal(pod, node)
+
+
+def refusal(pod: Raw, node: Raw) -> str:
+    """Why the pod may not be put there, empty when it may."""
+    if not selected(pod, node):
+        return "node(s) didn't match Pod's node affinity/selector"
+    if node["spec"].get("unschedulable") and not _tolerated(pod, UNSCHEDULABLE):
+        return "node(s) were unschedulable"
+    taint = untolerated(pod, node, ("NoSchedule", "NoExecute"))
+    return f"node(s) had untolerated taint {{{taint['key']}: {taint.get('value', '')}}}" if taint else ""
+
+
+def selected(pod: Raw, node: Raw) -> bool:
+    """Whether the pod's node selector and its required node affinity choose this node."""
+    labels = node["metadata"].get("labels") or {}
+    if any(labels.get(key) != value for key, value in (pod["spec"].get("nodeSelector") or {}).items()):
+        return False
+    affinity = (pod["spec"].get("affinity") or {}).get("nodeAffinity") or {}
+    required = affinity.get("requiredDuringSchedulingIgnoredDuringExecution")
+    if not required:
+        return True
+    name = {"metadata.name": node["metadata"]["name"]}
+    return any(
+        selectors.matches({"matchExpressions": term.get("matchExpressions")}, labels)
+        and selectors.matches({"matchExpressions": term.get("matchFields")}, name)
+        for term in required["nodeSelectorTerms"]
+    )
+
+
+def untolerated(pod: Raw, node: Raw, effects: t.Collection[str]) -> Raw | None:
+    """The first taint with one of these effects that the pod does not tolerate."""
+    for taint in node["spec"].get("taints") or ():
+        if taint["effect"] in effects and not _tolerated(pod, taint):
+            return t.cast("Raw", taint)
+    return None
+
+
+def toleration_of(pod: Raw, taint: Raw) -> Raw | None:
+    """The first toleration that lets the pod bear the taint."""
+    for toleration in pod["spec"].get("tolerations") or ():
+        if toleration.get("effect") not in (None, "", taint["effect"]):
+            continue
+        if toleration.get("key") not in (None, "", taint["key"]):
+            continue
+        if toleration.get("operator", "Equal") == "Exists" or toleration.get("value", "") == taint.get("value", ""):
+            return t.cast("Raw", toleration)
+    return None
+
+
+def _tolerated(pod: Raw, taint: Raw) -> bool:
+    return toleration_of(pod, taint) is not None

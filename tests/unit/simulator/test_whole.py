@@ -1,0 +1,113 @@
+# Copyright: Contributors to the kubeops.node_maintenance collection
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Whole runs on the simulator: the engine's loops unchanged, as a function of objects, choices and faults."""
+
+from __future__ import annotations
+
+import random
+import time
+
+import pytest
+
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan import names
+from ansible_collections.kubeops.node_maintenance.tests.unit.simulator import manifests
+from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.faults import Fault
+from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.machine import Choices
+from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.whole import Input, Outcome, maintain
+from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.world import Actor, Saved, World
+
+SERVICES = {"single": 1, "web": 2, "scaled": 1, "db": 2}
+"""How many endpoints each has at least, at any moment."""
+
+
+@pytest.fixture(scope="module")
+def saved() -> Saved:
+    with World(manifests.usual()) as world:
+        return world.saved()
+
+
+def patched(actor: Actor, name: str) -> None:
+    """The user's tasks: nothing may run there meanwhile, and the node comes back with another boot ID."""
+    left = [pod["metadata"]["name"] for pod in actor.world.pods(on=name) if not names_daemon(pod)]
+    assert left == []
+    actor.world.reboot(name)
+    actor.clock.sleep(5.0)
+
+
+def names_daemon(pod: dict[str, object]) -> bool:
+    meta = pod["metadata"]
+    assert isinstance(meta, dict)
+    return any(owner["kind"] == "DaemonSet" for owner in meta["ownerReferences"])
+
+
+def run(world: World, *nodes: str, name: str = "me") -> Outcome:
+    """The command, until it ends or dies (then without an outcome of its own)."""
+    me = world.process(name)
+    task = me.spawn(lambda: maintain(me, Input(nodes, work=patched)))
+    world.machine.run_until(lambda: not task.alive)
+    if me.process.dead:
+        return Outcome(wrong=["killed"])
+    outcome: Outcome = task.value()
+    return outcome
+
+
+def watch_services(world: World) -> None:
+    def look() -> None:
+        for service, least in SERVICES.items():
+            assert world.serving(service) >= least, f"{service} at {world.machine.now}"
+
+    world.machine.on_step.append(look)
+
+
+def traces(world: World) -> list[str]:
+    """Whatever is left of a run."""
+    left = [f"Lease {name}" for _namespace, name in world.store.of(kinds.LEASES.resource)]
+    left += [f"ConfigMap {name}" for _namespace, name in world.store.of(kinds.CONFIGMAPS.resource)]
+    for (_namespace, name), node in world.store.of(kinds.NODES.resource).items():
+        if names.RECORD in (node["metadata"].get("annotations") or {}) or node["spec"].get("taints"):
+            left.append(f"Node {name}")
+    left += [f"Budget {name}" for _ns, name in world.store.of(kinds.BUDGETS.resource) if name.startswith("kubeops")]
+    return left
+
+
+def test_a_whole_run_is_never_dark_leaves_nothing_and_takes_a_moment(saved: Saved) -> None:
+    with World.of(saved) as world:
+        watch_services(world)
+        start = time.process_time()
+        outcome = run(world, "n1", "n2", "n3")
+        took = time.process_time() - start
+        assert (outcome.ok, outcome.failed, outcome.wrong) == (True, {}, [])
+        assert traces(world) == []
+        assert {
+            name: world.get(kinds.DEPLOYMENTS, name)["spec"]["replicas"] for name in ("single", "web", "scaled")
+        } == {
+            "single": 1,
+            "web": 3,
+            "scaled": 2,
+        }
+        print(f"three nodes: {took:.3f} s of CPU, {len(world.log)} requests, {world.machine.steps} steps")
+        assert took < 3.0  # about 0.17; what makes a hundred thousand of them dear shows here first
+
+
+def test_the_same_choices_give_the_same_run(saved: Saved) -> None:
+    def told(choices: Choices) -> list[tuple[str, str, str]]:
+        with World.of(saved, choices=choices, fine=True) as world:
+            assert run(world, "n1").ok
+            return [(sent.request.method, sent.request.path, f"{sent.arrived:.3f}") for sent in world.log]
+
+    drawn = Choices(chance=random.Random(11))
+    first = told(drawn)
+    assert told(Choices(drawn.picked())) == first
+    assert told(Choices(chance=random.Random(12))) != first
+
+
+@pytest.mark.parametrize("ordinal", [3, 40, 80])
+def test_the_same_command_ends_what_a_killed_one_began(saved: Saved, ordinal: int) -> None:
+    with World.of(saved) as world:
+        world.process("me").faults.at(ordinal, Fault("killed after"))
+        assert run(world, "n1").wrong == ["killed"]
+        outcome = run(world, "n1")
+        assert (outcome.ok, outcome.failed, outcome.wrong) == (True, {}, [])
+        assert traces(world) == []

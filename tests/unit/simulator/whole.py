@@ -1,0 +1,329 @@
+# Copyright: Contributors to the kubeops.node_maintenance collection
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Begin and end of maintenance as playbooks/maintain.yml makes the calls, in one thread of a process.
+
+Each call is one of a module: it has a connection of its own, and what goes wrong in it is its result. Between two
+calls passes the time that Ansible needs (`gap`). Called again with the same input, it is "the same command".
+"""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import dataclass, field
+
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.errors import ClusterError
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.case import Choices
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.record import BadRecordError
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.surge import BadSurgeError
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.call import stopped
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.context import Context, Result, StopRun
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.cordon import CordonOptions, cordon
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drain import DrainOptions, drain
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.guard import GuardOptions, guard
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.plan import PlanOptions, make_plan
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.state import StateOptions, state
+from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.world import Actor
+
+GATES = ("ready", "daemonsets", "pressure", "stable")
+
+Loop = t.Callable[[Context], Result]
+
+
+@dataclass(frozen=True, slots=True)
+class Input:
+    """What a user gives `maintain`, in its final types. `work` is what the tasks do to the nodes that are out.
+
+    `run` is `maintain_run`; `evacuates`: the nodes stay out. Times in seconds.
+    """
+
+    nodes: tuple[str, ...]
+    work: t.Callable[[Actor, str], None] | None = None
+    choices: Choices = field(default_factory=Choices)
+    run: str = ""
+    serial: int = 1
+    evacuates: bool = False
+    on_failure: t.Literal["auto", "keep", "release"] = "auto"
+    gates: tuple[str, ...] = GATES
+    settle: float = 2.0
+    timeout: float = 600.0
+    tasks_timeout: float = 3600.0
+    gap: float = 0.2
+
+    @property
+    def fingerprint(self) -> dict[str, t.Any]:
+        return {
+            "playbook": "evacuate" if self.evacuates else "maintain",
+            "nodes": list(self.nodes),
+            "node_selector": "",
+            "tasks": "work.yml" if self.work else "",
+            "reboot": False,
+            "backend": self.choices.backend,
+            "taints": [],
+        }
+
+
+@dataclass
+class Outcome:
+    """How a run ended: `failed` maps a node to why it is not where it should be; `wrong` is about the whole run."""
+
+    run: str = ""
+    failed: dict[str, str] = field(default_factory=dict)
+    wrong: list[str] = field(default_factory=list)
+    calls: list[tuple[str, Result]] = field(default_factory=list)
+
+    @property
+    def ok(self) -> bool:
+        """Whether the playbook's return code is 0."""
+        return not self.failed and not self.wrong
+
+
+def maintain(actor: Actor, given: Input) -> Outcome:
+    """The whole run, to be called in a thread of the actor: give it to `actor.spawn`."""
+    return _Playbook(actor, given).run()
+
+
+class _Broken(Exception):
+    """A call that failed as a whole, where the playbook goes to its rescue."""
+
+
+class _Playbook:
+    def __init__(self, actor: Actor, given: Input) -> None:
+        self.actor, self.given = actor, given
+        self.outcome = Outcome()
+
+    def run(self) -> Outcome:
+        given, outcome = self.given, self.outcome
+        try:
+            listed = self._whole("listed", self._state("listed", input=given.fingerprint), given.run)
+            found = listed.data["resumable"]
+            if given.run and not found:
+                raise _Broken(f"There is no run {given.run} to resume.")
+            finished = list((found or {}).get("finished") or ())
+            waves = self._plan([n for n in given.nodes if n not in finished], (found or {}).get("run", ""))
+        except _Broken as broken:
+            outcome.wrong.append(str(broken))
+            return outcome
+        waves = [[n for n in wave if n not in finished] for wave in waves]
+        waves = [wave for wave in waves if wave]
+        if not outcome.wrong and (waves or finished):
+            self._begin(waves, finished)
+        left = [name for wave in waves for name in wave]
+        if not outcome.wrong:
+            for number, wave in enumerate(waves):
+                if outcome.failed or outcome.wrong:
+                    break
+                self._wave(wave, first=number == 0)
+                left = [name for name in left if name not in wave]
+        if outcome.run:
+            failed = bool(outcome.failed or outcome.wrong or left)
+            ended = self._call("ended", self._state("ended", failed=failed), outcome.run)
+            if ended.failed:
+                outcome.wrong.append(ended.message)
+        return outcome
+
+    # -- the plays -----------------------------------------------------------------------------------------
+
+    def _plan(self, nodes: t.Sequence[str], run: str) -> list[list[str]]:
+        if not nodes:
+            return []
+        given = self.given
+        options = PlanOptions(
+            nodes=tuple(nodes),
+            choices=given.choices,
+            goal="evacuated" if given.evacuates else "maintained",
+            max_parallel=given.serial,
+        )
+        planned = self._call("plan", lambda ctx: make_plan(ctx, options), run)
+        if "waves" not in planned.data:
+            raise _Broken(planned.message)
+        blockers = [f["message"] for f in planned.data["findings"] if f["severity"] == "blocker"]
+        self.outcome.wrong += blockers
+        return [list(wave) for wave in planned.data["waves"]]
+
+    def _begin(self, waves: list[list[str]], finished: list[str]) -> None:
+        started = self._call(
+            "started", self._state("started", input=self.given.fingerprint, plan={"waves": waves}), self.given.run
+        )
+        if "run" not in started.data:
+            self.outcome.wrong.append(started.message)
+            return
+        self.outcome.run = started.data["run"]
+        if finished:
+            try:
+                self._give_back(finished, self.outcome.run.partition("/")[0])
+            except _Broken as broken:
+                self.outcome.wrong.append(str(broken))
+
+    def _wave(self, nodes: list[str], *, first: bool) -> None:
+        """tasks/take_out.yml, tasks/work.yml, tasks/bring_back.yml, tasks/sum_up.yml."""
+        given, run = self.given, self.outcome.run
+        told: list[Result] = []
+        broken = ""
+        cordoned: list[str] | None = None
+        ready: list[str] = []
+        try:
+            if not first:
+                again = self._call(
+                    "plan", lambda ctx: make_plan(ctx, PlanOptions(nodes=tuple(nodes), choices=given.choices)), run
+                )
+                if "feasible" not in again.data:
+                    raise _Broken(again.message)
+                if not again.data["feasible"]:
+                    self.outcome.wrong.append(f"The cluster changed, and the wave {nodes} does not fit any more.")
+                    return
+            result = self._nodes("cordoned", self._cordon("cordoned", nodes, adopt=bool(given.run)), run, told)
+            cordoned = _good(result)
+            protected = self._protect(cordoned, told)
+            ready = self._drain(protected, told)
+            if ready and given.work and not given.evacuates:
+                lease = given.tasks_timeout
+                ready = _good(self._nodes("out", self._cordon("out", ready, lease_duration=lease), run, told))
+        except _Broken as error:
+            broken, ready = str(error), []
+        lost = [name for name in (nodes if cordoned is None else cordoned) if name not in ready]
+        if lost:
+            self._give_back_lost(lost, told)
+        done, worked = self._work(ready)
+        uncordoned: list[str] = []
+        if given.evacuates:
+            parked = self._call("parked", self._cordon("parked", ready), run) if ready else None
+            told += [parked] if parked else []
+            uncordoned = [name for name in _good(parked) if name in ready] if parked else []
+        else:
+            uncordoned, said = self._bring_back(ready, done, worked, told)
+            broken = broken or said
+        for name in nodes:
+            if name not in uncordoned or name in worked:
+                self.outcome.failed[name] = (
+                    worked.get(name) or _said(name, told) or broken or "It did not come through."
+                )
+
+    def _protect(self, nodes: list[str], told: list[Result]) -> list[str]:
+        if not nodes:
+            return []
+        given = self.given
+        options = GuardOptions(
+            "present", tuple(nodes), swap_blocked=given.choices.swap_blocked, settle=given.settle, timeout=given.timeout
+        )
+        return _good(self._nodes("present", lambda ctx: guard(ctx, options), self.outcome.run, told))
+
+    def _drain(self, nodes: list[str], told: list[Result]) -> list[str]:
+        if not nodes:
+            return []
+        options = DrainOptions(tuple(nodes), self.given.choices, timeout=self.given.timeout)
+        result = self._nodes("drain", lambda ctx: drain(ctx, options), self.outcome.run, told)
+        return [node["name"] for node in result.data["nodes"] if not node["failed"] and node["outcome"] != "gone"]
+
+    def _work(self, ready: list[str]) -> tuple[list[str], dict[str, str]]:
+        """Which nodes the tasks were done on, and why not on others."""
+        if self.given.work is None or self.given.evacuates:
+            return ready, {}
+        worked: dict[str, str] = {}
+        for name in ready:
+            try:
+                self.given.work(self.actor, name)
+            except Exception as error:  # whatever a user's tasks do concerns this host only
+                worked[name] = f"A task: {error}"
+        return [name for name in ready if name not in worked], worked
+
+    def _bring_back(
+        self, ready: list[str], done: list[str], worked: dict[str, str], told: list[Result]
+    ) -> tuple[list[str], str]:
+        """The nodes that are in service again, and what was wrong with a whole call."""
+        given, run = self.given, self.outcome.run
+        returning = done + (list(worked) if given.on_failure == "release" else [])
+        if stay := [name for name in ready if name not in returning]:
+            told.append(self._call("parked", self._cordon("parked", stay), run))
+        if not returning:
+            return [], ""
+        uncordoned: list[str] = []
+        try:
+            back = self._nodes("returning", self._cordon("returning", returning), run, told)
+            there = [node["name"] for node in back.data["nodes"] if not node["failed"] and node["outcome"] != "gone"]
+            verified = self._gates(there, told)
+            if noted := [name for name in verified if name not in worked]:
+                self._nodes("noted", self._state("noted", nodes=tuple(noted)), run, told)
+            released = _good(back) if given.on_failure == "release" else verified
+            if released:
+                uncordoned = self._give_back(released, run, told)
+        except _Broken as broken:
+            if rest := [name for name in returning if name not in uncordoned]:
+                told.append(self._call("parked", self._cordon("parked", rest), run))
+            return uncordoned, str(broken)
+        return [name for name in uncordoned if name in verified], ""
+
+    def _gates(self, nodes: list[str], told: list[Result]) -> list[str]:
+        if not nodes:
+            return []
+        given, run = self.given, self.outcome.run
+        options = PlanOptions(
+            nodes=tuple(nodes), choices=Choices(), gates=given.gates, wait=True, timeout=given.timeout
+        )
+        result = self._nodes("gates", lambda ctx: make_plan(ctx, options), run, told)
+        failed = [node["name"] for node in result.data["nodes"] if node["failed"]]
+        if failed and given.on_failure != "release":
+            self._nodes("parked", self._cordon("parked", failed), run, told)
+        return _good(result)
+
+    def _give_back(self, nodes: list[str], run: str, told: list[Result] | None = None) -> list[str]:
+        told = [] if told is None else told
+        options = GuardOptions("absent", tuple(nodes))
+        self._nodes("absent", lambda ctx: guard(ctx, options), run, told)
+        return _good(self._nodes("uncordoned", self._cordon("uncordoned", nodes), run, told))
+
+    def _give_back_lost(self, nodes: list[str], told: list[Result]) -> None:
+        run = self.outcome.run
+        options = GuardOptions("absent", tuple(nodes))
+        told.append(self._call("absent", lambda ctx: guard(ctx, options), run))
+        goal: t.Literal["parked", "uncordoned"] = "parked" if self.given.on_failure == "keep" else "uncordoned"
+        told.append(self._call(goal, self._cordon(goal, nodes), run))
+
+    # -- single calls --------------------------------------------------------------------------------------
+
+    @staticmethod
+    def _state(goal: t.Any, **options: t.Any) -> Loop:
+        return lambda ctx: state(ctx, StateOptions(goal, **options))
+
+    @staticmethod
+    def _cordon(goal: t.Any, nodes: t.Sequence[str], **options: t.Any) -> Loop:
+        return lambda ctx: cordon(ctx, CordonOptions(goal, tuple(nodes), **options))
+
+    def _nodes(self, name: str, loop: Loop, run: str, told: list[Result]) -> Result:
+        """A call whose failed nodes are in its answer; one without an answer about nodes ends the block."""
+        result = self._call(name, loop, run)
+        told.append(result)
+        if "nodes" not in result.data:
+            raise _Broken(result.message)
+        return result
+
+    def _whole(self, name: str, loop: Loop, run: str) -> Result:
+        result = self._call(name, loop, run)
+        if result.failed:
+            raise _Broken(result.message)
+        return result
+
+    def _call(self, name: str, loop: Loop, run: str) -> Result:
+        if self.outcome.calls:
+            self.actor.clock.sleep(self.given.gap)
+        ctx = self.actor.ctx(run)
+        try:
+            result = loop(ctx)
+        except StopRun as stop:
+            result = stopped(stop)
+        except (ClusterError, BadRecordError, BadSurgeError) as error:
+            result = Result({"findings": []}, failed=True, message=str(error))
+        finally:
+            ctx.cluster.close()
+        self.outcome.calls.append((name, result))
+        return result
+
+
+def _good(result: Result) -> list[str]:
+    return [node["name"] for node in result.data["nodes"] if not node["failed"]] if "nodes" in result.data else []
+
+
+def _said(name: str, told: list[Result]) -> str:
+    nodes = [node for result in told for node in result.data.get("nodes", ()) if node["name"] == name]
+    wrong = [node for node in nodes if node["failed"]] + [node for node in nodes if node.get("outcome") == "gone"]
+    return str(wrong[0]["message"]) if wrong else ""

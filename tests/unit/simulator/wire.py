@@ -1,0 +1,247 @@
+# Copyright: Contributors to the kubeops.node_maintenance collection
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What is between a process and the API server: the `Connection` that `Cluster` is given, and its faults.
+
+A request passes its fence, is on its way (others may go first), is carried out at one moment, and its answer is on
+its way again. A watch's events come one by one, each when the machine chooses so.
+"""
+
+from __future__ import annotations
+
+import collections
+import json
+import typing as t
+from dataclasses import dataclass
+
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import tunnel
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.client import Lost
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.verbs import Request
+from ansible_collections.kubeops.node_maintenance.tests.unit.simulator import answers
+from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.apiserver import ApiServer, Watcher
+from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.faults import Fault, Faults
+from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.machine import Action, Process, Task
+
+BOOKMARK_EVERY = 60.0
+
+
+@dataclass(slots=True)
+class Sent:
+    """One request that a process made: when it left, when it was carried out, and with what status (0: never)."""
+
+    process: str
+    ordinal: int
+    request: Request
+    left: float
+    arrived: float = 0.0
+    status: int = 0
+
+
+class Whole:
+    """An answer that is there as a whole, or (`text` None) is lost on its way."""
+
+    def __init__(self, status: int, text: bytes | None, headers: t.Mapping[str, str]) -> None:
+        self.status, self.headers, self._text = status, headers, text
+
+    def chunks(self) -> t.Iterator[bytes]:
+        if self._text is None:
+            raise Lost("the connection was cut")
+        yield self._text
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+    def wire(self) -> tunnel.Wire:
+        raise Lost("there is no wire in a simulated cluster")
+
+
+class Open(Whole):
+    """The answer of a watch: its reader waits for what is delivered."""
+
+    def __init__(self, link: Link, watcher: Watcher, silence: float) -> None:
+        super().__init__(200, b"", {})
+        self._link, self._watcher, self._silence = link, watcher, silence
+        self._machine = link.process.machine
+        self._read: collections.deque[bytes] = collections.deque()
+        self._reader: Task | None = None
+        self._over = self._cut = False
+        self._ends = self._machine.now + watcher.seconds
+        self._deliver = Action(self._delivered, f"deliver {watcher.kind.plural}", link.process)
+        watcher.filled = self._filled
+        if watcher.queue:
+            self._filled()
+
+    def chunks(self) -> t.Iterator[bytes]:
+        machine = self._machine
+        bookmark = machine.now + BOOKMARK_EVERY
+        try:
+            while True:
+                while self._read:
+                    yield self._read.popleft()
+                if self._cut:
+                    raise Lost("the connection was cut")
+                if self._over or machine.now >= self._ends:
+                    return
+                if machine.now >= bookmark and self._watcher.bookmarks and not self._watcher.queue:
+                    bookmark = machine.now + BOOKMARK_EVERY
+                    yield self._link.server.bookmark(self._watcher)
+                silent = machine.now + self._silence
+                self._reader = machine.current
+                until = min(self._ends, silent, bookmark if self._watcher.bookmarks else silent)
+                woken = machine.pause(until)
+                self._reader = None
+                if not woken and machine.now >= silent:
+                    raise Lost("no answer for too long")
+        finally:
+            self._leave()
+
+    def close(self) -> None:
+        self._over = True
+        self._leave()
+        self._wake()
+
+    def cut(self) -> None:
+        """As if the connection broke."""
+        self._cut = True
+        self._leave()
+        self._wake()
+
+    def _filled(self) -> None:
+        self._machine.post(self._deliver)
+
+    def _delivered(self) -> None:
+        if self._over or not self._watcher.queue:
+            return
+        self._read.append(self._watcher.queue.popleft())
+        if self._watcher.queue:
+            if self._link.one_by_one:
+                self._filled()
+            else:
+                self._read.extend(self._watcher.queue)
+                self._watcher.queue.clear()
+        self._wake()
+
+    def _wake(self) -> None:
+        if self._reader is not None:
+            reader, self._reader = self._reader, None
+            self._machine.wake(reader)
+
+    def _leave(self) -> None:
+        self._over = True
+        self._watcher.filled = _nothing
+        if self._watcher in self._link.server.watchers:
+            self._link.server.watchers.remove(self._watcher)
+        if self in self._link.open_watches:
+            self._link.open_watches.remove(self)
+
+
+def _nothing() -> None:
+    """Of a watch that nobody reads any more."""
+
+
+class Link:
+    """The connection of one process. `log` is shared by all of a world; `one_by_one`: each event is a choice."""
+
+    generation = 0
+    source = "the simulated cluster"
+
+    def __init__(self, server: ApiServer, process: Process, faults: Faults, log: list[Sent]) -> None:
+        self.server, self.process, self.faults, self.log = server, process, faults, log
+        self.one_by_one = False
+        self.count = 0
+        self.down_until = 0.0
+        self.open_watches: list[Open] = []
+
+    def open(
+        self,
+        request: Request,
+        *,
+        read_timeout: float,
+        connect_timeout: float,
+        fence: t.Callable[[], None] | None,
+    ) -> Whole:
+        del connect_timeout
+        machine = self.process.machine
+        ordinal, self.count = self.count, self.count + 1
+        sent = Sent(self.process.name, ordinal, request, machine.now)
+        self.log.append(sent)
+        fault = self.faults.of(ordinal, request)
+        what = fault.what if fault else ""
+        if fault and what == "frozen":
+            self.process.freeze(fault.seconds)
+            machine.hop()
+        if fence is not None:
+            fence()
+        sent.left = machine.now
+        if what == "killed before":
+            self.process.kill()
+        machine.hop()
+        if fault and what == "late":
+            machine.pause(machine.now + fault.seconds)
+        if fault and what == "down":
+            self.down_until = machine.now + fault.seconds
+            for watch in list(self.open_watches):
+                watch.cut()
+        body = self._carried_out(request, sent, fault, read_timeout)
+        if what == "killed after":
+            self.process.kill()
+        if fault and what == "frozen sent":
+            self.process.freeze(fault.seconds)
+        machine.hop()
+        return body
+
+    def renew(self, seen: int) -> None:
+        """There are no credentials to read."""
+
+    def close(self) -> None:
+        """There are no idle connections."""
+
+    def _carried_out(self, request: Request, sent: Sent, fault: Fault | None, read_timeout: float) -> Whole:
+        sent.arrived = self.process.machine.now
+        try:
+            if self.process.machine.now < self.down_until:
+                raise answers.unavailable()
+            if fault is not None and (refusal := _refusal(fault, request)):
+                raise refusal
+            if request.verb == "watch":
+                watcher = self.server.watch(request)
+                sent.status = 200
+                if fault is not None and fault.what == "lost":
+                    self.server.watchers.remove(watcher)
+                    raise Lost("the connection was cut")
+                watch = Open(self, watcher, read_timeout)
+                self.open_watches.append(watch)
+                return watch
+            sent.status, text = self.server.answer(request)
+        except answers.Refused as refusal:
+            sent.status = refusal.code
+            return _told(refusal, lost=fault is not None and fault.what == "lost")
+        if fault is not None and fault.what == "lost":
+            return Whole(sent.status, None, {})
+        if fault is not None and fault.what == "in doubt":
+            return _told(answers.storage_failed())
+        return Whole(sent.status, text, {})
+
+
+def _told(refusal: answers.Refused, *, lost: bool = False) -> Whole:
+    body = refusal.body
+    text = body.encode() if isinstance(body, str) else json.dumps(body).encode()
+    return Whole(refusal.code, None if lost else text, refusal.headers)
+
+
+def _refusal(fault: Fault, request: Request) -> answers.Refused | None:
+    """What is told instead of doing anything."""
+    match fault.what:
+        case "conflict":
+            message = f'Operation cannot be fulfilled on {request.resource} "{request.name}": simulated'
+            return answers.refused(409, "Conflict", message, name=request.name, kind=request.resource)
+        case "throttled":
+            return answers.overloaded(None)
+        case "throttled with time":
+            return answers.overloaded(2)
+        case "error":
+            return answers.internal()
+        case "forbidden":
+            message = f'{request.resource} "{request.name}" is forbidden: User "somebody" cannot {request.verb} it'
+            return answers.refused(403, "Forbidden", message, name=request.name, kind=request.resource)
+    return None
