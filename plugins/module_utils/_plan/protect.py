@@ -189,7 +189,7 @@ def rollout(snapshot: Snapshot, workload: Workload) -> str:
     """Why the workload is not at rest, empty where it is.
 
     At rest means: its controller has seen the specification, and exactly one ReplicaSet has pods,
-    made from the present template unless the Deployment is paused.
+    made from the present template unless the Deployment is paused; or none where none is wanted.
     """
     if not workload.observed:
         return "its controller has not seen the latest specification yet"
@@ -198,6 +198,8 @@ def rollout(snapshot: Snapshot, workload: Workload) -> str:
     if workload.kind not in WITH_REPLICA_SETS:
         return ""
     sets = [w for w in snapshot.owned_by(workload) if w.kind == "ReplicaSet" and (w.replicas or w.current)]
+    if not sets and not workload.replicas:
+        return ""
     if len(sets) != 1:
         return f"{len(sets)} of its ReplicaSets have replicas ({', '.join(s.name for s in sets) or 'none'})"
     if workload.kind == "Deployment" and not workload.spec.get("paused") and _differs(workload, sets[0]):

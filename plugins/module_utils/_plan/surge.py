@@ -213,12 +213,27 @@ class Surge:
 
 
 def surges_in(snapshot: Snapshot) -> tuple[Surge, ...]:
-    """Every recorded surge.
+    """Every recorded surge that can be read."""
+    return tuple(one for one in _recorded(snapshot).values() if isinstance(one, Surge))
 
-    Raises:
-        BadSurgeError: one of the records cannot be read.
-    """
-    return tuple(surge for raw in snapshot.leases if (surge := Surge.from_lease(raw)))
+
+def unreadable(snapshot: Snapshot) -> dict[str, BadSurgeError]:
+    """Records of surges that nobody can read, by the UID of their workload."""
+    return {uid: one for uid, one in _recorded(snapshot).items() if isinstance(one, BadSurgeError)}
+
+
+def _recorded(snapshot: Snapshot) -> dict[str, Surge | BadSurgeError]:
+    found: dict[str, Surge | BadSurgeError] = {}
+    for raw in snapshot.leases:
+        uid = raw["metadata"]["name"].removeprefix(names.SURGE_PREFIX)
+        try:
+            surge = Surge.from_lease(raw)
+        except BadSurgeError as error:
+            found[uid] = error
+        else:
+            if surge:
+                found[surge.uid] = surge
+    return found
 
 
 def surges_for(snapshot: Snapshot, nodes: t.Collection[str]) -> tuple[Surge, ...]:

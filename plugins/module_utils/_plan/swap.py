@@ -261,6 +261,22 @@ def blocked(snapshot: Snapshot, surge: Surge, leaving_nodes: t.Collection[str]) 
     return None
 
 
+def rebased(snapshot: Snapshot, surge: Surge, *, lowered: bool = False) -> Surge | None:
+    """The surge on the count that somebody else set meanwhile; ``None`` where the count is as it was or ours.
+
+    What they set is what is wanted from now on, and the pods that leave come on top of it again. An
+    autoscaler sets the count all the time, so there the bounds tell what is ours. ``lowered`` says that
+    we put the count back already.
+    """
+    workload, leaving = snapshot.workload(surge.uid), alive(snapshot, surge)
+    if workload is None or surge.bounds is not None or not leaving or workload.replicas == 0:
+        return None
+    ours = (surge.prior_replicas,) if lowered else (surge.prior_replicas, surge.target)
+    if workload.replicas in ours:
+        return None
+    return replace(surge, prior_replicas=workload.replicas, target=workload.replicas + len(leaving), stage="raising")
+
+
 # -- lowering and giving back -----------------------------------------------------------------------
 
 

@@ -21,7 +21,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.cha
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.objects import Node, Pod
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.record import Record, record_of
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.snapshot import Snapshot
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.surge import Surge
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.surge import Surge, surges_for
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.act import PATIENCE, apply
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.context import Context, Result, Run
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.dead import Evacuation, Silence
@@ -71,7 +71,7 @@ def drain(ctx: Context, options: DrainOptions) -> Result:
     sites = {name: Site(name, before.nodes.get(name)) for name in dict.fromkeys(options.nodes)}
     for site in sites.values():
         site.read_record(ctx)
-    surges = [surge for surge in map(Surge.from_lease, before.leases) if surge and set(surge.nodes) & sites.keys()]
+    surges = list(surges_for(before, sites.keys()))
     watched = ("pods", "budgets", "slices", *surged(surges))
     with Live(ctx, watched) as live:
         live.seed({"nodes": list(before.nodes.values()), "leases": list(before.leases)})
@@ -128,6 +128,7 @@ class _Drain:
             return
         self._lock(todo)
         try:
+            self.swaps.hold()
             self._fenced(todo)
             self.evictor = Evictor(
                 self.ctx,
@@ -146,6 +147,7 @@ class _Drain:
                 self.jobs.stop()
                 self.evictor.close()
         finally:
+            self.swaps.close()
             vanished = [name for name, site in self.sites.items() if site.outcome == "gone"]
             for locks in self.locks:
                 locks.drop(vanished)
@@ -282,6 +284,9 @@ class _Drain:
             return
         if left or now - site.quiet_since < QUIET or self.live.quiet_for("pods") == 0:
             return
+        if why := self.swaps.failed_for(site.name):
+            self._close(site, "failed", why)
+            return
         if not self.swaps.done_with(site.name):
             return
         if self.replacements.missing(snapshot) or not self.jobs.done_with(site.name):
@@ -350,9 +355,9 @@ class _Drain:
             for name, held in locks.take(borrowed=borrowed).items():
                 self.sites[name].outcome, self.sites[name].message = "held", held.message
 
-    def _fence(self) -> None:
+    def _fence(self, nodes: t.Collection[str] | None = None) -> None:
         for locks in self.locks:
-            locks.fence()
+            locks.fence(nodes)
 
     def _regain(self, node: str) -> None:
         for locks in self.locks:

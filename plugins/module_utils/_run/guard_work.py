@@ -109,10 +109,10 @@ class Work:
             locks.leave()
         self._locks.clear()
 
-    def fence(self) -> None:
-        """Prove that the nodes are still ours."""
+    def fence(self, nodes: t.Collection[str] | None = None) -> None:
+        """Prove that these nodes (``None``: all of the call) are still ours."""
         for locks in self._locks:
-            locks.fence()
+            locks.fence(nodes)
 
     # -- the loop -------------------------------------------------------------------------------------
 

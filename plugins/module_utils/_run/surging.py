@@ -9,26 +9,33 @@ and from anywhere ``undo`` -> ``undone``, after which a surge that was only in t
 
 from __future__ import annotations
 
+import functools
 import typing as t
 from dataclasses import dataclass, replace
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.errors import (
     AlreadyExists,
     ClusterError,
-    Overloaded,
-    Unreachable,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan import swap
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.change import Change
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.endpoints import Endpoints
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.objects import Ref
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.snapshot import Snapshot
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.surge import Surge, surges_in
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.context import Context, Run
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.surge import (
+    BadSurgeError,
+    Surge,
+    surges_in,
+    unreadable,
+)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.context import Context, Run, StopRun
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.hands import Hands
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.surge_lease import (
     LostSurgeError,
+    NodesFence,
     SurgeLeases,
 )
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.write import PASSING
 
 GRACE = 2.0
 """Seconds a refused or unplaced newcomer is given: a scheduler or a quota may be just behind."""
@@ -81,6 +88,29 @@ class Case:
         )
 
 
+class _Look:
+    """What all cases ask of one view of the cluster, each found out once."""
+
+    def __init__(self, snapshot: Snapshot, planner: Planner) -> None:
+        self.snapshot, self._planner = snapshot, planner
+
+    @functools.cached_property
+    def endpoints(self) -> Endpoints:
+        return Endpoints(self.snapshot.slices)
+
+    @functools.cached_property
+    def recorded(self) -> t.Mapping[str, Surge]:
+        return {surge.uid: surge for surge in surges_in(self.snapshot)}
+
+    @functools.cached_property
+    def unreadable(self) -> t.Mapping[str, BadSurgeError]:
+        return unreadable(self.snapshot)
+
+    @functools.cached_property
+    def wanted(self) -> t.Mapping[str, Surge]:
+        return self._planner(self.snapshot)
+
+
 class Surging:
     """The machines of one call.
 
@@ -94,13 +124,14 @@ class Surging:
         me: Run,
         settle: float,
         planner: Planner,
-        fence: t.Callable[[], None],
+        fence: NodesFence,
         leaving: t.Collection[str],
         cases: list[Case],
     ) -> None:
-        self._ctx, self._me, self._settle, self._planner, self._fence = ctx, me, settle, planner, fence
+        self._ctx, self._me, self._settle, self._planner = ctx, me, settle, planner
         self._leaving = frozenset(leaving)
-        self._leases, self._hands = SurgeLeases(ctx, str(me)), Hands(ctx, fence)
+        self._leases = SurgeLeases(ctx, str(me), fence)
+        self._hands = Hands(ctx, lambda: fence(self._leaving))
         self.cases = cases
 
     @property
@@ -110,26 +141,25 @@ class Surging:
 
     def step(self, snapshot: Snapshot) -> None:
         """Do for every workload what can be done now."""
-        endpoints = Endpoints(snapshot.slices)
-        steps = {
-            "plan": self._plan,
-            "held": self._plan,
-            "raise": self._raise,
-            "wait": lambda case, seen: self._wait(case, seen, endpoints),
-            "undo": self._undo,
-        }
+        look = _Look(snapshot, self._planner)
         for case in self.cases:
             try:
-                if case.surge and case.claimed and case.state not in ("held", "undone"):
-                    case.surge = self._leases.keep(case.surge)
                 if case.open:
-                    steps[case.state](case, snapshot)
+                    self._step(case, look)
             except LostSurgeError as error:
                 self._end(case, "adopted_by", str(error), "Look at the other run; it goes on with the surge.")
-            except (Unreachable, Overloaded):
-                raise
+            except StopRun as stop:
+                self._end(case, stop.code, stop.message, stop.remedy)
+            except BadSurgeError as error:
+                self._end(case, "bad_surge", str(error), "")
+            except PASSING as error:
+                case.waiting = str(error)
             except ClusterError as error:
                 self._refused(case, error)
+
+    def close(self) -> None:
+        """Renew no lease any more."""
+        self._leases.close()
 
     def fail_open(self, outcome: str, message: str) -> None:
         """Give up what is not ready, and take it back."""
@@ -142,22 +172,35 @@ class Surging:
 
     # -- the steps ----------------------------------------------------------------------------------
 
-    def _plan(self, case: Case, snapshot: Snapshot) -> None:
+    def _step(self, case: Case, look: _Look) -> None:
+        match case.state:
+            case "plan" | "held":
+                self._plan(case, look)
+            case "raise":
+                self._raise(case, look.snapshot)
+            case "wait":
+                self._wait(case, look.snapshot, look.endpoints)
+            case "undo":
+                self._undo(case, look.snapshot)
+
+    def _plan(self, case: Case, look: _Look) -> None:
         """Find out whose the workload is, and write our record if it is nobody's."""
-        found = next((s for s in surges_in(snapshot) if s.uid == case.workload.uid), None)
+        if bad := look.unreadable.get(case.workload.uid):
+            raise bad
+        found = look.recorded.get(case.workload.uid)
         if found and found.lease_uid == case.forgotten:
             found = None
         if found is None:
-            self._begin(case, snapshot)
+            self._begin(case, look)
         elif found.run == self._me.id or self._silent(case, found):
-            self._take(case, found, snapshot)
+            self._take(case, found, look)
         else:
             case.state = "held"
             case.waiting = f"run {found.run} of {found.by} to end its surge of {found.workload} (since {found.since})"
 
-    def _begin(self, case: Case, snapshot: Snapshot) -> None:
-        wanted = self._planner(snapshot).get(case.workload.uid)
-        if wanted is None and (why := swap.restless(snapshot, case.workload.uid)):
+    def _begin(self, case: Case, look: _Look) -> None:
+        wanted = look.wanted.get(case.workload.uid)
+        if wanted is None and (why := swap.restless(look.snapshot, case.workload.uid)):
             # What is still moving is refused for now; an undo of a moment ago looks like that, too.
             case.state, case.waiting = "plan", why
             return
@@ -165,14 +208,13 @@ class Surging:
             case.state, case.outcome = "undone", "ended"
             case.message = f"No pod of {case.workload} has to leave by a swap any more."
             return
-        self._fence()
         try:
             case.surge = self._leases.write(wanted)
         except AlreadyExists:
             case.waiting = f"the record of another surge of {case.workload}"
             return
         case.claimed, case.state, case.waiting = True, "raise", ""
-        self._raise(case, snapshot)
+        self._raise(case, look.snapshot)
 
     def _silent(self, case: Case, found: Surge) -> bool:
         """Whether a foreign lease stayed as it is for its duration, on our own clock."""
@@ -181,11 +223,15 @@ class Surging:
             case.foreign, case.foreign_since = found.resource_version, now
         return now - case.foreign_since >= found.duration
 
-    def _take(self, case: Case, found: Surge, snapshot: Snapshot) -> None:
+    def _take(self, case: Case, found: Surge, look: _Look) -> None:
         """Go on with our own run's surge where it fits, else take it back and plan anew."""
-        self._fence()
-        case.surge, case.claimed, case.waiting = self._leases.hold(found), True, ""
-        wanted = self._planner(snapshot).get(case.workload.uid)
+        try:
+            case.surge, case.claimed, case.waiting = self._leases.hold(found), True, ""
+        except LostSurgeError:
+            # It was not silent after all, or ended at this moment.
+            case.state, case.waiting = "held", f"a fresh view of the surge of {found.workload}"
+            return
+        wanted = look.wanted.get(case.workload.uid)
         fits = wanted is not None and wanted.leaving.keys() <= found.leaving.keys()
         if found.run == self._me.id and fits:
             case.surge = replace(case.surge, stage="raising")
@@ -202,7 +248,7 @@ class Surging:
         if self._hands.behind(workload.ref, workload.resource_version):
             return
         changes = swap.raising(snapshot, surge)
-        if changes and not self._hands.do(changes):
+        if changes and not self._do(surge, changes):
             case.waiting = f"a fresh view of {surge.workload}"
             return
         case.state = "wait"
@@ -219,6 +265,10 @@ class Surging:
         surge, now = t.cast("Surge", case.surge), self._ctx.clock.now()
         workload = snapshot.workload(surge.uid)
         if workload and self._hands.behind(workload.ref, workload.resource_version):
+            return
+        if other := swap.rebased(snapshot, surge):
+            case.surge, case.state, case.serving_since = self._leases.hold(other), "raise", None
+            self._tell("note", case, f"somebody set {surge.workload} to {other.prior_replicas} replicas: so be it")
             return
         case.waiting = swap.waiting_for(snapshot, surge, endpoints, self._leaving)
         ended = workload is not None and not swap.alive(snapshot, surge)
@@ -247,7 +297,6 @@ class Surging:
 
     def _ready(self, case: Case, outcome: str, message: str) -> None:
         surge = t.cast("Surge", case.surge)
-        self._fence()
         case.surge = self._leases.hold(replace(surge, stage="ready"))
         case.state, case.outcome, case.message, case.waiting = "ready", outcome, message, ""
         self._tell("ready", case, message)
@@ -255,7 +304,6 @@ class Surging:
     def _undo(self, case: Case, snapshot: Snapshot) -> None:
         surge = t.cast("Surge", case.surge)
         if not case.claimed:
-            self._fence()
             case.surge = surge = self._leases.hold(surge)
             case.claimed = True
         workload = snapshot.workload(surge.uid)
@@ -267,12 +315,11 @@ class Surging:
         undo = swap.giving_back(snapshot, surge)
         case.kept = tuple(dict.fromkeys((*case.kept, *undo.kept)))
         if undo.changes:
-            self._hands.do(undo.changes)
+            self._do(surge, undo.changes)
             case.waiting = undo.waiting or f"the changes to {surge.workload} to be seen"
             return
         case.waiting = undo.waiting
         if not undo.waiting:
-            self._fence()
             self._leases.forget(surge)
             case.forgotten = surge.lease_uid
             self._undone(case)
@@ -281,7 +328,7 @@ class Surging:
         """Give back the part of the nodes that need it no more."""
         changes = swap.shrinking(snapshot, surge, smaller)
         if changes:
-            self._hands.do(changes)
+            self._do(surge, changes)
             case.waiting = f"the changes to {surge.workload} to be seen"
             return
         self._leases.hold(surge.with_record_of(smaller))
@@ -317,6 +364,9 @@ class Surging:
     def _end(self, case: Case, outcome: str, message: str, remedy: str) -> None:
         self._tell("failed", case, message)
         case.outcome, case.message, case.remedy, case.state = outcome, message, remedy, "undone"
+
+    def _do(self, surge: Surge, changes: t.Iterable[Change]) -> bool:
+        return self._hands.do(changes, lambda: self._leases.prove(surge))
 
     def _tell(self, what: str, case: Case, message: str) -> None:
         node = case.nodes[0] if case.nodes else ""

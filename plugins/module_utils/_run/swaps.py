@@ -12,17 +12,21 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass, field
 
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.errors import ClusterError
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan import pins, swap
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.change import Change
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.endpoints import Endpoints
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.objects import Workload
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.snapshot import Snapshot
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.surge import Surge
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.context import Context
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.surge import BadSurgeError, Surge
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.context import Context, StopRun
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.hands import Hands
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.surge_lease import (
     LostSurgeError,
+    NodesFence,
     SurgeLeases,
 )
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.write import PASSING
 
 SETTLE = 2.0
 """Seconds the newcomers have to serve where nobody has recorded that they did."""
@@ -35,6 +39,7 @@ class _Swap:
     surge: Surge
     state: t.Literal["open", "lowered", "done", "failed"] = "open"
     claimed: bool = False
+    raising: bool = False
     serving_since: float | None = None
     waiting: str = ""
     kept: tuple[str, ...] = ()
@@ -51,14 +56,14 @@ class Swaps:
 
     ctx: Context
     surges: t.Sequence[Surge]
-    fence: t.Callable[[], None] = lambda: None
+    fence: NodesFence = lambda nodes: None
     failures: dict[str, str] = field(default_factory=dict)
     kept: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         run = self.ctx.run
-        self._leases = SurgeLeases(self.ctx, str(run) if run and run.nonce else "")
-        self._hands = Hands(self.ctx, self.fence)
+        self._leases = SurgeLeases(self.ctx, str(run) if run and run.id and run.nonce else "", self.fence)
+        self._hands = Hands(self.ctx)
         self._swaps = {surge.uid: _Swap(surge) for surge in self.surges}
 
     @property
@@ -81,11 +86,7 @@ class Swaps:
             self._swaps.pop(uid, None)
 
     def step(self, snapshot: Snapshot) -> None:
-        """Do what can be done now for every swap.
-
-        Raises:
-            ClusterError: a change was refused for good.
-        """
+        """Do what can be done now for every swap; one that is refused for good fails alone."""
         endpoints = Endpoints(snapshot.slices)
         for one in self._swaps.values():
             if one.state in ("done", "failed"):
@@ -93,8 +94,29 @@ class Swaps:
             try:
                 self._hold(one)
                 self._step(one, snapshot, endpoints)
-            except LostSurgeError as error:
+            except PASSING as error:
+                one.waiting = str(error)
+            except (LostSurgeError, StopRun, BadSurgeError, ClusterError) as error:
                 self._fail(one, str(error))
+
+    def hold(self) -> None:
+        """Put our name into every lease now; they are renewed until ``close``, whatever else is done first."""
+        for one in self._swaps.values():
+            try:
+                self._hold(one)
+            except PASSING:
+                continue
+            except (LostSurgeError, StopRun, BadSurgeError, ClusterError) as error:
+                self._fail(one, str(error))
+
+    def close(self) -> None:
+        """Renew no lease any more."""
+        self._leases.close()
+
+    def failed_for(self, node: str) -> str:
+        """Why a surge that serves the node could not be ended, empty where none failed."""
+        found = (self.failures.get(uid) for uid, one in self._swaps.items() if node in one.surge.nodes)
+        return "; ".join(why for why in found if why)
 
     def predict(self, snapshot: Snapshot) -> None:
         """Note the changes that ending the swaps will take, for check mode."""
@@ -104,8 +126,8 @@ class Swaps:
                 self.ctx.changed(change)
 
     def _hold(self, one: _Swap) -> None:
-        one.surge = self._leases.keep(one.surge) if one.claimed else self._leases.hold(one.surge)
-        one.claimed = True
+        if not one.claimed:
+            one.surge, one.claimed = self._leases.hold(one.surge), True
 
     def _step(self, one: _Swap, snapshot: Snapshot, endpoints: Endpoints) -> None:
         workload = snapshot.workload(one.surge.uid)
@@ -121,6 +143,8 @@ class Swaps:
 
     def _lower(self, one: _Swap, snapshot: Snapshot, workload: Workload, endpoints: Endpoints) -> None:
         surge, now = one.surge, self.ctx.clock.now()
+        if self._rebase(one, snapshot) or (one.raising and not self._raise(one, snapshot)):
+            return
         one.waiting = swap.settled(snapshot, surge)
         if one.waiting:
             return
@@ -141,12 +165,36 @@ class Swaps:
             one.waiting = f"the new pods of {workload.ref} to serve for {SETTLE:g} s"
             return
         leaving = ", ".join(pod.name for pod in swap.alive(snapshot, surge))
-        if self._hands.do(swap.lowering(snapshot, surge)):
+        if self._do(surge, swap.lowering(snapshot, surge)):
             one.state = "lowered"
             self._tell("lowered", one, f"{workload.ref} goes from {workload.replicas} to {count}: {leaving} ends")
 
+    def _rebase(self, one: _Swap, snapshot: Snapshot, *, lowered: bool = False) -> bool:
+        """Whether somebody else set the count, so that the swap begins anew on theirs."""
+        other = swap.rebased(snapshot, one.surge, lowered=lowered)
+        if other is None:
+            return False
+        one.surge, one.state, one.raising, one.serving_since = self._leases.hold(other), "open", True, None
+        self._tell("note", one, f"somebody set {other.workload} to {other.prior_replicas} replicas: so be it")
+        return True
+
+    def _raise(self, one: _Swap, snapshot: Snapshot) -> bool:
+        """Raise a count that somebody else set, once: whether it was, and the view shows it."""
+        changes = swap.raising(snapshot, one.surge)
+        if changes:
+            one.raising = not self._do(one.surge, changes)
+            one.waiting = f"the changes to {one.surge.workload} to be seen"
+            return False
+        one.raising = False
+        return True
+
+    def _do(self, surge: Surge, changes: t.Iterable[Change]) -> bool:
+        return self._hands.do(changes, lambda: self._leases.prove(surge))
+
     def _verify(self, one: _Swap, snapshot: Snapshot, workload: Workload) -> None:
         """After lowering the leaving pods have to end, and no other."""
+        if self._rebase(one, snapshot, lowered=True):
+            return
         one.waiting = swap.settled(snapshot, one.surge)
         if not one.waiting:
             stayed = ", ".join(pod.name for pod in swap.alive(snapshot, one.surge))
@@ -156,7 +204,7 @@ class Swaps:
         undo = swap.giving_back(snapshot, one.surge, lowered=True)
         one.waiting, one.kept = undo.waiting, undo.kept
         if undo.changes:
-            self._hands.do(undo.changes)
+            self._do(one.surge, undo.changes)
             return
         if undo.waiting:
             return

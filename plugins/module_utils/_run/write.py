@@ -20,7 +20,9 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.
     Conflict,
     Forbidden,
     NotFound,
+    Overloaded,
     UnknownOutcome,
+    Unreachable,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan import names
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.change import Change
@@ -44,6 +46,10 @@ class Contended(ClusterError):
     remedy = "Run the same command again."
 
 
+PASSING = (Unreachable, Overloaded, UnknownOutcome, Contended)
+"""Failures that say nothing about the change itself: it may be made a little later."""
+
+
 @dataclass(frozen=True, slots=True)
 class Written:
     """``object`` as it is now, ``None`` where it is not there; ``change`` that was made, ``None`` without one."""
@@ -52,11 +58,11 @@ class Written:
     change: Change | None
 
 
-class _Unread:
+class Unread:
     """Stands for an object that nobody has read yet."""
 
 
-UNREAD = _Unread()
+UNREAD = Unread()
 
 
 def write(
@@ -64,7 +70,7 @@ def write(
     target: Ref,
     decide: Decide,
     *,
-    known: Raw | _Unread | None = UNREAD,
+    known: Raw | Unread | None = UNREAD,
     fence: Fence | None = None,
     remember: bool = True,
     patience: float = PATIENCE,
@@ -89,7 +95,7 @@ def write(
         UnknownOutcome: no try got a clear answer.
         ClusterError: the server refused, or could not be reached.
     """
-    current = read(ctx, target, patience=patience, timeout=timeout) if isinstance(known, _Unread) else known
+    current = read(ctx, target, patience=patience, timeout=timeout) if isinstance(known, Unread) else known
     unsure: Change | None = None
     trouble: ClusterError | None = None
     for attempt in range(tries):

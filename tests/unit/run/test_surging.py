@@ -6,112 +6,12 @@
 
 from __future__ import annotations
 
-import typing as t
-from dataclasses import dataclass, field
-
 import pytest
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.clock import Clock
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.errors import (
-    AlreadyExists,
-    Conflict,
-    Forbidden,
-    NotFound,
-)
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.verbs import Request
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan import migrate, swap
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.change import Change
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.objects import Ref
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.snapshot import Snapshot
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.surge import Surge
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.context import Context, Run
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.surging import Case, Surging
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.swaps import Swaps
 from ansible_collections.kubeops.node_maintenance.tests.unit.plan import objects
-from ansible_collections.kubeops.node_maintenance.tests.unit.plan import world as worlds
 from ansible_collections.kubeops.node_maintenance.tests.unit.plan.play import Hand, prepare, recorded, wanted
 from ansible_collections.kubeops.node_maintenance.tests.unit.plan.world import World
-
-KINDS = {
-    "deployments.apps/scale": "Deployment",
-    "horizontalpodautoscalers.autoscaling": "HorizontalPodAutoscaler",
-    "leases.coordination.k8s.io": "Lease",
-    "pods": "Pod",
-    "poddisruptionbudgets.policy": "PodDisruptionBudget",
-}
-
-NEWCOMERS = [f"web-{number}-1" for number in range(100, 200)]
-"""Names that the second pod may get in a world; while they are down it never serves."""
-
-
-@dataclass
-class Time(Clock):
-    present: float = 1000.0
-
-    def now(self) -> float:
-        return self.present
-
-    def wall(self) -> str:
-        return "2026-01-01T00:00:00.000Z"
-
-
-@dataclass
-class Server:
-    """Requests as the engine sends them, made to the world; ``deny`` names a resource that is refused."""
-
-    world: World
-    deny: str = ""
-    sent: list[str] = field(default_factory=list)
-
-    def send(self, request: Request, *, fence: t.Callable[[], None] | None = None, **_times: float) -> dict[str, t.Any]:
-        if fence is not None:
-            fence()
-        self.sent.append(f"{request.verb} {request.resource}")
-        if request.resource == self.deny:
-            raise Forbidden("no", request=request, status=403)
-        kind = KINDS[request.resource]
-        here = self.world.objects[worlds.LISTS[kind]]
-        found = next((x for x in here if x["metadata"]["name"] == request.name), None)
-        if request.method == "POST" and found:
-            raise AlreadyExists("there", request=request, status=409)
-        if request.method != "POST" and found is None:
-            raise NotFound("gone", request=request, status=404)
-        if request.method != "GET":
-            body = dict(request.body or {})
-            version = (body.get("preconditions") or body.get("metadata") or {}).get("resourceVersion", "")
-            verb = {"POST": "create", "PATCH": "patch", "DELETE": "delete"}[request.method]
-            try:
-                self.world.apply(
-                    Change(t.cast("t.Any", verb), Ref(kind, request.name), "", body, resource_version=version)
-                )
-            except worlds.Conflict as error:
-                raise Conflict("changed", request=request, status=409) from error
-        return dict(next((x for x in here if x["metadata"]["name"] == request.name), {}))
-
-
-class Play:
-    """One call of ``pdb_guard`` on node n1 in this world."""
-
-    def __init__(self, world: World, run: str = "r1/n1", state: t.Any = "plan") -> None:
-        self.world, self.server, self.clock = world, Server(world), Time()
-        me = t.cast("Run", Run.parse(run))
-        self.ctx = Context(t.cast("t.Any", self.server), clock=self.clock, by="me@here", run=me)
-        self.case = Case(Ref("Deployment", "web", "shop", "uid-Deployment-web", "apps/v1"), ("n1",), state)
-        self.surging = Surging(self.ctx, me, 2.0, self.plan, lambda: None, ["n1"], [self.case])
-
-    def plan(self, seen: Snapshot) -> dict[str, Surge]:
-        plans = migrate.routes(seen, ["n1"], migrate.Choices(swap_blocked=True))
-        found = swap.surges(seen, plans, run=self.ctx.run.id if self.ctx.run else "", by="me@here", since="now")
-        return {surge.uid: surge for surge in found}
-
-    def rounds(self, count: int = 30, seconds: float = 1.0) -> Case:
-        for _round in range(count):
-            self.surging.step(self.world.snapshot())
-            if self.surging.done:
-                break
-            self.world.act()
-            self.clock.present += seconds
-        return self.case
+from ansible_collections.kubeops.node_maintenance.tests.unit.run.halves import NEWCOMERS, End, Play
 
 
 @pytest.fixture
@@ -132,14 +32,6 @@ def test_a_surge_serves_for_the_settle_time_before_it_is_ready(world: World) -> 
         "patch leases.coordination.k8s.io",
     ]
     assert [event.what for event in play.ctx.timeline] == ["raised", "ready"]
-
-
-def test_a_surge_lease_is_renewed_three_times_a_minute_and_no_more(world: World) -> None:
-    world.down = NEWCOMERS
-    play = Play(world)
-    play.rounds(60)
-    renewals = play.server.sent.count("patch leases.coordination.k8s.io")
-    assert renewals == 2
 
 
 def test_another_run_that_lives_is_waited_for(world: World) -> None:
@@ -274,24 +166,6 @@ def test_a_view_that_lags_behind_our_own_write_is_not_believed(world: World) -> 
 
 
 # -- the second half ----------------------------------------------------------------------------------
-
-
-class End:
-    """One drain's swaps in this world, its first half done by another process."""
-
-    def __init__(self, world: World, run: str = "r1/n1") -> None:
-        self.world, self.server, self.clock = world, Server(world), Time()
-        ctx = Context(t.cast("t.Any", self.server), clock=self.clock, run=Run.parse(run))
-        self.ctx, self.swaps = ctx, Swaps(ctx, [recorded(world)])
-
-    def rounds(self, count: int = 20) -> Swaps:
-        for _round in range(count):
-            if self.swaps.done:
-                break
-            self.swaps.step(self.world.snapshot())
-            self.world.act()
-            self.clock.present += 1.0
-        return self.swaps
 
 
 def test_the_leaving_pod_ends_and_nothing_is_left(world: World) -> None:
