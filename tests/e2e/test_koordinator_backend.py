@@ -19,15 +19,15 @@ from typing import Any
 
 import pytest
 from support.arena import Arena, Workload
-from support.jobs import JOBS, KOORD, PASSED, RESERVATIONS
+from support.jobs import JOBS, PASSED, RESERVED, left_behind
 from support.koordinator import (
     DEPLOYMENT,
     NAMESPACE,
     configured,
     descheduler_pods,
     leads,
-    migration_args,
     process,
+    quickened,
     restart_api_server,
 )
 from support.lab import Lab
@@ -40,25 +40,12 @@ from witness.log import Json
 NODE_LIMIT = 6
 WINDOW = 6.0
 
-RESERVED: Json = {**KOORD, "containers": [{"name": "main", "image": "x", "resources": {"requests": {"cpu": "10m"}}}]}
-"""A pod for which a place can be reserved: a Reservation of nothing is never taken."""
-
 
 @pytest.fixture(scope="module", params=["v1.7.0", "v1.8.0"])
 def lab(request: pytest.FixtureRequest, koord: Lab, koord_next: Lab) -> Iterator[Lab]:
     """With windows of seconds instead of minutes, more pods of a node at a time, and single replicas admitted."""
-
-    def shortened(config: Json) -> None:
-        args = migration_args(config)
-        args["maxMigratingPerNode"] = NODE_LIMIT
-        args["objectLimiters"] = {"workload": {"duration": f"{WINDOW:g}s"}}
-        if request.param == "v1.7.0":
-            args["skipCheckExpectedReplicas"] = True
-        else:
-            args["skipEvictionGates"] = ["ExpectedReplicas"]
-
-    chosen = koord if request.param == "v1.7.0" else koord_next
-    with configured(chosen, shortened):
+    version = str(request.param)
+    with configured(koord if version == "v1.7.0" else koord_next, quickened(version, NODE_LIMIT, WINDOW)) as chosen:
         yield chosen
 
 
@@ -94,12 +81,6 @@ def no_descheduler(lab: Lab) -> Iterator[None]:
 
 def deployment(arena: Arena, name: str, replicas: int, **more: Any) -> Workload:
     return arena.deployment(name, replicas, pod=RESERVED, **more)
-
-
-def left_behind(arena: Arena) -> list[str]:
-    """Jobs and Reservations that have to do with the arena."""
-    found = [*arena.api.items(JOBS), *arena.api.items(RESERVATIONS)]
-    return [one["metadata"]["name"] for one in found if arena.name in str(one["spec"])]
 
 
 @dataclass

@@ -29,6 +29,8 @@ KOORD: Json = {
     "containers": [{"name": "main", "image": "registry.invalid/app:1", "resources": REQUESTS}],
 }
 """A pod that can take a Reservation: by its scheduler, and because there is something to reserve."""
+RESERVED: Json = {**KOORD, "containers": [{"name": "main", "image": "x", "resources": {"requests": {"cpu": "10m"}}}]}
+"""A small pod for which a place can be reserved: a Reservation of nothing is never taken."""
 
 
 class Jobs:
@@ -122,6 +124,12 @@ class Jobs:
             self.api.delete(f"{JOBS}/{name}")
         for one in self.api.items(RESERVATIONS):
             self.api.delete(f"{RESERVATIONS}/{one['metadata']['name']}")
+
+
+def left_behind(arena: Arena) -> list[str]:
+    """Jobs and Reservations that have to do with the arena."""
+    found = [*arena.api.items(JOBS), *arena.api.items(RESERVATIONS)]
+    return [one["metadata"]["name"] for one in found if arena.name in str(one["spec"])]
 
 
 def job_of(run: Run, pod: Json | None = None) -> Json:

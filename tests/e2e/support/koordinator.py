@@ -113,8 +113,26 @@ def migration_args(config: Json, profile: int = 0) -> Json:
     return args
 
 
+def quickened(version: str, per_node: int, window: float) -> Callable[[Json], None]:
+    """A change of the configuration: so many pods of a node at a time, one of a workload in so many seconds.
+
+    Single replicas are admitted, each version in its own words.
+    """
+
+    def change(config: Json) -> None:
+        args = migration_args(config)
+        args["maxMigratingPerNode"] = per_node
+        args["objectLimiters"] = {"workload": {"duration": f"{window:g}s"}}
+        if version == "v1.7.0":
+            args["skipCheckExpectedReplicas"] = True
+        else:
+            args["skipEvictionGates"] = ["ExpectedReplicas"]
+
+    return change
+
+
 @contextlib.contextmanager
-def configured(lab: Lab, change: Callable[[Json], None]) -> Iterator[None]:
+def configured(lab: Lab, change: Callable[[Json], None]) -> Iterator[Lab]:
     """The descheduler with a changed configuration; restarted with it, and with the former one afterwards."""
     before = lab.api.get(CONFIG)["data"][KEY]
     config = yaml.safe_load(before)
@@ -122,7 +140,7 @@ def configured(lab: Lab, change: Callable[[Json], None]) -> Iterator[None]:
     lab.api.patch(CONFIG, {"data": {KEY: yaml.safe_dump(config, sort_keys=False)}})
     restart_descheduler(lab)
     try:
-        yield
+        yield lab
     finally:
         lab.api.patch(CONFIG, {"data": {KEY: before}})
         restart_descheduler(lab)
