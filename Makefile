@@ -32,7 +32,7 @@ unexport KUBECONFIG $(filter K8S_AUTH_%,$(.VARIABLES))
 PLAY := ansible-playbook
 LAB_VARS := -e lab_name='$(LAB_NAME)' -e lab_nodes='$(LAB_NODES)'
 
-.PHONY: help env demo test lab lab-down bench lint docs clean
+.PHONY: help env demo test lab lab-down chaos bench lint docs clean
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 18
 
@@ -70,6 +70,12 @@ test: $(READY) ## everything that must hold, the lab included
 	@$(PLAY) kubeops.node_maintenance.lab -e lab_state=built
 	@$(call say,test,end to end on $(LABS) labs side by side)
 	@python -m pytest -v --numprocesses $(LABS) --reruns 1 --rerun-show-tracebacks -rfER --durations=15 tests/e2e # deadlines meet busy machines
+
+chaos: $(READY) ## random faults on labs of its own; SECONDS, SEED, LABS, TRACKS, OUTAGE; ONLY=SCENE/BACKEND/FAULT/AT runs one again
+	@PYTHONPATH='$(PYTHONPATH):$(CURDIR)/tests:$(CURDIR)/tests/e2e:$(CURDIR)/roles/lab/files' python -m chaos \
+	  --lab-name='$(if $(filter lab,$(LAB_NAME)),chaos,$(LAB_NAME))' --labs='$(if $(filter file,$(origin LABS)),1,$(LABS))' \
+	  --tracks='$(TRACKS)' --seconds='$(SECONDS)' --seed='$(SEED)' --only='$(ONLY)' --outage='$(OUTAGE)' \
+	  --backends='$(BACKENDS)' --scenes='$(SCENES)' --faults='$(FAULTS)'
 
 bench: $(READY) ## speed beside kubectl drain and kubernetes.core.k8s_drain
 	@python bench/run.py

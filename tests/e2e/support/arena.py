@@ -12,6 +12,7 @@ arena's other nodes while their pods are placed: nothing in their spec ties them
 from __future__ import annotations
 
 import contextlib
+import secrets
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -386,8 +387,11 @@ class Arena:
 
     # -- the end
 
-    def clear(self) -> None:
-        """Take everything away, held by a finalizer or not, and what runs left of it."""
+    def clear(self, alone: bool = True) -> None:
+        """Take everything away, held by a finalizer or not, and what runs left of it.
+
+        Without `alone` other arenas of this lab are in use: what runs left of those stays.
+        """
         for name in self.namespaces:
             self.api.delete(f"/api/v1/namespaces/{name}")
             pods = f"/api/v1/namespaces/{name}/pods"
@@ -401,7 +405,7 @@ class Arena:
         self.api.delete(f"/api/v1/persistentvolumes/pv-{self.name}")
         for kind in ("Lease", "ConfigMap"):
             for obj in self.all(kind, OWN_NAMESPACE):
-                if o.name(obj).startswith(("node-", "surge-", "run-")):
+                if o.name(obj).startswith(("node-", "surge-", "run-")) and (alone or self.name in str(obj)):
                     self.api.delete(self.path(kind, o.name(obj), OWN_NAMESPACE))
 
 
@@ -409,4 +413,4 @@ def arena_name(test: str) -> str:
     """A short name that no other arena of this lab has."""
     words = "".join(c if c.isalnum() else "-" for c in test.lower()).split("-")
     kept = "-".join(word for word in words if word not in ("test", "", "the", "a", "is", "of"))
-    return f"{kept[:24].strip('-')}-{int(time.time() * 1000) % 0xFFFFF:x}"
+    return f"{kept[:24].strip('-')}-{secrets.token_hex(3)}"

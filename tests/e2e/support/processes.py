@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+from collections.abc import Iterable
 from pathlib import Path
 
 
@@ -35,15 +36,26 @@ def send(pid: int, what: signal.Signals) -> None:
         os.kill(pid, what)
 
 
-def kill_tree(root: int) -> None:
-    """SIGKILL a process and all its descendants, frozen first so that none gets away."""
-    frozen: set[int] = set()
+def freeze_tree(root: int) -> list[int]:
+    """SIGSTOP a process and all its descendants, so that none gets away; returns them."""
+    frozen = {root}
     send(root, signal.SIGSTOP)
     while new := set(descendants(root)) - frozen:
         for pid in new:
             send(pid, signal.SIGSTOP)
         frozen |= new
-    for pid in (root, *frozen):
+    return sorted(frozen)
+
+
+def thaw(frozen: Iterable[int]) -> None:
+    """Lets processes go on."""
+    for pid in frozen:
+        send(pid, signal.SIGCONT)
+
+
+def kill_tree(root: int) -> None:
+    """SIGKILL a process and all its descendants, frozen first so that none gets away."""
+    for pid in freeze_tree(root):
         send(pid, signal.SIGKILL)
 
 
