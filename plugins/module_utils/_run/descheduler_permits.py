@@ -5,12 +5,11 @@
 
 from __future__ import annotations
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds, verbs
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan import names
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.permissions import Need, missing
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.act import PATIENCE
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.context import StopRun
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.descheduler_site import Site
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.permissions import allowed
 
 
 def permit(site: Site, *, writes: bool, restarts: bool) -> None:
@@ -28,34 +27,18 @@ def permit(site: Site, *, writes: bool, restarts: bool) -> None:
     if restarts and site.workload["spec"].get("paused"):
         remedy = f"kubectl -n {place.namespace} rollout resume deployment {place.deployment}, or say restart: none."
         raise StopRun("deployment_paused", f"The rollouts of {site.ref} are paused.", remedy, str(site.ref))
-    needs = []
+    # A role may be limited to the names of these objects.
+    asked: list[tuple[Need, str]] = []
     if writes:
-        verb = "patch" if site.config_map else "create"
-        needs.append((Need(verb, "", "configmaps", (place.namespace,)), place.config_map if site.config_map else ""))
+        name = place.config_map if site.config_map else ""
+        asked.append((Need("patch" if name else "create", "", "configmaps", (place.namespace,)), name))
     if restarts:
-        needs.append((Need("patch", site.kind.group, site.kind.plural, (place.namespace,)), place.deployment))
+        asked.append((Need("patch", site.kind.group, site.kind.plural, (place.namespace,)), place.deployment))
     if writes or restarts:
-        needs += [(Need(verb, "", "configmaps", (names.NAMESPACE,)), "") for verb in ("create", "delete")]
-    for need, name in needs:
-        if not _allowed(site, need, name):
-            refusal = missing(need, need.namespaces)
-            raise StopRun(refusal.code, refusal.message, f"{refusal.remedy} Nothing was written.", refusal.object)
-
-
-def _allowed(site: Site, need: Need, name: str) -> bool:
-    """Asked with the object's name, which a role may be limited to."""
-    kind = kinds.SELF_SUBJECT_ACCESS_REVIEWS
-    asked = {
-        "verb": need.verb,
-        "group": need.group,
-        "resource": need.resource,
-        "namespace": need.namespaces[0],
-        "name": name,
-    }
-    review = {
-        "apiVersion": kind.api_version,
-        "kind": kind.kind,
-        "spec": {"resourceAttributes": {key: value for key, value in asked.items() if value}},
-    }
-    answer = site.ctx.cluster.send(verbs.create(kind, review), patience=PATIENCE)
-    return bool((answer.get("status") or {}).get("allowed"))
+        verbs = ("get", "create", "patch", "delete")
+        asked += [(Need(verb, "", "configmaps", (names.NAMESPACE,)), "") for verb in verbs]
+    lacking = [need for need, name in asked if not allowed(site.ctx, need, need.namespaces[0], name)]
+    if lacking:
+        told = [missing(need, need.namespaces) for need in lacking]
+        message, remedy = (" ".join(words) for words in zip(*((one.message, one.remedy) for one in told), strict=True))
+        raise StopRun(told[0].code, message, f"{remedy} Nothing was written.", told[0].object)

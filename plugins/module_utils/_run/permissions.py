@@ -50,13 +50,14 @@ def refused(ctx: Context, error: Forbidden, choices: Choices) -> list[Finding]:
 
 
 def _ask(ctx: Context, need: Need) -> Finding | None:
-    if _allowed(ctx, need, ""):
+    if allowed(ctx, need, ""):
         return None
-    refused = [namespace for namespace in need.namespaces if not _allowed(ctx, need, namespace)]
+    refused = [namespace for namespace in need.namespaces if not allowed(ctx, need, namespace)]
     return missing(need, refused) if refused or not need.namespaces else None
 
 
-def _allowed(ctx: Context, need: Need, namespace: str) -> bool:
+def allowed(ctx: Context, need: Need, namespace: str, name: str = "") -> bool:
+    """Whether the need is met in a namespace (empty: everywhere), for the one object where it has a name."""
     plural, _slash, subresource = need.resource.partition("/")
     attributes = {
         "verb": need.verb,
@@ -64,6 +65,7 @@ def _allowed(ctx: Context, need: Need, namespace: str) -> bool:
         "resource": plural,
         "subresource": subresource,
         "namespace": namespace,
+        "name": name,
     }
     kind = kinds.SELF_SUBJECT_ACCESS_REVIEWS
     review = {

@@ -576,6 +576,7 @@ def test_nobody_may_see_the_pods_configuration() -> None:
         f"patch deployments {NAMESPACE}",
         f"create configmaps {OURS}",
         f"delete configmaps {OURS}",
+        f"patch configmaps {OURS}",
     ],
 )
 def test_a_permission_that_is_missing_stops_before_the_first_write(refused: str) -> None:
@@ -585,6 +586,14 @@ def test_a_permission_that_is_missing_stops_before_the_first_write(refused: str)
     assert done["findings"][0]["code"] == "missing_permission"
     assert on.writes == 0
     assert roll(on, OLD)["outcome"] == "unchanged", "who has nothing to write needs no right to"
+
+
+def test_permissions_that_are_missing_are_named_together() -> None:
+    on = world()
+    on.blind = (f"patch deployments {NAMESPACE}", f"create configmaps {OURS}")
+    done = roll(on)
+    assert f"may not patch deployments.apps in namespace {NAMESPACE}" in done["msg"]
+    assert f"may not create configmaps in namespace {OURS}" in done["msg"]
 
 
 def test_what_cannot_be_written_or_restarted_stops_before_the_first_write() -> None:
