@@ -116,7 +116,8 @@ def needs(
 
 
 def _for_swaps(snapshot: Snapshot, swapped: list[PodPlan]) -> list[Need]:
-    found = [Need("patch", "", "pods", _namespaces(swapped))]
+    # A write whose answer was lost is looked at before it is done again: so what is patched is read, too.
+    found = [Need(verb, "", "pods", _namespaces(swapped)) for verb in ("get", "patch")]
     verbs = (*LOCK_VERBS, "watch")
     found += [Need(verb, "coordination.k8s.io", "leases", (names.NAMESPACE,)) for verb in verbs]
     found += [Need("watch", "apps", plural) for plural in ("deployments", "replicasets")]
@@ -132,10 +133,12 @@ def _for_swaps(snapshot: Snapshot, swapped: list[PodPlan]) -> list[Need]:
     for kind, group in scaled.items():
         if kind in PLURALS:
             api_group, plural = PLURALS[kind]
+            found.append(Need("get", api_group, plural, _namespaces(group)))
             found.append(Need("patch", api_group, f"{plural}/scale", _namespaces(group)))
     if scalers:
         found.append(Need("watch", "autoscaling", "horizontalpodautoscalers"))
-        found.append(Need("patch", "autoscaling", "horizontalpodautoscalers", _namespaces(scalers)))
+        places = _namespaces(scalers)
+        found += [Need(verb, "autoscaling", "horizontalpodautoscalers", places) for verb in ("get", "patch")]
     return found
 
 

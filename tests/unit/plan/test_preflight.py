@@ -398,6 +398,7 @@ def words(found: Snapshot, *, namespace_missing: bool = False, **choices: t.Any)
             {},
             {
                 *("patch deployments.apps/scale", "patch pods", "create pods/eviction"),
+                *("get deployments.apps", "get pods"),
                 "watch leases.coordination.k8s.io",
             },
             {"patch horizontalpodautoscalers.autoscaling"},
