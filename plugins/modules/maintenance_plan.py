@@ -209,6 +209,15 @@ estimate_seconds:
   description: How long emptying the nodes will take.
   returned: when the cluster could be read
   type: int
+fence:
+  description:
+    - Whether the API server refuses evictions of a run that lost its lock, see
+      M(kubeops.node_maintenance.maintenance_access). V(present), V(absent), V(incomplete) where a part of it is missing
+      or was changed, or V(unknown) where these credentials may not read it.
+    - Not there with O(gates).
+  returned: when the cluster could be read
+  type: str
+  sample: present
 nodes:
   description: Every node that was asked for. Not there when the call failed as a whole.
   returned: when the cluster could be read

@@ -3,8 +3,9 @@
 """The kinds of objects this collection reads and writes, with their fixed paths.
 
 All of them have been stable since Kubernetes 1.25 at the latest (autoscaling/v2 since 1.23, policy/v1
-and batch/v1 CronJobs since 1.21), so no discovery is needed to address them. Argo's Rollouts, Kruise's
-CloneSets and Koordinator's kinds are there only where these projects are installed.
+and batch/v1 CronJobs since 1.21), so no discovery is needed to address them. Policies for admission are
+there since 1.30; Argo's Rollouts, Kruise's CloneSets and Koordinator's kinds only where these projects are
+installed.
 """
 
 from __future__ import annotations
@@ -65,6 +66,20 @@ PODMIGRATIONJOBS = Kind(
     "scheduling.koordinator.sh", "v1alpha1", "podmigrationjobs", "PodMigrationJob", namespaced=False
 )
 RESERVATIONS = Kind("scheduling.koordinator.sh", "v1alpha1", "reservations", "Reservation", namespaced=False)
+ADMISSION_POLICIES = Kind(
+    "admissionregistration.k8s.io",
+    "v1",
+    "validatingadmissionpolicies",
+    "ValidatingAdmissionPolicy",
+    namespaced=False,
+)
+ADMISSION_BINDINGS = Kind(
+    "admissionregistration.k8s.io",
+    "v1",
+    "validatingadmissionpolicybindings",
+    "ValidatingAdmissionPolicyBinding",
+    namespaced=False,
+)
 SELF_SUBJECT_ACCESS_REVIEWS = Kind(
     "authorization.k8s.io",
     "v1",
@@ -106,6 +121,8 @@ KINDS: Mapping[tuple[str, str], Kind] = {
         PRIORITY_CLASSES,
         PODMIGRATIONJOBS,
         RESERVATIONS,
+        ADMISSION_POLICIES,
+        ADMISSION_BINDINGS,
         SELF_SUBJECT_ACCESS_REVIEWS,
         SELF_SUBJECT_REVIEWS,
     )

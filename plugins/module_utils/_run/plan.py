@@ -33,6 +33,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.sna
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.surge import BadSurgeError
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.waves import waves
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run import gates, job_backend, owners
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.access import Standing, standing
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.act import PATIENCE
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.context import Context, Result, StopRun
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.dead import vital_signs
@@ -132,7 +133,7 @@ def _plan(ctx: Context, nodes: Snapshot, wanted: tuple[str, ...], options: PlanO
     seconds = estimate_seconds(snapshot, plans, groups, settle=options.settle, controller=choices.controller)
     shown = [_node(snapshot, name, there, found) for name in wanted]
     pods = [_pod(plan, dead.fate(snapshot, plan.pod, now)) for plan in plans]
-    return _result(shown, found, pods, groups, seconds)
+    return _result(shown, found, pods, groups, seconds, standing(ctx))
 
 
 def _gather(ctx: Context, nodes: Snapshot, present: tuple[str, ...]) -> Snapshot:
@@ -251,6 +252,7 @@ def _result(
     pods: list[dict[str, t.Any]],
     groups: tuple[tuple[str, ...], ...],
     seconds: int,
+    fence: Standing,
 ) -> Result:
     blockers = [finding for finding in found if finding.severity == "blocker"]
     wrong = [finding.message for finding in blockers if finding.code in BAD_INPUT]
@@ -261,6 +263,7 @@ def _result(
             "pods": pods,
             "waves": [list(wave) for wave in groups],
             "estimate_seconds": seconds,
+            "fence": fence,
             "nodes": nodes,
         },
         failed=bool(wrong),

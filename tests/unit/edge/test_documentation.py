@@ -12,6 +12,7 @@ import yaml
 
 MODULES = (
     "descheduler_config",
+    "maintenance_access",
     "maintenance_plan",
     "maintenance_report",
     "maintenance_state",

@@ -53,6 +53,7 @@ def play(folder: Path, playbook: str, *words: str, variables: dict[str, object] 
         ("release", "worker-1"),
         ("plan", "worker-1"),
         ("recover", "worker-1"),
+        ("fence", "worker-1"),
     ],
 )
 def test_a_limit_is_an_error_that_says_what_to_do_instead(tmp_path: Path, playbook: str, limit: str) -> None:

@@ -112,8 +112,16 @@ def test_nothing_is_asked_for_that_is_not_documented() -> None:
 
 
 def test_no_role_allows_a_write_that_nobody_asks_for() -> None:
-    """Reservations made beforehand, and a descheduler's own namespace, are asked for by their modules."""
-    elsewhere = {("create", "scheduling.koordinator.sh", "reservations")}
+    """Reservations made beforehand, the fence, and a descheduler's own namespace are asked for by their modules."""
+    admission = ("validatingadmissionpolicies", "validatingadmissionpolicybindings")
+    elsewhere = {
+        ("create", "scheduling.koordinator.sh", "reservations"),
+        *(
+            (verb, "admissionregistration.k8s.io", plural)
+            for verb in ("create", "patch", "delete")
+            for plural in admission
+        ),
+    }
     wanted = {(need.verb, need.group, need.resource) for need in everything_asked()}
     needless = {
         f"{name}: {verb} {resource}.{group}"

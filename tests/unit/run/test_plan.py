@@ -73,6 +73,8 @@ class Objects:
         if request.resource == kinds.SELF_SUBJECT_ACCESS_REVIEWS.resource:
             return self._review(request.body or {})
         self.asked.append(f"{request.verb} {request.path}")
+        if f"{request.verb} {request.resource.partition('.')[0]}" in self.denied:
+            raise Forbidden("may not", request=request, status=403)
         if request.path not in self.reads:
             raise NotFound("not there", request=request, status=404)
         return self.reads[request.path]
@@ -110,6 +112,14 @@ def plan(found: Objects, run: str | None = None, **options: t.Any) -> Result:
 
 def codes(result: Result) -> list[str]:
     return [finding["code"] for finding in result.data["findings"]]
+
+
+@pytest.mark.parametrize("fence", ["absent", "unknown"])
+def test_whether_the_server_holds_a_fence_is_told(fence: str) -> None:
+    found = web(1)
+    if fence == "unknown":
+        found.denied.add("get validatingadmissionpolicies")
+    assert plan(found).data["fence"] == fence
 
 
 def test_the_shape_of_a_plan() -> None:

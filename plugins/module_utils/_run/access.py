@@ -1,0 +1,90 @@
+# Copyright: Contributors to the kubeops.node_maintenance collection
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""``maintenance_access``: install what a cluster needs once, and tell whether it is there."""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import dataclass
+
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import verbs
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.errors import Forbidden, NotFound
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan import access
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.change import Change
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.objects import Raw
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.act import PATIENCE
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.context import Context, Result, StopRun
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.write import read, write
+
+State = t.Literal["present", "absent"]
+Standing = t.Literal["present", "incomplete", "absent", "unknown"]
+
+
+@dataclass(frozen=True, slots=True)
+class AccessOptions:
+    """Options of the module."""
+
+    state: State = "present"
+
+
+def install(ctx: Context, options: AccessOptions) -> Result:
+    """Make the objects of the fence as they shall be, or remove them.
+
+    Raises:
+        StopRun: this API server has no such policies, or our namespace is missing and may not be made.
+        ClusterError: the server refused, or could not be reached.
+    """
+    served = _policies_served(ctx)
+    wanted = [obj for obj in access.fence() if served or obj["apiVersion"] != access.ADMISSION]
+    if options.state == "present":
+        if not served:
+            raise StopRun(
+                "no_admission_policies",
+                "This API server has no ValidatingAdmissionPolicy in version v1, so it cannot hold the fence.",
+                "Kubernetes 1.30 and newer have it. Everything else works without it.",
+                "ValidatingAdmissionPolicy",
+            )
+        shown = [_settled(ctx, obj, access.present, "present") for obj in wanted]
+    else:
+        shown = [_settled(ctx, obj, access.absent, "absent") for obj in reversed(wanted)]
+    return Result({"objects": shown, "findings": []})
+
+
+def standing(ctx: Context) -> Standing:
+    """Whether the fence stands; ``unknown`` where these credentials may not read it.
+
+    Raises:
+        ClusterError: the API server cannot be reached.
+    """
+    try:
+        found = [(obj, read(ctx, access.ref_of(obj))) for obj in access.fence()]
+    except Forbidden:
+        return "unknown"
+    if all(raw is None for _obj, raw in found):
+        return "absent"
+    as_wanted = all(raw is not None and access.present(obj, raw) is None for obj, raw in found)
+    return "present" if as_wanted else "incomplete"
+
+
+def _settled(
+    ctx: Context, wanted: Raw, decide: t.Callable[[Raw, Raw | None], Change | None], state: State
+) -> dict[str, t.Any]:
+    """Bring one object to its state; as the result shows it."""
+    target = access.ref_of(wanted)
+    change = write(ctx, target, lambda found: decide(wanted, found)).change
+    words = {"create": "created", "patch": "changed", "delete": "deleted"}
+    return {
+        "kind": target.kind,
+        "namespace": target.namespace,
+        "name": target.name,
+        "outcome": words[change.verb] if change else f"already_{state}",
+    }
+
+
+def _policies_served(ctx: Context) -> bool:
+    try:
+        answer = ctx.cluster.send(verbs.api_resources(access.ADMISSION), patience=PATIENCE)
+    except NotFound:
+        return False
+    return any(entry.get("kind") == "ValidatingAdmissionPolicy" for entry in answer.get("resources") or ())

@@ -1,0 +1,94 @@
+# Copyright: Contributors to the kubeops.node_maintenance collection
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: maintenance_access
+short_description: Install what a cluster needs once for maintenance
+version_added: 0.1.0
+author:
+  - Contributors to the kubeops.node_maintenance collection (@kubeops)
+description:
+  - Installs a fence in the API server. It refuses evictions that a run still has under way when it loses its lock,
+    because it was frozen or cut off and another run took the node over.
+  - The fence is a ValidatingAdmissionPolicy, its binding, and the ConfigMap C(node-fence) in the namespace
+    C(kubeops-node-maintenance), in which runs say who holds which lock.
+  - It concerns only evictions of this collection. All others pass as if it were not there.
+  - Everything works without it, but for the gap that it closes.
+requirements:
+  - Kubernetes 1.30 or newer.
+extends_documentation_fragment:
+  - kubeops.node_maintenance.auth
+  - kubeops.node_maintenance.attributes
+options:
+  state:
+    description:
+      - V(present) installs, V(absent) removes. The namespace stays.
+    type: str
+    choices: [present, absent]
+    default: present
+seealso:
+  - module: kubeops.node_maintenance.maintenance_plan
+  - module: kubeops.node_maintenance.node_drain
+"""
+
+EXAMPLES = r"""
+- name: Let the API server refuse evictions of a run that lost its lock
+  kubeops.node_maintenance.maintenance_access:
+
+- name: Take it away again
+  kubeops.node_maintenance.maintenance_access:
+    state: absent
+"""
+
+RETURN = r"""
+objects:
+  description: What was installed or removed, in that order.
+  returned: when the API server could be asked
+  type: list
+  elements: dict
+  contains:
+    kind:
+      description: Its kind.
+      type: str
+      sample: ValidatingAdmissionPolicy
+    namespace:
+      description: Its namespace; empty where it has none.
+      type: str
+    name:
+      description: Its name.
+      type: str
+      sample: node-fence.maintenance.kubeops.io
+    outcome:
+      description:
+        - V(created), V(changed) or V(deleted); V(already_present) or V(already_absent) where nothing was to be done.
+      type: str
+findings:
+  description: Why a call failed as a whole.
+  returned: always
+  type: list
+  elements: dict
+actions:
+  description: What was done, or would be done in check mode, as sentences.
+  returned: always
+  type: list
+  elements: str
+timeline:
+  description: Everything that was told while it happened.
+  returned: always
+  type: list
+  elements: dict
+"""
+
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.access import FACE
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.module import run_module
+
+
+def main() -> None:
+    run_module(FACE)
+
+
+if __name__ == "__main__":
+    main()
