@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import random
+import re
 import signal
 import threading
 import time
@@ -46,13 +47,14 @@ WEIGHTS = {"frozen": 0.5, "frozen-and-recovered": 0.35, "503": 0.7}
 """How often the faults come that take their time, against 1 for the others."""
 FROZEN = 18.0
 """Seconds for which a run is frozen: longer than the 15 s that the lease of a call at work lasts."""
+AT = re.compile(r"[rw][1-9]\d*|(get|post|put|patch|delete)-[a-z]+-[1-9]\d*")
 
 
 @dataclass(frozen=True, slots=True)
 class Point:
     """One fault at one request; its text is what `ONLY` takes.
 
-    `at` is r12, the twelfth request of the run, or w5, its fifth write.
+    `at` is r12, the twelfth request of the run, or w5, its fifth write, or post-eviction-2, its second of that kind.
     """
 
     scene: str
@@ -64,15 +66,14 @@ class Point:
         return f"{self.scene}/{self.backend}/{self.fault}/{self.at}"
 
     def hits(self, asked: Asked) -> bool:
-        number = asked.write if self.at[0] == "w" else asked.number
-        return number == int(self.at[1:])
+        return self.at in (f"r{asked.number}", f"w{asked.write}", f"{asked.kind}-{asked.same}")
 
 
 def parse(text: str) -> Point:
     """A point from its text; ValueError where it is none."""
     parts = text.strip().split("/")
-    if len(parts) != 4 or parts[2] not in FAULTS or parts[3][:1] not in ("r", "w") or not parts[3][1:].isdigit():
-        raise ValueError(f"{text!r} is no point; it is SCENE/BACKEND/FAULT/AT, AT being r12 (request) or w5 (write)")
+    if len(parts) != 4 or parts[2] not in FAULTS or not AT.fullmatch(parts[3]):
+        raise ValueError(f"{text!r} is no point: SCENE/BACKEND/FAULT/AT, AT being r12, w5 or post-eviction-2")
     return Point(*parts)
 
 

@@ -39,12 +39,21 @@ HOP_BY_HOP = ("connection", "keep-alive", "transfer-encoding", "content-length",
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A request: its number among all (from 1), and among the writes (0 for a read). `path` has the query."""
+    """A request: its number among all (from 1), among the writes (0 for a read), and among those of its kind.
+
+    `path` has the query.
+    """
 
     number: int
     write: int
     method: str
     path: str
+    same: int = 1
+
+    @property
+    def kind(self) -> str:
+        """Its method and the last word of its place that is no name: patch-nodes, post-eviction."""
+        return kind_of(self.method, self.path)
 
     @property
     def watches(self) -> bool:
@@ -85,6 +94,15 @@ class Act:
 
 PASS_ON = Act()
 Decide = Callable[[Asked], Act]
+
+
+def kind_of(method: str, path: str) -> str:
+    """As `Asked.kind`."""
+    words = path.partition("?")[0].strip("/").split("/")
+    words = words[2:] if words[0] == "api" else words[3:]
+    if words[:1] == ["namespaces"] and len(words) > 2:
+        words = words[2:]
+    return f"{method.lower()}-{([''] + words[::2])[-1] or 'other'}"
 
 
 def is_write(method: str, path: str) -> bool:
@@ -177,7 +195,8 @@ class Proxy:
     def _count(self, method: str, path: str) -> Asked:
         with self._lock:
             write = self.writes + 1 if is_write(method, path) else 0
-            asked = Asked(len(self.asked) + 1, write, method, path)
+            same = sum(each.kind == kind_of(method, path) for each in self.asked) + 1
+            asked = Asked(len(self.asked) + 1, write, method, path, same)
             self.asked.append(asked)
             return asked
 

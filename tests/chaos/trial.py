@@ -110,6 +110,8 @@ class Trial:
         fault.over()
         self._proxy.decide = lambda asked: PASS_ON
         outcome.requests = len(self._proxy.asked), self._proxy.writes
+        asked = [f"r{x.number} {f'w{x.write}' * (x.write > 0)} {x.kind}-{x.same} {x}\n" for x in self._proxy.asked]
+        (self._folder / "requests").write_text("".join(asked), encoding="utf-8")
         outcome.hit = str(fault.hit or "")
         outcome.rcs.append(run.rc)
         kind = outcome.point.fault

@@ -40,9 +40,20 @@ def test_every_fault_comes_at_requests_and_writes_that_there_are() -> None:
 
 def test_a_point_is_known_again_by_its_text() -> None:
     assert all(parse(str(point)) == point for point in first(3, 100))
+    assert parse("node/eviction/409/post-eviction-2").at == "post-eviction-2"
 
 
-@pytest.mark.parametrize("text", ["", "node/eviction/409", "node/eviction/410/w1", "node/eviction/409/x1", "a/b/409/w"])
+NO_POINTS = (
+    "",
+    "node/eviction/409",
+    "node/eviction/409/patch-nodes-0",
+    "node/eviction/410/w1",
+    "node/eviction/409/x1",
+    "a/b/409/w",
+)
+
+
+@pytest.mark.parametrize("text", NO_POINTS)
 def test_what_is_no_point(text: str) -> None:
     with pytest.raises(ValueError, match="is no point"):
         parse(text)
@@ -97,6 +108,13 @@ def test_a_fault_hits_one_request_alone(proxy: Proxy, kind: str) -> None:
 def test_a_fault_at_a_request_counts_reads_too(proxy: Proxy) -> None:
     made = fault("500", proxy, at="r4")
     assert [made.decide(asked) is PASS_ON for asked in ASKED] == [True, True, True, False]
+
+
+def test_a_fault_at_a_request_of_a_kind(proxy: Proxy) -> None:
+    made = fault("500", proxy, at="patch-nodes-2")
+    node = "/api/v1/nodes/n1"
+    asked = [Asked(8, 2, "PATCH", node, 1), Asked(9, 0, "GET", node, 2), Asked(10, 3, "PATCH", f"{node}?x=y", 2)]
+    assert [made.decide(each) is PASS_ON for each in asked] == [True, True, False]
 
 
 def test_an_outage_goes_on(proxy: Proxy) -> None:

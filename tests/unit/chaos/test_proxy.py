@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 import yaml
-from chaos.proxy import PASS_ON, Act, Asked, Proxy, is_write, status
+from chaos.proxy import PASS_ON, Act, Asked, Proxy, is_write, kind_of, status
 from witness.api import Api as Client
 from witness.api import ApiError
 
@@ -61,7 +61,7 @@ def test_requests_go_through_as_they_are_and_are_counted(server: Api, proxy: Pro
     assert client.get(NODE) == {"kind": "Node"}
     client.patch(f"{NODE}?dryRun=All", {"spec": {}})
     assert client.patch(NODE, {"spec": {}}) == {"changed": True}
-    assert [(asked.number, asked.write) for asked in proxy.asked] == [(1, 0), (2, 0), (3, 1)]
+    assert [(asked.number, asked.write, asked.same) for asked in proxy.asked] == [(1, 0, 1), (2, 0, 1), (3, 1, 2)]
     assert proxy.writes == 1
     call = server.calls[-1]
     assert call.body == {"spec": {}}
@@ -153,6 +153,22 @@ def test_open_watches_can_be_cut(server: Api, proxy: Proxy, client: Client) -> N
 )
 def test_what_counts_as_a_write(method: str, path: str, writes: bool) -> None:
     assert is_write(method, path) is writes
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "kind"),
+    [
+        ("PATCH", "/api/v1/nodes/n1", "patch-nodes"),
+        ("GET", "/api/v1/pods?watch=true", "get-pods"),
+        ("POST", "/api/v1/namespaces/a/pods/p/eviction?dryRun=All", "post-eviction"),
+        ("PUT", "/apis/coordination.k8s.io/v1/namespaces/a/leases/node-n1", "put-leases"),
+        ("GET", "/api/v1/namespaces/a", "get-namespaces"),
+        ("GET", "/version", "get-other"),
+        ("GET", "/apis/policy/v1", "get-other"),
+    ],
+)
+def test_kinds_of_requests(method: str, path: str, kind: str) -> None:
+    assert kind_of(method, path) == kind
 
 
 def test_a_request_in_words() -> None:
