@@ -6,7 +6,7 @@
 
 Most of a point's time passes in waiting for the lease of a run that was killed, so several go on side by side.
 The points are a function of the seed. A line is printed for each, at the end the numbers, and how to run those that
-failed again; the exit code is 1 where one did, or where no point was run.
+failed again; the exit code is 1 where one did, or where there is no verdict on any.
 """
 
 from __future__ import annotations
@@ -69,17 +69,20 @@ def labs(name: str, count: int, folder: Path, koordinator: bool) -> Iterator[lis
 
 def tell(outcomes: list[Outcome], seconds: float) -> None:
     """The numbers: for each fault how many points, how many runs lived through it, how long a point took."""
-    print(f"\n{'fault':22}{'points':>7}{'failed':>7}{'missed':>7}{'survived':>9}{'seconds':>9}")
+    print(f"\n{'fault':22}{'points':>9}{'failed':>9}{'missed':>9}{'blind':>9}{'survived':>9}{'seconds':>9}")
     for fault in (*FAULTS, ""):
         mine = [each for each in outcomes if fault in ("", each.point.fault)]
-        if not mine:
-            continue
         hit = [each for each in mine if each.hit]
-        numbers = (
-            f"{len(mine):7}{sum(each.failed for each in mine):7}{len(mine) - len(hit):7}"
-            f"{sum(each.survived for each in hit):9}{sum(each.seconds for each in mine) / len(mine):9.1f}"
+        counts = (
+            len(mine),
+            sum(each.failed for each in mine),
+            len(mine) - len(hit),
+            sum(bool(each.blind) for each in mine),
+            sum(each.survived for each in hit),
+            round(sum(each.seconds for each in mine) / max(1, len(mine))),
         )
-        print(f"{fault or 'all':22}{numbers}")
+        if mine:
+            print(f"{fault or 'all':22}{''.join(f'{count:9}' for count in counts)}")
     print(f"{len(outcomes)} points in {seconds:.0f} s", flush=True)
 
 
@@ -110,7 +113,7 @@ def main() -> int:
     failed = [str(outcome.point) for outcome in outcomes if outcome.failed]
     if failed:
         print(f"again: make chaos SEED={seed} ONLY={','.join(failed)}")
-    return 1 if failed or not outcomes else 0
+    return 1 if failed or all(outcome.blind for outcome in outcomes) else 0
 
 
 if __name__ == "__main__":

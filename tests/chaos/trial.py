@@ -16,7 +16,7 @@ from support.watching import Watching
 from witness.log import Json
 
 from chaos.faults import FROZEN, KILLS, SURVIVED, Fault, Point
-from chaos.judge import objections
+from chaos.judge import Blind, objections
 from chaos.proxy import PASS_ON, Proxy
 from chaos.scenes import Stage, credentials
 
@@ -37,6 +37,8 @@ class Outcome:
     requests: tuple[int, int] = (0, 0)
     """Of the first run: requests, and writes among them."""
     objections: list[str] = field(default_factory=list)
+    blind: str = ""
+    """Why there is no verdict on what the cluster went through."""
 
     @property
     def failed(self) -> bool:
@@ -48,14 +50,14 @@ class Outcome:
 
     @property
     def verdict(self) -> str:
-        return "FAILED" if self.failed else "ok" if self.hit else "missed"
+        return "FAILED" if self.failed else "blind" if self.blind else "ok" if self.hit else "missed"
 
     def __str__(self) -> str:
         runs = ", ".join(f"rc {rc}" for rc in self.rcs)
         number, writes = self.requests
         where = f"{self.hit or 'nothing'} of {number} requests, {writes} writes"
         lines = [f"{self.verdict:6} {self.seconds:5.1f} s  {self.point}  {where}: {runs}"]
-        return "\n".join([*lines, *(f"         {text}" for text in self.objections)])
+        return "\n".join([*lines, *(f"         {text}" for text in (*self.objections, self.blind) if text)])
 
 
 class Trial:
@@ -77,6 +79,8 @@ class Trial:
             with self._proxy as proxy:
                 known = {"K8S_AUTH_KUBECONFIG": str(proxy.kubeconfig(self._folder / "kubeconfig"))}
                 self._watched({**self._stage.arguments(self._play, self._marker), "env": known})
+        except Blind as error:
+            self.outcome.blind = str(error)
         except AssertionError as error:
             self.outcome.objections.append(str(error)[-4000:])
         finally:
