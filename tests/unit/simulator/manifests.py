@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import json
 import typing as t
 
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.serving import LOAD
@@ -35,7 +36,8 @@ def template(app: str, **options: t.Any) -> Raw:
     """A pod template; options are parts of the pod's spec, and `annotations`."""
     annotations = options.pop("annotations", None)
     meta: Raw = {"labels": {"app": app}} | ({"annotations": annotations} if annotations else {})
-    spec: Raw = {"containers": [{"name": "c", "image": "registry.example/c:1"}], "terminationGracePeriodSeconds": 5}
+    container = {"name": "c", "image": "registry.example/c:1", "resources": {"requests": {"cpu": "10m"}}}
+    spec: Raw = {"containers": [container], "terminationGracePeriodSeconds": 5}
     return {"metadata": meta, "spec": {**spec, **options}}
 
 
@@ -91,19 +93,48 @@ def namespace(name: str) -> Raw:
     return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
 
 
-def usual(nodes: int = 3) -> list[Raw]:
-    """One of each that a drain has to treat in another way, on a few nodes."""
+def koordinator(limiter: str = "300s") -> list[Raw]:
+    """Koordinator as its chart installs it, on a node of its own; its controllers are in koordinator.py.
+
+    `limiter`: within which time only so many pods of a workload may go as may be missing at once; `0s` for no limit.
+    """
+    home, mine = "koordinator-system", {"key": "dedicated", "value": "infra", "effect": "NoSchedule"}
+    args: Raw = {"evictionPolicy": "Eviction", "namespaces": {"exclude": ["kube-system", home]}}
+    args["objectLimiters"] = {"workload": {"duration": limiter}}
+    profile = {
+        "name": "koord-descheduler",
+        "plugins": {"evict": {"disabled": [{"name": "*"}], "enabled": [{"name": "MigrationController"}]}},
+        "pluginConfig": [{"name": "MigrationController", "args": args}],
+    }
+    config = {
+        "apiVersion": "descheduler/v1alpha2",
+        "kind": "DeschedulerConfiguration",
+        "profiles": [profile],
+    }
+    name = "koord-descheduler-config"
+    meta = {"name": name, "namespace": home}
+    where: Raw = {"nodeSelector": {"role": "infra"}, "tolerations": [mine], "namespace": home}
+    return [
+        node("infra", labels={"role": "infra"}, taints=[mine]),
+        {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "data": {name: json.dumps(config)}},
+        deployment("koord-descheduler", 1, **where),
+        deployment("koord-scheduler", 1, **where),
+    ]
+
+
+def usual(nodes: int = 3, **options: t.Any) -> list[Raw]:
+    """One of each that a drain has to treat in another way, on a few nodes; options are those of `template`."""
     return [
         *(node(f"n{number}") for number in range(1, nodes + 1)),
-        deployment("single", 1),
+        deployment("single", 1, **options),
         service("single"),
-        deployment("web", 3),
+        deployment("web", 3, **options),
         service("web"),
         budget("web", maxUnavailable=1),
-        deployment("scaled", 2),
+        deployment("scaled", 2, **options),
         service("scaled"),
         autoscaler("scaled", 2, 4, load=2),
-        stateful_set("db", 3),
+        stateful_set("db", 3, **options),
         service("db"),
         budget("db", maxUnavailable=1),
         daemon_set("agent"),

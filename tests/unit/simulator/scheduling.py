@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import json
 import typing as t
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds
@@ -18,6 +19,7 @@ from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.controlle
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.store import Event, Key, Raw
 
 UNSCHEDULABLE = {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}
+ALLOCATED = "scheduling.koordinator.sh/reservation-allocated"
 NAMES = frozenset({"default-scheduler", "koord-scheduler"})
 
 
@@ -51,21 +53,28 @@ class Scheduler(Controller):
             self.set_status(kinds.PODS, pod, conditions=[told])
             return
         bound = {**pod, "spec": {**pod["spec"], "nodeName": name}}
+        reservation = self._reserved(pod)
+        if reservation is not None and reservation["status"]["nodeName"] == name:
+            allocated = json.dumps({key: reservation["metadata"][key] for key in ("name", "uid")})
+            notes = {**(pod["metadata"].get("annotations") or {}), ALLOCATED: allocated}
+            bound["metadata"] = {**pod["metadata"], "annotations": notes}
+            owner = {key: pod["metadata"][key] for key in ("namespace", "name", "uid")}
+            self.set_status(kinds.RESERVATIONS, reservation, phase="Succeeded", currentOwners=[owner])
         bound = self.objects.replace(kinds.PODS, pod, bound)
         told = condition("PodScheduled", True, "", "", self.objects.wall())
         self.set_status(kinds.PODS, bound, conditions=[told])
 
-    def choose(self, pod: Raw, avoid: t.Collection[str] = ()) -> tuple[str, str]:
+    def choose(self, pod: Raw) -> tuple[str, str]:
         """The node for it, or why there is none."""
         nodes = self.store.of(kinds.NODES.resource)
-        reserved = self._reserved(pod)
-        if reserved and ("", reserved) in nodes and fits(pod, nodes["", reserved]):
-            return reserved, ""
+        reservation = self._reserved(pod)
+        if reservation is not None:
+            reserved = nodes.get(("", reservation["status"]["nodeName"]))
+            if reserved is not None and not refusal(pod, reserved):
+                return str(reserved["metadata"]["name"]), ""
         load: dict[str, int] = {}
         reasons: dict[str, int] = {}
         for (_where, name), node in nodes.items():
-            if name in avoid:
-                continue
             why = refusal(pod, node)
             if not why:
                 here = len(self.index.bound.get(name, {})) + self._reservations_on(name)
@@ -88,15 +97,15 @@ class Scheduler(Controller):
             and not pod["spec"].get("schedulingGates")
         )
 
-    def _reserved(self, pod: Raw) -> str:
-        """The node that a Reservation keeps for a pod of this owner."""
+    def _reserved(self, pod: Raw) -> Raw | None:
+        """The Reservation that keeps a place for a pod of this owner."""
         owners = {owner["uid"] for owner in pod["metadata"].get("ownerReferences") or ()}
         for reservation in self.store.of(kinds.RESERVATIONS.resource).values():
             status = reservation.get("status") or {}
             for owner in reservation["spec"].get("owners") or ():
                 if status.get("phase") == "Available" and (owner.get("controller") or {}).get("uid") in owners:
-                    return str(status["nodeName"])
-        return ""
+                    return reservation
+        return None
 
     def _reservations_on(self, name: str) -> int:
         return sum(
@@ -105,13 +114,38 @@ class Scheduler(Controller):
         )
 
 
+class Reservations(Scheduler):
+    """Finds Reservations a node, as if they were their pods."""
+
+    name = "reservations"
+    watches = (kinds.RESERVATIONS.resource, kinds.NODES.resource, PODS)
+
+    def keys(self, event: Event) -> t.Iterable[Key]:
+        if event.resource == kinds.RESERVATIONS.resource:
+            return (key_of(event.raw),)
+        return [
+            key
+            for key, raw in self.store.of(kinds.RESERVATIONS.resource).items()
+            if (raw.get("status") or {}).get("phase", "Pending") == "Pending"
+        ]
+
+    def sync(self, key: Key) -> None:
+        raw = self.store.get(kinds.RESERVATIONS.resource, *key)
+        if raw is None or raw["status"].get("phase", "Pending") != "Pending":
+            return
+        name, why = self.choose({"metadata": {}, "spec": raw["spec"]["template"]["spec"]})
+        now = self.objects.wall()
+        if name:
+            told = condition("Scheduled", True, "Scheduled", "", now)
+            self.set_status(kinds.RESERVATIONS, raw, phase="Available", nodeName=name, conditions=[told])
+        elif not raw["status"]:
+            told = condition("Scheduled", False, "Unschedulable", why, now)
+            self.set_status(kinds.RESERVATIONS, raw, phase="Pending", conditions=[told])
+
+
 def _looks(node: Raw) -> tuple[t.Any, ...]:
     """What of a node may let a pod in that found no place before."""
     return node["spec"].get("taints"), node["spec"].get("unschedulable"), node["metadata"].get("labels")
-
-
-def fits(pod: Raw, node: Raw) -> bool:
-    return not refusal(pod, node)
 
 
 def refusal(pod: Raw, node: Raw) -> str:

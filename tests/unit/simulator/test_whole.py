@@ -12,7 +12,8 @@ import pytest
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan import names
-from ansible_collections.kubeops.node_maintenance.tests.unit.simulator import manifests
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.case import Choices as Wishes
+from ansible_collections.kubeops.node_maintenance.tests.unit.simulator import koordinator, manifests
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.faults import Fault
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.machine import Choices
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.whole import Input, Outcome, maintain
@@ -42,10 +43,10 @@ def names_daemon(pod: dict[str, object]) -> bool:
     return any(owner["kind"] == "DaemonSet" for owner in meta["ownerReferences"])
 
 
-def run(world: World, *nodes: str, name: str = "me") -> Outcome:
+def run(world: World, *nodes: str, name: str = "me", backend: str = "auto") -> Outcome:
     """The command, until it ends or dies (then without an outcome of its own)."""
     me = world.process(name)
-    task = me.spawn(lambda: maintain(me, Input(nodes, work=patched)))
+    task = me.spawn(lambda: maintain(me, Input(nodes, work=patched, choices=Wishes(backend=backend))))
     world.machine.run_until(lambda: not task.alive)
     if me.process.dead:
         return Outcome(wrong=["killed"])
@@ -64,9 +65,10 @@ def watch_services(world: World) -> None:
 def traces(world: World) -> list[str]:
     """Whatever is left of a run."""
     left = [f"Lease {name}" for _namespace, name in world.store.of(kinds.LEASES.resource)]
-    left += [f"ConfigMap {name}" for _namespace, name in world.store.of(kinds.CONFIGMAPS.resource)]
+    left += [f"ConfigMap {name}" for ns, name in world.store.of(kinds.CONFIGMAPS.resource) if ns == names.NAMESPACE]
     for (_namespace, name), node in world.store.of(kinds.NODES.resource).items():
-        if names.RECORD in (node["metadata"].get("annotations") or {}) or node["spec"].get("taints"):
+        keys = {taint["key"] for taint in node["spec"].get("taints") or ()} - {"dedicated"}
+        if names.RECORD in (node["metadata"].get("annotations") or {}) or keys:
             left.append(f"Node {name}")
     left += [f"Budget {name}" for _ns, name in world.store.of(kinds.BUDGETS.resource) if name.startswith("kubeops")]
     return left
@@ -111,3 +113,18 @@ def test_the_same_command_ends_what_a_killed_one_began(saved: Saved, ordinal: in
         outcome = run(world, "n1")
         assert (outcome.ok, outcome.failed, outcome.wrong) == (True, {}, [])
         assert traces(world) == []
+
+
+def test_pods_move_by_jobs_and_nothing_of_them_is_left() -> None:
+    objects = [*manifests.koordinator("0s"), *manifests.usual(schedulerName="koord-scheduler")]
+    with World(objects, add_ons=[koordinator.GROUP]) as world:
+        watch_services(world)
+        outcome = run(world, "n1", "n2", backend="koordinator")
+        assert (outcome.ok, outcome.failed, outcome.wrong) == (True, {}, [])
+        drained = [node for name, result in outcome.calls if name == "drain" for node in result.data["nodes"]]
+        moved = [(pod["route"], pod["outcome"]) for node in drained for pod in node["pods"] if pod["route"] != "skip"]
+        assert moved.count(("job", "migrated")) >= 6
+        assert set(moved) == {("job", "migrated"), ("swap", "swapped")}
+        assert traces(world) == []
+        left = [len(world.store.of(kind.resource)) for kind in (kinds.PODMIGRATIONJOBS, kinds.RESERVATIONS)]
+        assert left == [0, 0]

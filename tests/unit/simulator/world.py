@@ -68,7 +68,7 @@ CONTROLLERS: tuple[type[Controller], ...] = (
     serving.EndpointSlices,
     serving.Budgets,
     serving.Autoscalers,
-    koordinator.Reservations,
+    scheduling.Reservations,
     koordinator.Migrations,
 )
 
