@@ -20,6 +20,13 @@ from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.object_ru
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.store import Event, Key, Raw, State
 
 PODS = kinds.PODS.resource
+_COUNTS = ("readyReplicas", "availableReplicas", "updatedReplicas", "currentReplicas", "fullyLabeledReplicas")
+OMITTED = {
+    kinds.DEPLOYMENTS.resource: ("replicas", "unavailableReplicas", *_COUNTS),
+    kinds.REPLICA_SETS.resource: _COUNTS,
+    kinds.STATEFUL_SETS.resource: ("readyReplicas", "updatedReplicas", "currentReplicas"),
+}
+"""Fields of a status that the server leaves out where they are 0."""
 
 
 class Index:
@@ -132,7 +139,9 @@ class Controller:
         return [raw for (where, _name), raw in self.store.of(PODS).items() if where == namespace]
 
     def set_status(self, kind: Kind, raw: Raw, **status: t.Any) -> Raw:
-        """Write these fields of the status, if they are others now; None takes one away."""
+        """Write these fields of the status, if they are others now; None takes one away, and 0 where it is left out."""
+        omitted = OMITTED.get(kind.resource, ())
+        status = {key: None if key in omitted and not value else value for key, value in status.items()}
         now = raw.get("status") or {}
         if all(now.get(key) == value for key, value in status.items()):
             return raw

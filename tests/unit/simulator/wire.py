@@ -20,9 +20,10 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator import answers
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.apiserver import ApiServer, Watcher
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.faults import Fault, Faults
-from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.machine import Action, Process, Task
+from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.machine import FOREVER, Action, Process, Task
 
 BOOKMARK_EVERY = 60.0
+BOOKMARK_BEFORE_END = 2.0
 
 
 @dataclass(slots=True)
@@ -73,7 +74,7 @@ class Open(Whole):
 
     def chunks(self) -> t.Iterator[bytes]:
         machine = self._machine
-        bookmark = machine.now + BOOKMARK_EVERY
+        bookmark = min(machine.now + BOOKMARK_EVERY, self._ends - BOOKMARK_BEFORE_END)
         try:
             while True:
                 while self._read:
@@ -83,7 +84,8 @@ class Open(Whole):
                 if self._over or machine.now >= self._ends:
                     return
                 if machine.now >= bookmark and self._watcher.bookmarks and not self._watcher.queue:
-                    bookmark = machine.now + BOOKMARK_EVERY
+                    last = self._ends - BOOKMARK_BEFORE_END
+                    bookmark = FOREVER if machine.now >= last else min(machine.now + BOOKMARK_EVERY, last)
                     yield self._link.server.bookmark(self._watcher)
                 silent = machine.now + self._silence
                 self._reader = machine.current
