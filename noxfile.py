@@ -236,7 +236,7 @@ def unit(session: nox.Session, leg: Leg) -> None:
     skip_without_interpreter(session, leg)
     environment(session)
     with step(session, f"environment (Python {leg.python}, kubernetes {leg.client})"):
-        packages = [f"ansible-core=={leg.core}", f"kubernetes=={leg.client}", "jmespath"]
+        packages = [f"ansible-core=={leg.core}", f"kubernetes=={leg.client}", "PySocks", "jmespath"]
         session.install(PINS, *packages, "pytest", "hypothesis", "greenlet")
     session.run("pytest", *(session.posargs or ["tests/unit"]))
 
@@ -247,7 +247,7 @@ def clients(session: nox.Session) -> None:
     environment(session)
     for client in CLIENTS:
         with step(session, f"kubernetes {client}"):
-            session.install(PINS, f"kubernetes=={client}", "pytest", "hypothesis", "PyYAML")
+            session.install(PINS, f"kubernetes=={client}", "pytest", "hypothesis", "PySocks", "PyYAML")
             session.run("pytest", "--quiet", *(session.posargs or ["tests/unit/cluster"]))
 
 

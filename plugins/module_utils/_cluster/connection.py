@@ -25,16 +25,16 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.
     Body,
     Cluster,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.errors import (
-    ConfigError,
-)
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.transport import (
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.endpoint import (
     Endpoint,
-    Transport,
     address,
     plain,
     tls_context,
 )
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.errors import (
+    ConfigError,
+)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.transport import Transport
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.tunnel import upgrade_headers
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.verbs import Request
 

@@ -91,14 +91,20 @@ class Server(ThreadingHTTPServer):
 
 
 class Api:
-    """The server. `calls` are the requests so far, `strangers` those that no step was for."""
+    """The server. `calls` are the requests so far, `strangers` those that no step was for.
 
-    def __init__(self, *, certificate: str = "", client_ca: str = "", port: int = 0, start: bool = True) -> None:
+    With `slow` a TLS handshake waits for so many seconds.
+    """
+
+    def __init__(
+        self, *, certificate: str = "", client_ca: str = "", port: int = 0, start: bool = True, slow: float = 0.0
+    ) -> None:
         self.steps: list[Step] = []
         self.calls: list[Call] = []
         self.strangers: list[Call] = []
         self.peers: list[Any] = []
         self.connections = 0
+        self._slow = slow
         self._idle: set[socket.socket] = set()
         self._lock = threading.Lock()
         self._stop = threading.Event()
@@ -223,6 +229,7 @@ class Api:
             def setup(self) -> None:
                 api.connections += 1
                 if isinstance(self.request, ssl.SSLSocket):
+                    api._stop.wait(api._slow)
                     self.request.do_handshake()
                     api.peers.append(self.request.getpeercert())
                 super().setup()

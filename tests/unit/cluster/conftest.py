@@ -18,6 +18,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.
     connect,
 )
 from ansible_collections.kubeops.node_maintenance.tests.unit.cluster.api import Api
+from ansible_collections.kubeops.node_maintenance.tests.unit.cluster.proxy import Proxy
 
 OURS = ("KUBECONFIG", "KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_PORT")
 
@@ -61,3 +62,10 @@ def cluster(api: Api) -> Iterator[Cluster]:
     cluster = connect(options, user_agent="kubeops.node_maintenance/test")
     yield cluster
     cluster.close()
+
+
+@pytest.fixture
+def proxy() -> Iterator[Proxy]:
+    proxy = Proxy()
+    yield proxy
+    proxy.close()

@@ -32,9 +32,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.
     ConnectionOptions,
     connect,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.transport import (
-    POOL,
-)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.pool import POOL
 from ansible_collections.kubeops.node_maintenance.tests.unit.cluster.api import (
     BEFORE,
     INSIDE,

@@ -8,14 +8,12 @@ from __future__ import annotations
 
 import base64
 import json
-import socket
 import sys
 import tempfile
 import threading
 import time
 import warnings
-from collections.abc import Callable, Iterator
-from contextlib import suppress
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -32,10 +30,9 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.
     ConnectionOptions,
     connect,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.transport import (
-    bypassed,
-)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.endpoint import bypassed
 from ansible_collections.kubeops.node_maintenance.tests.unit.cluster.api import CERTS, Api
+from ansible_collections.kubeops.node_maintenance.tests.unit.cluster.proxy import Proxy
 
 NODES = verbs.list_page(kinds.NODES)
 Serve = Callable[..., Api]
@@ -460,53 +457,6 @@ def test_impersonation(api: Api) -> None:
     headers = api.calls[0].headers
     assert headers["impersonate-user"] == ["maintainer"]
     assert headers["impersonate-group"] == ["ops", "oncall"]
-
-
-class Proxy:
-    """A proxy that tunnels CONNECT; `asked` has the head of each request to it."""
-
-    def __init__(self) -> None:
-        self.asked: list[str] = []
-        self._server = socket.create_server(("127.0.0.1", 0))
-        self.url = f"http://127.0.0.1:{self._server.getsockname()[1]}"
-        threading.Thread(target=self._run, daemon=True).start()
-
-    def close(self) -> None:
-        with suppress(OSError):
-            self._server.shutdown(socket.SHUT_RDWR)
-        self._server.close()
-
-    def _run(self) -> None:
-        while True:
-            try:
-                client, _unused = self._server.accept()
-            except OSError:
-                return
-            head = client.recv(65536).decode()
-            self.asked.append(head)
-            host, _unused, port = head.split()[1].rpartition(":")
-            target = socket.create_connection((host, int(port)))
-            client.sendall(b"HTTP/1.1 200 Connection established\r\n\r\n")
-            for one, other in ((client, target), (target, client)):
-                threading.Thread(target=self._pump, args=(one, other), daemon=True).start()
-
-    @staticmethod
-    def _pump(one: socket.socket, other: socket.socket) -> None:
-        try:
-            while piece := one.recv(65536):
-                other.sendall(piece)
-        except OSError:
-            pass
-        finally:
-            one.close()
-            other.close()
-
-
-@pytest.fixture
-def proxy() -> Iterator[Proxy]:
-    proxy = Proxy()
-    yield proxy
-    proxy.close()
 
 
 def test_a_proxy_is_used_with_its_password(serve: Serve, proxy: Proxy) -> None:
