@@ -283,10 +283,11 @@ class Cluster:
         Raises:
             ClusterError: as `send`, without patience; Unreachable also where nobody listens at the port.
         """
+        deadline = self.clock.now() + timeout
         body = self._open(request, timeout, min(CONNECT_TIMEOUT, timeout))
         if body.status != 101:
-            raise self._error(request, body, self.clock.now() + timeout)
-        return tunnel.fetch(body.wire(), path, request=request, within=timeout)
+            raise self._error(request, body, deadline)
+        return tunnel.fetch(body.wire(), path, request=request, late=lambda: self.clock.now() > deadline)
 
     def close(self) -> None:
         """Ends waits for a retry and gives idle connections back."""

@@ -180,7 +180,7 @@ class Wire:
 
     def read(self, count: int) -> bytes:
         try:
-            return bytes(self._file.read(count))
+            return bytes(self._file.read1(count))
         except ValueError as error:  # closed
             raise OSError(str(error)) from error
 

@@ -14,7 +14,6 @@ import base64
 import json
 import os
 import struct
-import time
 from collections.abc import Callable
 from typing import Any, Protocol
 
@@ -31,7 +30,7 @@ class Wire(Protocol):
     """The connection after the API server has switched protocols."""
 
     def read(self, count: int) -> bytes:
-        """Exactly so many bytes, fewer at the end."""
+        """Some bytes, as they come, at most so many; none at the end."""
 
     def write(self, data: bytes) -> None:
         """All of them."""
@@ -52,20 +51,17 @@ def upgrade_headers() -> dict[str, str]:
     }
 
 
-def fetch(
-    wire: Wire, path: str, *, request: Request, within: float, clock: Callable[[], float] = time.monotonic
-) -> Any:
-    """The JSON document at `path` of the forwarded port. HTTP/1.0 keeps the answer in one piece.
+def fetch(wire: Wire, path: str, *, request: Request, late: Callable[[], bool]) -> Any:
+    """The JSON document at `path` of the forwarded port, unless it gets `late`. HTTP/1.0 keeps it in one piece.
 
     Raises:
         Unreachable: nobody listens there, or the forward broke.
         ServerError: the answer is not the document.
     """
-    deadline = clock() + within
     asked = f"GET {path} HTTP/1.0\r\nHost: localhost\r\nAccept: application/json\r\n\r\n"
     try:
         wire.write(_frame(_BINARY, bytes([_DATA]) + asked.encode()))
-        return _answer(wire, request, lambda: clock() > deadline)
+        return _answer(wire, request, late)
     except OSError as error:
         raise Unreachable(f"the forward broke: {error}", request=request) from error
     finally:
@@ -75,7 +71,7 @@ def fetch(
 def _answer(wire: Wire, request: Request, late: Callable[[], bool]) -> Any:
     got, opened = b"", set[int]()
     while not late() and len(got) < _LARGEST:
-        code, payload = _read_frame(wire)
+        code, payload = _read_frame(lambda count: _exactly(wire, count, late))
         if code == _PING:
             wire.write(_frame(_PONG, payload))
         if code in (None, _CLOSE):
@@ -121,16 +117,26 @@ def _frame(code: int, payload: bytes) -> bytes:
     return bytes([0x80 | code]) + length + mask + masked
 
 
-def _read_frame(wire: Wire) -> tuple[int | None, bytes]:
+def _exactly(wire: Wire, count: int, late: Callable[[], bool]) -> bytes:
+    """So many bytes, fewer at the end; a port that drips is not waited for."""
+    got = b""
+    while len(got) < count and (piece := wire.read(count - len(got))):
+        got += piece
+        if late():
+            raise OSError("no answer in time")
+    return got
+
+
+def _read_frame(read: Callable[[int], bytes]) -> tuple[int | None, bytes]:
     """The next frame's code and payload; no code at the end. A server does not mask, nor split ours."""
-    head = wire.read(2)
+    head = read(2)
     if len(head) < 2:
         return None, b""
     size = head[1] & 0x7F
     if size == 126:
-        (size,) = struct.unpack("!H", wire.read(2).rjust(2, b"\0"))
+        (size,) = struct.unpack("!H", read(2).rjust(2, b"\0"))
     elif size == 127:
-        (size,) = struct.unpack("!Q", wire.read(8).rjust(8, b"\0"))
+        (size,) = struct.unpack("!Q", read(8).rjust(8, b"\0"))
     if size > _LARGEST:
         raise OSError("a frame is too large")
-    return (head[0] & 0x0F) or _BINARY, wire.read(size)
+    return (head[0] & 0x0F) or _BINARY, read(size)

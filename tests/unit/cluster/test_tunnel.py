@@ -9,6 +9,7 @@ import json
 import socket
 import struct
 import threading
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
@@ -50,6 +51,7 @@ class Server:
 
     says: list[bytes] = field(default_factory=list)
     head: bytes = SWITCH
+    drips: bytes = b""
     stays: bool = False
     asked: bytes = b""
     told: bytes = b""
@@ -64,6 +66,10 @@ class Server:
             connection.sendall(self.head + b"".join(self.says[:1]))
             self.told = self.unmasked(connection.recv(4096)) if self.head == SWITCH else b""
             connection.sendall(b"".join(self.says[1:]))
+            for byte in self.drips:
+                connection.sendall(bytes([byte]))
+                if self.over.wait(0.1):
+                    break
             if self.stays:
                 self.over.wait(5)
 
@@ -124,6 +130,13 @@ def test_what_goes_wrong_at_the_port(says: list[bytes], error: type[Exception], 
 def test_a_silent_port_is_not_waited_for(served: Served) -> None:
     with pytest.raises(Unreachable):
         served(Server([*map(frame, OPENED)], stays=True))
+
+
+def test_a_port_that_drips_is_not_waited_for(served: Served) -> None:
+    began = time.monotonic()
+    with pytest.raises(Unreachable, match="no answer in time"):
+        served(Server([*map(frame, OPENED)], drips=frame(b"\0" + page(CONFIG))[:100]))
+    assert time.monotonic() - began < 4.0
 
 
 def test_a_refusal_of_the_api_server_is_told(served: Served) -> None:
