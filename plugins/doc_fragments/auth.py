@@ -117,6 +117,11 @@ options:
 notes:
   - A connection option in a task, or in C(module_defaults), discards every E(K8S_AUTH_*) variable of the
     environment. Otherwise a task for one cluster of a fleet could silently reach the one in E(K8S_AUTH_HOST).
+  - A credential plugin of the kubeconfig (C(exec)) runs without a terminal and may take 60 seconds; then it is ended
+    and the error names it. A token that ends soon is renewed while it is still used, and while a login hangs, whatever
+    can go on with the present one goes on. Where somebody has to log in, do that before.
+  - Credentials are read again when they end or are refused, of the same context and for the same server as at the
+    beginning. A kubeconfig that leads elsewhere by then is refused.
   - On a local connection without C(become) the work is done inside the controller, which shows its progress
     while it waits. Everywhere else the module itself runs, with the same result and without progress.
 """

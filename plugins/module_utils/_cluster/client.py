@@ -23,9 +23,11 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.
     ServerError,
     UnknownOutcome,
     Unreachable,
+    Unrenewed,
     from_answer,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.kinds import Kind
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.retry import Backoff
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.verbs import (
     Request,
     list_page,
@@ -34,8 +36,6 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.
 CONNECT_TIMEOUT = 10.0
 FIRST_CONTACT = 4.0
 """Seconds a server is sought that nobody has heard of yet: more likely a wrong address than a bad moment."""
-_FIRST_DELAY = 0.25
-_LONGEST_DELAY = 8.0
 _RESTARTS = 2
 
 
@@ -76,8 +76,12 @@ class Connection(Protocol):
         `fence` is called when all is ready and the first byte would leave now; what it raises keeps it here.
         """
 
-    def renew(self, seen: int) -> None:
-        """Reads the credentials again, unless that has happened since `generation` was `seen`."""
+    def renew(self, seen: int, request: Request, within: float) -> None:
+        """Reads the credentials again for `request`, unless that has happened since `generation` was `seen`.
+
+        Raises:
+            Unrenewed: there are no new ones, or not `within` so many seconds.
+        """
 
     def close(self) -> None:
         """Gives idle connections back."""
@@ -89,27 +93,6 @@ class Listing:
 
     items: list[dict[str, Any]]
     resource_version: str
-
-
-class Backoff:
-    """Growing, jittered delays; a Retry-After sets the least."""
-
-    def __init__(self, clock: Clock, first: float = _FIRST_DELAY, longest: float = _LONGEST_DELAY) -> None:
-        self._clock = clock
-        self._first = first
-        self._longest = longest
-        self._next = first
-
-    def delay(self, error: ClusterError | None = None) -> float:
-        """Seconds to wait now; between 1 and 1.5 times the step, so that callers spread."""
-        step = self._next
-        self._next = min(self._next * 2, self._longest)
-        if error is not None and error.retry_after is not None:
-            step = max(step, error.retry_after)
-        return step * self._clock.jitter()
-
-    def reset(self) -> None:
-        self._next = self._first
 
 
 class Stream:
@@ -198,7 +181,7 @@ class Cluster:
             try:
                 return self._once(request, timeout, fence)
             except (Unreachable, Overloaded) as error:
-                if not self._answered:
+                if not self._answered and not isinstance(error, Unrenewed):
                     deadline = min(deadline, began + FIRST_CONTACT)
                     error.advice = f"Check the address in {self.source}, the network and the proxy."
                 delay = backoff.delay(error)
@@ -323,7 +306,7 @@ class Cluster:
         body = self._attempt(request, read_timeout, connect_timeout, fence)
         if body.status == 401:
             body.close()
-            self._connection.renew(seen)
+            self._connection.renew(seen, request, read_timeout)
             body = self._attempt(request, read_timeout, connect_timeout, fence)
         return body
 

@@ -2,29 +2,26 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """Credentials: the only file that imports the `kubernetes` package.
 
-Of that package only the configuration loaders are used (tokens, exec plugins, OIDC, in-cluster): they
-have kept their shape from 24.2 to 37, while ApiClient has not. No text of their errors is passed on:
-it can quote credentials and the output of plugins. What wins over what is as in kubernetes.core.
+Of that package only the configuration loaders are used (tokens, OIDC, in-cluster): they
+have kept their shape from 24.2 to 37, while ApiClient has not; credential plugins are run by
+exec_plugin.py. No text of their errors is passed on: it can quote credentials. What wins over what is as in
+kubernetes.core.
 """
 
 from __future__ import annotations
 
-import logging
 import sys
 import threading
 import traceback
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
-from shutil import which
 from typing import Any
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kubeconfig
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.client import (
-    Body,
-    Cluster,
-)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.client import Cluster
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.clock import Clock
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.credentials import Credentials, Loaded
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.endpoint import (
     Endpoint,
     address,
@@ -34,9 +31,8 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.errors import (
     ConfigError,
 )
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.exec_plugin import Credential, Plugin
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.transport import Transport
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.tunnel import upgrade_headers
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.verbs import Request
 
 try:
     import urllib3
@@ -48,12 +44,13 @@ try:
         load_kube_config,
         load_kube_config_from_dict,
     )
-    from urllib3._collections import HTTPHeaderDict  # public only since urllib3 2
 except ImportError:
     LIBRARY_ERROR: str | None = traceback.format_exc()
 else:
     LIBRARY_ERROR = None
 
+_RENEWED_AFTER = 240.0
+"""Seconds after which tokens are read again that say nothing of their end; the loaders renew them 300 s ahead."""
 _EXPLICIT = (
     "Give `kubeconfig`, or `host` with `api_key`, or with `client_cert` and `client_key` "
     "(or the same as K8S_AUTH_* in the environment)."
@@ -97,14 +94,16 @@ def connect(
     user_agent: str,
     guard: Callable[[], None] | None = None,
     answered: bool = True,
+    clock: Clock | None = None,
 ) -> Cluster:
-    """Reads the credentials; nothing is sent yet.
+    """Reads the credentials, which takes at most `credentials.ABANDONED` seconds; nothing is sent yet.
 
     Args:
         options: where to and as whom.
         user_agent: goes out with every request, into the audit log.
         guard: called before every request; what it raises ends that request unsent.
         answered: the server is known to be there, so an unreachable one deserves patience at once.
+        clock: whose threads and time it takes.
 
     Raises:
         ConfigError: what is wrong, where, and the remedy.
@@ -114,166 +113,127 @@ def connect(
             f"the Python package `kubernetes` cannot be imported by {sys.executable}",
             remedy="Install kubernetes>=24.2.0 there, or set ansible_python_interpreter.",
         )
-    return Cluster(Credentials(options, user_agent), guard, answered=answered)
+    clock = clock or Clock()
+    impersonate = [("Impersonate-User", options.impersonate_user)] if options.impersonate_user else []
+    impersonate += [("Impersonate-Group", group) for group in options.impersonate_groups]
+    credentials = Credentials(
+        _Loader(options, clock), user_agent=user_agent, impersonate=tuple(impersonate), clock=clock
+    )
+    return Cluster(credentials, guard, answered=answered, clock=clock)
 
 
-@dataclass(frozen=True, slots=True)
-class _Loaded:
-    """One reading of the credentials and the pool made for them."""
+class _Loader:
+    """Reads the credentials; from the second time on of the same context and for the same server.
 
-    configuration: Any
-    transport: Transport
-    basic: str
-    source: str
-
-
-class Credentials:
-    """Sends with credentials that are current: expiring tokens are renewed by the loaders' own hook,
-    refused ones by reading everything again (`renew`).
+    Somebody may choose another context, or another cluster under the same name, while a run is under way.
     """
 
-    def __init__(self, options: ConnectionOptions, user_agent: str) -> None:
+    def __init__(self, options: ConnectionOptions, clock: Clock) -> None:
         self._options = options
-        self._user_agent = user_agent
-        self._lock = threading.Lock()
-        self.generation = 0
-        self._loaded = self._load()
+        self._clock = clock
+        self._base = ""
 
-    @property
-    def source(self) -> str:
-        return self._loaded.source
-
-    def open(
-        self, request: Request, *, read_timeout: float, connect_timeout: float, fence: Callable[[], None] | None = None
-    ) -> Body:
-        loaded = self._loaded
-        return loaded.transport.open(
-            request,
-            self._headers(loaded, request),
-            read_timeout=read_timeout,
-            connect_timeout=connect_timeout,
-            fence=fence,
-        )
-
-    def renew(self, seen: int) -> None:
-        with self._lock:
-            if self.generation != seen:
-                return
-            old, self._loaded = self._loaded, self._load()
-            self.generation += 1
-        old.transport.close()
-
-    def close(self) -> None:
-        self._loaded.transport.close()
-
-    def _headers(self, loaded: _Loaded, request: Request) -> Mapping[str, str]:
-        headers = HTTPHeaderDict()
-        headers["User-Agent"] = self._user_agent
-        headers["Accept"] = "application/json"
-        if request.upgrade:
-            headers.update(upgrade_headers())
-        if request.verb == "list":
-            headers["Accept-Encoding"] = "gzip"  # a tenth of the bytes for the same time
-        if request.body is not None:
-            headers["Content-Type"] = request.content_type
-        token = self._token(loaded) or loaded.basic
-        if token:
-            if not token.isprintable() or not token.isascii():
-                raise ConfigError(
-                    f"the token of {loaded.source} has characters that no token has",
-                    remedy="Look for line breaks and quotes in it.",
-                )
-            headers["Authorization"] = token
-        if self._options.impersonate_user:
-            headers["Impersonate-User"] = self._options.impersonate_user
-        for group in self._options.impersonate_groups:
-            headers.add("Impersonate-Group", group)
-        return headers  # type: ignore[no-any-return]
-
-    def _token(self, loaded: _Loaded) -> str:
-        """The Authorization header as of now. Clients before 37 keep it under another key."""
-        configuration = loaded.configuration
-        with self._lock, _captured():
-            hook = configuration.refresh_api_key_hook
-            if hook is not None:
-                try:
-                    hook(configuration)
-                except (ConfigException, OSError, ValueError, KeyError):
-                    raise ConfigError(
-                        f"the token of {loaded.source} cannot be renewed",
-                        remedy="Look at the token file or plugin named there.",
-                    ) from None
-            for key in ("BearerToken", "authorization"):
-                if configuration.api_key.get(key):
-                    prefix = configuration.api_key_prefix.get(key)
-                    token = str(configuration.api_key[key]).strip()
-                    return f"{prefix} {token}" if prefix else token
-        return ""
-
-    def _load(self) -> _Loaded:
+    def __call__(self, stop: threading.Event) -> Loaded:
+        """Raises ConfigError: what is wrong, where, and the remedy."""
         before = set(_temp_files().values())
         try:
-            configuration, source = _configuration(self._options)
-            endpoint = _endpoint(configuration, source)
+            found = _Found(self._options, lambda plugin: plugin.run(self._clock, stop))
+            endpoint = _endpoint(found.configuration, found.source)
         finally:
             _remove_temp_files(before)
-        basic = ""
-        if self._options.username and self._options.password:
-            basic = str(configuration.get_basic_auth_token() or "")
-        return _Loaded(configuration, Transport(endpoint), basic, source)
+        if self._base and endpoint.base != self._base:
+            raise ConfigError(
+                f"{found.source} leads to {plain(endpoint.base)} by now, not to {plain(self._base)}",
+                remedy="Start again with the kubeconfig of the right cluster.",
+            )
+        self._base = endpoint.base
+        if found.context:
+            self._options = replace(self._options, context=found.context)
+        authorization = _authorization(found.configuration)
+        if not authorization and self._options.username and self._options.password:
+            authorization = str(found.configuration.get_basic_auth_token() or "")
+        expires = found.expires
+        if expires is not None and expires <= self._clock.epoch():
+            expires = None  # two clocks that differ; the server will tell when it has really expired
+        lasts = _RENEWED_AFTER if found.configuration.refresh_api_key_hook is not None and expires is None else None
+        return Loaded(Transport(endpoint), authorization, found.source, found.renewer, expires, lasts)
 
 
-def _configuration(options: ConnectionOptions) -> tuple[Any, str]:
-    """A loaded Configuration and where it is from.
+def _authorization(configuration: Any) -> str:
+    """The header as the loaders made it. Clients before 37 keep it under another key."""
+    for key in ("BearerToken", "authorization"):
+        if configuration.api_key.get(key):
+            prefix = configuration.api_key_prefix.get(key)
+            token = str(configuration.api_key[key]).strip()
+            return f"{prefix} {token}" if prefix else token
+    return ""
+
+
+class _Found:
+    """A loaded Configuration, and what there is to say of it.
 
     A host with a complete credential stands alone; else the given kubeconfig or context; else the pod's
     service account; else the default kubeconfig. Single options then override what was loaded.
+
+    Attributes:
+        configuration: of the client's own class.
+        source: where it is from.
+        renewer: who would make new credentials.
+        context: of the kubeconfig; empty where it is none.
+        expires: in seconds of the wall clock, where a credential plugin said so.
     """
-    configuration = Configuration()
-    whole = bool(
-        options.api_key
-        or (options.username and options.password)
-        or (options.client_cert and options.client_key and not options.kubeconfig)
-    )
-    if options.host and whole:
-        source = f"the credentials given for {plain(options.host)}"
-    elif options.kubeconfig or options.context:
-        source = _from_kubeconfig(configuration, options)
-    else:
-        try:
-            load_incluster_config(client_configuration=configuration)
-            source = "the pod's service account"
-        except (ConfigException, OSError):
-            if not kubeconfig.exists(kubeconfig.default_paths()):
-                raise ConfigError(
-                    f"no credentials: {kubeconfig.default_paths()} does not exist, "
-                    "and this is no pod with a service account",
-                    remedy=_EXPLICIT,
-                ) from None
-            source = _from_kubeconfig(configuration, options)
-    _override(configuration, options)
-    return configuration, source
 
+    def __init__(self, options: ConnectionOptions, run: Callable[[Plugin], Credential]) -> None:
+        self.configuration: Any = Configuration()
+        self.context = ""
+        self.renewer = ""
+        self.expires: float | None = None
+        self._options = options
+        self._run = run
+        whole = bool(
+            options.api_key
+            or (options.username and options.password)
+            or (options.client_cert and options.client_key and not options.kubeconfig)
+        )
+        if options.host and whole:
+            self.source = f"the credentials given for {plain(options.host)}"
+        elif options.kubeconfig or options.context:
+            self.source = self._from_kubeconfig()
+        else:
+            try:
+                load_incluster_config(client_configuration=self.configuration)
+                self.source = "the pod's service account"
+            except (ConfigException, OSError):
+                if not kubeconfig.exists(kubeconfig.default_paths()):
+                    raise ConfigError(
+                        f"no credentials: {kubeconfig.default_paths()} does not exist, "
+                        "and this is no pod with a service account",
+                        remedy=_EXPLICIT,
+                    ) from None
+                self.source = self._from_kubeconfig()
+        self.renewer = self.renewer or self.source
+        _override(self.configuration, options)
 
-def _from_kubeconfig(configuration: Any, options: ConnectionOptions) -> str:
-    given = options.kubeconfig or kubeconfig.default_paths()
-    chosen = kubeconfig.choose(given, options.context or "")
-    address(str(chosen.cluster["server"]))
-    source = f"{chosen.where}, context {chosen.context!r}"
-    with _captured() as told:
+    def _from_kubeconfig(self) -> str:
+        given = self._options.kubeconfig or kubeconfig.default_paths()
+        chosen = kubeconfig.choose(given, self._options.context or "")
+        address(str(chosen.cluster["server"]))
+        self.context = chosen.context
+        source = f"{chosen.where}, context {chosen.context!r}"
+        config = self._with_plugin(chosen)
         try:
-            if options.persist_config and isinstance(given, str):
+            if self._options.persist_config and isinstance(given, str) and config is chosen.config:
                 load_kube_config(
                     config_file=given,
                     context=chosen.context,
-                    client_configuration=configuration,
+                    client_configuration=self.configuration,
                     persist_config=True,
                 )
             else:
                 load_kube_config_from_dict(
-                    dict(chosen.config),
+                    dict(config),
                     context=chosen.context,
-                    client_configuration=configuration,
+                    client_configuration=self.configuration,
                     persist_config=False,
                 )
         except (ConfigException, OSError, ValueError, KeyError, TypeError, AttributeError) as error:
@@ -281,34 +241,24 @@ def _from_kubeconfig(configuration: Any, options: ConnectionOptions) -> str:
                 f"{source} is not usable: the Python client refuses it ({type(error).__name__})",
                 remedy="Try `kubectl` with it.",
             ) from None
-    plugin = chosen.user.get("exec")
-    credential = configuration.api_key or configuration.cert_file
-    if isinstance(plugin, Mapping) and not credential and not options.api_key:
-        raise _plugin_error(plugin, chosen, " ".join(told))
-    if chosen.cluster.get("tls-server-name"):
-        configuration.tls_server_name = chosen.cluster["tls-server-name"]
-    if chosen.cluster.get("proxy-url"):
-        configuration.proxy = chosen.cluster["proxy-url"]
-    return source
+        if chosen.cluster.get("tls-server-name"):
+            self.configuration.tls_server_name = chosen.cluster["tls-server-name"]
+        if chosen.cluster.get("proxy-url"):
+            self.configuration.proxy = chosen.cluster["proxy-url"]
+        return source
 
-
-def _plugin_error(plugin: Mapping[str, Any], chosen: kubeconfig.Chosen, told: str) -> ConfigError:
-    """Why an exec plugin gave nothing; its output stays unsaid, it may hold a credential."""
-    command = str(plugin.get("command") or "")
-    remedy = "Run it by hand."
-    if which(command) is None:
-        why = "it is not installed here, or not in PATH"
-        hint = " ".join(str(plugin.get("installHint") or "").split())
-        remedy = hint[:300] or "Install it, or use another user of this cluster."
-    elif "process returned" in told:
-        number = told.split("process returned", 1)[1].split(".")[0].strip()
-        why = f"it ended with exit code {number}" if number.lstrip("-").isdigit() else "it failed"
-    else:
-        why = f"its output is no ExecCredential of {plugin.get('apiVersion')!r}"
-    return ConfigError(
-        f"the credential plugin {command!r} of user {chosen.user_name!r} in {chosen.where} gave no credential: {why}",
-        remedy=remedy,
-    )
+    def _with_plugin(self, chosen: kubeconfig.Chosen) -> Mapping[str, Any]:
+        """The kubeconfig with what the user's credential plugin gives in the place of the plugin."""
+        spec = chosen.user.get("exec")
+        if not isinstance(spec, Mapping):
+            return chosen.config
+        user = {name: value for name, value in chosen.user.items() if name != "exec"}
+        if not self._options.api_key and not any(user.get(name) for name in ("token", "tokenFile", "auth-provider")):
+            plugin = Plugin(spec, f"user {chosen.user_name!r} in {chosen.where}", chosen.cluster)
+            credential = self._run(plugin)
+            user |= credential.as_user()
+            self.renewer, self.expires = plugin.name, credential.expires
+        return {**chosen.config, "users": [{"name": chosen.user_name, "user": user}]}
 
 
 def _override(configuration: Any, options: ConnectionOptions) -> None:
@@ -356,30 +306,6 @@ def _endpoint(configuration: Any, source: str) -> Endpoint:
         no_proxy=str(configuration.no_proxy or ""),
         proxy_headers=configuration.proxy_headers,
     )
-
-
-@contextmanager
-def _captured() -> Iterator[list[str]]:
-    """Keeps what the kubeconfig loader logs to the root logger: it may quote a plugin's output.
-
-    The loader reports a failed plugin nowhere else; without a handler Python would print it.
-    """
-    told: list[str] = []
-
-    def mine(record: logging.LogRecord) -> bool:
-        if Path(record.pathname).name != "kube_config.py":
-            return True
-        told.append(record.getMessage())
-        return False
-
-    root, handler = logging.getLogger(), logging.NullHandler()
-    root.addHandler(handler)
-    root.addFilter(mine)
-    try:
-        yield told
-    finally:
-        root.removeFilter(mine)
-        root.removeHandler(handler)
 
 
 def _temp_files() -> dict[str, str]:

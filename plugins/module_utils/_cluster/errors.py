@@ -93,6 +93,13 @@ class Unreachable(ClusterError):
     remedy = "Check the address, the network and the proxy."
 
 
+class Unrenewed(Unreachable):
+    """The credentials have expired or were refused, and there are no new ones; nothing was sent."""
+
+    rule = "the credentials cannot be renewed"
+    remedy = "Log in again."
+
+
 class UnknownOutcome(ClusterError):
     """A write was sent and no clear answer came back: it may have happened. Read again."""
 

@@ -13,7 +13,6 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.client import (
-    Backoff,
     Cluster,
     Listing,
     Stream,
@@ -27,6 +26,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.
     from_answer,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.kinds import Kind
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.retry import Backoff
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.verbs import watch
 
 Object = dict[str, Any]

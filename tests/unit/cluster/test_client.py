@@ -23,16 +23,14 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster 
     kinds,
     verbs,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.client import (
-    Backoff,
-    Cluster,
-)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.client import Cluster
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.clock import Clock
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.connection import (
     ConnectionOptions,
     connect,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.pool import POOL
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.retry import Backoff
 from ansible_collections.kubeops.node_maintenance.tests.unit.cluster.api import (
     BEFORE,
     INSIDE,

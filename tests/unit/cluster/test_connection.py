@@ -7,8 +7,6 @@
 from __future__ import annotations
 
 import base64
-import json
-import sys
 import tempfile
 import threading
 import time
@@ -18,7 +16,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import (
     errors,
@@ -32,6 +29,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.endpoint import bypassed
 from ansible_collections.kubeops.node_maintenance.tests.unit.cluster.api import CERTS, Api
+from ansible_collections.kubeops.node_maintenance.tests.unit.cluster.kubeconfigs import PLUGIN, config, plugin, written
 from ansible_collections.kubeops.node_maintenance.tests.unit.cluster.proxy import Proxy
 
 NODES = verbs.list_page(kinds.NODES)
@@ -40,22 +38,6 @@ Serve = Callable[..., Api]
 
 def data(name: str) -> str:
     return base64.b64encode((CERTS / name).read_bytes()).decode()
-
-
-def config(server: str, user: dict[str, Any] | None = None, cluster: dict[str, Any] | None = None) -> dict[str, Any]:
-    return {
-        "apiVersion": "v1",
-        "kind": "Config",
-        "current-context": "lab",
-        "contexts": [{"name": "lab", "context": {"cluster": "c", "user": "u"}}],
-        "clusters": [{"name": "c", "cluster": {"server": server, **(cluster or {})}}],
-        "users": [{"name": "u", "user": user or {}}],
-    }
-
-
-def written(path: Path, content: dict[str, Any]) -> str:
-    path.write_text(yaml.safe_dump(content), encoding="utf-8")
-    return str(path)
 
 
 def ask(options: ConnectionOptions) -> None:
@@ -245,28 +227,6 @@ def test_a_context_means_the_kubeconfig_even_in_a_pod(
 
 # --- exec plugins
 
-PLUGIN = """\
-import json, pathlib, sys
-runs = pathlib.Path(sys.argv[1])
-number = int(runs.read_text()) + 1 if runs.exists() else 1
-runs.write_text(str(number))
-status = json.loads(sys.argv[2])
-status.setdefault("token", f"token-{number}")
-version = "client.authentication.k8s.io/v1"
-print(json.dumps({"apiVersion": version, "kind": "ExecCredential", "status": status}))
-"""
-
-
-def plugin(folder: Path, status: dict[str, Any] | None = None) -> dict[str, Any]:
-    (folder / "plugin.py").write_text(PLUGIN, encoding="utf-8")
-    arguments = [str(folder / "plugin.py"), str(folder / "runs"), json.dumps(status or {})]
-    return {
-        "apiVersion": "client.authentication.k8s.io/v1",
-        "command": sys.executable,
-        "args": arguments,
-        "interactiveMode": "Never",
-    }
-
 
 def test_an_exec_plugin_runs_once_for_many_requests(api: Api, tmp_path: Path) -> None:
     path = written(tmp_path / "kc", config(api.url, {"exec": plugin(tmp_path)}))
@@ -275,17 +235,6 @@ def test_an_exec_plugin_runs_once_for_many_requests(api: Api, tmp_path: Path) ->
     for _unused in range(3):
         cluster.send(NODES)
     assert {call.header("Authorization") for call in api.calls} == {"Bearer token-1"}
-
-
-def test_an_expired_exec_token_is_renewed_before_it_is_used(api: Api, tmp_path: Path) -> None:
-    expired = plugin(tmp_path, {"expirationTimestamp": "2020-01-01T00:00:00Z"})
-    path = written(tmp_path / "kc", config(api.url, {"exec": expired}))
-    cluster = connect(ConnectionOptions(kubeconfig=path), user_agent="x")
-    api.expect("GET", "/api/v1/nodes", times=2)
-    cluster.send(NODES)
-    cluster.send(NODES)
-    sent = [call.header("Authorization") for call in api.calls]
-    assert sent == ["Bearer token-2", "Bearer token-3"]
 
 
 def test_a_plugin_may_lie_beside_the_kubeconfig(api: Api, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

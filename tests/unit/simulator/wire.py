@@ -192,7 +192,7 @@ class Link:
         machine.hop()
         return body
 
-    def renew(self, seen: int) -> None:
+    def renew(self, seen: int, request: Request, within: float) -> None:
         """There are no credentials to read."""
 
     def close(self) -> None:

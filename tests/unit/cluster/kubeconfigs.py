@@ -1,0 +1,58 @@
+# Copyright: Contributors to the kubeops.node_maintenance collection
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Kubeconfigs, and a credential plugin that counts how often it ran."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+PLUGIN = """\
+import json, os, pathlib, subprocess, sys, time
+runs = pathlib.Path(sys.argv[1])
+number = int(runs.read_text()) + 1 if runs.exists() else 1
+runs.write_text(str(number))
+hang = runs.with_name("hang")
+if hang.exists():
+    child = subprocess.Popen(["sleep", "60"])
+    runs.with_name("pids").write_text(f"{os.getpid()} {child.pid}")
+    time.sleep(60)
+status = json.loads(sys.argv[2])
+status.setdefault("token", f"token-{number}")
+version = "client.authentication.k8s.io/v1"
+print(json.dumps({"apiVersion": version, "kind": "ExecCredential", "status": status}))
+"""
+"""Hangs, with a child, as long as there is a file `hang` beside its counter."""
+
+
+def config(server: str, user: dict[str, Any] | None = None, cluster: dict[str, Any] | None = None) -> dict[str, Any]:
+    return {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "current-context": "lab",
+        "contexts": [{"name": "lab", "context": {"cluster": "c", "user": "u"}}],
+        "clusters": [{"name": "c", "cluster": {"server": server, **(cluster or {})}}],
+        "users": [{"name": "u", "user": user or {}}],
+    }
+
+
+def written(path: Path, content: dict[str, Any]) -> str:
+    path.write_text(yaml.safe_dump(content), encoding="utf-8")
+    return str(path)
+
+
+def plugin(folder: Path, status: dict[str, Any] | None = None) -> dict[str, Any]:
+    (folder / "plugin.py").write_text(PLUGIN, encoding="utf-8")
+    arguments = [str(folder / "plugin.py"), str(folder / "runs"), json.dumps(status or {})]
+    return {
+        "apiVersion": "client.authentication.k8s.io/v1",
+        "command": sys.executable,
+        "args": arguments,
+        "interactiveMode": "Never",
+    }
