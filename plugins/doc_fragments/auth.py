@@ -122,6 +122,8 @@ notes:
     can go on with the present one goes on. Where somebody has to log in, do that before.
   - Credentials are read again when they end or are refused, of the same context and for the same server as at the
     beginning. A kubeconfig that leads elsewhere by then is refused.
+  - An API server that has just started refuses what it will allow a moment later. What it allowed before is therefore
+    asked for again, for up to 30 seconds, and by watches for up to 60; anything else once more after half a second.
   - On a local connection without C(become) the work is done inside the controller, which shows its progress
     while it waits. Everywhere else the module itself runs, with the same result and without progress.
 """

@@ -19,15 +19,17 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.errors import (
     ClusterError,
     Expired,
+    Forbidden,
     Overloaded,
     ServerError,
+    Unauthorized,
     UnknownOutcome,
     Unreachable,
     Unrenewed,
     from_answer,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.kinds import Kind
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.retry import Backoff
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.retry import Backoff, Refusals
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.verbs import (
     Request,
     list_page,
@@ -37,6 +39,9 @@ CONNECT_TIMEOUT = 10.0
 FIRST_CONTACT = 4.0
 """Seconds a server is sought that nobody has heard of yet: more likely a wrong address than a bad moment."""
 _RESTARTS = 2
+_REFUSED = 30.0
+# Refusals that come only after the look at rights.
+_PAST_RIGHTS = (404, 409, 410, 422)
 
 
 class Lost(Exception):
@@ -147,6 +152,7 @@ class Cluster:
         self._answered = answered
         self._lock = threading.Lock()
         self._closed = self.clock.event()
+        self._granted: set[tuple[str, str, str]] = set()
         self.requests = 0
 
     @property
@@ -167,8 +173,9 @@ class Cluster:
         Args:
             request: from verbs.py.
             timeout: seconds for one attempt, from connecting to the last byte.
-            patience: seconds in which an unreachable or overloaded server is asked again. A write
-                is repeated only when it surely was not processed.
+            patience: seconds in which an unreachable or overloaded server is asked again; 30 at most of them
+                where it refuses what it allowed before, and once where it never did. A write is repeated only
+                when it surely was not processed.
             fence: called right before the first byte of every attempt leaves; what it raises ends the request unsent.
 
         Raises:
@@ -177,9 +184,16 @@ class Cluster:
         began = self.clock.now()
         deadline = began + patience
         backoff = Backoff(self.clock)
+        refusals = Refusals(self.clock, min(patience, _REFUSED))
         while True:
             try:
                 return self._once(request, timeout, fence)
+            except (Forbidden, Unauthorized) as error:
+                pause = refusals.delay(error, self.granted(request))
+                left = deadline - self.clock.now()
+                if pause is None or left <= 0 or self._closed.is_set():
+                    raise
+                delay = min(pause, left)
             except (Unreachable, Overloaded) as error:
                 if not self._answered and not isinstance(error, Unrenewed):
                     deadline = min(deadline, began + FIRST_CONTACT)
@@ -192,8 +206,13 @@ class Cluster:
                     if error.retry_after is not None and error.retry_after > left:
                         raise
                     delay = left
-                self._closed.wait(delay)
-                timeout = min(timeout, max(1.0, deadline - self.clock.now()))
+            self._closed.wait(delay)
+            timeout = min(timeout, max(1.0, deadline - self.clock.now()))
+
+    def granted(self, request: Request) -> bool:
+        """Whether the server has allowed such a request before: the same verb, resource and namespace."""
+        with self._lock:
+            return _right(request) in self._granted
 
     def items(
         self,
@@ -308,6 +327,9 @@ class Cluster:
             body.close()
             self._connection.renew(seen, request, read_timeout)
             body = self._attempt(request, read_timeout, connect_timeout, fence)
+        if body.status < 300 or body.status in _PAST_RIGHTS:
+            with self._lock:
+                self._granted.add(_right(request))
         return body
 
     def _attempt(
@@ -356,6 +378,10 @@ class Cluster:
         if body.status == 401:
             error.advice = f"Renew {self.source}; it has expired or belongs to another cluster."
         return error
+
+
+def _right(request: Request) -> tuple[str, str, str]:
+    return request.verb, request.resource, request.namespace
 
 
 def _lost(request: Request, why: str) -> ClusterError:

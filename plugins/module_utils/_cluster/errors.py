@@ -4,8 +4,8 @@
 
 An answer is classed by its HTTP status and by the fields of its `Status` body (code, reason,
 causes, retryAfterSeconds). Message text decides only where the server sends no such field: a denial by
-a webhook or an admission policy, and two budgets on one pod (both read in kube-apiserver 1.36 and
-recorded in tests/unit/cluster).
+a webhook or an admission policy, a quota's, and two budgets on one pod (all read in kube-apiserver 1.36
+and recorded in tests/unit/cluster).
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ _LONGEST = 600
 _DENIED = re.compile(
     r"admission webhook \".+\" denied the request|AdmissionPolicy '.+' with binding '.+' denied request"
 )
+# Authorization names the user; what else forbids an object by its name is admission, once it is ready.
+_RULE = re.compile(r" is forbidden: (?!User |not yet ready)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,10 +117,16 @@ class Unauthorized(ClusterError):
 
 
 class Forbidden(ClusterError):
-    """403: no permission, or an admission rule such as a quota; the server's words say which."""
+    """403: no permission."""
 
     rule = "not allowed"
     remedy = "Grant the permission named here, or change the rule that refuses it."
+
+
+class AgainstRule(Forbidden):
+    """403 by a rule for the object, such as a quota: whoever asks, and however often."""
+
+    remedy = "Meet the rule named here, or change it."
 
 
 class NamespaceTerminating(Forbidden):
@@ -265,6 +273,8 @@ def _class_of(
         return DeniedByWebhook
     if "NamespaceTerminating" in causes:
         return NamespaceTerminating
+    if status == 403 and _RULE.search(message):
+        return AgainstRule
     if status == 409 and reason == "AlreadyExists":
         return AlreadyExists
     evicting = request is not None and request.resource == "pods/eviction"

@@ -5,10 +5,17 @@
 from __future__ import annotations
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.clock import Clock
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.errors import ClusterError
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.errors import (
+    ClusterError,
+    Forbidden,
+    Unauthorized,
+    Unrenewed,
+)
 
 _FIRST_DELAY = 0.25
 _LONGEST_DELAY = 8.0
+_ONCE_MORE = 0.5
+_NO_VERDICT = (Forbidden, Unauthorized, Unrenewed)
 
 
 class Backoff:
@@ -30,3 +37,33 @@ class Backoff:
 
     def reset(self) -> None:
         self._next = self._first
+
+
+class Refusals:
+    """How long a refusal is no verdict.
+
+    An API server that starts answers 403, or 401, until it has read who may do what. So a right that was granted
+    before is asked for again for a while, and any other once more: nothing was carried out.
+    """
+
+    def __init__(self, clock: Clock, within: float) -> None:
+        """`within`: seconds without success in which a right that was granted before is asked for again."""
+        self._clock = clock
+        self._within = within
+        self.reset()
+
+    def reset(self) -> None:
+        """It was granted."""
+        self._backoff = Backoff(self._clock)
+        self._since: float | None = None
+
+    def delay(self, error: ClusterError, granted: bool) -> float | None:
+        """Seconds to wait before asking again; None when this is the verdict."""
+        if type(error) not in _NO_VERDICT:
+            return None
+        now = self._clock.now()
+        first = self._since is None
+        since = self._since = now if self._since is None else self._since
+        if isinstance(error, Unrenewed) or granted:
+            return self._backoff.delay() if now - since < self._within else None
+        return _ONCE_MORE if first and isinstance(error, Forbidden) else None

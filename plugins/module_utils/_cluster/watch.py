@@ -20,13 +20,16 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.errors import (
     ClusterError,
     Expired,
+    Forbidden,
     Overloaded,
     ServerError,
+    Unauthorized,
     Unreachable,
+    Unrenewed,
     from_answer,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.kinds import Kind
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.retry import Backoff
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.retry import Backoff, Refusals
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.verbs import watch
 
 Object = dict[str, Any]
@@ -37,6 +40,9 @@ SILENCE_SECONDS = 75.0
 _JOIN_SECONDS = 0.2
 # A connection that held this long was a good one: what ends it is news, not a storm.
 _LIVED_SECONDS = 10.0
+REFUSED_SECONDS = 60.0
+"""How long a watch may be refused that was allowed before, until that is why it ends."""
+_REFUSAL = (Forbidden, Unauthorized, Unrenewed)
 _TRANSIENT = (Unreachable, Overloaded, ServerError)
 
 
@@ -50,7 +56,8 @@ class Reflector:
         objects: (namespace, name) -> object, trimmed by `keep`.
         version: grows with every change of `objects`.
         synced: the first list is in.
-        error: why it gave up, for good (no permission, no such kind, `guard` said stop); else None.
+        error: why it gave up, for good (no such kind, `guard` said stop, no permission: at once where there never was
+            one, else after REFUSED_SECONDS); else None.
         trouble: why it is not connected at the moment; None while it is.
     """
 
@@ -98,6 +105,7 @@ class Reflector:
         self._resource_version = ""
         self._alive = False
         self._quiet_since = 0.0
+        self._refusals = Refusals(self._clock, REFUSED_SECONDS)
         self._thread = self._clock.thread(self._run, f"watch {kind.plural}")
         self.synced = False
         self.objects: dict[Key, Object] = {}
@@ -140,6 +148,13 @@ class Reflector:
             except Expired:
                 self._resource_version = ""
                 delay = 0.0 if self._clock.now() - began > 1.0 else backoff.delay()
+            except _REFUSAL as error:
+                pause = self._refusals.delay(error, error.request is not None and self._cluster.granted(error.request))
+                if pause is None:
+                    self._give_up(error)
+                    return
+                self._tell_trouble(error)
+                delay = pause
             except _TRANSIENT as error:
                 self._tell_trouble(error)
                 if self._clock.now() - began > _LIVED_SECONDS:
@@ -171,6 +186,7 @@ class Reflector:
                 self._stream = stream
                 self._alive = True
                 self.trouble = None
+                self._refusals.reset()
                 self._quiet_since = self._clock.now()
                 self._wake.notify_all()
             for event in stream:

@@ -69,7 +69,6 @@ def test_a_request_arrives_as_it_was_meant(api: Api, cluster: Cluster) -> None:
         ("two_budgets", errors.TwoBudgets),
         ("uid_conflict", errors.Conflict),
         ("webhook_denies_429", errors.DeniedByWebhook),
-        ("forbidden", errors.Forbidden),
         ("evict_gone", errors.NotFound),
         ("storage_frozen_write", errors.UnknownOutcome),
         ("webhook_down", errors.ServerError),
@@ -219,6 +218,74 @@ def test_a_write_that_a_proxy_failed_to_hand_on_is_in_doubt(api: Api, cluster: C
     with pytest.raises(errors.UnknownOutcome) as caught:
         cluster.send(EVICT, patience=30)
     assert "<html>" not in str(caught.value)
+
+
+def refuse(api: Api, times: int, status: int = 403) -> None:
+    known = RECORDED["forbidden" if status == 403 else "unauthorized"]
+    api.expect("POST", EVICT_PATH, known["body"], status=status, times=times)
+
+
+def test_a_right_that_was_never_granted_is_asked_for_once_more(api: Api, cluster: Cluster) -> None:
+    refuse(api, 2)
+    began = time.monotonic()
+    with pytest.raises(errors.Forbidden) as caught:
+        cluster.send(EVICT, patience=30)
+    assert 0.45 < time.monotonic() - began < 2.0
+    assert caught.value.request is EVICT
+    assert cluster.requests == 2
+
+
+def test_one_refusal_is_no_verdict(api: Api, cluster: Cluster) -> None:
+    refuse(api, 1)
+    api.expect("POST", EVICT_PATH, {"status": "Success"})
+    assert cluster.send(EVICT, patience=30) == {"status": "Success"}
+
+
+def test_without_patience_one_refusal_is_one(api: Api, cluster: Cluster) -> None:
+    refuse(api, 1)
+    with pytest.raises(errors.Forbidden):
+        cluster.send(EVICT)
+
+
+@pytest.mark.parametrize("status", [403, 401])
+def test_a_right_that_was_granted_before_is_asked_for_until_it_is_again(
+    api: Api, cluster: Cluster, status: int
+) -> None:
+    """As after the start of an API server that has not read the roles yet; the fence is asked each time."""
+    asked: list[int] = []
+    api.expect("POST", EVICT_PATH, RECORDED["uid_conflict"]["body"], status=409)
+    with pytest.raises(errors.Conflict):
+        cluster.send(EVICT)
+    refuse(api, 3 if status == 403 else 6, status)  # a 401 is met with credentials read anew
+    api.expect("POST", EVICT_PATH, {"status": "Success"})
+    cluster.send(EVICT, patience=30, fence=lambda: asked.append(len(api.calls)))
+    assert asked == ([1, 2, 3, 4] if status == 403 else [1, 2, 3, 4, 5, 6, 7])
+
+
+def test_a_right_that_stays_away_is_asked_for_no_longer_than_patience(api: Api, cluster: Cluster) -> None:
+    api.expect("POST", EVICT_PATH, {"status": "Success"})
+    cluster.send(EVICT)
+    known = RECORDED["forbidden"]
+    api.expect("POST", EVICT_PATH, known["body"], status=403, times=4)
+    began = time.monotonic()
+    with pytest.raises(errors.Forbidden):
+        cluster.send(EVICT, patience=1.5)
+    assert 1.2 < time.monotonic() - began < 2.5
+
+
+def test_a_right_in_another_namespace_is_another_one(api: Api, cluster: Cluster) -> None:
+    api.expect("POST", EVICT_PATH, {"status": "Success"})
+    cluster.send(EVICT)
+    assert cluster.granted(EVICT)
+    assert not cluster.granted(verbs.evict("bank", "web-1", "u1"))
+    assert not cluster.granted(verbs.get(kinds.PODS, "web-1", "shop"))
+
+
+def test_a_quota_is_not_argued_with(api: Api, cluster: Cluster) -> None:
+    known = RECORDED["quota"]
+    api.expect("POST", EVICT_PATH, known["body"], status=403)
+    with pytest.raises(errors.AgainstRule):
+        cluster.send(EVICT, patience=30)
 
 
 def test_the_fence_is_asked_before_every_attempt_and_keeps_it_here(api: Api, cluster: Cluster) -> None:

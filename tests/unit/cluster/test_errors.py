@@ -38,7 +38,7 @@ EXPECTED = {
     "patch_conflict": errors.Conflict,
     "policy_denies": errors.DeniedByWebhook,
     "policy_denies_forbidden": errors.DeniedByWebhook,
-    "quota": errors.Forbidden,
+    "quota": errors.AgainstRule,
     "storage_frozen_write": errors.UnknownOutcome,
     "two_budgets": errors.TwoBudgets,
     "uid_conflict": errors.Conflict,
@@ -141,6 +141,21 @@ def test_a_read_is_never_in_doubt(code: int) -> None:
 def test_an_access_review_only_asks() -> None:
     request = verbs.create(kinds.SELF_SUBJECT_ACCESS_REVIEWS, {"spec": {}})
     assert from_answer(request, 504, None).__class__ is errors.Overloaded
+
+
+@pytest.mark.parametrize(
+    ("message", "kind"),
+    [
+        ('pods "a" is forbidden: User "u" cannot get resource "pods" in API group ""', errors.Forbidden),
+        ('forbidden: User "u" cannot get path "/version"', errors.Forbidden),
+        ('pods "a" is forbidden: not yet ready to handle request', errors.Forbidden),
+        ('pods "a" is forbidden: violates PodSecurity "restricted:latest": ...', errors.AgainstRule),
+        ('pods "a" is forbidden: exceeded quota: q, requested: pods=1, used: pods=1', errors.AgainstRule),
+    ],
+)
+def test_a_missing_right_is_told_from_a_rule_for_the_object(message: str, kind: type[ClusterError]) -> None:
+    body = {"kind": "Status", "code": 403, "reason": "Forbidden", "message": message}
+    assert from_answer(None, 403, body).__class__ is kind
 
 
 def test_a_body_of_another_kind_is_not_believed() -> None:

@@ -17,6 +17,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster 
     errors,
     kinds,
     verbs,
+    watch,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.client import (
     Cluster,
@@ -204,16 +205,18 @@ def test_what_vanished_unseen_is_told_as_deleted(api: Api, watching: Watching) -
 
 
 @pytest.mark.parametrize(
-    ("name", "kind"),
+    ("name", "kind", "times"),
     [
-        ("forbidden_list", errors.Forbidden),
-        ("no_such_kind", errors.NotFound),
-        ("bad_request", errors.Invalid),
+        ("forbidden_list", errors.Forbidden, 2),
+        ("no_such_kind", errors.NotFound, 1),
+        ("bad_request", errors.Invalid, 1),
     ],
 )
-def test_a_permanent_refusal_ends_it_and_wakes(api: Api, watching: Watching, name: str, kind: type[Exception]) -> None:
+def test_a_permanent_refusal_ends_it_and_wakes(
+    api: Api, watching: Watching, name: str, kind: type[Exception], times: int
+) -> None:
     known = RECORDED[name]
-    api.expect("GET", PODS, known["body"], status=known["status"])
+    api.expect("GET", PODS, known["body"], status=known["status"], times=times)
     pods = watching()
     pods.wait(lambda: pods.error is not None)
     assert pods.error.__class__ is kind
@@ -221,11 +224,39 @@ def test_a_permanent_refusal_ends_it_and_wakes(api: Api, watching: Watching, nam
     assert pods.quiet_for() == 0.0
 
 
-def test_a_permission_taken_away_later_is_noticed(api: Api, watching: Watching) -> None:
+def test_a_refusal_at_the_start_is_asked_once_more(api: Api, watching: Watching) -> None:
+    api.expect("GET", PODS, RECORDED["forbidden_list"]["body"], status=403)
+    expect_list(api, pod("a"))
+    expect_watch(api, "10")
+    pods = watching()
+    pods.wait(lambda: pods.names == {"a"} and pods.trouble is None)
+    assert pods.error is None
+
+
+@pytest.mark.parametrize("name", ["forbidden_list", "unauthorized"])
+def test_a_watch_outlives_a_server_that_has_not_read_the_roles_yet(api: Api, watching: Watching, name: str) -> None:
+    known = RECORDED[name]
+    times = 3 if name == "forbidden_list" else 6  # a 401 is met with credentials read anew
+    expect_list(api, pod("a"))
+    expect_watch(api, "10", hold=False, cut=INSIDE)
+    api.expect("GET", PODS, known["body"], query={"watch": "true"}, status=known["status"], times=times)
+    expect_watch(api, "10", event("ADDED", pod("b", "12")))
+    pods = watching()
+    pods.wait(lambda: isinstance(pods.trouble, (errors.Forbidden, errors.Unauthorized)))
+    assert pods.quiet_for() == 0.0
+    pods.wait(lambda: pods.names == {"a", "b"}, 10.0)
+    assert pods.error is None
+    assert pods.trouble is None
+
+
+def test_a_permission_taken_away_later_is_noticed(
+    api: Api, watching: Watching, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watch, "REFUSED_SECONDS", 0.5)
     known = RECORDED["forbidden_list"]
     expect_list(api, pod("a"))
     expect_watch(api, "10", hold=False, cut=INSIDE)
-    api.expect("GET", PODS, known["body"], query={"watch": "true"}, status=403)
+    api.expect("GET", PODS, known["body"], query={"watch": "true"}, status=403, times=3)
     pods = watching()
     pods.wait(lambda: pods.error is not None)
     assert isinstance(pods.error, errors.Forbidden)
