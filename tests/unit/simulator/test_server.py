@@ -14,6 +14,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.watch import Reflector
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator import manifests, serving
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.faults import Fault
+from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.machine import Action
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.store import Raw
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.world import Actor, World
 
@@ -155,6 +156,19 @@ def test_a_late_write_arrives_after_its_fence_has_closed(world: World, me: Actor
     me.faults.at(0, Fault("late", 8.0))
     send(me, create("a"))
     assert (world.log[0].arrived - world.log[0].left) == 8.0
+
+
+@pytest.mark.parametrize("end", ["freeze", "kill"])
+def test_what_has_left_arrives_whatever_becomes_of_its_sender(world: World, me: Actor, end: str) -> None:
+    """What no fence of a client can prevent."""
+    task = me.call(lambda ctx: ctx.cluster.send(create("a"), fence=lambda: world.machine.post(Action(stop, "stop"))))
+
+    def stop() -> None:
+        me.process.freeze() if end == "freeze" else me.process.kill()
+
+    world.machine.run_for(5)
+    assert there(world, "a") == {}
+    assert task.alive == (end == "freeze")
 
 
 class Watched:

@@ -3,8 +3,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What is between a process and the API server: the `Connection` that `Cluster` is given, and its faults.
 
-A request passes its fence, is on its way (others may go first), is carried out at one moment, and its answer is on
-its way again. A watch's events come one by one, each when the machine chooses so.
+A request passes its fence and is on its way (others may go first); it is carried out at one moment, whatever has become
+of its sender by then, and its answer is on its way again. A watch's events come one by one, each when the machine
+chooses so.
 """
 
 from __future__ import annotations
@@ -141,6 +142,25 @@ def _nothing() -> None:
     """Of a watch that nobody reads any more."""
 
 
+class _Answer:
+    """What came of a request, until its caller looks."""
+
+    def __init__(self) -> None:
+        self._body: Whole | None = None
+        self._error: Lost | None = None
+
+    def take(self, call: t.Callable[[], Whole]) -> None:
+        try:
+            self._body = call()
+        except Lost as error:
+            self._error = error
+
+    def given(self) -> Whole:
+        if self._error is not None:
+            raise self._error
+        return t.cast("Whole", self._body)
+
+
 class Link:
     """The connection of one process. `log` is shared by all of a world; `one_by_one`: each event is a choice."""
 
@@ -177,20 +197,26 @@ class Link:
         sent.left = machine.now
         if what == "killed before":
             self.process.kill()
-        machine.hop()
+        answer = _Answer()
+        caller = machine.current
+
+        def arrive() -> None:
+            answer.take(lambda: self._carried_out(request, sent, fault, read_timeout))
+            if caller is not None:
+                machine.wake(caller)
+
+        arrival = Action(arrive, f"{request.verb} {request.resource}")
         if fault and what == "late":
-            machine.pause(machine.now + fault.seconds)
-        if fault and what == "down":
-            self.down_until = machine.now + fault.seconds
-            for watch in list(self.open_watches):
-                watch.cut()
-        body = self._carried_out(request, sent, fault, read_timeout)
+            machine.at(machine.now + fault.seconds, arrival)
+        else:
+            machine.post(arrival)
+        machine.pause()
         if what == "killed after":
             self.process.kill()
         if fault and what == "frozen sent":
             self.process.freeze(fault.seconds)
-        machine.hop()
-        return body
+            machine.hop()
+        return answer.given()
 
     def renew(self, seen: int, request: Request, within: float) -> None:
         """There are no credentials to read."""
@@ -199,13 +225,19 @@ class Link:
         """There are no idle connections."""
 
     def _carried_out(self, request: Request, sent: Sent, fault: Fault | None, read_timeout: float) -> Whole:
-        sent.arrived = self.process.machine.now
+        sent.arrived = now = self.process.machine.now
+        if fault is not None and fault.what == "down":
+            self.down_until = now + fault.seconds
+            for watch in list(self.open_watches):
+                watch.cut()
         try:
-            if self.process.machine.now < self.down_until:
+            if now < self.down_until:
                 raise answers.unavailable()
             if fault is not None and (refusal := _refusal(fault, request)):
                 raise refusal
             if request.verb == "watch":
+                if self.process.dead:
+                    raise Lost("nobody is there to read it")
                 watcher = self.server.watch(request)
                 sent.status = 200
                 if fault is not None and fault.what == "lost":

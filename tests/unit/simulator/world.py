@@ -14,8 +14,10 @@
   gets the order in which things became ready. `fine=True` makes each watch event a choice of its own, and lets
   others in at every lock.
 * **Processes** (`Actor`) have their own clocks (`skew`, `boot`), connection and faults, and can be killed, frozen
-  and thawed: `me.process.kill()`. A person is `world.person("ann")`, whose requests are carried out at once, or from
-  within `me.call`.
+  and thawed: `me.process.kill()`. `world.process("me")` after that is the same person starting anew.
+* **A person** is a process too: `ann.spawn(script)`, where the script sleeps (for how long may be a choice:
+  `world.machine.choices.choose(5)`) and writes by `world.cordon`, `world.patch`, `world.delete`, at once.
+  Without a thread: `world.machine.after(seconds, call, name)`.
 * **Faults**: `me.faults.at(17, Fault("lost"))`, `me.faults.when(predicate, Fault("down", 40))`; see faults.py.
 * **Invariants**: append to `world.machine.on_step`; called after each step. `world.on_event` hears each change.
 * **States**: `world.saved()` and `World.of(state)` begin any number of worlds where one has come to; settling anew
