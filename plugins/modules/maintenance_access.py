@@ -13,8 +13,8 @@ author:
 description:
   - Installs a fence in the API server. It refuses evictions that a run still has under way when it loses its lock,
     because it was frozen or cut off and another run took the node over.
-  - The fence is a ValidatingAdmissionPolicy, its binding, and the ConfigMap C(node-fence) in the namespace
-    C(kubeops-node-maintenance), in which runs say who holds which lock.
+  - The fence is a ValidatingAdmissionPolicy, its binding, and an object of the kind C(NodeFence) in the namespace
+    C(kubeops-node-maintenance), in which runs say who holds which lock. That kind is defined here too.
   - It concerns only evictions of this collection. All others pass as if it were not there.
   - Everything works without it, but for the gap that it closes.
 requirements:

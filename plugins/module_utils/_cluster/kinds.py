@@ -4,8 +4,8 @@
 
 All of them have been stable since Kubernetes 1.25 at the latest (autoscaling/v2 since 1.23, policy/v1
 and batch/v1 CronJobs since 1.21), so no discovery is needed to address them. Policies for admission are
-there since 1.30; Argo's Rollouts, Kruise's CloneSets and Koordinator's kinds only where these projects are
-installed.
+there since 1.30, the fence's kind where that was installed; Argo's Rollouts, Kruise's CloneSets and
+Koordinator's kinds only where these projects are.
 """
 
 from __future__ import annotations
@@ -80,6 +80,10 @@ ADMISSION_BINDINGS = Kind(
     "ValidatingAdmissionPolicyBinding",
     namespaced=False,
 )
+DEFINITIONS = Kind(
+    "apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", namespaced=False
+)
+NODE_FENCES = Kind("maintenance.kubeops.io", "v1", "nodefences", "NodeFence")
 SELF_SUBJECT_ACCESS_REVIEWS = Kind(
     "authorization.k8s.io",
     "v1",
@@ -123,6 +127,8 @@ KINDS: Mapping[tuple[str, str], Kind] = {
         RESERVATIONS,
         ADMISSION_POLICIES,
         ADMISSION_BINDINGS,
+        DEFINITIONS,
+        NODE_FENCES,
         SELF_SUBJECT_ACCESS_REVIEWS,
         SELF_SUBJECT_REVIEWS,
     )

@@ -6,6 +6,9 @@
 The policy concerns only evictions that name a lock of ours; everybody else's pass as if it were not there.
 Its parameter is the map of who holds which lock. Where that is missing or cannot be read the policy lets
 all pass, because the server looks for it before it knows whose eviction it is.
+
+The map has a kind of its own. kube-apiserver follows parameters of built-in kinds only until the last policy
+that uses such a kind goes; one that is made later is judged by what the server knew then, until it restarts.
 """
 
 from __future__ import annotations
@@ -26,8 +29,38 @@ def fence() -> tuple[Raw, ...]:
     holder = "(variables.key in variables.held ? variables.held[variables.key].split('/')[0] : 'nobody')"
     return (
         {
-            "apiVersion": "v1",
-            "kind": "ConfigMap",
+            "apiVersion": "apiextensions.k8s.io/v1",
+            "kind": "CustomResourceDefinition",
+            "metadata": {"name": f"nodefences.{names.PREFIX}", "labels": _LABELS},
+            "spec": {
+                "group": names.PREFIX,
+                "names": {"kind": "NodeFence", "plural": "nodefences", "singular": "nodefence"},
+                "scope": "Namespaced",
+                "versions": [
+                    {
+                        "name": "v1",
+                        "served": True,
+                        "storage": True,
+                        "schema": {
+                            "openAPIV3Schema": {
+                                "type": "object",
+                                "description": "Who holds the locks of nodes under maintenance.",
+                                "properties": {
+                                    "held": {
+                                        "type": "object",
+                                        "description": "The holder, <run>/<nonce>, by the name of the lock's Lease.",
+                                        "additionalProperties": {"type": "string"},
+                                    }
+                                },
+                            }
+                        },
+                    }
+                ],
+            },
+        },
+        {
+            "apiVersion": names.FENCE_API,
+            "kind": "NodeFence",
             "metadata": {"name": names.FENCE_MAP, "namespace": names.NAMESPACE, "labels": _LABELS},
         },
         {
@@ -36,7 +69,7 @@ def fence() -> tuple[Raw, ...]:
             "metadata": {"name": names.FENCE_POLICY, "labels": _LABELS},
             "spec": {
                 "failurePolicy": "Ignore",
-                "paramKind": {"apiVersion": "v1", "kind": "ConfigMap"},
+                "paramKind": {"apiVersion": names.FENCE_API, "kind": "NodeFence"},
                 "matchConstraints": {
                     "resourceRules": [
                         {
@@ -57,7 +90,7 @@ def fence() -> tuple[Raw, ...]:
                 ],
                 "variables": [
                     {"name": "key", "expression": f"{_NAMED}.split('=')[0]"},
-                    {"name": "held", "expression": "has(params.data) ? params.data : {}"},
+                    {"name": "held", "expression": "has(params.held) ? params.held : {}"},
                 ],
                 "validations": [
                     {
@@ -98,7 +131,7 @@ def ref_of(wanted: Raw) -> Ref:
 def present(wanted: Raw, found: Raw | None) -> Change | None:
     """What makes the object as wanted; ``None`` where it is. What the server or others add to it stays."""
     target = ref_of(wanted)
-    if found is None:
+    if found is None or _going(found):
         return Change("create", target, f"Create {target}", body=wanted, before={}, after=_shown(wanted))
     parts: dict[str, t.Any] = {}
     if not holds(wanted["metadata"]["labels"], found["metadata"].get("labels") or {}):
@@ -120,7 +153,7 @@ def present(wanted: Raw, found: Raw | None) -> Change | None:
 
 def absent(wanted: Raw, found: Raw | None) -> Change | None:
     """What removes the object; ``None`` where it is not there."""
-    if found is None:
+    if found is None or _going(found):
         return None
     target = ref_of(wanted)
     version = found["metadata"]["resourceVersion"]
@@ -136,6 +169,10 @@ def holds(wanted: t.Any, found: t.Any) -> bool:
         same = isinstance(found, list) and len(wanted) == len(found)
         return same and all(holds(one, other) for one, other in zip(wanted, found, strict=True))
     return bool(wanted == found)
+
+
+def _going(found: Raw) -> bool:
+    return "deletionTimestamp" in found["metadata"]
 
 
 def _shown(obj: Raw, like: Raw | None = None) -> Raw:

@@ -20,6 +20,7 @@ FENCE = f"{PREFIX}/fence"
 
 FENCE_POLICY = f"node-fence.{PREFIX}"
 FENCE_MAP = "node-fence"
+FENCE_API = f"{PREFIX}/v1"
 
 NAMESPACE = "kubeops-node-maintenance"
 MEDIK8S_NAMESPACE = "medik8s-leases"

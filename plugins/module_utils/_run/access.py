@@ -17,6 +17,9 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.act 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.context import Context, Result, StopRun
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.write import read, write
 
+TRIES = 20
+"""How often an object is tried: a kind that was just defined is served a moment later."""
+
 State = t.Literal["present", "absent"]
 Standing = t.Literal["present", "incomplete", "absent", "unknown"]
 
@@ -36,7 +39,7 @@ def install(ctx: Context, options: AccessOptions) -> Result:
         ClusterError: the server refused, or could not be reached.
     """
     served = _policies_served(ctx)
-    wanted = [obj for obj in access.fence() if served or obj["apiVersion"] != access.ADMISSION]
+    wanted = access.fence() if served else ()
     if options.state == "present":
         if not served:
             raise StopRun(
@@ -72,7 +75,7 @@ def _settled(
 ) -> dict[str, t.Any]:
     """Bring one object to its state; as the result shows it."""
     target = access.ref_of(wanted)
-    change = write(ctx, target, lambda found: decide(wanted, found)).change
+    change = write(ctx, target, lambda found: decide(wanted, found), tries=TRIES).change
     words = {"create": "created", "patch": "changed", "delete": "deleted"}
     return {
         "kind": target.kind,

@@ -3,8 +3,8 @@
 
 """The fence in the API server: a map of who holds which node lock, by which a policy judges our evictions.
 
-The map is one ConfigMap, ``<name of the lease>: <run>/<nonce>``, and comes with the policy: without it
-nothing is written here. Who takes a lock writes its entry before anything else; from then on the server
+The map is ``held`` in one NodeFence, ``<name of the lease>: <run>/<nonce>``, and comes with the policy:
+without it nothing is written here. Who takes a lock writes its entry before anything else; from then on the server
 refuses what an earlier holder still has under way. An entry goes when its lock is given back.
 
 An entry is written on the condition that the map is as it was read *before* the lock was proven. So a
@@ -28,7 +28,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.act 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.context import Context, Run
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.write import write
 
-MAP = Ref("ConfigMap", names.FENCE_MAP, names.NAMESPACE, api_version="v1")
+MAP = Ref("NodeFence", names.FENCE_MAP, names.NAMESPACE, api_version=names.FENCE_API)
 
 
 def by_the_fence(error: ClusterError) -> bool:
@@ -104,11 +104,11 @@ def _take_out(
 
 
 def _entries(found: Raw | None) -> t.Mapping[str, str]:
-    return (found or {}).get("data") or {}
+    return (found or {}).get("held") or {}
 
 
-def _patch(found: Raw, data: t.Mapping[str, str | None]) -> Change:
+def _patch(found: Raw, held: t.Mapping[str, str | None]) -> Change:
     version = found["metadata"]["resourceVersion"]
     return Change(
-        "patch", MAP, "Say in the server's fence who holds the locks", {"data": data}, resource_version=version
+        "patch", MAP, "Say in the server's fence who holds the locks", {"held": held}, resource_version=version
     )

@@ -113,14 +113,15 @@ def test_nothing_is_asked_for_that_is_not_documented() -> None:
 
 def test_no_role_allows_a_write_that_nobody_asks_for() -> None:
     """Reservations made beforehand, the fence, and a descheduler's own namespace are asked for by their modules."""
-    admission = ("validatingadmissionpolicies", "validatingadmissionpolicybindings")
+    fence = {
+        ("admissionregistration.k8s.io", "validatingadmissionpolicies"),
+        ("admissionregistration.k8s.io", "validatingadmissionpolicybindings"),
+        ("apiextensions.k8s.io", "customresourcedefinitions"),
+        ("maintenance.kubeops.io", "nodefences"),
+    }
     elsewhere = {
         ("create", "scheduling.koordinator.sh", "reservations"),
-        *(
-            (verb, "admissionregistration.k8s.io", plural)
-            for verb in ("create", "patch", "delete")
-            for plural in admission
-        ),
+        *((verb, *what) for verb in ("create", "patch", "delete") for what in fence),
     }
     wanted = {(need.verb, need.group, need.resource) for need in everything_asked()}
     needless = {

@@ -26,7 +26,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.cont
 
 DISCOVERY = verbs.api_resources(access.ADMISSION).path
 POLICY = verbs.path(kinds.ADMISSION_POLICIES, name=names.FENCE_POLICY)
-MAP = verbs.path(kinds.CONFIGMAPS, names.NAMESPACE, names.FENCE_MAP)
+MAP = verbs.path(kinds.NODE_FENCES, names.NAMESPACE, names.FENCE_MAP)
 
 
 @dataclass
@@ -80,7 +80,8 @@ def outcomes(store: Objects, state: t.Literal["present", "absent"], *, check: bo
 def test_it_is_installed_once_and_removed_in_the_opposite_order() -> None:
     store = Objects()
     assert outcomes(store, "present") == [
-        "ConfigMap created",
+        "CustomResourceDefinition created",
+        "NodeFence created",
         "ValidatingAdmissionPolicy created",
         "ValidatingAdmissionPolicyBinding created",
     ]
@@ -90,7 +91,8 @@ def test_it_is_installed_once_and_removed_in_the_opposite_order() -> None:
     assert outcomes(store, "absent") == [
         "ValidatingAdmissionPolicyBinding deleted",
         "ValidatingAdmissionPolicy deleted",
-        "ConfigMap deleted",
+        "NodeFence deleted",
+        "CustomResourceDefinition deleted",
     ]
     assert store.kept == {}
     assert {words.partition(" ")[2] for words in outcomes(store, "absent")} == {"already_absent"}
@@ -113,9 +115,9 @@ def test_check_mode_says_what_the_real_run_does_and_writes_nothing(state: t.Lite
 def test_who_holds_which_lock_is_not_its_to_change() -> None:
     store = Objects()
     outcomes(store, "present")
-    store.kept[MAP]["data"] = {"node-a": "r1/n1"}
-    assert outcomes(store, "present")[0] == "ConfigMap already_present"
-    assert store.kept[MAP]["data"] == {"node-a": "r1/n1"}
+    store.kept[MAP]["held"] = {"node-a": "r1/n1"}
+    assert outcomes(store, "present")[1] == "NodeFence already_present"
+    assert store.kept[MAP]["held"] == {"node-a": "r1/n1"}
 
 
 def test_a_policy_that_was_changed_is_brought_back_and_shown_in_the_diff() -> None:
@@ -125,7 +127,7 @@ def test_a_policy_that_was_changed_is_brought_back_and_shown_in_the_diff() -> No
     call = ctx(store)
     assert standing(call) == "incomplete"
     done = install(call, AccessOptions()).shaped(call)
-    assert [entry["outcome"] for entry in done["objects"]] == ["already_present", "changed", "already_present"]
+    assert [entry["outcome"] for entry in done["objects"]] == ["already_present"] * 2 + ["changed", "already_present"]
     assert done["diff"][0]["before"]["spec"]["validations"][0]["expression"] == "true"
     assert "matchPolicy" not in done["diff"][0]["before"]["spec"]["matchConstraints"], "nobody asked for that"
     assert standing(call) == "present"
@@ -141,7 +143,7 @@ def test_a_server_without_such_policies_is_told_from_one_that_refuses() -> None:
 
 
 def test_nothing_is_there_to_be_removed_from_an_old_server() -> None:
-    assert outcomes(Objects(served=False), "absent") == ["ConfigMap already_absent"]
+    assert outcomes(Objects(served=False), "absent") == []
 
 
 def test_whether_it_stands_is_told_as_far_as_it_may_be_read() -> None:

@@ -49,10 +49,10 @@ class Fenced(Store):
 
     @property
     def entries(self) -> dict[str, str]:
-        return dict((self.map or {}).get("data") or {})
+        return dict((self.map or {}).get("held") or {})
 
     def send(self, request: Request, *, fence: Callable[[], None] | None = None, **times: float) -> dict[str, t.Any]:
-        if request.resource != "configmaps":
+        if request.resource != "nodefences.maintenance.kubeops.io":
             return super().send(request, fence=fence, **times)
         if request.method == "PATCH":
             happen, self.before_write = self.before_write, lambda: None
@@ -69,17 +69,17 @@ class Fenced(Store):
         body = dict(request.body or {})
         if body["metadata"]["resourceVersion"] != self.map["metadata"]["resourceVersion"]:
             raise Conflict("changed", request=request, status=409)
-        self.put(body["data"])
+        self.put(body["held"])
         if "PATCH" in self.cut:
             self.cut.clear()
             raise UnknownOutcome("cut", request=request)
         return copy.deepcopy(self.map)
 
-    def put(self, data: t.Mapping[str, str | None]) -> None:
+    def put(self, held: t.Mapping[str, str | None]) -> None:
         assert self.map is not None
         self.version += 1
-        left = {key: value for key, value in {**self.entries, **data}.items() if value is not None}
-        self.map = {"metadata": {"name": names.FENCE_MAP, "resourceVersion": f"m{self.version}"}, "data": left}
+        left = {key: value for key, value in {**self.entries, **held}.items() if value is not None}
+        self.map = {"metadata": {"name": names.FENCE_MAP, "resourceVersion": f"m{self.version}"}, "held": left}
 
 
 @pytest.fixture
