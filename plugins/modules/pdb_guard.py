@@ -66,7 +66,8 @@ options:
     type: str
   timeout:
     description:
-      - How long to wait for newcomers, in seconds or as C(90s), C(10m). Ten minutes where it is not given.
+      - How long to wait for newcomers, guards and other runs' surges, in seconds or as C(90s), C(10m), from the begin
+        of the call. Ten minutes where it is not given.
     type: str
 seealso:
   - module: kubeops.node_maintenance.node_cordon
@@ -114,8 +115,8 @@ workloads:
       type: str
       sample: surged
 nodes:
-  description: What became of each node, in the order asked for. Not there when the call failed as a whole.
-  returned: when the work could begin
+  description: What became of each node, in the order asked for.
+  returned: when the cluster could be connected to
   type: list
   elements: dict
   contains:
@@ -125,8 +126,8 @@ nodes:
     outcome:
       description:
         - One word of the closed list in the documentation.
-        - Failures are V(not_in_maintenance), V(adopted_by), V(held), V(gone), V(blocked), V(timed_out) and
-          V(not_given_back).
+        - Failures are V(not_in_maintenance), V(adopted_by), V(held), V(gone), V(bad_record), V(blocked),
+          V(timed_out), V(not_given_back) and V(failed).
       type: str
       sample: protected
     failed:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 import typing as t
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan import budgets, names, taints
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs.limits import Controller
@@ -23,7 +23,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.rec
     record_of,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.snapshot import Snapshot
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.surge import Surge
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.surge import BadSurgeError, Surge
 
 Route = t.Literal["skip", "swap", "evict", "job", "wait", "refuse"]
 
@@ -88,6 +88,7 @@ class Table:
     now: str
     selector: Raw
     surges: t.Mapping[str, Surge]
+    unreadable: t.Mapping[str, BadSurgeError] = field(default_factory=dict)
 
     @functools.cached_property
     def unguarded(self) -> Snapshot:
@@ -144,6 +145,11 @@ class Case:
         """The surge that was prepared so that this pod can leave its node."""
         found = self.table.surges.get(self.workload.uid) if self.workload else None
         return found if found and self.pod.uid in found.leaving else None
+
+    @property
+    def bad_surge(self) -> BadSurgeError | None:
+        """Why the record of its workload's surge cannot be read."""
+        return self.table.unreadable.get(self.workload.uid) if self.workload else None
 
     @property
     def replicas(self) -> int:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 import typing as t
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan import names
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.change import Change
@@ -33,15 +33,22 @@ if t.TYPE_CHECKING:
 class Guard:
     """A workload's guard: ``change`` makes or widens it and is ``None`` where it serves the nodes already.
 
+    ``serves`` maps its leaving nodes to their UIDs, ``creation`` makes it where it is not there.
     ``instead`` names the budget that stands in its way; then there is no guard and no change.
     """
 
     workload: Ref
     replicas: int
-    nodes: tuple[str, ...]
+    serves: t.Mapping[str, str]
     budget: Ref
+    creation: Change
     change: Change | None = None
     instead: Ref | None = None
+
+    @property
+    def nodes(self) -> tuple[str, ...]:
+        """The leaving nodes with pods of the workload."""
+        return tuple(sorted(self.serves))
 
 
 def guards(snapshot: Snapshot, plans: t.Iterable[PodPlan]) -> tuple[Guard, ...]:
@@ -56,28 +63,29 @@ def guards(snapshot: Snapshot, plans: t.Iterable[PodPlan]) -> tuple[Guard, ...]:
         workload = snapshot.workload(uid)
         if workload is None or workload.replicas < 2 or not workload.selector:
             continue
-        guard = _guard(snapshot, workload, tuple(sorted(nodes)), made)
+        guard = _guard(snapshot, workload, sorted(nodes), made)
         found.append(guard)
         if guard.instead is None:
             made.update((pod.uid, guard.budget) for pod in _covered(snapshot, workload))
     return tuple(found)
 
 
-def _guard(snapshot: Snapshot, workload: Workload, nodes: tuple[str, ...], made: t.Mapping[str, Ref]) -> Guard:
+def again(snapshot: Snapshot, guard: Guard) -> Guard:
+    """The guard as it has to be by now; the same where its workload is not there any more."""
+    workload = snapshot.workload(guard.workload.uid)
+    return _guard(snapshot, workload, guard.nodes, {}) if workload else guard
+
+
+def _guard(snapshot: Snapshot, workload: Workload, nodes: t.Sequence[str], made: t.Mapping[str, Ref]) -> Guard:
     name = names.guard_name(workload.uid)
     ref = Ref("PodDisruptionBudget", name, workload.namespace, api_version="policy/v1")
+    serves = {node: snapshot.nodes[node].uid for node in nodes if node in snapshot.nodes}
+    guard = Guard(workload.ref, workload.replicas, serves, ref, _create(workload, ref, serves))
     for pod in _covered(snapshot, workload):
         others = (b.ref for b in snapshot.budgets_of(pod) if b.name != name)
         if other := next(others, None) or made.get(pod.uid):
-            return Guard(workload.ref, workload.replicas, nodes, ref, instead=other)
-    serves = {node: snapshot.nodes[node].uid for node in nodes if node in snapshot.nodes}
-    existing = snapshot.budget(ref.namespace, name)
-    if existing is None:
-        return Guard(workload.ref, workload.replicas, nodes, ref, _create(workload, ref, serves))
-    now = nodes_of(existing)
-    if all(now.get(node) == uid for node, uid in serves.items()):
-        return Guard(workload.ref, workload.replicas, nodes, existing.ref)
-    return Guard(workload.ref, workload.replicas, nodes, existing.ref, _serve(existing, {**now, **serves}))
+            return replace(guard, instead=other)
+    return replace(guard, change=laying(guard, snapshot.budget(ref.namespace, name)))
 
 
 def _covered(snapshot: Snapshot, workload: Workload) -> t.Iterator[Pod]:
@@ -85,14 +93,12 @@ def _covered(snapshot: Snapshot, workload: Workload) -> t.Iterator[Pod]:
     return (p for p in snapshot.selected(workload.namespace, workload.selector) if not p.finished)
 
 
-def widened(snapshot: Snapshot, guard: Guard) -> Change | None:
-    """The guard's change as it has to be now; ``None`` when it serves its nodes already."""
-    existing = snapshot.budget(guard.budget.namespace, guard.budget.name)
+def laying(guard: Guard, existing: Budget | None) -> Change | None:
+    """What brings the guard's budget from what it is now to serving its nodes; ``None`` when it does already."""
     if existing is None:
-        return guard.change
-    serves = {node: snapshot.nodes[node].uid for node in guard.nodes if node in snapshot.nodes}
+        return guard.creation
     now = nodes_of(existing)
-    return None if serves.items() <= now.items() else _serve(existing, {**now, **serves})
+    return None if guard.serves.items() <= now.items() else _serve(existing, {**now, **guard.serves})
 
 
 def workload_uid(budget: Budget) -> str:
@@ -111,23 +117,22 @@ def nodes_of(budget: Budget) -> dict[str, str]:
 
 def unguards(snapshot: Snapshot, nodes: t.Collection[str]) -> tuple[Change, ...]:
     """Take the nodes, and those that no longer exist, off every guard; a guard without nodes goes."""
-    changes = []
-    for budget in snapshot.budgets:
-        if not budget.ours:
-            continue
-        now = nodes_of(budget)
-        left = {n: uid for n, uid in now.items() if n not in nodes and _exists(snapshot.nodes.get(n), uid)}
-        if not left:
-            changes.append(_remove(budget, f"Remove {budget.ref}, which guards for no node any more"))
-        elif left != now:
-            changes.append(_serve(budget, left))
-    return tuple(changes)
+    found = (unguard(snapshot, budget, nodes) for budget in snapshot.budgets if budget.ours)
+    return tuple(change for change in found if change)
+
+
+def unguard(snapshot: Snapshot, budget: Budget, nodes: t.Collection[str]) -> Change | None:
+    """Take the nodes, and those that no longer exist, off one guard; ``None`` where it serves none of them."""
+    now = nodes_of(budget)
+    left = {n: uid for n, uid in now.items() if n not in nodes and _exists(snapshot.nodes.get(n), uid)}
+    if not left:
+        return _remove(budget, f"Remove {budget.ref}, which guards for no node any more")
+    return _serve(budget, left) if left != now else None
 
 
 def serving(snapshot: Snapshot, nodes: t.Collection[str]) -> tuple[Budget, ...]:
     """The guards that ``unguards`` would touch."""
-    touched = {(c.target.namespace, c.target.name) for c in unguards(snapshot, nodes)}
-    return tuple(b for b in snapshot.budgets if (b.namespace, b.name) in touched)
+    return tuple(b for b in snapshot.budgets if b.ours and unguard(snapshot, b, nodes))
 
 
 def yielding(snapshot: Snapshot) -> tuple[Change, ...]:

@@ -13,7 +13,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.job
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.objects import Pod
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.rules import RULES, SETTLED, tolerant
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.snapshot import Snapshot
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.surge import Surge
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.surge import surges_in, unreadable
 
 __all__ = ["Choices", "PodPlan", "left_to_move", "routes"]
 
@@ -26,7 +26,6 @@ def routes(snapshot: Snapshot, nodes: t.Collection[str], choices: Choices, *, no
 
     Raises:
         ValueError: ``pod_selector`` is no label selector.
-        BadSurgeError: a surge lease cannot be understood.
     """
     table = Table(
         snapshot,
@@ -34,7 +33,8 @@ def routes(snapshot: Snapshot, nodes: t.Collection[str], choices: Choices, *, no
         frozenset(nodes),
         now,
         selectors.parse(choices.pod_selector),
-        {s.uid: s for s in map(Surge.from_lease, snapshot.leases) if s},
+        {s.uid: s for s in surges_in(snapshot)},
+        unreadable(snapshot),
     )
     return tuple(_plan(Case(table, pod)) for pod in snapshot.pods_on(table.leaving))
 
@@ -53,4 +53,6 @@ def _plan(case: Case) -> PodPlan:
     plan = next(found for found in (rule(case) for rule in RULES) if found)
     if case.pod.node in case.choices.fenced and dead.lost(case.table.snapshot.nodes.get(case.pod.node)):
         return dead.fenced(plan)
+    if case.bad_surge and plan.route in ("swap", "evict"):
+        return case.to("refuse", "bad_surge", f"{case.bad_surge}")
     return plan if plan.code in SETTLED else by_job(case, tolerant(case, plan))

@@ -28,7 +28,14 @@ Stage = t.Literal["raising", "ready"]
 
 
 class BadSurgeError(ValueError):
-    """The annotation of a surge lease cannot be understood; nobody may guess what it meant."""
+    """The annotation of a surge lease cannot be understood; nobody may guess what it meant.
+
+    ``nodes`` are the nodes it names, as far as that much can be read.
+    """
+
+    def __init__(self, message: str, nodes: t.Collection[str] = ()) -> None:
+        super().__init__(message)
+        self.nodes = frozenset(nodes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +153,8 @@ class Surge:
             raise BadSurgeError(
                 f"Lease {names.NAMESPACE}/{meta['name']}: annotation {names.SURGE} cannot be read "
                 f"({error}). It is the only memory of what to give back: repair it, or put the "
-                "workload's replicas back by hand and delete the lease."
+                "workload's replicas back by hand and delete the lease.",
+                _nodes_named(text),
             ) from error
 
     def writing(self, holder: str, now: str) -> Change:
@@ -245,6 +253,13 @@ def orphaned(snapshot: Snapshot, surge: Surge) -> bool:
     """Whether none of its nodes exists any more (a namesake with another UID is another node)."""
     here = ((snapshot.nodes.get(name), uid) for name, uid in surge.nodes.items())
     return not any(node and uid in ("", node.uid) for node, uid in here)
+
+
+def _nodes_named(text: str) -> tuple[str, ...]:
+    try:
+        return tuple(json.loads(text)["nodes"])
+    except (ValueError, TypeError, KeyError):
+        return ()
 
 
 def micro_time(text: str) -> str:

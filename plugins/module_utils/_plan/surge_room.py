@@ -12,7 +12,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.cas
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.finding import Finding
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.objects import Raw, Workload
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.snapshot import Snapshot
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.surge import Surge
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.surge import surges_in
 
 
 def findings(
@@ -22,7 +22,7 @@ def findings(
 
     Newcomers of one wave are there at the same time, those of different waves are not.
     """
-    up = {surge.uid for surge in map(Surge.from_lease, snapshot.leases) if surge}
+    up = {surge.uid for surge in surges_in(snapshot)}
     swaps = [p for p in plans if p.route == "swap" and p.workload and p.workload.uid not in up]
     found = _terminating([p for p in plans if p.route == "swap" or p.guarded], terminating)
     for wave in waves:

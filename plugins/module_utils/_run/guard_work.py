@@ -8,12 +8,14 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass, field
 
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.errors import ClusterError
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan import guards
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.objects import Budget, Ref
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.record import Record
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.snapshot import Snapshot
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.surge import Surge
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.context import Context, Run
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.context import Context, Run, StopRun
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.floors import Floor, Floors
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.lock import Locks
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.observe import Live, lists
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.surging import Surging
@@ -25,6 +27,9 @@ PACE = 1.0
 """Least seconds between two lines about one workload; its controllers pass through many states in that."""
 UNDO_WITHIN = 60.0
 """Seconds for taking surges back after the call's own time is up."""
+
+SURGING = ("pods", "budgets", "slices", "leases")
+"""What is watched while surges are raised or taken back, beside the workloads' own kinds."""
 
 RAISED = frozenset({"raised", "already_raised"})
 
@@ -42,6 +47,12 @@ class Site:
     def open(self) -> bool:
         """Whether its outcome is not decided yet."""
         return not self.outcome
+
+    def close(self, outcome: str, message: str) -> None:
+        """Decide the outcome. The first word stays, and what else is wrong is added to the message."""
+        self.outcome = self.outcome or outcome
+        if message not in self.message:
+            self.message = f"{self.message}; {message}" if self.message else message
 
     def shown(self) -> dict[str, t.Any]:
         """As results have it."""
@@ -62,6 +73,7 @@ class Work:
     _told_at: float = 0.0
 
     def __post_init__(self) -> None:
+        self.began = self.ctx.clock.now()
         self.snapshot = Snapshot.of(self.found)
 
     @property
@@ -82,30 +94,30 @@ class Work:
     def identity(self, nodes: t.Iterable[str]) -> Run:
         """In whose name the call acts on the nodes: that of their record, else its own."""
         record = next((record for name in nodes if (record := self.sites[name].record)), None)
-        return Run(record.run, record.nonce) if record else self.ctx.run or Run("none")
+        if record:
+            return Run(record.run, record.nonce)
+        return self.ctx.run if self.ctx.run and self.ctx.run.id else Run("none")
 
     # -- locks ----------------------------------------------------------------------------------------
 
-    def lock(self, nodes: t.Collection[str]) -> bool:
-        """Lock the nodes; all or none, because a surge may serve several of them."""
-        places = {name: record.lease for name in nodes if (record := self.sites[name].record)}
-        if not places:
-            return True
-        locks = Locks(self.ctx, self.identity(nodes), places)
-        refused = locks.take(borrowed=self.ctx.run is None or not self.ctx.run.nonce)
-        self._locks.append(locks)
-        if not refused:
-            return True
-        why = "; ".join(held.message for held in refused.values())
+    def lock(self, nodes: t.Collection[str]) -> list[str]:
+        """Lock the nodes, and give those that are ours to write for now. The others are closed, each for itself."""
+        groups: dict[Run, dict[str, str]] = {}
         for name in nodes:
-            self.sites[name].outcome = "held"
-            self.sites[name].message = refused[name].message if name in refused else f"Node {name} waits: {why}"
-        self.unlock()
-        return False
+            if record := self.sites[name].record:
+                groups.setdefault(Run(record.run, record.nonce), {})[name] = record.lease
+        for me, places in groups.items():
+            locks = Locks(self.ctx, me, places)
+            self._locks.append(locks)
+            for name, held in locks.take(borrowed=self.ctx.run is None or not self.ctx.run.nonce).items():
+                self.sites[name].close("held", held.message)
+        return [name for name in nodes if self.sites[name].open]
 
     def unlock(self) -> None:
         """Leave the locks for the next call of the run."""
         for locks in self._locks:
+            for name, why in locks.lost().items():
+                self.sites[name].close("adopted_by", f"Node {name} was taken over: {why}")
             locks.leave()
         self._locks.clear()
 
@@ -116,30 +128,29 @@ class Work:
 
     # -- the loop -------------------------------------------------------------------------------------
 
-    def loop(self, surging: Surging, live: Live, budgets: t.Collection[Ref], limit: float | None) -> None:
-        """Step the surges and wait for the budgets until all of it is decided, or time is up.
+    def loop(self, surging: Surging, floors: Floors, live: Live, limit: float | None) -> None:
+        """Step the surges and the guards until all of it is decided, or time is up.
 
-        What is not ready in time is taken back, for which there is a minute more.
+        What is not ready in time is taken back, for which there is a minute more. ``limit`` is in seconds.
         """
         ctx, late = self.ctx, False
         self._told_at = ctx.clock.now()
-        deadline = ctx.clock.now() + limit if limit is not None else float("inf")
+        deadline = self.began + limit if limit is not None else float("inf")
         while True:
             snapshot = live.snapshot()
             surging.step(snapshot)
-            pending = [] if late else _unobserved(snapshot, budgets)
-            if surging.done and not pending:
+            if not late:
+                floors.step(snapshot)
+            if surging.done and floors.done:
                 return
             if ctx.clock.now() >= deadline:
                 if late:
                     return
                 late, deadline = True, ctx.clock.now() + UNDO_WITHIN
-                for name in pending:
-                    text = f"The status of {name} was not computed in time."
-                    self.find("budget_not_observed", name, text, "Look at kube-controller-manager.")
+                floors.give_up()
                 surging.fail_open("timed_out", f"not ready after {limit:g} s")
                 continue
-            self._tell_progress(surging, pending)
+            self._tell_progress(surging, floors.waiting)
             live.wait(TICK)
 
     def _tell_progress(self, surging: Surging, pending: list[str]) -> None:
@@ -154,7 +165,7 @@ class Work:
                 node = case.nodes[0] if case.nodes else ""
                 self.ctx.tell("waiting", f"waiting: {case.waiting}", node=node, **where)
         if now - self._told_at >= TELL_EVERY:
-            texts = [*(case.waiting for case in waiting), *(f"{name} to be observed" for name in pending)]
+            texts = [*(case.waiting for case in waiting), *pending]
             more = f" (and {len(texts) - 3} more)" if len(texts) > 3 else ""
             self._told_at = now
             self.ctx.tell("waiting", "still waiting: " + "; ".join(texts[:3]) + more)
@@ -174,14 +185,35 @@ class Work:
         during = surge.target if outcome in RAISED else surge.prior_replicas
         self._show(surge.workload, surge.prior_replicas, during, over[:1], outcome, surge.nodes, message)
 
-    def show_guard(self, guard: guards.Guard) -> None:
-        """Add a workload's line about its guard."""
-        outcome, message, budget = "guarded" if guard.change else "already_guarded", "", guard.budget
+    def show_guard(self, floor: Floor) -> None:
+        """Add a workload's line about its guard; where it cannot be had, its nodes have failed."""
+        guard, message = floor.guard, floor.message
+        outcome, budget = "guarded" if floor.written else "already_guarded", guard.budget
         if guard.instead:
             outcome, budget = "not_guarded", guard.instead
             message = f"{guard.instead} covers pods of the same selector, and two budgets would hold them for good."
             self.find("guard_overlaps", str(guard.workload), message, "Its pods go without a floor.", "info")
+        outcome = floor.outcome or outcome
         self._show(guard.workload, guard.replicas, guard.replicas, [budget.name], outcome, guard.nodes, message)
+        if floor.outcome and floor.outcome != "ended":
+            self.fail(guard.nodes, outcome, str(guard.workload), message, floor.remedy)
+
+    def fail(self, nodes: t.Iterable[str], code: str, subject: str, message: str, remedy: str) -> None:
+        """Close what nodes of this call this stands against, with a finding that says why."""
+        self.find(code, subject, message, remedy)
+        for name in nodes:
+            if name in self.sites:
+                outcome = code if code in ("timed_out", "not_given_back") else "blocked"
+                self.sites[name].close(outcome, f"Node {name}: {message} {remedy}".strip())
+
+    def stop(self, nodes: t.Iterable[str], error: StopRun | ClusterError) -> None:
+        """Close the nodes whose work ended by this."""
+        message, remedy, code = str(error), "", "failed"
+        if isinstance(error, StopRun):
+            message, remedy, code = error.message, error.remedy, error.code
+        self.find(code, "the call", message, remedy)
+        for name in nodes:
+            self.sites[name].close("failed", f"{message} {remedy}".strip())
 
     def show_unguarded(self, budget: Budget, nodes: t.Iterable[str]) -> None:
         """Add the line about a guard that was given back; its workload may be gone."""
@@ -213,9 +245,3 @@ class Work:
                 "message": message,
             }
         )
-
-
-def _unobserved(snapshot: Snapshot, budgets: t.Collection[Ref]) -> list[str]:
-    """Guards whose status is not computed yet, or that the watch has not brought yet."""
-    seen = {(b.namespace, b.name): b.observed for b in snapshot.budgets}
-    return [str(ref) for ref in budgets if not seen.get((ref.namespace, ref.name))]

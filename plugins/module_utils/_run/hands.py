@@ -12,7 +12,12 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.cha
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.objects import Raw, Ref
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.act import Fence
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.context import Context
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.write import Contended, Decide, write
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.write import (
+    Contended,
+    Decide,
+    at_first,
+    write,
+)
 
 
 class Hands:
@@ -59,13 +64,8 @@ class _OldViewError(Exception):
 
 def _as_decided(change: Change) -> Decide:
     """The change as it is; after a write that came to nothing only if nothing else has changed the object."""
-    asked = False
 
     def decide(found: Raw | None) -> Change | None:
-        nonlocal asked
-        if not asked:
-            asked = True
-            return change
         if _made(change, found):
             return None
         version = found["metadata"].get("resourceVersion") if found else ""
@@ -73,7 +73,7 @@ def _as_decided(change: Change) -> Decide:
             raise _OldViewError
         return change
 
-    return decide
+    return at_first(change, decide)
 
 
 def _made(change: Change, found: Raw | None) -> bool:

@@ -30,7 +30,6 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.rec
     record_of,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.snapshot import Snapshot
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.surge import BadSurgeError
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.waves import waves
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run import gates, job_backend, owners
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.access import Standing, standing
@@ -73,7 +72,7 @@ def make_plan(ctx: Context, options: PlanOptions) -> Result:
     """The plan, or the answer of the gates.
 
     Raises:
-        StopRun: a selector that is none, or a surge lease that nobody can read.
+        StopRun: a selector that is none.
         ClusterError: the API server cannot be reached.
     """
     try:
@@ -85,8 +84,6 @@ def make_plan(ctx: Context, options: PlanOptions) -> Result:
         return _plan(ctx, nodes, wanted, options)
     except Forbidden as error:
         return _forbidden(ctx, options, error)
-    except BadSurgeError as error:
-        raise StopRun("bad_surge", str(error), "Undo that surge by hand, then delete its lease.") from error
 
 
 def _wanted(nodes: Snapshot, options: PlanOptions) -> tuple[str, ...]:

@@ -148,6 +148,20 @@ def remove(ctx: Context, change: Change, *, fence: Fence | None = None, remember
     return written.change is not None
 
 
+def at_first(change: Change, decide: Decide) -> Decide:
+    """Decides for ``change`` without a look (give ``known=None``), and as ``decide`` where that came to nothing."""
+    asked = False
+
+    def both(found: Raw | None) -> Change | None:
+        nonlocal asked
+        if asked:
+            return decide(found)
+        asked = True
+        return change
+
+    return both
+
+
 def read(ctx: Context, target: Ref, *, patience: float = PATIENCE, timeout: float = 30.0) -> Raw | None:
     """The object as it is now, ``None`` where it is not there.
 

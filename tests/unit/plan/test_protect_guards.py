@@ -119,11 +119,20 @@ def test_a_guard_of_another_node_is_shared(serves: dict[str, str]) -> None:
 
 def test_a_guard_made_by_another_run_meanwhile_is_widened() -> None:
     (one,) = wanted(cluster(), "n1")
-    again = guards.widened(cluster(budgets=[laid({"n2": "uid-n2"})]), one)
+    again = guards.again(cluster(budgets=[laid({"n2": "uid-n2"})]), one).change
     assert again is not None
     assert again.verb == "patch"
-    assert guards.widened(cluster(budgets=[laid({"n1": "uid-n1"})]), one) is None
-    assert guards.widened(cluster(), one) is one.change
+    assert guards.again(cluster(budgets=[laid({"n1": "uid-n1"})]), one).change is None
+
+
+def test_a_guard_that_somebody_removed_is_made_and_not_patched() -> None:
+    (one,) = wanted(cluster(budgets=[laid({"n2": "uid-n2"})]), "n1")
+    assert one.change is not None
+    assert one.change.verb == "patch"
+    again = guards.again(cluster(), one).change
+    assert again is not None
+    assert again.verb == "create"
+    assert json.loads(t.cast("Raw", again.body)["metadata"]["annotations"][names.SERVES_NODES]) == {"n1": "uid-n1"}
 
 
 @pytest.mark.parametrize(
