@@ -252,11 +252,22 @@ def _defaulted(kind: Kind, raw: Raw) -> Raw:
             "restartPolicy": "Always",
             **(spec or {}),
         }
+        raw["spec"]["tolerations"] = _tolerations(raw["spec"].get("tolerations") or ())
         raw["status"] = {"phase": "Pending"}
     if kind is kinds.NAMESPACES:
         raw["status"] = {"phase": "Active"}
     _check(kind, raw)
     return raw
+
+
+def _tolerations(given: t.Sequence[Raw]) -> list[Raw]:
+    """With those that admission adds: five minutes on a node that is lost."""
+    added = []
+    for key in ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"):
+        known = [x for x in given if x.get("key") in (None, "", key) and x.get("effect") in (None, "", "NoExecute")]
+        if not known:
+            added.append({"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300})
+    return [*given, *added]
 
 
 def _check(kind: Kind, raw: Raw) -> None:
