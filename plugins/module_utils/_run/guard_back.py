@@ -10,7 +10,7 @@ import functools
 import typing as t
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.errors import ClusterError
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan import guards, swap
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan import guards, names, swap
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.change import Change
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.objects import Budget, Node, Raw
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.record import BadRecordError, record_of
@@ -32,9 +32,12 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.writ
 def absent(work: Work) -> None:
     """Give back what serves the nodes, and what serves nodes that no longer exist."""
     ctx = work.ctx
-    for error in unreadable(work.snapshot).values():
-        here = error.nodes & frozenset(work.nodes)
-        work.fail(here, "not_given_back" if here else "bad_surge", "its surge", str(error), "")
+    for uid, error in unreadable(work.snapshot).items():
+        here, lease = error.nodes & frozenset(work.nodes), f"Lease {names.NAMESPACE}/{names.surge_name(uid)}"
+        if here:
+            work.fail(here, "not_given_back", lease, str(error), "")
+        else:
+            work.find("bad_surge", lease, str(error), "", "warning")
     nodes = frozenset(work.nodes)
     surges, budgets = _surges(work, nodes), guards.serving(work.snapshot, nodes)
     if surges:

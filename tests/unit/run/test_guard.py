@@ -17,73 +17,27 @@ import pytest
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.verbs import Request
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan import names
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.context import Context, Result
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.cordon import CordonOptions, cordon
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.guard import GuardOptions, guard
-from ansible_collections.kubeops.node_maintenance.tests.unit.simulator import manifests
+from ansible_collections.kubeops.node_maintenance.tests.unit.run.guarded import (
+    asks,
+    call,
+    cordoned_world,
+    home_of_record,
+    outcomes,
+    uid,
+)
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.faults import Fault
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.world import Actor, Saved, World
-
-ME = "r1/n1"
-
-
-def home(world: World, app: str) -> str:
-    """The node of the first pod of an app."""
-    return str(world.pods(app=app)[0]["spec"]["nodeName"])
 
 
 @pytest.fixture(scope="module")
 def cordoned() -> Saved:
-    """The nodes of `a` and `b` are in maintenance by one run."""
-    objects = [
-        *(manifests.node(f"n{number}") for number in range(1, 6)),
-        manifests.deployment("a", 1),
-        manifests.deployment("b", 1),
-        manifests.deployment("web", 8),
-    ]
-    with World(objects) as world:
-        nodes = (home(world, "a"), home(world, "b"))
-        assert len(set(nodes)) == 2
-        done = world.process("first").run(lambda ctx: cordon(ctx, CordonOptions("cordoned", nodes)), ME)
-        assert not done.failed, done.message
-        world.machine.run_for(70.0)
-        return world.saved()
+    return cordoned_world()
 
 
 @pytest.fixture
 def world(cordoned: Saved) -> t.Iterator[World]:
     with World.of(cordoned) as world:
         yield world
-
-
-def call(actor: Actor, state: t.Literal["present", "absent"] = "present", **options: t.Any) -> Result:
-    world = actor.world
-    nodes = options.pop("nodes", (home_of_record(world, "a"), home_of_record(world, "b")))
-    loop: t.Callable[[Context], Result] = lambda ctx: guard(ctx, GuardOptions(state, nodes, **options))  # noqa: E731
-    return actor.run(loop, ME)
-
-
-def home_of_record(world: World, app: str) -> str:
-    """The cordoned node that the app was on at first; its newcomers are elsewhere."""
-    found = {str(pod["spec"].get("nodeName")) for pod in world.pods(app=app)}
-    return next(name for name in sorted(found) if world.get(kinds.NODES, name)["spec"].get("unschedulable"))
-
-
-def outcomes(result: Result) -> dict[str, str]:
-    return {node["name"]: node["outcome"] for node in result.data["nodes"]}
-
-
-def asks(verb: str, resource: str, name: str = "") -> t.Callable[[Request], bool]:
-    def fits(request: Request) -> bool:
-        body = request.body if isinstance(request.body, dict) else {}
-        named = request.name or (body.get("metadata") or {}).get("name", "")
-        return (request.verb, request.resource) == (verb, resource) and name in named
-
-    return fits
-
-
-def uid(world: World, app: str) -> str:
-    return str(world.get(kinds.DEPLOYMENTS, app)["metadata"]["uid"])
 
 
 def guard_name(world: World) -> str:

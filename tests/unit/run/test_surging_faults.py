@@ -8,6 +8,11 @@ from __future__ import annotations
 import pytest
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.verbs import Request
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.objects import Ref
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.snapshot import Snapshot
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.surge import Surge
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.context import Run
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.surging import Case, Surging
 from ansible_collections.kubeops.node_maintenance.tests.unit.plan import objects
 from ansible_collections.kubeops.node_maintenance.tests.unit.plan.play import recorded
 from ansible_collections.kubeops.node_maintenance.tests.unit.plan.world import World
@@ -181,3 +186,18 @@ def test_a_workload_that_is_deleted_ends_its_surge(world: World, half: str) -> N
     assert play.case.outcome == ("ended" if half == "first" else "raised")
     assert half == "first" or end.swaps.done_with("n1")
     assert not world.objects["leases"]
+
+
+def test_the_routes_are_planned_once_for_all_workloads_of_a_look(world: World) -> None:
+    play, planned = Play(world), list[int]()
+
+    def plan(seen: Snapshot) -> dict[str, Surge]:
+        planned.append(len(seen.pods))
+        return play.plan(seen)
+
+    others = [Case(Ref("Deployment", f"w{n}", "shop", f"uid-{n}", "apps/v1"), ("n1",), "plan") for n in range(50)]
+    surging = Surging(play.ctx, Run("r1", "n1"), 2.0, plan, play.fence, ["n1"], [*others, play.case])
+    surging.step(world.snapshot())
+    assert planned == [1]
+    assert {case.state for case in others} == {"undone"}
+    assert play.case.state == "wait"
