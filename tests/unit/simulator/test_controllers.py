@@ -105,7 +105,7 @@ def job(pod: Raw, name: str) -> Raw:
 
 
 def test_jobs_are_held_by_arbitration_and_by_the_limiter() -> None:
-    koord = {"schedulerName": "koord-scheduler"}
+    koord: Raw = {"schedulerName": "koord-scheduler"}
     objects = [
         *TWO_NODES,
         *manifests.koordinator(),
@@ -133,7 +133,7 @@ def test_jobs_are_held_by_arbitration_and_by_the_limiter() -> None:
 
 
 def test_a_job_without_a_place_runs_out_of_time_and_ends_nothing() -> None:
-    koord = {"schedulerName": "koord-scheduler"}
+    koord: Raw = {"schedulerName": "koord-scheduler"}
     objects = [manifests.node("n1"), *manifests.koordinator(), manifests.deployment("web", 2, **koord)]
     with World(objects, add_ons=[koordinator.GROUP]) as world:
         before = names(world.pods(app="web"))
