@@ -22,16 +22,18 @@ options:
     description:
       - V(started) begins a run, or resumes the one with the same O(input) (or the one named by O(run)).
       - V(noted) notes O(nodes) as finished.
-      - V(ended) ends the run. Its memory goes, unless it O(failed).
+      - V(ended) ends the run. Its memory goes, unless it O(failed) and left something to go on with.
       - V(listed) only reads what runs left in the cluster.
-      - V(finished) gives back what is left where the work was done; V(undone) gives back everything.
-        Both leave alone what a living run holds.
+      - V(undone) gives back what dead runs left, and forgets them; with O(run) what that run left. V(finished) does so
+        only where the work was done. Both leave alone what a living run holds.
+      - Neither gives a node back on whose host somebody was at work, or that was parked; see RV(nodes).
     type: str
     choices: [started, noted, ended, listed, finished, undone]
     default: listed
   run:
     description:
       - The run, as C(<id>) or C(<id>/<nonce>).
+      - With O(state=noted) also C(/<nonce>), for whatever runs the records of O(nodes) name.
       - With O(state=started) the id of the run to resume; it is an error when there is none.
       - With O(state=listed), O(state=finished) and O(state=undone), all runs where it is not given.
     type: str
@@ -46,7 +48,7 @@ options:
     type: dict
   nodes:
     description:
-      - With O(state=noted), the nodes that are finished.
+      - With O(state=noted), the nodes that are finished. With none of them the call only says that the run lives.
     type: list
     elements: str
   failed:
@@ -54,6 +56,17 @@ options:
       - With O(state=ended), whether something failed, so that the same command may resume the run.
     type: bool
     default: false
+  parked:
+    description:
+      - With O(state=undone) or O(state=finished) and without O(run), whether nodes count as well that people left out
+        of service on purpose. They, too, only come back through the gates.
+    type: bool
+    default: false
+  lease_duration:
+    description:
+      - With O(state=started) and O(state=noted), how long the run counts as alive although it has no node's lock, in
+        seconds or as C(90s), C(10m), C(1h30m). One minute where it is not given.
+    type: str
 seealso:
   - module: kubeops.node_maintenance.node_cordon
 """
@@ -63,9 +76,14 @@ EXAMPLES = r"""
   kubeops.node_maintenance.maintenance_state:
   register: left
 
-- name: Undo what dead runs left
+- name: Undo what dead runs left, but for nodes that have to pass the gates
   kubeops.node_maintenance.maintenance_state:
     state: undone
+
+- name: Undo what one run left
+  kubeops.node_maintenance.maintenance_state:
+    state: undone
+    run: 3b032189
 """
 
 RETURN = r"""
@@ -136,7 +154,10 @@ nodes:
       description: The node.
       type: str
     outcome:
-      description: One word.
+      description:
+        - One word. After O(state=undone) and O(state=finished) among others V(uncordoned), V(held) (its run lives),
+          V(left) (not without its run's name), V(still_dead), V(bad_record), and V(to_verify), a node that has to pass
+          the gates before it takes pods; the playbooks C(recover) and C(release) see to that.
       type: str
     failed:
       description: Whether it failed.

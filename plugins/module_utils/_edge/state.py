@@ -21,7 +21,10 @@ FACE = ClusterFace(
         "plan": {"type": "dict"},
         "nodes": {"type": "list", "elements": "str"},
         "failed": {"type": "bool", "default": False},
+        "parked": {"type": "bool", "default": False},
+        "lease_duration": {"type": "str"},
     },
+    durations=("lease_duration",),
     lists=("nodes",),
     rules={
         "required_if": [

@@ -77,21 +77,31 @@ class StoredRun:
 
 
 def stored_run(raw: Raw) -> StoredRun | None:
-    """From a ConfigMap; ``None`` for one that is not a run of ours."""
+    """From a ConfigMap; ``None`` for one that is not a run of ours.
+
+    Raises:
+        BadRecordError: it is one, but cannot be understood.
+    """
     meta, data = raw["metadata"], raw.get("data") or {}
     if not meta["name"].startswith(names.RUN_PREFIX) or "fingerprint" not in data:
         return None
-    return StoredRun(
-        id=meta["name"].removeprefix(names.RUN_PREFIX),
-        by=data.get("by", ""),
-        since=data.get("since", ""),
-        fingerprint=data["fingerprint"],
-        given=json.loads(data.get("input") or "{}"),
-        plan=tuple(tuple(wave) for wave in json.loads(data.get("plan") or "[]")),
-        finished=tuple(json.loads(data.get("finished") or "[]")),
-        ended=data.get("ended", ""),
-        resource_version=meta.get("resourceVersion", ""),
-    )
+    try:
+        return StoredRun(
+            id=meta["name"].removeprefix(names.RUN_PREFIX),
+            by=data.get("by", ""),
+            since=data.get("since", ""),
+            fingerprint=data["fingerprint"],
+            given=json.loads(data.get("input") or "{}"),
+            plan=tuple(tuple(wave) for wave in json.loads(data.get("plan") or "[]")),
+            finished=tuple(json.loads(data.get("finished") or "[]")),
+            ended=data.get("ended", ""),
+            resource_version=meta.get("resourceVersion", ""),
+        )
+    except (ValueError, TypeError) as error:
+        raise BadRecordError(
+            f"ConfigMap {names.NAMESPACE}/{meta['name']} cannot be read ({error}). Nobody can resume that run; "
+            "delete it by hand once its nodes are back."
+        ) from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,9 +178,14 @@ def _of_lease(lease: Raw) -> list[Trace]:
     by, since = annotations.get(names.LOCK_DETAILS, ""), spec.get("acquireTime") or meta.get("creationTimestamp", "")
     place = f"Lease {meta['namespace']}/{meta['name']}"
     if meta["name"].startswith(names.SURGE_PREFIX):
-        surge = json.loads(annotations.get(names.SURGE) or "{}")
+        try:
+            surge = dict(json.loads(annotations.get(names.SURGE) or "{}"))
+        except (ValueError, TypeError):
+            return [Trace(run, by, since, place, "a surge whose record cannot be read")]
         what = f"the surge of {surge.get('kind')} {surge.get('namespace')}/{surge.get('name')}"
         return [Trace(run, by, since, place, what, tuple(surge.get("nodes") or ()))]
+    if meta["name"].startswith(names.RUN_PREFIX):
+        return [Trace(run, by, since, place, f"the sign of life of run {run}")]
     node = meta["name"].removeprefix(names.NODE_LEASE_PREFIX)
     return [Trace(run, by, since, place, f"the lock of node {node}", (node,))]
 

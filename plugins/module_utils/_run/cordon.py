@@ -32,6 +32,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.rec
     record_of,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.snapshot import Snapshot
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run import life
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.act import PATIENCE, apply
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.context import (
     Context,
@@ -44,10 +45,8 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.lock
     IDLE,
     Locks,
     lease_namespace,
-    locks_of,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.observe import lists, owners_of
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.server_fence import forget
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.write import UNREAD, write
 
 State = t.Literal["cordoned", "out", "returning", "parked", "uncordoned"]
@@ -122,20 +121,19 @@ def cordon(ctx: Context, options: CordonOptions) -> Result:
     tasks = _read(ctx, options)
     for task in tasks:
         _plan(ctx, options, task)
-    todo = [task for task in tasks if task.change]
+    # Where it is asked to hold for longer, the lock is taken although the node is there already.
+    stretch = options.state == "cordoned" and options.lease_duration
+    todo = [task for task in tasks if task.change or (stretch and task.identity and not task.failed)]
     if todo and not ctx.check:
         _act(ctx, options, todo)
     elif todo:
-        for task in todo:
-            apply(ctx, t.cast("Change", task.change))
+        for change in (task.change for task in todo if task.change):
+            apply(ctx, change)
     # A start that was killed right after its last patch of a node has left the lock behind.
     free = [task.name for task in tasks if task.raw is None or task.outcome == "not_in_maintenance"]
     if free and ctx.run and options.state == "uncordoned":
-        left = locks_of(ctx, ctx.run, free, lease_namespace(ctx, options.lease_namespace))
-        for change in left:
-            apply(ctx, change)
-        if left and not ctx.check:
-            forget(ctx, [change.target.name for change in left], ctx.run)
+        for lock in life.left_locks(ctx, ctx.run, free, lease_namespace(ctx, options.lease_namespace)):
+            life.drop(ctx, lock)
     failed = [task for task in tasks if task.failed]
     return Result(
         {"nodes": [task.shown() for task in tasks]},

@@ -21,8 +21,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.
     NotFound,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan import names
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.change import Change
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.objects import Raw, Ref
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.objects import Raw
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.act import PATIENCE, Fence
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.context import Context, Run
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.lease import (
@@ -53,19 +52,6 @@ def lease_namespace(ctx: Context, wanted: str | None) -> str:
     except (NotFound, Forbidden):
         return names.NAMESPACE
     return names.MEDIK8S_NAMESPACE
-
-
-def locks_of(ctx: Context, run: Run, nodes: t.Collection[str], namespace: str) -> tuple[Change, ...]:
-    """What deletes the locks that any start of the run left on nodes that are gone or carry no record."""
-    wanted = {names.node_lease_name(node): node for node in nodes}
-    found = []
-    for lease in ctx.cluster.items(kinds.LEASES, namespace=namespace, patience=PATIENCE).items:
-        meta, holder = lease["metadata"], Run.parse((lease.get("spec") or {}).get("holderIdentity"))
-        if meta["name"] in wanted and holder and holder.id == run.id:
-            target = Ref("Lease", meta["name"], namespace, meta["uid"], "coordination.k8s.io/v1")
-            sentence = f"Delete the lock that was left of node {wanted[meta['name']]}"
-            found.append(Change("delete", target, sentence, resource_version=meta["resourceVersion"]))
-    return tuple(found)
 
 
 class Locks:

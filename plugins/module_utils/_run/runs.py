@@ -10,7 +10,7 @@ import typing as t
 from dataclasses import replace
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.errors import Conflict, NotFound
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.errors import ClusterError, NotFound
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan import names
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.change import Change
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.journal import (
@@ -18,19 +18,23 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.des
     BadJournalError,
     Journal,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.objects import Ref
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.record import record_of
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.objects import Node, Raw, Ref
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.record import (
+    BadRecordError,
+    Record,
+    record_of,
+)
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.state import (
     StoredRun,
     fingerprint,
     stored_run,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.act import PATIENCE, apply
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run import life
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.act import PATIENCE
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.context import Context, Result, Run, StopRun
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.lock import IDLE, lease_namespace
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.observe import lists
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.write import ensure_namespace
-
-CONFLICTS = 5
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.write import write
 
 
 def config_maps(ctx: Context) -> list[dict[str, t.Any]]:
@@ -49,15 +53,41 @@ def config_maps(ctx: Context) -> list[dict[str, t.Any]]:
 
 def stored(ctx: Context) -> list[StoredRun]:
     """All stored runs that can be read."""
-    return [run for run in map(stored_run, config_maps(ctx)) if run]
+    return list(readable(config_maps(ctx)))
 
 
-def journals(raws: t.Iterable[dict[str, t.Any]]) -> t.Iterator[Journal]:
+def readable(raws: t.Iterable[Raw]) -> t.Iterator[StoredRun]:
+    """The stored runs among these ConfigMaps; of one that cannot be read ``recover`` tells."""
+    for raw in raws:
+        with contextlib.suppress(BadRecordError):
+            if run := stored_run(raw):
+                yield run
+
+
+def journals(raws: t.Iterable[Raw]) -> t.Iterator[Journal]:
     """Those that can be read; of the others ``descheduler_config`` tells."""
     for raw in raws:
         if LABEL in (raw["metadata"].get("labels") or {}):
             with contextlib.suppress(BadJournalError):
                 yield Journal.of(raw)
+
+
+def records(nodes: t.Iterable[Node]) -> tuple[dict[str, Record], dict[str, str]]:
+    """The records by node, and of those that cannot be read why, in words."""
+    found: dict[str, Record] = {}
+    bad: dict[str, str] = {}
+    for node in nodes:
+        try:
+            if record := record_of(node):
+                found[node.name] = record
+        except BadRecordError as error:
+            bad[node.name] = str(error)
+    return found, bad
+
+
+def _out(ctx: Context) -> tuple[dict[str, Record], dict[str, str]]:
+    """As ``records``, of all nodes of the cluster."""
+    return records(lists(ctx.cluster, ("nodes",))["nodes"])
 
 
 def _caller(ctx: Context) -> Run:
@@ -80,14 +110,15 @@ def resumable(ctx: Context, given: t.Mapping[str, t.Any] | None) -> dict[str, t.
     return None
 
 
-def started(ctx: Context, given: dict[str, t.Any], waves: t.Sequence[t.Sequence[str]]) -> Result:
-    """Store a run of this input, or resume the one that is stored.
+def started(ctx: Context, given: dict[str, t.Any], waves: t.Sequence[t.Sequence[str]], seconds: float = IDLE) -> Result:
+    """Store a run of this input, or resume the one that is stored; for ``seconds`` it counts as alive then.
 
     Raises:
-        StopRun: the run that the caller names is not stored, or the namespace is missing and may not be made.
+        StopRun: the run that the caller names is not stored, one that is too old to be resumed is still alive,
+            or the namespace is missing and may not be made.
+        ClusterError: the API server cannot be reached or refuses.
     """
     mark, known, now = fingerprint(given), stored(ctx), ctx.clock.wall()
-    nonce = ctx.clock.token()
     if ctx.run:
         found = next((run for run in known if run.id == ctx.run.id), None)
         if found is None:
@@ -97,16 +128,28 @@ def started(ctx: Context, given: dict[str, t.Any], waves: t.Sequence[t.Sequence[
                 f"Known runs: {', '.join(run.id for run in known) or 'none'}. Without maintain_run a new one starts.",
                 str(_config_map(ctx.run.id)),
             )
-        return _resumed(found, nonce, f"Resuming run {found.id} by its name.")
+        return _going(ctx, found, f"Resuming run {found.id} by its name.", seconds)
     message = ""
     for run in known:
         if run.fingerprint != mark:
             continue
         if run.resumable(now):
-            return _resumed(run, nonce, f"Resuming run {run.id} of {run.by}, begun {run.since}: the same command.")
+            text = f"Resuming run {run.id} of {run.by}, begun {run.since}: the same command."
+            return _going(ctx, run, text, seconds)
+        if _lives(ctx, run.id):
+            raise StopRun(
+                "run_alive",
+                f"Run {run.id} of {run.by}, begun {run.since} by the same command, is still at work.",
+                f"Wait until it ends. If it was killed: -e maintain_run={run.id} goes on with it, and "
+                f"`ansible-playbook kubeops.node_maintenance.recover -e recover_run={run.id}` undoes it.",
+                str(_config_map(run.id)),
+            )
         message = f"Run {run.id} of the same command is of {run.since}, too old to be resumed: starting anew. "
+        forget(ctx, run.id)
     for run in _outlived(ctx, known, mark, now):
-        forget(ctx, run.id, run.resource_version)
+        # It is nobody's any more, and in nobody's way: that it cannot be deleted stops no other run.
+        with contextlib.suppress(ClusterError):
+            forget(ctx, run.id, run.resource_version)
     fresh = StoredRun(
         id=ctx.clock.token(),
         by=ctx.by,
@@ -123,30 +166,43 @@ def started(ctx: Context, given: dict[str, t.Any], waves: t.Sequence[t.Sequence[
         before={},
         after={"input": given, "plan": waves},
     )
-    try:
-        apply(ctx, change)
-    except NotFound:
-        ensure_namespace(ctx)
-        apply(ctx, change)
-    return _resumed(fresh, nonce, f"{message}Run {fresh.id} begins.", resumed=False)
+    # The id is of our own drawing: what is there under it is our own work, whose answer was lost.
+    write(ctx, change.target, lambda raw: change if raw is None else None, known=None)
+    return _going(ctx, fresh, f"{message}Run {fresh.id} begins.", seconds, resumed=False)
+
+
+def _lives(ctx: Context, run_id: str) -> bool:
+    """Whether somebody renews the run's sign of life or the lock of one of its nodes; asked for a minute at most."""
+    found, _bad = _out(ctx)
+    places = {record.lease.partition("/")[0] for record in found.values() if record.lease}
+    leases = life.leases_in(ctx, {*places, names.NAMESPACE, lease_namespace(ctx, None)})
+    its = [lease for lease in leases if life.holder_of(lease) == run_id]
+    return len(life.silent(ctx, its)) < len(its)
 
 
 def _outlived(ctx: Context, known: t.Sequence[StoredRun], mark: str, now: str) -> list[StoredRun]:
-    """Runs that no command resumes any more: too old, and of this command or with no node out of service.
+    """Runs of other commands that nobody resumes any more: too old, without a sign of life or a node.
 
     One that still has a node is kept for whoever names it.
     """
-    old = [run for run in known if not run.resumable(now)]
-    if not any(run.fingerprint != mark for run in old):
-        return old
-    out = {record.run for record in map(record_of, lists(ctx.cluster, ("nodes",))["nodes"]) if record}
-    return [run for run in old if run.fingerprint == mark or run.id not in out]
+    old = [run for run in known if run.fingerprint != mark and not run.resumable(now)]
+    if not old:
+        return []
+    found, bad = _out(ctx)
+    if bad:
+        # Nobody can say whose they are.
+        return []
+    kept = {record.run for record in found.values()}
+    kept |= {life.holder_of(lease) for lease in life.leases_in(ctx, [names.NAMESPACE])}
+    return [run for run in old if run.id not in kept]
 
 
-def _resumed(run: StoredRun, nonce: str, message: str, *, resumed: bool = True) -> Result:
+def _going(ctx: Context, run: StoredRun, message: str, seconds: float, *, resumed: bool = True) -> Result:
+    me = Run(run.id, ctx.clock.token())
+    life.show(ctx, me, seconds)
     return Result(
         {
-            "run": f"{run.id}/{nonce}",
+            "run": str(me),
             "run_id": run.id,
             "resumed": resumed,
             "finished": list(run.finished),
@@ -156,45 +212,71 @@ def _resumed(run: StoredRun, nonce: str, message: str, *, resumed: bool = True) 
     )
 
 
-def noted(ctx: Context, nodes: t.Sequence[str]) -> Result:
-    """Remember that the caller's run is done with these nodes; it is forgotten with the last of them.
+def noted(ctx: Context, nodes: t.Sequence[str], seconds: float = IDLE) -> Result:
+    """Note nodes as finished in the caller's run, which counts as alive for ``seconds`` then.
+
+    A caller without a nonce is somebody who released the run's nodes; one without an id did so for whatever
+    runs the nodes' records name. It forgets the run when none of its nodes is left to do, because nobody
+    else will.
 
     Raises:
-        StopRun: somebody else writes the run all the time.
+        ClusterError: the API server cannot be reached or refuses.
     """
     caller = _caller(ctx)
-    run_id = caller.id
-    for _attempt in range(CONFLICTS):
-        run = next((r for r in stored(ctx) if r.id == run_id), None)
-        shown = [{"name": name, "outcome": "noted", "failed": False, "message": ""} for name in nodes]
+    shown = [{"name": name, "outcome": "noted", "failed": False, "message": ""} for name in nodes]
+    if caller.id:
+        its = {caller.id: tuple(nodes)}
+        if caller.nonce:
+            life.show(ctx, caller, seconds)
+    else:
+        found, _bad = _out(ctx)
+        its = {}
+        for name in nodes:
+            if name in found and not found[name].foreign_to(*ctx.caller):
+                its[found[name].run] = (*its.get(found[name].run, ()), name)
+    by_hand = not (caller.id and caller.nonce)
+    told = [_note(ctx, run_id, some, by_hand=by_hand) for run_id, some in its.items()]
+    finished = tuple(dict.fromkeys(name for known, _text in told for name in known))
+    return Result({"nodes": shown, "finished": list(finished)}, message=" ".join(text for _known, text in told if text))
+
+
+def _note(ctx: Context, run_id: str, nodes: t.Sequence[str], *, by_hand: bool) -> tuple[tuple[str, ...], str]:
+    """The run's finished nodes, and what is to be said of the others."""
+    seen: list[StoredRun] = []
+
+    def decide(raw: Raw | None) -> Change | None:
+        run = stored_run(raw) if raw else None
         if run is None:
-            # Nodes that were parked by a run that ended have no stored run any more, and need none.
-            return Result({"nodes": shown, "finished": []}, message=f"Run {run_id} is not stored: nothing to note.")
-        finished = tuple(dict.fromkeys((*run.finished, *nodes)))
-        if not caller.nonce and {name for wave in run.plan for name in wave} <= set(finished):
+            return None
+        seen.append(run)
+        finished = _with(run, nodes)
+        if by_hand and {name for wave in run.plan for name in wave} <= set(finished):
             # Somebody else finished the last of its nodes: nothing is left that it could be resumed for.
-            forget(ctx, run_id)
-            return Result({"nodes": shown, "finished": list(finished)})
-        answer = Result({"nodes": shown, "finished": list(finished)}, message=_to_do(run, finished))
+            return _deletion(run)
         if finished == run.finished:
-            return answer
-        try:
-            apply(
-                ctx,
-                Change(
-                    "patch",
-                    _config_map(run_id),
-                    f"Note {', '.join(nodes)} as finished in run {run_id}",
-                    body={"data": {"finished": replace(run, finished=finished).data()["finished"]}},
-                    before={"finished": list(run.finished)},
-                    after={"finished": list(finished)},
-                    resource_version=run.resource_version,
-                ),
-            )
-        except Conflict:
-            continue
-        return answer
-    raise StopRun("conflict", f"Run {run_id} is written by somebody else all the time.", "Run the command again.")
+            return None
+        return Change(
+            "patch",
+            _config_map(run_id),
+            f"Note {', '.join(nodes)} as finished in run {run_id}",
+            body={"data": {"finished": replace(run, finished=finished).data()["finished"]}},
+            before={"finished": list(run.finished)},
+            after={"finished": list(finished)},
+            resource_version=run.resource_version,
+        )
+
+    change = write(ctx, _config_map(run_id), decide).change
+    if not seen:
+        # Nodes that were parked by a run that ended have no stored run any more, and need none.
+        return (), f"Run {run_id} is not stored: nothing to note." if nodes else ""
+    if change and change.verb == "delete":
+        life.hide(ctx, run_id)
+    finished = _with(seen[-1], nodes)
+    return finished, _to_do(seen[-1], finished)
+
+
+def _with(run: StoredRun, nodes: t.Sequence[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys((*run.finished, *nodes)))
 
 
 def _to_do(run: StoredRun, finished: t.Collection[str]) -> str:
@@ -208,33 +290,73 @@ def _to_do(run: StoredRun, finished: t.Collection[str]) -> str:
 
 
 def ended(ctx: Context, *, failed: bool) -> Result:
-    """Forget the caller's run, or with failures keep it to be resumed."""
-    run_id = _caller(ctx).id
-    run = next((r for r in stored(ctx) if r.id == run_id), None)
+    """Forget the caller's run, or with failures keep it to be resumed where there is something to go on with.
+
+    Raises:
+        ClusterError: the API server cannot be reached or refuses.
+    """
+    me = _caller(ctx)
+    run = next((r for r in stored(ctx) if r.id == me.id), None)
     if run is None:
-        return Result({"nodes": []}, message=f"Run {run_id} is not stored any more.")
+        life.hide(ctx, me.id, me.nonce)
+        return Result({"nodes": []}, message=f"Run {me.id} is not stored any more.")
+    found, bad = _out(ctx)
+    _drop_left_locks(ctx, run, {*found, *bad})
     if not failed:
-        forget(ctx, run_id)
-        return Result({"nodes": []}, message=f"Run {run_id} ended.")
-    if not run.ended:
-        apply(
-            ctx,
-            Change(
-                "patch",
-                _config_map(run_id),
-                f"Note that run {run_id} ended with failures",
-                body={"data": {"ended": ctx.clock.wall()}},
-                before={"ended": ""},
-                after={"ended": "with failures"},
-            ),
+        forget(ctx, run.id)
+        return Result({"nodes": []}, message=f"Run {run.id} ended.")
+    if not run.finished and not bad and run.id not in {record.run for record in found.values()}:
+        forget(ctx, run.id)
+        text = "with failures and nothing to go on with; the same command starts anew."
+        return Result({"nodes": []}, message=f"Run {run.id} ended {text}")
+
+    def decide(raw: Raw | None) -> Change | None:
+        now = stored_run(raw) if raw else None
+        if now is None or now.ended:
+            return None
+        return Change(
+            "patch",
+            _config_map(now.id),
+            f"Note that run {now.id} ended with failures",
+            body={"data": {"ended": ctx.clock.wall()}},
+            before={"ended": ""},
+            after={"ended": "with failures"},
+            resource_version=now.resource_version,
         )
-    return Result({"nodes": []}, message=f"Run {run_id} ended with failures; the same command resumes it.")
+
+    write(ctx, _config_map(run.id), decide)
+    life.hide(ctx, me.id, me.nonce)
+    return Result({"nodes": []}, message=f"Run {run.id} ended with failures; the same command resumes it.")
+
+
+def _drop_left_locks(ctx: Context, run: StoredRun, out: t.Collection[str]) -> None:
+    """A start that was killed between a node's last patch and the end of its lock has left that lock."""
+    back = [name for name in run.finished if name not in out]
+    if not back:
+        return
+    with contextlib.suppress(ClusterError):
+        for place in {names.NAMESPACE, lease_namespace(ctx, None)}:
+            for lock in life.left_locks(ctx, Run(run.id), back, place):
+                life.drop(ctx, lock)
+
+
+def _deletion(run: StoredRun) -> Change:
+    sentence = f"Forget the stored run {run.id}"
+    return Change("delete", _config_map(run.id), sentence, resource_version=run.resource_version)
 
 
 def forget(ctx: Context, run_id: str, version: str = "") -> None:
-    """Delete what is kept of a run; with a ``version`` only as it was read."""
-    try:
-        sentence = f"Forget the stored run {run_id}"
-        apply(ctx, Change("delete", _config_map(run_id), sentence, resource_version=version))
-    except (NotFound, Conflict):
-        return
+    """Delete what is kept of a run, and its sign of life; with a ``version`` only as it was read.
+
+    One that cannot be read is left to people.
+
+    Raises:
+        ClusterError: the API server cannot be reached or refuses.
+    """
+
+    def decide(raw: Raw | None) -> Change | None:
+        now = stored_run(raw) if raw else None
+        return _deletion(now) if now and version in ("", now.resource_version) else None
+
+    if write(ctx, _config_map(run_id), decide).object is None:
+        life.hide(ctx, run_id)

@@ -12,19 +12,26 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.case import Choices
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run import permissions, recovery, runs
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.context import Context, Result, StopRun
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.lock import IDLE
 
 State = t.Literal["started", "noted", "ended", "listed", "finished", "undone"]
 
 
 @dataclass(frozen=True, slots=True)
 class StateOptions:
-    """Options of the module; ``input`` is what the playbook was asked, ``plan`` holds its ``waves``."""
+    """Options of the module.
+
+    ``input`` is what the playbook was asked, ``plan`` holds its ``waves``; ``lease_duration``: seconds for which
+    ``started`` and ``noted`` let the run count as alive.
+    """
 
     state: State
     input: t.Mapping[str, t.Any] | None = None
     plan: t.Mapping[str, t.Any] | None = None
     nodes: tuple[str, ...] = ()
     failed: bool = False
+    parked: bool = False
+    lease_duration: float = IDLE
 
 
 def state(ctx: Context, options: StateOptions) -> Result:
@@ -36,14 +43,15 @@ def state(ctx: Context, options: StateOptions) -> Result:
     """
     match options.state:
         case "started":
-            return runs.started(ctx, dict(options.input or {}), (options.plan or {}).get("waves") or [])
+            waves = (options.plan or {}).get("waves") or []
+            return runs.started(ctx, dict(options.input or {}), waves, options.lease_duration)
         case "noted":
-            return runs.noted(ctx, options.nodes)
+            return runs.noted(ctx, options.nodes, options.lease_duration)
         case "ended":
             return runs.ended(ctx, failed=options.failed)
         case "listed":
             return _listed(ctx, options)
-    return recovery.recover(ctx, finished=options.state == "finished")
+    return recovery.recover(ctx, finished=options.state == "finished", parked=options.parked)
 
 
 def _listed(ctx: Context, options: StateOptions) -> Result:

@@ -24,7 +24,11 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.obj
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.record import Record, Step
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.context import Context, Run
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.cordon import CordonOptions, State, cordon
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.lock import Locks
 from ansible_collections.kubeops.node_maintenance.tests.unit.plan.objects import node
+from ansible_collections.kubeops.node_maintenance.tests.unit.simulator import manifests
+from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.faults import Fault
+from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.world import World
 
 SINCE = "2026-11-21T10:00:00.000Z"
 
@@ -127,3 +131,38 @@ def test_a_record_that_cannot_be_read_fails_its_own_node_alone() -> None:
     result = cordon(Context(t.cast("t.Any", store), run=Run("r1", "n1"), clock=Time()), CordonOptions("parked", ("a",)))
     assert result.data["nodes"][0]["failed"]
     assert "cannot be read" in result.message
+
+
+def test_a_lock_is_kept_for_as_long_as_asked_where_nobody_can_renew_it() -> None:
+    """So it is before somebody's tasks switch a machine off; the node is cordoned and drained already."""
+
+    def begun(world: World, who: str, run: str, **options: t.Any) -> dict[str, t.Any]:
+        asked = CordonOptions(options.pop("state", "cordoned"), ("n1",), **options)
+        shown: dict[str, t.Any] = world.process(who).run(lambda ctx: cordon(ctx, asked), run).data["nodes"][0]
+        return shown
+
+    with World([manifests.node("n1")]) as world:
+        begun(world, "tina", "aa/1")
+        assert begun(world, "tina", "aa/1", lease_duration=600.0)["outcome"] == "already_cordoned"
+        world.machine.run_for(500.0)
+        other = begun(world, "otto", "/2", state="returning")
+        assert (other["outcome"], other["failed"]) == ("held", True)
+        assert begun(world, "tina", "aa/1", state="returning")["outcome"] == "returning"
+
+
+def test_a_release_removes_the_lock_that_a_killed_one_left_and_none_that_lives() -> None:
+    def released(world: World, who: str, run: str) -> t.Any:
+        task = world.process(who).call(lambda ctx: cordon(ctx, CordonOptions("uncordoned", ("n1", "n2"))), run)
+        world.machine.run_until(lambda: not task.alive)
+        return task
+
+    with World([manifests.node("n1"), manifests.node("n2")]) as world:
+        tina, ann = world.process("tina"), world.process("ann")
+        tina.run(lambda ctx: cordon(ctx, CordonOptions("cordoned", ("n1",))), "/1")
+        tina.faults.when(lambda r: r.method == "PATCH" and r.resource == "nodes", Fault("killed after"))
+        released(world, "tina", "/1")
+        locks = Locks(ann.ctx(), Run("bb", "2"), {"n2": f"{names.NAMESPACE}/node-n2"})
+        taking = ann.spawn(locks.take)
+        world.machine.run_until(lambda: not taking.alive)
+        assert not released(world, "otto", "/3").value().failed
+        assert {name for _ns, name in world.store.of(kinds.LEASES.resource)} == {"node-n2"}

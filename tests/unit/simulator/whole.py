@@ -107,7 +107,7 @@ class _Playbook:
         waves = [[n for n in wave if n not in finished] for wave in waves]
         waves = [wave for wave in waves if wave]
         if not outcome.wrong and (waves or finished):
-            self._begin(waves, finished)
+            self._begin(waves, finished, listed.data["traces"])
         left = [name for wave in waves for name in wave]
         if not outcome.wrong:
             for number, wave in enumerate(waves):
@@ -141,7 +141,7 @@ class _Playbook:
         self.outcome.wrong += blockers
         return [list(wave) for wave in planned.data["waves"]]
 
-    def _begin(self, waves: list[list[str]], finished: list[str]) -> None:
+    def _begin(self, waves: list[list[str]], finished: list[str], traces: list[dict[str, t.Any]]) -> None:
         started = self._call(
             "started", self._state("started", input=self.given.fingerprint, plan={"waves": waves}), self.given.run
         )
@@ -149,11 +149,19 @@ class _Playbook:
             self.outcome.wrong.append(started.message)
             return
         self.outcome.run = started.data["run"]
-        if finished:
-            try:
-                self._give_back(finished, self.outcome.run.partition("/")[0])
-            except _Broken as broken:
-                self.outcome.wrong.append(str(broken))
+        run, me = self.outcome.run, started.data["run_id"]
+        out = {name: trace["run"] for trace in traces for name in trace["nodes"] if trace["object"].startswith("Node ")}
+        half_back = [name for name in finished if out.get(name) == me]
+        told: list[Result] = []
+        try:
+            if half_back:
+                self._nodes("returning", self._cordon("returning", half_back, adopt=bool(self.given.run)), run, told)
+            if ours := [name for name in finished if out.get(name) in (None, me)]:
+                self._give_back(ours, run, told)
+        except _Broken as broken:
+            self.outcome.wrong.append(str(broken))
+        failed = [node for result in told for node in result.data.get("nodes", ()) if node["failed"]]
+        self.outcome.wrong += [node["message"] for node in failed]
 
     def _wave(self, nodes: list[str], *, first: bool) -> None:
         """tasks/take_out.yml, tasks/work.yml, tasks/bring_back.yml, tasks/sum_up.yml."""
@@ -198,6 +206,7 @@ class _Playbook:
                 self.outcome.failed[name] = (
                     worked.get(name) or _said(name, told) or broken or "It did not come through."
                 )
+        self._call("goes on", self._state("noted"), run)
 
     def _protect(self, nodes: list[str], told: list[Result]) -> list[str]:
         if not nodes:

@@ -1,0 +1,179 @@
+# Copyright: Contributors to the kubeops.node_maintenance collection
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""Whether a run lives: the locks of its nodes, and between two waves a lease of its own, ``run-<id>``.
+
+The lease is no lock: it keeps nobody from anything but from throwing the run's memory away. The calls that
+write that memory renew it, each for as long as the next one may take to come. As with locks, only silence
+that was watched on one's own clock says that nobody renews it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import typing as t
+
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.errors import ClusterError, NotFound
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan import names
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.change import Change
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.objects import Raw, Ref
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.act import PATIENCE
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.context import Context, Run
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.lock import IDLE, LOOK_EVERY
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.server_fence import forget
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.write import write
+
+Place = tuple[str, str]
+"""Namespace and name of a lease."""
+
+
+def sign(run_id: str) -> Ref:
+    """The lease that says that the run lives."""
+    return Ref("Lease", names.run_name(run_id), names.NAMESPACE, api_version="coordination.k8s.io/v1")
+
+
+def show(ctx: Context, run: Run, seconds: float = IDLE) -> None:
+    """Say that the run lives, for so many seconds. That it could not be said ends nobody's work."""
+    if ctx.check:
+        return
+    target, stamp = sign(run.id), ctx.clock.wall()
+    spec = {"holderIdentity": str(run), "leaseDurationSeconds": int(seconds), "renewTime": stamp}
+
+    def decide(lease: Raw | None) -> Change | None:
+        sentence = f"Say that run {run.id} lives"
+        if lease is None:
+            meta = {
+                "name": target.name,
+                "namespace": target.namespace,
+                "labels": {names.MANAGED_BY_LABEL: names.MANAGED_BY},
+                "annotations": {names.LOCK_DETAILS: ctx.by},
+            }
+            body = {"apiVersion": target.api_version, "kind": "Lease", "metadata": meta}
+            return Change("create", target, sentence, body={**body, "spec": {**spec, "acquireTime": stamp}})
+        if spec.items() <= (lease.get("spec") or {}).items():
+            return None
+        return Change(
+            "patch", target, sentence, body={"spec": spec}, resource_version=lease["metadata"]["resourceVersion"]
+        )
+
+    with contextlib.suppress(ClusterError):
+        write(ctx, target, decide, remember=False)
+
+
+def hide(ctx: Context, run_id: str, nonce: str = "") -> None:
+    """Take the sign of life away; with a nonce only where that start of the run was the last to renew it."""
+    if ctx.check:
+        return
+
+    def decide(lease: Raw | None) -> Change | None:
+        holder = Run.parse((lease or {}).get("spec", {}).get("holderIdentity"))
+        if lease is None or (nonce and holder != Run(run_id, nonce)):
+            return None
+        return deletion(lease, f"Take the sign of life of run {run_id} away")
+
+    with contextlib.suppress(ClusterError):
+        write(ctx, sign(run_id), decide, remember=False)
+
+
+def place_of(lease: Raw) -> Place:
+    """Where the lease is."""
+    return lease["metadata"]["namespace"], lease["metadata"]["name"]
+
+
+def holder_of(lease: Raw) -> str:
+    """The id of the run that holds the lease, empty where nobody does."""
+    found = Run.parse((lease.get("spec") or {}).get("holderIdentity"))
+    return found.id if found else ""
+
+
+def is_ours(lease: Raw) -> bool:
+    """Whether this collection made it."""
+    labels = lease["metadata"].get("labels") or {}
+    return bool(labels.get(names.MANAGED_BY_LABEL) == names.MANAGED_BY)
+
+
+def deletion(lease: Raw, sentence: str) -> Change:
+    """What deletes the lease as it was read."""
+    meta = lease["metadata"]
+    target = Ref("Lease", meta["name"], meta["namespace"], meta["uid"], "coordination.k8s.io/v1")
+    return Change("delete", target, sentence, resource_version=meta["resourceVersion"])
+
+
+def leases_in(ctx: Context, namespaces: t.Iterable[str]) -> list[Raw]:
+    """All leases of these namespaces; one that does not exist has none.
+
+    Raises:
+        ClusterError: they may not be read, or the server could not be reached.
+    """
+    found: list[Raw] = []
+    for namespace in sorted(set(namespaces)):
+        with contextlib.suppress(NotFound):
+            found += ctx.cluster.items(kinds.LEASES, namespace=namespace, patience=PATIENCE).items
+    return found
+
+
+def left_locks(ctx: Context, run: Run, nodes: t.Collection[str], namespace: str) -> list[Raw]:
+    """The locks that were left of nodes that are gone or carry no record.
+
+    Those of any start of the run; where it stands for whatever run, those that nobody renews.
+
+    Raises:
+        ClusterError: they may not be read, or the server could not be reached.
+    """
+    wanted = {names.node_lease_name(node) for node in nodes}
+    found = [lease for lease in leases_in(ctx, [namespace]) if lease["metadata"]["name"] in wanted]
+    if run.id:
+        return [lease for lease in found if holder_of(lease) == run.id]
+    ours = [lease for lease in found if is_ours(lease)]
+    dead = silent(ctx, ours)
+    return [lease for lease in ours if place_of(lease) in dead]
+
+
+def drop(ctx: Context, lock: Raw) -> None:
+    """Delete a node's lock that was left, unless somebody has written it since, and its entry in the server's fence.
+
+    Raises:
+        ClusterError: it may not be deleted, or the server could not be reached.
+    """
+    name, version = lock["metadata"]["name"], lock["metadata"]["resourceVersion"]
+    sentence = f"Delete the lock that was left of node {name.removeprefix(names.NODE_LEASE_PREFIX)}"
+    change = deletion(lock, sentence)
+
+    def decide(lease: Raw | None) -> Change | None:
+        return change if lease is not None and lease["metadata"]["resourceVersion"] == version else None
+
+    done = write(ctx, change.target, decide, known=lock).change
+    if done and not ctx.check and holder_of(lock):
+        forget(ctx, [name], Run(holder_of(lock)))
+
+
+def silent(ctx: Context, leases: t.Iterable[Raw]) -> set[Place]:
+    """Which of the leases nobody renews: all are watched together, each for its own duration.
+
+    Any write is a sign of life, a deletion too. One that was left for work that nobody renews it for counts
+    as alive: its silence says nothing.
+
+    Raises:
+        ClusterError: they may not be read, or the server could not be reached.
+    """
+    start, dead = ctx.clock.now(), set()
+    watched = {place_of(lease): lease for lease in leases}
+    while watched:
+        passed = ctx.clock.now() - start
+        for place, lease in list(watched.items()):
+            duration = float((lease.get("spec") or {}).get("leaseDurationSeconds") or 0)
+            if not holder_of(lease) or passed >= duration:
+                dead.add(place)
+                del watched[place]
+            elif duration > IDLE:
+                del watched[place]
+        if not watched:
+            break
+        ctx.clock.sleep(LOOK_EVERY)
+        now = {place_of(lease): lease for lease in leases_in(ctx, {namespace for namespace, _name in watched})}
+        for place, lease in list(watched.items()):
+            seen = now.get(place)
+            if seen is None or seen["metadata"]["resourceVersion"] != lease["metadata"]["resourceVersion"]:
+                del watched[place]
+    return dead
