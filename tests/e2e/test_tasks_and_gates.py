@@ -6,6 +6,8 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from pathlib import Path
 
 from support import nodes as fake
@@ -17,6 +19,7 @@ from witness import objects
 from witness.kinds import OWN_NAMESPACE
 from witness.log import Json
 
+RECORD = "maintenance.kubeops.io/record"
 FAIL: Json = {"name": "Patch it", "ansible.builtin.fail": {"msg": "no such package"}}
 
 
@@ -98,6 +101,50 @@ def test_on_failure_keep_leaves_a_node_out_that_could_not_be_drained(arena: Aren
     run = play("maintain", maintain_nodes=[here], maintain_timeout=8, maintain_on_failure="keep")
     stays_out(arena, run, here)
     assert play("release", maintain_nodes=[here]).ok
+
+
+@contextlib.contextmanager
+def nobody_gives_back(arena: Arena, here: str) -> Iterator[None]:
+    """The API server refuses every change of the node that takes the record away."""
+    group, name = "/apis/admissionregistration.k8s.io/v1", f"{arena.name}-keep"
+    rule = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["UPDATE"], "resources": ["nodes"]}
+    had, has = (f"'{RECORD}' in {it}.metadata.?annotations.orValue({{}})" for it in ("oldObject", "object"))
+    spec = {
+        "failurePolicy": "Fail",
+        "matchConstraints": {"resourceRules": [{**rule, "resourceNames": [here]}]},
+        "validations": [{"expression": f"!({had}) || {has}", "message": "not today"}],
+    }
+    policy = {"apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicy"}
+    binding = {**policy, "kind": "ValidatingAdmissionPolicyBinding"}
+    meta = {"metadata": {"name": name}}
+    arena.api.create(f"{group}/validatingadmissionpolicies", {**policy, **meta, "spec": spec})
+    bound = {"policyName": name, "validationActions": ["Deny"]}
+    arena.api.create(f"{group}/validatingadmissionpolicybindings", {**binding, **meta, "spec": bound})
+    try:
+        yield
+    finally:
+        arena.api.delete(f"{group}/validatingadmissionpolicybindings/{name}")
+        arena.api.delete(f"{group}/validatingadmissionpolicies/{name}")
+
+
+def test_a_node_that_could_not_be_given_back_is_in_the_last_message(arena: Arena, play: Player) -> None:
+    here, _unused = arena.nodes(2)
+    arena.job("endless", here)
+    arena.settle()
+    with nobody_gives_back(arena, here):
+        run = play("maintain", maintain_nodes=[here], maintain_timeout=12)
+        assert not run.ok
+        assert arena.is_cordoned(here)
+        last = run.words[run.words.rindex("Fail the run when something failed") :]
+        assert "endless" in last, "why it was not drained"
+        assert "It could not be given back" in last
+        assert "not today" in last
+        assert f"release -e maintain_nodes={here}" in last
+
+    def released() -> bool:
+        return play("release", maintain_nodes=[here]).ok
+
+    until(released, 120, "the policy is not in force any more", every=1.0)
 
 
 def test_a_reboot_is_waited_for_and_proven_by_a_new_boot_id(arena: Arena, play: Player, watching: Watch) -> None:
