@@ -299,15 +299,16 @@ def test_recover_leaves_a_dead_node_alone_until_it_is_back(arena: Arena, play: P
     run = evacuate(play, here, migrate_fenced=here)
     assert run.ok, run.text
     assert arena.step(here) == "parked"
+    run_id = (arena.record(here) or {})["run"]
 
-    run = play("recover")
+    run = play("recover", recover_run=run_id)
     assert run.ok, run.text
     assert "does not answer yet" in run.words
     assert arena.step(here) == "parked"
     assert OUT_OF_SERVICE in taints_of(arena.node(here))
 
     come_back(arena, here)
-    run = play("recover")
+    run = play("recover", recover_run=run_id)
     assert run.ok, run.text
     assert arena.record(here) is None
     assert not arena.node(here)["spec"].get("taints")

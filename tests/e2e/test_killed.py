@@ -135,16 +135,21 @@ def test_recover_alone_lists_and_undoes(arena: Arena, play: Player, watching: Wa
         running = play.start("maintain", maintain_nodes=[here])
         until(lambda: len(web.pods()) == 2 or running.over, 120, "the surge is under way")
         running.kill_all()
-        run = play("recover", within=AGAIN)
+        with watching() as looking:
+            listed = play("recover")
+            assert listed.ok, listed.text
+        assert looking.writes == [], "it lists, and nobody asked for more"
+        run = play("recover", within=AGAIN, recover_state="undone")
         assert run.ok, run.text
         arena.settle()
-    assert here in run.text
-    assert web.name in run.text
+    for said in (listed.text, run.text):
+        assert here in said
+        assert web.name in said
     seen.all_held()
     assert not arena.is_cordoned(here)
     assert seen.dark_seconds(web) == seen.dark_seconds(guarded) == 0
     with watching() as seen:
-        run = play("recover")
+        run = play("recover", recover_state="undone")
         assert run.ok, run.text
     assert seen.writes == []
 
@@ -162,15 +167,16 @@ def test_recover_with_finished_gives_back_only_nodes_whose_work_was_done(
         for state in ("cordoned", "parked"):
             assert play.module("node_cordon", state=state, nodes=[done, todo], run=run_id).ok
         assert play.module("maintenance_state", state="noted", nodes=[done], run=run_id).ok
-        run = play("recover", recover_state="finished")
+        name = run_id.partition("/")[0]
+        run = play("recover", recover_state="finished", recover_run=name)
         assert run.ok, run.text
         assert not arena.is_cordoned(done)
         assert arena.step(todo) == "parked", "its work is not done"
         left = run.node(todo, "maintenance_state")
         assert left["outcome"] == "left"
         assert left["message"] in run.words
-        assert arena.find("ConfigMap", f"run-{run_id.partition('/')[0]}", OWN_NAMESPACE), "it can still be resumed"
-        run = play("recover")
+        assert arena.find("ConfigMap", f"run-{name}", OWN_NAMESPACE), "it can still be resumed"
+        run = play("recover", recover_run=name)
         assert run.ok, run.text
     seen.all_held()
 

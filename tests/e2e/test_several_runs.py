@@ -6,6 +6,9 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+from support import nodes as fake
 from support.arena import Arena
 from support.plays import Player
 from support.waiting import until
@@ -56,6 +59,64 @@ def test_evacuate_today_and_release_tomorrow_by_somebody_else(arena: Arena, play
     seen.all_held()
     assert seen.dark_seconds(web) == 0
     assert record["run"] in released.text
+
+
+def test_a_release_leaves_a_node_alone_on_which_another_runs_tasks_are(
+    arena: Arena, play: Player, watching: Watch, tmp_path: Path
+) -> None:
+    here, _unused = arena.nodes(2)
+    done = tmp_path / "done"
+    tasks = play.tasks({"name": "Work on it", "ansible.builtin.wait_for": {"path": str(done), "timeout": 200}})
+    with watching() as seen:
+        first = play.start(
+            "maintain", inventory=play.hosts([here]), maintain_nodes=[here], maintain_tasks=tasks, env=TINA
+        )
+        until(lambda: arena.step(here) == "out" or first.over, 120, "the tasks run")
+        record = arena.record(here) or {}
+        released = play("release", maintain_nodes=[here], env=OTTO)
+        by_hand = play.module("node_cordon", state="uncordoned", nodes=[here], env=OTTO)
+        assert not first.over, "the tasks are still running"
+        assert arena.record(here) == record
+        assert arena.is_cordoned(here)
+        for refused in (released, by_hand):
+            assert not refused.ok
+            assert record["run"] in refused.words
+            assert "tina" in refused.words
+            assert record["since"][:16] in refused.words
+            assert f"-e maintain_run={record['run']}" in refused.words
+            assert f"recover -e recover_run={record['run']}" in refused.words
+        assert "release it again" not in released.words
+        done.touch()
+        run = first.wait()
+        assert run.ok, run.text
+    seen.all_held()
+
+
+def test_a_parked_node_is_recovered_by_its_runs_name_and_through_the_gates(
+    arena: Arena, play: Player, watching: Watch
+) -> None:
+    here, _unused = arena.nodes(2)
+    with watching() as seen:
+        assert play("evacuate", maintain_nodes=[here], maintain_reason="a new disk", env=TINA).ok
+        run_id = (arena.record(here) or {})["run"]
+        listed = play("recover")
+        assert listed.ok, listed.text
+        undone = play("recover", recover_state="undone")
+        assert undone.ok, undone.text
+        assert "left out of service on purpose" in undone.words
+        assert arena.step(here) == "parked"
+        fake.switch(arena.api, here, "not-ready")
+        until(lambda: fake.ready_condition(arena.node(here)) != "True", 60, "the node is not Ready")
+        refused = play("recover", recover_run=run_id, recover_timeout=5)
+        assert not refused.ok
+        assert "Ready" in refused.words
+        assert arena.step(here) == "parked"
+        fake.switch(arena.api, here, None)
+        until(lambda: fake.is_up(arena.api, here), 60, "the node is Ready")
+        run = play("recover", recover_run=run_id)
+        assert run.ok, run.text
+        assert not arena.is_cordoned(here)
+    seen.all_held()
 
 
 def test_a_maintain_takes_up_a_node_that_somebody_evacuated(arena: Arena, play: Player, watching: Watch) -> None:

@@ -72,7 +72,8 @@ def findings(node: Node, leases: t.Iterable[Raw], *, run: str, now: str) -> list
             "warning",
             node,
             f"Node {node.name} was left behind by {where}; its lock has run out.",
-            "It is taken over. To undo what that run did instead, use the recover playbook.",
+            "It is taken over. To undo what that run did instead: "
+            f"`ansible-playbook kubeops.node_maintenance.recover -e recover_run={record.run}`.",
         )
     ]
 

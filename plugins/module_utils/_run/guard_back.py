@@ -133,7 +133,7 @@ def _remove_guard(work: Work, budget: Budget, nodes: frozenset[str]) -> None:
         write(work.ctx, budget.ref, at_first(change, decide), known=None, fence=functools.partial(work.fence, here))
     except (StopRun, ClusterError) as error:
         message = f"{budget.ref} could not be given back: {error}"
-        work.fail(here, "not_given_back", str(budget.ref), message, "Run recover later.")
+        work.fail(here, "not_given_back", str(budget.ref), message, "Later: recover -e recover_state=undone.")
         return
     work.show_unguarded(budget, serves)
 
@@ -145,4 +145,10 @@ def _close(work: Work, case: Case, surge: Surge) -> None:
     work.show_surge(surge, outcome, message)
     if failed:
         text = f"the surge of {case.workload} is still there: {message}"
-        work.fail(surge.nodes, outcome, str(case.workload), text, case.remedy or "Run recover once that is over.")
+        work.fail(
+            surge.nodes,
+            outcome,
+            str(case.workload),
+            text,
+            case.remedy or "Once that is over: recover -e recover_state=undone.",
+        )

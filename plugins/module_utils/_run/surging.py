@@ -352,7 +352,12 @@ class Surging:
     def _refused(self, case: Case, error: ClusterError) -> None:
         """A change that the server refuses for good ends the surge; one of an undo stays recorded."""
         if case.state == "undo":
-            self._end(case, "undo_failed", f"{case.message} {error}".strip(), "Mend that, then run recover.")
+            self._end(
+                case,
+                "undo_failed",
+                f"{case.message} {error}".strip(),
+                "Mend that, then run recover -e recover_state=undone.",
+            )
         else:
             self._give_up(case, "surge_denied", str(error), "")
 
