@@ -96,8 +96,8 @@ SCENES = {
 
 
 def credentials(lab: Lab) -> Path:
-    """The kubeconfig that the runs use."""
-    return lab.kubeconfig
+    """The kubeconfig that the runs use: that of the account with the documented rights."""
+    return lab.operator
 
 
 class Stage:

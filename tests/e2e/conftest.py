@@ -19,6 +19,7 @@ HERE = Path(__file__).resolve().parent
 if str(HERE) not in sys.path:
     sys.path.insert(0, str(HERE))
 
+from support import rights  # noqa: E402
 from support.arena import Arena, arena_name  # noqa: E402
 from support.lab import Lab, adopted, lab_playbook, started  # noqa: E402
 from support.plays import Player  # noqa: E402
@@ -55,7 +56,7 @@ def running(request: pytest.FixtureRequest, suffix: str = "", **options: object)
 def lab(request: pytest.FixtureRequest) -> Iterator[Lab]:
     """The shared cluster: LAB_KUBECONFIG where that is set, else one that is started."""
     if given := os.environ.get("LAB_KUBECONFIG"):
-        yield adopted(Path(given))
+        yield adopted(request.getfixturevalue("tmp_path_factory").mktemp("lab"), Path(given))
         return
     with running(request) as made:
         yield made
@@ -68,6 +69,8 @@ def koord(request: pytest.FixtureRequest) -> Iterator[Lab]:
     Who changes the descheduler's configuration puts it back: `support.koordinator.configured`.
     """
     with running(request, "koord", lab_koordinator="v1.7.0") as made:
+        # Some tests bring a descheduler that lives there.
+        rights.bind(made.api, "descheduler", "kube-system")
         yield made
 
 
@@ -89,11 +92,15 @@ def arena(lab: Lab, request: pytest.FixtureRequest) -> Iterator[Arena]:
 
 @pytest.fixture
 def play(lab: Lab, tmp_path: Path) -> Iterator[Player]:
+    """Runs the collection as the account that has the documented rights, which are all it asks for."""
     player = Player(lab, tmp_path)
+    mark = lab.audit_log.stat().st_size
     try:
         yield player
     finally:
         player.stop_all()
+    refused = rights.refusals(lab.audit_log, mark)
+    assert player.may_be_refused or not refused, f"asked for without the right: {refused}"
 
 
 @pytest.fixture

@@ -13,7 +13,8 @@ from typing import Any
 
 import pytest
 from support.arena import Arena
-from support.lab import AGENT, Lab
+from support.lab import Lab
+from support.rights import AGENT
 from support.waiting import until
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import (

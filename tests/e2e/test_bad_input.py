@@ -173,7 +173,7 @@ def test_a_missing_permission_names_verb_and_resource(arena: Arena, play: Player
     here, _unused = arena.nodes(2)
     arena.deployment("web", on=here)
     with watching() as seen:
-        run = play("maintain", maintain_nodes=[here], env={"K8S_AUTH_IMPERSONATE_USER": reader})
+        run = play("maintain", maintain_nodes=[here], env=play.impersonating(reader))
     refused(run, None, "patch", "nodes")
     assert [request for request in seen.writes if request.accepted] == []
 

@@ -37,7 +37,7 @@ QUICK = {"node-monitor-grace-period": "8s"}
 def lab(tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config) -> Iterator[Lab]:
     """A lab of its own, whose node controller gives a kubelet up after 8 s instead of 40."""
     if given := os.environ.get("LAB_KUBECONFIG"):
-        yield adopted(Path(given))
+        yield adopted(tmp_path_factory.mktemp("lab"), Path(given))
         return
     folder = tmp_path_factory.mktemp("lab")
     name = "-".join(filter(None, (os.environ.get("LAB_NAME", "e2e"), "dead", os.environ.get("PYTEST_XDIST_WORKER"))))

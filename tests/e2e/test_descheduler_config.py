@@ -235,9 +235,7 @@ def test_proofs_that_are_left_without_permissions(lab: Lab, play: Player, chart:
         lab.api.create(bindings, {"metadata": {"name": name}, "roleRef": ref, "subjects": [subject]})
         try:
             new = chart.replace("deschedulingInterval: 10s", f"deschedulingInterval: {60 + len(proof)}s")
-            running = play.module_start(
-                MODULE, env={"K8S_AUTH_IMPERSONATE_USER": name}, config=new, timeout="60s"
-            ).wait()
+            running = play.module_start(MODULE, env=play.impersonating(name), config=new, timeout="60s").wait()
             answer = running.answer
             assert (answer.get("outcome"), answer.get("proof")) == ("restarted", proof), running.text
             assert "pods/portforward" in answer["proof_note"]

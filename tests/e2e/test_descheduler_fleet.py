@@ -59,7 +59,7 @@ def states(labs: Sequence[Lab]) -> list[tuple[str, list[str]]]:
 def fleet(labs: Sequence[Lab]) -> dict[str, Json]:
     """The inventory: each cluster with credentials of its own, the last one with an interval of its own."""
     hosts: dict[str, Json] = {
-        f"cluster-{number}": {"descheduler_environment": {"K8S_AUTH_KUBECONFIG": str(lab.kubeconfig)}}
+        f"cluster-{number}": {"descheduler_environment": {"K8S_AUTH_KUBECONFIG": str(lab.operator)}}
         for number, lab in enumerate(labs, 1)
     }
     hosts[f"cluster-{len(labs)}"]["descheduler_overrides"] = {"deschedulingInterval": INTERVAL}

@@ -24,8 +24,9 @@ from typing import Any
 
 import pytest
 import yaml
-from support.lab import AGENT, ROOT, ansible, environment
+from support.lab import ROOT, ansible, environment
 from support.processes import alive
+from support.rights import AGENT
 from support.waiting import until
 from witness.api import Api
 

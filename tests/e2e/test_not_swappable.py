@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import pytest
+from support import rights
 from support.arena import Arena, Workload
 from support.lab import Lab
 from support.plays import Player, Run
@@ -285,6 +286,7 @@ def gizmo(lab: Lab, arena: Arena) -> Json:
                 return None
             raise
 
+    rights.also(arena.api, arena.namespace, "lab.kubeops.io", "gizmos", "gizmos/scale")
     made = until(served, 30, "the new kind is served")
     assert made is not None
     return made

@@ -41,7 +41,7 @@ def node_taint(lab: Lab, node: str, *words: str, **more: Any) -> Json:
     assert not faults
     options = TaintOptions("present", (node,), wishes, **more)
     return perform(
-        {"kubeconfig": str(lab.kubeconfig)},
+        {"kubeconfig": str(lab.operator)},
         lambda ctx: taint(ctx, options),
         user_agent="kubeops-test",
         run=None,

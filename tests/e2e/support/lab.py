@@ -17,16 +17,19 @@ from pathlib import Path
 from witness.api import Api
 from witness.log import Json
 
+from support import rights
+from support.rights import AGENT
+
 ROOT = Path(__file__).resolve().parents[3]
-AGENT = "kubeops-test"
 
 
 @dataclass(frozen=True, slots=True)
 class Lab:
-    """A running cluster: its kubeconfig, its audit log, its kubectl."""
+    """A running cluster: its administrator's kubeconfig, the collection's own, its audit log, its kubectl."""
 
     name: str
     kubeconfig: Path
+    operator: Path
     audit_log: Path
     kubectl: Path
     api: Api
@@ -91,12 +94,12 @@ def environment(tmp: Path, more: Mapping[str, str] | None = None) -> dict[str, s
     }
 
 
-def adopted(kubeconfig: Path) -> Lab:
+def adopted(tmp: Path, kubeconfig: Path) -> Lab:
     """A lab that somebody else keeps: LAB_KUBECONFIG, with LAB_AUDIT_LOG and LAB_KUBECTL."""
     api = Api(kubeconfig, AGENT)
-    api.get("/version")
+    operator = rights.granted(api, tmp / "operator")
     audit_log = Path(os.environ["LAB_AUDIT_LOG"])
-    return Lab("", kubeconfig, audit_log, Path(os.environ.get("LAB_KUBECTL", "kubectl")), api)
+    return Lab("", kubeconfig, operator, audit_log, Path(os.environ.get("LAB_KUBECTL", "kubectl")), api)
 
 
 def lab_playbook(tmp: Path, name: str, state: str, **more_vars: object) -> Json:
@@ -127,4 +130,6 @@ def started(tmp: Path, name: str, **more_vars: object) -> Lab:
     found = lab_playbook(tmp, name, "present", **more_vars)
     kubeconfig = Path(found["kubeconfig"])
     kubectl = Path(found["bin"]) / "kubectl"
-    return Lab(name, kubeconfig, Path(found["audit_log"]), kubectl, Api(kubeconfig, AGENT))
+    api = Api(kubeconfig, AGENT)
+    operator = rights.granted(api, tmp / "operator")
+    return Lab(name, kubeconfig, operator, Path(found["audit_log"]), kubectl, api)

@@ -233,10 +233,14 @@ class Running:
 
 
 class Player:
-    """Starts playbooks and modules against a lab; `player(...)` runs one to its end."""
+    """Starts playbooks and modules against a lab; `player(...)` runs one to its end.
+
+    `may_be_refused` is for a test in which the account is refused what it has a right to, or lacks one on purpose.
+    """
 
     def __init__(self, lab: Lab, folder: Path) -> None:
         self.lab = lab
+        self.may_be_refused = False
         self.folder = folder
         self._runs: list[Running] = []
 
@@ -284,6 +288,10 @@ class Player:
         path.write_text(yaml.safe_dump(content, sort_keys=False), encoding="utf-8")
         return str(path)
 
+    def impersonating(self, user: str) -> dict[str, str]:
+        """The environment of a run as a user whose rights are the test's subject."""
+        return {"K8S_AUTH_KUBECONFIG": str(self.lab.kubeconfig), "K8S_AUTH_IMPERSONATE_USER": user}
+
     def kubectl_task(self, words: str) -> Json:
         """A task of a user that does something to the cluster while the node is out."""
         command = f"{self.lab.kubectl} --kubeconfig {self.lab.kubeconfig} {words}"
@@ -328,7 +336,7 @@ class Player:
 
     def _environment(self, folder: Path, more: Mapping[str, str] | None) -> dict[str, str]:
         known = {
-            "K8S_AUTH_KUBECONFIG": str(self.lab.kubeconfig),
+            "K8S_AUTH_KUBECONFIG": str(self.lab.operator),
             "ANSIBLE_CALLBACK_PLUGINS": str(HERE / "callback"),
             "ANSIBLE_CALLBACKS_ENABLED": "result_lines",
             "ANSIBLE_CONNECTION_PLUGINS": str(HERE / "connection"),

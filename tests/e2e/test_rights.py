@@ -1,0 +1,84 @@
+# Copyright: Contributors to the kubeops.node_maintenance collection
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The account with the documented rights: what it may not do, and what it is told to be missing.
+
+That the rights suffice is shown by all other tests: they run the collection as this account, and the fixture `play`
+fails where it was refused anything.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from support import rights
+from support.arena import Arena
+from support.lab import Lab
+from support.plays import Player, Run
+from support.waiting import until
+from support.watching import Watch
+
+APPS, RBAC_GROUP = "apps", "rbac.authorization.k8s.io"
+
+
+@pytest.mark.parametrize(
+    ("verb", "group", "resource", "namespace"),
+    [
+        ("delete", "", "pods", ""),
+        ("delete", "", "pods", "default"),
+        ("deletecollection", "", "pods", ""),
+        ("create", "", "pods", ""),
+        ("get", "", "secrets", ""),
+        ("list", "", "secrets", "kubeops-node-maintenance"),
+        ("list", "", "configmaps", ""),
+        ("patch", "", "configmaps", "default"),
+        ("patch", APPS, "deployments", ""),
+        ("delete", "", "nodes", ""),
+        ("create", "", "namespaces", ""),
+        ("create", RBAC_GROUP, "clusterrolebindings", ""),
+        ("create", "admissionregistration.k8s.io", "validatingadmissionpolicies", ""),
+        ("impersonate", "", "users", ""),
+        ("create", "", "pods/exec", ""),
+    ],
+)
+def test_what_the_account_may_not_do(lab: Lab, verb: str, group: str, resource: str, namespace: str) -> None:
+    assert rights.may(lab.operator, "create", "", "pods/eviction"), "the question reaches its account"
+    assert not rights.may(lab.operator, verb, group, resource, namespace)
+
+
+@pytest.mark.parametrize(
+    ("role", "missing"),
+    [
+        ("nodes", {"patch nodes"}),
+        ("locks", {f"{verb} leases.coordination.k8s.io" for verb in ("get", "list", "create", "patch", "delete")}),
+        ("runs", {f"{verb} configmaps" for verb in ("get", "list", "create", "patch", "delete")}),
+        ("evict", {"create pods/eviction"}),
+        ("guard", {f"{verb} poddisruptionbudgets.policy" for verb in ("create", "patch", "delete")}),
+        ("surge", {"patch pods", "patch deployments.apps/scale"}),
+    ],
+)
+def test_a_role_that_is_missing_is_told_whole_before_anything_is_written(
+    lab: Lab, arena: Arena, play: Player, watching: Watch, tmp_path: Path, role: str, missing: set[str]
+) -> None:
+    here, _there = arena.nodes(2)
+    arena.deployment("single", on=here)
+    arena.deployment("many", 3, on=here)
+    name = f"without-{role}-{arena.name}"
+    held = rights.roles().keys() - rights.NOT_HELD - {role}
+    config = rights.granted(arena.api, tmp_path / name, name, held)
+    try:
+        until(lambda: rights.may(config, "list", "", "nodes"), 10, "its roles are known")
+        with watching() as seen:
+            run = play("maintain", maintain_nodes=[here], env={"K8S_AUTH_KUBECONFIG": str(config)})
+        assert not run.ok
+        assert missing == {word for word in missing if is_told(run, word)}, run.text
+        assert [request for request in seen.writes if request.accepted] == []
+    finally:
+        rights.revoke(arena.api, name)
+
+
+def is_told(run: Run, word: str) -> bool:
+    """In whole sentences: of the first refusal, or of a right that was asked about."""
+    return f"may not {word}: " in run.words or f"may not {word} in " in run.words
