@@ -121,8 +121,9 @@ def test_answers_that_are_always_lost_end_in_doubt(world: World) -> None:
         assert raw is not None
         return Change("patch", NODE, "Label it", {"metadata": {"labels": {"a": raw["metadata"]["resourceVersion"]}}})
 
+    always: list[What] = ["lost"] * TRIES
     with pytest.raises(UnknownOutcome):
-        after(world, never_known, NODE, *["lost"] * TRIES)
+        after(world, never_known, NODE, *always)
 
 
 @pytest.mark.parametrize("what", ["lost", "conflict"])
