@@ -12,9 +12,15 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.cont
 
 SERVICE = "kubernetes.io/service-name"
 
+STEPS = 200
+"""Steps kept of one Service at most: what a report can show of it."""
+
 
 class Services:
-    """Step series of ready endpoints, one for each Service whose endpoints changed while we looked."""
+    """Step series of ready endpoints, one for each Service whose endpoints changed while we looked.
+
+    A drain may wait for days, so old steps are merged: the lowest count of each stretch stays, the last step too.
+    """
 
     def __init__(self, ctx: Context) -> None:
         self._ctx = ctx
@@ -39,6 +45,8 @@ class Services:
             series = self._series.setdefault(service, [])
             if not series or series[-1][1] != count:
                 series.append((at, count))
+                if len(series) > STEPS:
+                    self._series[service] = merged(series)
 
     @property
     def watched(self) -> int:
@@ -57,3 +65,10 @@ class Services:
             for (namespace, name), series in sorted(self._series.items())
             if len(series) > 1 or series[-1][1] == 0
         ]
+
+
+def merged(series: list[tuple[str, int]]) -> list[tuple[str, int]]:
+    """Half as many steps: all but the first and the last in pairs, each from where it begins with its lower count."""
+    first, *middle, last = series
+    pairs = [middle[at : at + 2] for at in range(0, len(middle), 2)]
+    return [first, *((pair[0][0], min(count for _at, count in pair)) for pair in pairs), last]
