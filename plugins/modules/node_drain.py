@@ -100,6 +100,10 @@ nodes:
           then.
         - Failures are V(not_in_maintenance), V(adopted_by), V(held), V(unknown_node), V(refused), V(needs_surge),
           V(needs_guard), V(timed_out) and V(failed).
+        - V(gone) where it was deleted meanwhile, which is no failure.
+        - V(replaced) where it was deleted and another one registered under its name, V(uncordoned) and V(untainted)
+          where somebody uncordoned it or removed our taint. From then on nothing more is evicted from it, and what they
+          did stays; requests under way are still answered.
         - V(unreachable) where its kubelet does not answer, so that what was told to end stays there; such a node is
           never waited for. V(not_dead) where O(fenced) names a node that lives, V(came_back) where the kubelet of a
           fenced node came back in the middle.

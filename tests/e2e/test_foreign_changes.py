@@ -6,10 +6,13 @@
 
 from __future__ import annotations
 
+import time
+
+from support import shapes
 from support.arena import Arena
 from support.plays import Player
 from support.waiting import until
-from support.watching import Watch
+from support.watching import Seen, Watch
 from witness.invariants import Foreign
 from witness.log import Json
 
@@ -54,26 +57,62 @@ def slow_run(arena: Arena, here: str) -> None:
     arena.deployment("slow", 2, on=here, stop="6s")
 
 
-def test_a_foreign_uncordon_during_the_run_lets_no_pod_in_and_is_kept(
-    arena: Arena, play: Player, watching: Watch
-) -> None:
-    here, there = arena.nodes(2)
-    slow_run(arena, here)
+def late_evictions(seen: Seen, at: float) -> list[str]:
+    """Pods that were evicted after a moment, without what was on its way then."""
+    return [request.name for request in seen.evictions() if request.at > at + 1.0]
+
+
+def test_a_node_that_a_person_uncordons_is_not_emptied_any_further(arena: Arena, play: Player, watching: Watch) -> None:
+    here, _unused = arena.nodes(2)
+    arena.deployment("slow", 8, on=here, start="2s")
     arena.settle()
-    arena.cordon(here)
     with watching() as seen:
         running = play.start("maintain", maintain_nodes=[here])
         running.until_begun("node_drain")
-        until(lambda: len(arena.pods("slow", on=here)) < 2, 120, "the first pod is on its way")
+        until(lambda: any(r.evicts for r in seen.until_now()), 120, "the first pod is on its way")
         arena.cordon(here, False)
+        uncordoned = time.time()
+        run = running.wait()
+    assert not run.ok
+    assert run.node(here, "node_drain")["outcome"] == "uncordoned"
+    assert late_evictions(seen, uncordoned) == []
+    assert not arena.is_cordoned(here), "their will is kept"
+    assert arena.record(here) is None
+    assert arena.node(here)["spec"].get("taints", []) == []
+
+
+def test_a_node_that_is_registered_again_is_not_emptied(arena: Arena, play: Player, watching: Watch) -> None:
+    here, there = arena.nodes(2)
+    arena.deployment("slow", 8, on=here, start="2s")
+    arena.settle()
+    assert play.module("node_cordon", nodes=[here]).ok
+    assert play.module("pdb_guard", nodes=[here]).ok
+    with watching() as seen:
+        running = play.module_start("node_drain", nodes=[here])
+        until(lambda: any(r.evicts for r in seen.until_now()), 120, "the first pod is on its way")
+        arena.delete("Node", here)
+        arena.api.create("/api/v1/nodes", shapes.node(here, arena.name))
+        registered = time.time()
+        run = running.wait(60)
+    assert run.node(here, "node_drain")["outcome"] in ("replaced", "gone")
+    assert late_evictions(seen, registered) == []
+    assert not arena.is_cordoned(here)
+    assert {pod["spec"]["nodeName"] for pod in arena.pods("slow")} <= {here, there}
+
+
+def test_a_guard_that_somebody_deletes_leaves_no_service_dark(arena: Arena, play: Player, watching: Watch) -> None:
+    here, _unused = arena.nodes(2)
+    web = arena.deployment("web", 4, on=here, start="3s")
+    arena.settle()
+    with watching() as seen:
+        running = play.start("maintain", maintain_nodes=[here])
+        running.until_begun("node_drain")
+        until(lambda: any(r.evicts for r in seen.until_now()), 120, "the first pod is on its way")
+        for guard in arena.all("PodDisruptionBudget"):
+            arena.delete("PodDisruptionBudget", guard["metadata"]["name"])
         run = running.wait()
         assert run.ok, run.text
-    unschedulable = Foreign("Node", "", here, ("spec", "unschedulable"), None)
-    taints = Foreign("Node", "", here, ("spec", "taints"), None)
-    seen.all_held(foreign=[unschedulable, taints])
-    assert not arena.is_cordoned(here)
-    assert "uncordon" in run.text, "it is told"
-    assert {pod["spec"]["nodeName"] for pod in arena.pods("slow")} == {there}, "the taint held the node"
+    assert seen.least_ready(web) >= 3
 
 
 def test_a_foreign_taint_and_label_of_the_meantime_are_kept_and_told(

@@ -8,6 +8,7 @@ here. Times are seconds of the clock that is given, so a re-set wall clock bends
 
 from __future__ import annotations
 
+import email.utils
 import json
 import threading
 from collections.abc import Callable, Iterator, Mapping
@@ -348,6 +349,9 @@ class Cluster:
         except Lost as error:
             raise _lost(request, str(error)) from error
         self._answered = True
+        date = _moment(body.headers.get("Date"))
+        if date is not None:
+            self.clock.hear(date)
         return body
 
     def _read(self, body: Body, deadline: float) -> bytes:
@@ -395,6 +399,14 @@ def _parsed(raw: bytes) -> dict[str, Any] | None:
     except ValueError:
         return None
     return answer if isinstance(answer, dict) else None
+
+
+def _moment(header: str | None) -> float | None:
+    """A Date header in seconds since 1970; ``None`` where it is none."""
+    try:
+        return email.utils.parsedate_to_datetime(header or "").timestamp()
+    except ValueError:
+        return None
 
 
 def _seconds(header: str | None) -> float | None:

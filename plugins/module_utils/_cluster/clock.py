@@ -20,7 +20,9 @@ _THROUGH_SUSPEND = getattr(time, "CLOCK_BOOTTIME", None)
 
 
 class Clock:
-    """The machine's own time and threads."""
+    """The machine's own time and threads, and what is known of the time of the API server that it talks to."""
+
+    _heard: tuple[float, float] | None = None
 
     def now(self) -> float:
         """Seconds on a clock that never goes back and, where the system has one, runs through suspend."""
@@ -32,8 +34,22 @@ class Clock:
 
     def wall(self) -> str:
         """UTC as RFC 3339 with milliseconds."""
-        now = datetime.datetime.fromtimestamp(self.epoch(), datetime.UTC)
-        return now.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        return _rfc3339(self.epoch())
+
+    def hear(self, date: float) -> None:
+        """Take in what the API server's clock shows just now, in seconds since 1970."""
+        self._heard = date, self.now()
+
+    def server(self) -> str:
+        """What the API server's clock shows, as RFC 3339 in UTC; the wall clock before its first answer.
+
+        By the Date of its last answer and the time that has passed here since: the times of its objects may be
+        compared with this, and never with this machine's.
+        """
+        if self._heard is None:
+            return self.wall()
+        date, at = self._heard
+        return _rfc3339(date + self.now() - at)
 
     def sleep(self, seconds: float) -> None:
         """Do nothing for a while."""
@@ -66,6 +82,11 @@ class Clock:
     def pool(self, workers: int, name: str) -> Executor:
         """Up to `workers` threads that work off what is submitted."""
         return ThreadPoolExecutor(workers, thread_name_prefix=name)
+
+
+def _rfc3339(seconds: float) -> str:
+    moment = datetime.datetime.fromtimestamp(seconds, datetime.UTC)
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 class Stopwatch:

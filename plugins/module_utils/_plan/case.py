@@ -80,7 +80,7 @@ class PodPlan:
 
 @dataclass(frozen=True)
 class Table:
-    """What all pods share."""
+    """What all pods share; ``known`` as in ``migrate.routes``."""
 
     snapshot: Snapshot
     choices: Choices
@@ -89,6 +89,7 @@ class Table:
     selector: Raw
     surges: t.Mapping[str, Surge]
     unreadable: t.Mapping[str, BadSurgeError] = field(default_factory=dict)
+    known: frozenset[str] | None = None
 
     @functools.cached_property
     def unguarded(self) -> Snapshot:
@@ -112,8 +113,8 @@ class Table:
         """How many leaving pods of the same controller or namespace are listed before this one."""
         return self._lines[(scope, key)].index(pod.uid)
 
-    def keeps_out(self, node: str) -> tuple[tuple[Raw, ...], str]:
-        """The taints that hold the node during its maintenance, and since when (``""``: not yet)."""
+    def keeps_out(self, node: str) -> tuple[tuple[Raw, ...], bool]:
+        """The taints that hold the node during its maintenance, and whether it has been emptied already."""
         ours: Raw = {"key": names.TAINT_KEY, "effect": "NoSchedule"}
         found = self.snapshot.nodes.get(node)
         try:
@@ -121,8 +122,8 @@ class Table:
         except BadRecordError:
             record = None
         if record is None:
-            return (taints.CORDON, ours), ""
-        return (taints.CORDON, *record.added), record.since
+            return (taints.CORDON, ours), False
+        return (taints.CORDON, *record.added), record.step != "cordoned"
 
 
 @dataclass(frozen=True)

@@ -33,9 +33,6 @@ UNREACHABLE = "node.kubernetes.io/unreachable"
 LEASES = "kube-node-lease"
 """The namespace in which kubelets renew a lease each."""
 
-LONGEST = 40
-"""Seconds after which a kubelet's lease counts as stale at most; its own duration where that is shorter."""
-
 FENCED = "out_of_service"
 DATA = frozenset({"emptydir", "bare_pod", "daemonset_gone", "self_on_node"})
 """Refusals that hold for a dead node as well: something would be lost that the node still has."""
@@ -163,22 +160,14 @@ def beat(lease: Raw | None) -> tuple[str, str, str]:
     return (lease or {}).get("metadata", {}).get("uid", ""), spec.get("holderIdentity", ""), spec.get("renewTime", "")
 
 
-def alive(node: Node, lease: Raw | None, now: str) -> str:
-    """What speaks for a living kubelet, in words; empty where the cluster itself has given it up."""
-    if not lost(node):
-        return f"its condition Ready is {node.conditions.get('Ready', 'not reported')}, so its kubelet is heard of"
-    age = silence(lease, now)
-    spec: Raw = (lease or {}).get("spec") or {}
-    stale = min(spec.get("leaseDurationSeconds") or LONGEST, LONGEST)
-    if age is not None and age < stale:
-        return f"its kubelet renewed its lease {age} s ago (stale after {stale:g} s)"
-    return ""
+def alive(node: Node) -> str:
+    """What speaks for a living kubelet, in words; empty where the cluster itself has given it up.
 
-
-def silence(lease: Raw | None, now: str) -> int | None:
-    """Seconds since the lease was renewed, by our clock; ``None`` where it does not say."""
-    renewed, today = moment(beat(lease)[2]), moment(now)
-    return None if renewed is None or today is None else round((today - renewed).total_seconds())
+    When the lease was renewed is no proof: the kubelet wrote it by its own clock. The drain listens to it instead.
+    """
+    if lost(node):
+        return ""
+    return f"its condition Ready is {node.conditions.get('Ready', 'not reported')}, so its kubelet is heard of"
 
 
 def not_dead(name: str, why: str) -> Finding:
@@ -244,11 +233,11 @@ def findings(
         if node is None:
             continue
         lease = lease_of(snapshot.leases, name)
-        if name in vouched and (why := alive(node, lease, now)):
+        if name in vouched and (why := alive(node)):
             found.append(not_dead(name, why))
         elif lost(node):
             pods = [plan.pod for plan in plans if plan.pod.node == name]
-            message = f"Node {name} does not answer{since(node, lease, now)}. {_sum(snapshot, pods, now)}"
+            message = f"Node {name} does not answer{since(node, lease)}. {_sum(snapshot, pods, now)}"
             remedy = (
                 "Find out whether the machine is off. If it surely is, evacuate it and say so: -e migrate_fenced="
                 f"{name} (modules: fenced). If it is not, mend its kubelet, or fence it first."
@@ -259,11 +248,11 @@ def findings(
     return found
 
 
-def since(node: Node, lease: Raw | None, now: str) -> str:
+def since(node: Node, lease: Raw | None = None) -> str:
     """Since when the node is silent, as far as is known; begins with a space."""
-    age = silence(lease, now)
+    renewed = beat(lease)[2]
     known = f" since {node.ready_since}" if node.ready_since else ""
-    return known + (f" (its lease was renewed {age} s ago)" if age is not None else "")
+    return known + (f" (its lease was last renewed at {renewed})" if renewed else "")
 
 
 def _sum(snapshot: Snapshot, pods: t.Sequence[Pod], now: str) -> str:

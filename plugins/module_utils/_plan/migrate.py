@@ -18,8 +18,18 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.sur
 __all__ = ["Choices", "PodPlan", "left_to_move", "routes"]
 
 
-def routes(snapshot: Snapshot, nodes: t.Collection[str], choices: Choices, *, now: str = "") -> tuple[PodPlan, ...]:
-    """Every pod on the nodes with its route. ``now`` (RFC 3339, UTC) tells who is past its grace.
+def routes(
+    snapshot: Snapshot,
+    nodes: t.Collection[str],
+    choices: Choices,
+    *,
+    now: str = "",
+    known: frozenset[str] | None = None,
+) -> tuple[PodPlan, ...]:
+    """Every pod on the nodes with its route.
+
+    ``now`` (RFC 3339, UTC, by the API server's clock) tells who is past its grace. ``known`` are the UIDs of the
+    pods that were there when the nodes began to be emptied; ``None`` says that this is the beginning.
 
     The snapshot needs nodes, pods, budgets, leases and the kinds of the pods' controllers; claims and
     volumes where ``volumes.claimants`` says so.
@@ -35,6 +45,7 @@ def routes(snapshot: Snapshot, nodes: t.Collection[str], choices: Choices, *, no
         selectors.parse(choices.pod_selector),
         {s.uid: s for s in surges_in(snapshot)},
         unreadable(snapshot),
+        known,
     )
     return tuple(_plan(Case(table, pod)) for pod in snapshot.pods_on(table.leaving))
 

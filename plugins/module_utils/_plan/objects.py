@@ -288,6 +288,7 @@ class Workload:
     observed: bool
     spec: Raw
     failure: str = ""
+    deleting: bool = False
 
     @property
     def ref(self) -> Ref:
@@ -319,6 +320,7 @@ class Workload:
             observed=_number(status.get("observedGeneration")) >= meta.get("generation", 0),
             spec=spec,
             failure=_message(status, "ReplicaFailure", "True", "FailedCreate"),
+            deleting=bool(meta.get("deletionTimestamp")),
         )
 
 

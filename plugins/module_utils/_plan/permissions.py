@@ -105,6 +105,11 @@ def needs(
         found += [Need(verb, KOORDINATOR, "podmigrationjobs") for verb in JOB_VERBS]
         found.append(Need("patch", KOORDINATOR, "podmigrationjobs/status"))
         found += [Need(verb, KOORDINATOR, "reservations") for verb in ("list", "get", "delete")]
+    owners = {plan.pod.owner.kind for plan in moved if plan.pod.owner}
+    if "ReplicaSet" in owners:
+        found += [Need("watch", "apps", plural) for plural in ("deployments", "replicasets")]
+    if "StatefulSet" in owners:
+        found.append(Need("watch", "apps", "statefulsets"))
     if guarded:
         verbs = ("get", "create", "patch", "delete")
         found += [Need(v, "policy", "poddisruptionbudgets", _namespaces(guarded)) for v in verbs]

@@ -319,16 +319,20 @@ SETTLED = frozenset(
 def tolerant(case: Case, plan: PodPlan) -> PodPlan:
     """A pod that neither cordon nor taint keeps out comes straight back: it is moved at most once.
 
+    One that was not there when the node began to be emptied has come back; so has every one on a node that has
+    been emptied already. No clock tells that: a pod's times are the API server's, and ours are our own.
+
     Where it could not simply be evicted it stays: a swap's newcomer may well land on the same node. What
     would lose data or needs consent is refused as for any other pod.
     """
-    holding, since = case.table.keeps_out(case.pod.node)
+    holding, emptied = case.table.keeps_out(case.pod.node)
     if taints.untolerated(case.pod.tolerations, holding):
         return plan
     plan = replace(plan, tolerant=True)
     if plan.route not in ("evict", "swap") or case.surge or plan.code == "unhealthy_blocked":
         return plan
-    if since and case.pod.created[:19] >= since[:19]:
+    known = case.table.known
+    if emptied or (known is not None and case.pod.uid not in known):
         reason = "It came back after it was moved: it tolerates the cordon and our taint."
         return replace(plan, route="skip", code=TOLERATES, reason=reason, budgets=(), guarded=False)
     if plan.route == "swap":

@@ -94,10 +94,12 @@ class Snapshot:
     def _labelled(self, namespace: str, key: str, value: str) -> t.Sequence[Pod]:
         index = self._pods_by_label.get(key)
         if index is None:
-            index = self._pods_by_label[key] = {}
+            index = {}
             for pod in self.pods:
                 if key in pod.labels:
                     index.setdefault((pod.namespace, pod.labels[key]), []).append(pod)
+            # Not before it is whole: several threads may ask at once.
+            self._pods_by_label[key] = index
         return index.get((namespace, value), ())
 
     def selected(self, namespace: str, selector: Raw | None) -> t.Iterator[Pod]:

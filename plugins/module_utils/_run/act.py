@@ -46,22 +46,23 @@ def request_for(change: Change) -> verbs.Request:
             )
 
 
-def apply(ctx: Context, change: Change, *, fence: Fence | None = None) -> dict[str, t.Any]:
+PATIENCE = 60.0
+"""Seconds a single request may be tried again while the API server is away or overloaded."""
+Fence = t.Callable[[], None]
+"""Proves that the sender may still act; raises where it may not."""
+
+
+def apply(ctx: Context, change: Change, *, fence: Fence | None = None, patience: float = PATIENCE) -> dict[str, t.Any]:
     """Make the change and remember it; in check mode only remember it.
 
-    ``fence`` is asked before every attempt; what it raises ends the change unsent.
+    ``fence`` is asked before every attempt; what it raises ends the change unsent. ``patience`` are the seconds
+    in which a server that is away or overloaded is asked again.
 
     Raises:
         ClusterError: the server refused or could not be reached; nothing is remembered then.
     """
     answer: dict[str, t.Any] = {}
     if not ctx.check:
-        answer = ctx.cluster.send(request_for(change), patience=PATIENCE, fence=fence)
+        answer = ctx.cluster.send(request_for(change), patience=patience, fence=fence)
     ctx.changed(change)
     return answer
-
-
-Fence = t.Callable[[], None]
-"""Proves that the sender may still act; raises where it may not."""
-PATIENCE = 60.0
-"""Seconds a single request may be tried again while the API server is away or overloaded."""

@@ -221,7 +221,7 @@ def _plan_unrecorded(ctx: Context, options: CordonOptions, task: _Task, node: No
         nonce=task.identity.nonce,
         by=ctx.by,
         reason=options.reason,
-        since=ctx.clock.wall(),
+        since=ctx.clock.server(),
         step="cordoned",
         node_uid=node.uid,
         lease=task.lease,
@@ -352,7 +352,7 @@ def _refuse_undrained(ctx: Context, tasks: list[_Task]) -> None:
 
 def _let_balancers_settle(ctx: Context, tasks: list[_Task]) -> None:
     """Before work begins on a host, load balancers outside of the cluster have to know that it has left them."""
-    now = ctx.clock.wall()
+    now = ctx.clock.server()
     wait = max((plan.balanced_for(task.record, now) for task in tasks if task.record), default=0.0)
     if not wait or not _has_balancers(ctx):
         return

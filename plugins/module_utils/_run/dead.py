@@ -15,17 +15,19 @@ import typing as t
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds, verbs
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.errors import (
-    Conflict,
+    ClusterError,
     Forbidden,
     NotFound,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan import cordon as node_steps
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan import dead
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan import dead, standing
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.change import Change
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.objects import Node, Raw
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.record import Record, record_of
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.record import Record
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run import proof
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.act import PATIENCE, apply
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.context import Context, StopRun
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.lease import LostLockError
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.observe import Live, lists
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.sites import Site
 
@@ -41,7 +43,6 @@ STALLED = 15.0
 """Seconds without any progress on a lost node after which it is given up; the first where all was told to end."""
 HOPELESS = 300.0
 """Seconds without any progress on a fenced node; the pod garbage collector comes by every 20 s."""
-CONFLICTS = 5
 
 
 class Silence:
@@ -78,9 +79,7 @@ class Silence:
         names = ", ".join(str(move.pod.ref) for move in told[:5]) + (
             f" and {len(told) - 5} more" if len(told) > 5 else ""
         )
-        words = [
-            f"its kubelet does not answer{dead.since(t.cast(Node, node), None, '')}; what is told to end there stays"
-        ]
+        words = [f"its kubelet does not answer{dead.since(t.cast(Node, node))}; what is told to end there stays"]
         if told:
             words.append(f"{names} {'was' if len(told) == 1 else 'were'} told to")
         words += [
@@ -103,28 +102,30 @@ class Silence:
 
 
 class Evacuation:
-    """Lets the pods and volumes of fenced nodes go. The nodes are locked; ``fence`` is asked before each write."""
+    """Lets the pods and volumes of fenced nodes go. The nodes are locked; ``fence`` is asked before each write.
 
-    def __init__(self, ctx: Context, live: Live, fence: t.Callable[[], None], timeout: float | None) -> None:
-        self.ctx, self.live, self.fence, self.timeout = ctx, live, fence, timeout
+    ``deadline`` is when the call ends at the latest, on the context's monotonic clock.
+    """
+
+    def __init__(self, ctx: Context, live: Live, fence: t.Callable[[str], None], deadline: float) -> None:
+        self.ctx, self.live, self.fence, self.deadline = ctx, live, fence, deadline
         self._looked = float("-inf")
         self._attached: dict[str, set[str]] = {}
         self._said: dict[str, str] = {}
 
     def predict(self, sites: t.Collection[Site]) -> None:
         """What the real run would write; a node that lives is closed as it would be."""
-        for site in self._unproven(sites, _leases(self.ctx) if sites else {}):
-            change = self._tainted(site) if site.record else None
+        for site in self._unproven(sites):
+            change = _tainted(t.cast(Node, site.node), site.record) if site.record else None
             if change:
                 apply(self.ctx, change)
 
     def work(self, sites: t.Collection[Site]) -> list[Site]:
         """Evacuate the nodes; returns those that are empty. The others are closed with the reason."""
         leases = _leases(self.ctx)
-        proven = self._listen(self._unproven(sites, leases), leases)
+        proven = self._listen(self._unproven(sites), leases)
         going = [site for site in proven if self._set(site)]
         volumes = self._volumes(going)
-        began = self.ctx.clock.now()
         progress: dict[str, tuple[t.Any, float]] = {}
         done: list[Site] = []
         while going:
@@ -136,7 +137,7 @@ class Evacuation:
                 before, since = progress.get(site.name, (None, now))
                 progress[site.name] = state, (since if before == state else now)
                 late = now - progress[site.name][1] > HOPELESS
-                late |= self.timeout is not None and now - began > self.timeout
+                late |= now > self.deadline
                 if site.open and state == (0, frozenset()):
                     done.append(site)
                 elif site.open and late:
@@ -148,12 +149,11 @@ class Evacuation:
 
     # -- proof --------------------------------------------------------------------------------------
 
-    def _unproven(self, sites: t.Iterable[Site], leases: t.Mapping[str, Raw]) -> list[Site]:
+    def _unproven(self, sites: t.Iterable[Site]) -> list[Site]:
         """Closes what lives; the others are left."""
         left = []
         for site in sites:
-            node = t.cast(Node, site.node)
-            why = dead.alive(node, leases.get(site.name), self.ctx.clock.wall())
+            why = dead.alive(t.cast(Node, site.node))
             if why:
                 self._refuse(site, why)
             else:
@@ -161,7 +161,7 @@ class Evacuation:
         return left
 
     def _listen(self, sites: list[Site], leases: t.Mapping[str, Raw]) -> list[Site]:
-        """A kubelet that merely has another clock than we renews its lease while we listen."""
+        """A kubelet that lives renews its lease while we listen; its clock and ours are not compared."""
         if not sites:
             return []
         until = self.ctx.clock.now() + LISTEN
@@ -175,7 +175,7 @@ class Evacuation:
                 if node is None:
                     site.outcome, site.message = "gone", f"Node {site.name} was deleted meanwhile."
                 elif not dead.lost(node):
-                    self._refuse(site, dead.alive(node, None, ""))
+                    self._refuse(site, dead.alive(node))
                 elif dead.beat(now.get(site.name)) != dead.beat(leases.get(site.name)):
                     self._refuse(site, "its kubelet renewed its lease just now")
                 if not site.open:
@@ -189,29 +189,22 @@ class Evacuation:
 
     # -- the taint ----------------------------------------------------------------------------------
 
-    def _tainted(self, site: Site) -> Change | None:
-        node, record = t.cast(Node, site.node), t.cast(Record, site.record)
-        site.record, change = node_steps.hold_with(node, record, dead.OUT_OF_SERVICE)
-        return change
-
     def _set(self, site: Site) -> bool:
         """Set the taint on the condition that the node is still lost; the record holds it from then on."""
 
-        def tainted() -> Change | None:
-            if not dead.lost(site.node):
-                self._refuse(site, dead.alive(t.cast(Node, site.node), None, ""))
+        def tainted(node: Node, record: Record) -> Change | None:
+            if not dead.lost(node):
+                self._refuse(site, dead.alive(node))
                 return None
-            return self._tainted(site)
+            return _tainted(node, record)
 
         return self._write(site, tainted) and site.open
 
     def _lift(self, site: Site) -> None:
         """The node is back in the middle: the taint goes, and the kubelet ends what was told to end."""
 
-        def lifted() -> Change | None:
-            node, record = t.cast(Node, site.node), t.cast(Record, site.record)
-            site.record, change = node_steps.let_go_of(node, record, dead.OUT_OF_SERVICE)
-            return change
+        def lifted(node: Node, record: Record) -> Change | None:
+            return node_steps.let_go_of(node, record, dead.OUT_OF_SERVICE)[1]
 
         if self._write(site, lifted):
             self._close(
@@ -222,29 +215,29 @@ class Evacuation:
                 f"end. Make sure that nothing ran twice, then drain it as a living node (without fenced: {site.name})",
             )
 
-    def _write(self, site: Site, wanted: t.Callable[[], Change | None]) -> bool:
-        for _attempt in range(CONFLICTS):
-            change = wanted()
-            if change is None:
-                return site.open
-            try:
-                answer = apply(self.ctx, change, fence=self.fence)
-            except NotFound:
-                site.outcome, site.message = "gone", f"Node {site.name} was deleted meanwhile."
-                return False
-            except Conflict:
-                site.node = _node(self.ctx, site.name)
-                fresh = record_of(site.node) if site.node else None
-                if fresh is None or fresh.nonce != t.cast(Record, site.record).nonce:
-                    self._close(site, "adopted_by", "its record was taken over by another run")
-                    return False
-                site.record = fresh
-                continue
-            site.node = Node.of(answer)
-            self.ctx.tell("tainted", change.sentence, node=site.name)
-            return True
-        self._close(site, "failed", "somebody else writes the node all the time; run again")
-        return False
+    def _write(self, site: Site, wanted: proof.Wanted) -> bool:
+        """Whether the change was made, or none was needed; else the site is closed with the reason."""
+        made: Change | None = None
+
+        def noted(node: Node, record: Record) -> Change | None:
+            nonlocal made
+            made = wanted(node, record)
+            return made
+
+        try:
+            why = proof.write_node(self.ctx, site, noted, lambda: self.fence(site.name))
+        except LostLockError as lost:
+            self._close(site, "adopted_by", f"it was taken over ({lost.why}), and nothing more is sent for it")
+            return False
+        except ClusterError as error:
+            self._close(site, "failed", f"{error} Run again")
+            return False
+        if why:
+            self._close(site, why.outcome, why.message)
+            return False
+        if made:
+            self.ctx.tell("tainted", made.sentence, node=site.name)
+        return True
 
     # -- waiting ------------------------------------------------------------------------------------
 
@@ -295,6 +288,9 @@ class Evacuation:
                 site.outcome, site.message = "gone", f"Node {site.name} was deleted meanwhile."
                 continue
             site.node = node
+            if why := standing.fallen(node, t.cast(Record, site.record)):
+                self._close(site, why.outcome, why.message)
+                continue
             if not dead.lost(node):
                 self._lift(site)
             text = self._words(site)
@@ -311,6 +307,10 @@ class Evacuation:
     def _close(self, site: Site, outcome: str, message: str) -> None:
         site.close(outcome, f"Node {site.name}: {message}", self.ctx.clock.now())
         self.ctx.tell(outcome, site.message, node=site.name)
+
+
+def _tainted(node: Node, record: Record) -> Change | None:
+    return node_steps.hold_with(node, record, dead.OUT_OF_SERVICE)[1]
 
 
 def _node(ctx: Context, name: str) -> Node | None:

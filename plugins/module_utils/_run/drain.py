@@ -11,52 +11,39 @@ waits for replacements and volumes, and writes the drained proof of each node as
 from __future__ import annotations
 
 import typing as t
-from dataclasses import dataclass
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds, verbs
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.errors import Conflict, NotFound
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan import cordon as node_steps
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan import guards, migrate
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.change import Change
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.objects import Node, Pod
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.record import Record, record_of
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.errors import ClusterError
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan import guards, standing
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.objects import Pod
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.record import Record
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.snapshot import Snapshot
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.surge import Surge, surges_for
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.act import PATIENCE, apply
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.context import Context, Result, Run
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run import proof
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.act import PATIENCE
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.context import Context, Result
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.dead import Evacuation, Silence
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drain_options import DrainOptions
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.evict import Evictor, Move
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.hands import Hands
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.job_feed import JobFeed
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.lock import Locks
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.lease import LostLockError
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.observe import Live, gather, surged
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.prediction import predict
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.progress import Progress
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.record_locks import RecordLocks
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.replaced import Replacements
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.routing import Routing
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.services import Services
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.sites import Site, result_of, too_late
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.swaps import Swaps
 
+__all__ = ["DrainOptions", "drain"]
+
 QUIET = 1.0
 """Seconds without any change among a node's pods before it may be called drained."""
 TICK = 0.5
 """Longest pause of the loop; every change in the cluster ends it early."""
-TELL_EVERY = 10.0
-
-WaitFor = t.Literal["gone", "replacement", "volumes"]
-
-
-@dataclass(frozen=True, slots=True)
-class DrainOptions:
-    """Options of the module; times in seconds, ``None`` without a limit."""
-
-    nodes: tuple[str, ...]
-    choices: migrate.Choices
-    grace_period: int | None = None
-    order: str = "priority"
-    parallel: int = 8
-    timeout: float | None = None
-    pod_timeout: float | None = None
-    wait_for: tuple[WaitFor, ...] = ("gone", "replacement", "volumes")
 
 
 def drain(ctx: Context, options: DrainOptions) -> Result:
@@ -67,15 +54,17 @@ def drain(ctx: Context, options: DrainOptions) -> Result:
         ClusterError: the API server cannot be reached or refuses to be read.
     """
     began, requests = ctx.clock.now(), ctx.cluster.requests
-    before = gather(ctx.cluster, ("nodes", "leases"))
-    sites = {name: Site(name, before.nodes.get(name)) for name in dict.fromkeys(options.nodes)}
-    for site in sites.values():
-        site.read_record(ctx)
-    surges = list(surges_for(before, sites.keys()))
-    watched = ("pods", "budgets", "slices", *surged(surges))
-    with Live(ctx, watched) as live:
-        live.seed({"nodes": list(before.nodes.values()), "leases": list(before.leases)})
-        work = _Drain(ctx, options, live, sites, surges)
+    deadline = began + options.timeout if options.timeout is not None else float("inf")
+    before = gather(ctx.cluster, ("leases",))
+    wanted = dict.fromkeys(options.nodes)
+    surges = list(surges_for(before, wanted))
+    with Live(ctx, ("nodes", "pods", "budgets", "slices", *surged(surges))) as live:
+        live.seed({"leases": list(before.leases)})
+        nodes = live.snapshot().nodes
+        sites = {name: Site(name, nodes.get(name)) for name in wanted}
+        for site in sites.values():
+            site.read_record(ctx)
+        work = _Drain(ctx, options, live, sites, surges, deadline)
         work.routing.plan()
         work.swaps.leave(work.routing.passed_over())
         work.run()
@@ -100,18 +89,20 @@ class _Drain:
         live: Live,
         sites: dict[str, Site],
         surges: list[Surge],
+        deadline: float,
     ) -> None:
-        self.ctx, self.options, self.live, self.sites = ctx, options, live, sites
-        self.swaps = Swaps(ctx, surges, self._fence)
+        self.ctx, self.options, self.live, self.sites, self.deadline = ctx, options, live, sites, deadline
+        self.swaps = Swaps(ctx, surges, self._fence_nodes)
         self.services = Services(ctx)
         self.replacements = Replacements(ctx, frozenset(sites), options.wait_for)
         prepared = {surge.uid: surge for surge in surges}
         self.routing = Routing(ctx, options.choices, live, sites, prepared, self.replacements)
-        self.locks: list[Locks] = []
+        self.prior = {uid: surge.prior_replicas for uid, surge in prepared.items()}
+        self.locks = RecordLocks(ctx)
         self.evictor: Evictor | None = None
-        self.hands = Hands(ctx, self._fence)
+        self.hands = Hands(ctx, self._fence_all)
         self.budgets: frozenset[tuple[str, str]] = frozenset()
-        self.told: dict[str, tuple[str, float]] = {}
+        self.progress = Progress(ctx)
         self.silence = Silence(ctx)
 
     # -- the loop -----------------------------------------------------------------------------------
@@ -124,10 +115,12 @@ class _Drain:
         self.jobs = self._feed()
         if self.ctx.check:
             self._fenced(todo)
-            self._predict([site for site in todo if site.open])
+            predict(self.ctx, self.options, [site for site in todo if site.open], self.jobs.predicted)
+            self.swaps.predict(self.live.snapshot())
             return
-        self._lock(todo)
         try:
+            for name, why in self.locks.take({site.name: t.cast("Record", site.record) for site in todo}).items():
+                self.sites[name].outcome, self.sites[name].message = "held", why
             self.swaps.hold()
             self._fenced(todo)
             self.evictor = Evictor(
@@ -138,70 +131,99 @@ class _Drain:
                 self.options.grace_period,
                 self.options.choices.disable_eviction,
                 {site.name: site.record.fence for site in todo if site.record},
-                self._regain,
+                self.locks.regain,
+                self.prior,
             )
             try:
                 self.jobs.start()
-                self._loop()
+                self._loop(self.evictor)
             finally:
                 self.jobs.stop()
                 self.evictor.close()
         finally:
             self.swaps.close()
-            vanished = [name for name, site in self.sites.items() if site.outcome == "gone"]
-            for locks in self.locks:
-                locks.drop(vanished)
-                locks.leave()
+            self.locks.leave(drop=[name for name, site in self.sites.items() if site.outcome in ("gone", "replaced")])
 
     def _fenced(self, todo: list[Site]) -> None:
         """First those whose machines are off: their pods and volumes only have to be let go."""
         sites = [site for site in todo if site.open and site.name in self.options.choices.fenced]
-        evacuation = Evacuation(self.ctx, self.live, self._fence, self.options.timeout)
+        evacuation = Evacuation(self.ctx, self.live, self._fence, self.deadline)
         if self.ctx.check:
             evacuation.predict(sites)
         elif sites:
             for site in evacuation.work(sites):
                 self._prove(site)
 
-    def _loop(self) -> None:
-        evictor = t.cast("Evictor", self.evictor)
-        limit = self.options.timeout
-        deadline = self.ctx.clock.now() + limit if limit is not None else float("inf")
+    def _loop(self, evictor: Evictor) -> None:
         while any(site.open for site in self.sites.values()) or not evictor.idle:
             snapshot = self.live.snapshot()
             self.services.sample(snapshot.slices)
-            evictor.settle()
-            self._follow(snapshot)
-            self._yield_guards(snapshot)
-            if not self.swaps.done:
-                self.swaps.step(snapshot)
-                self._fail_swaps()
-            queue = self._queue()
-            self.jobs.step(snapshot, queue)
-            evictor.step(queue, snapshot)
-            for site in self.sites.values():
-                if site.open:
-                    self._judge(site, snapshot, deadline)
-            self._tell_progress()
+            try:
+                self._turn(evictor, snapshot)
+            except LostLockError as lost:
+                self._adopted(lost.node, lost.why)
             self.live.wait(TICK)
+        self._wind_up()
+
+    def _turn(self, evictor: Evictor, snapshot: Snapshot) -> None:
+        """One look at everything, and all that follows from it.
+
+        Raises:
+            LostLockError: somebody took a node over; the others go on in the next turn.
+        """
+        self._stand(snapshot)
+        evictor.settle()
+        self._wind_up()
+        self._follow(snapshot)
+        self._yield_guards(snapshot)
+        if not self.swaps.done:
+            self.swaps.step(snapshot)
+            self._fail_swaps()
+        queue = self._queue()
+        self.jobs.step(snapshot, queue)
+        evictor.step(queue, snapshot)
+        for site in self.sites.values():
+            if site.open:
+                self._judge(site, snapshot)
+        self.progress.tell(self.sites.values(), self.swaps.waiting.values(), self.replacements.waited_for)
+
+    def _stand(self, snapshot: Snapshot) -> None:
+        """Stop at once for a node that is no longer ours to empty: taken over, gone, or given back by somebody."""
+        for name, why in self.locks.lost().items():
+            self._adopted(name, why)
+        for site in self.sites.values():
+            if not site.open:
+                continue
+            site.node = snapshot.nodes.get(site.name)
+            if fallen := standing.fallen(site.node, t.cast("Record", site.record)):
+                self._close(site, fallen.outcome, fallen.message)
+
+    def _wind_up(self) -> None:
+        """Of a node that is decided the requests under way are all that is left; here are their answers."""
+        for site in self.sites.values():
+            if not site.open:
+                site.end_moves(self.ctx.clock.now())
 
     def _yield_guards(self, snapshot: Snapshot) -> None:
         """A guard of ours goes when somebody lays a budget over its pods: two would hold them for good."""
         present = frozenset((b.namespace, b.name) for b in snapshot.budgets)
-        if present - self.budgets and not self.hands.do(guards.yielding(snapshot)):
-            return
+        try:
+            if present - self.budgets and not self.hands.do(guards.yielding(snapshot)):
+                return
+        except ClusterError as error:
+            # Its pods are blocked by two budgets then, which their own messages say; the others go on.
+            self.ctx.tell("kept", f"a guard of ours stays where a foreign budget is: {error}")
         self.budgets = present
 
     def _feed(self) -> JobFeed:
-        limit = self.options.timeout
         return JobFeed(
             self.ctx,
             self.routing.choices,
-            self._fence,
+            self._fence_all,
             self.live.nudge,
             {name: site.record.run for name, site in self.sites.items() if site.record},
             self.options.grace_period,
-            self.ctx.clock.now() + limit if limit is not None else float("inf"),
+            self.deadline,
         )
 
     def _queue(self) -> list[Move]:
@@ -241,9 +263,8 @@ class _Drain:
             if frozenset(present) != site.present:
                 site.present, site.quiet_since = frozenset(present), now
         if stale:
-            self.routing.adopt(snapshot, stale)
-            for name in stale:
-                self.routing.refuse_late(self.sites[name])
+            self.routing.take_up(snapshot, stale)
+        self.routing.refresh()
 
     def _gone(self, move: Move, now: float) -> None:
         outcome = {"swap": "swapped", "job": "migrated"}.get(move.plan.route, "gone")
@@ -263,7 +284,7 @@ class _Drain:
                         move.block(move.plan.workload.kind, move.pod.namespace, move.plan.workload.name, why)
                         move.end("failed", "swap_failed", self.ctx.clock.now(), why)
 
-    def _judge(self, site: Site, snapshot: Snapshot, deadline: float) -> None:
+    def _judge(self, site: Site, snapshot: Snapshot) -> None:
         """Decide whether a node is through, has failed, or goes on."""
         now = self.ctx.clock.now()
         failed = [move for move in site.moves.values() if move.state == "failed"]
@@ -278,7 +299,7 @@ class _Drain:
             return
         left = site.left()
         late = [m for m in left if self._too_late(m, now)]
-        if now >= deadline or late:
+        if now >= self.deadline or late:
             self.routing.look_again(site, snapshot)
             self._close(site, "timed_out", too_late(late or left, self.replacements.missing(snapshot)))
             return
@@ -309,106 +330,45 @@ class _Drain:
         limit = self.options.pod_timeout
         return limit is not None and now - (move.left_at or move.since) > limit
 
+    # -- ends ---------------------------------------------------------------------------------------
+
     def _close(self, site: Site, outcome: str, message: str) -> None:
-        if outcome != "adopted_by":
-            self.jobs.abandon(site.name, f"Node {site.name} is not emptied after all: {message}")
+        if self.evictor:
+            self.evictor.withdraw(site.name)
         site.close(outcome, f"Node {site.name}: {message}", self.ctx.clock.now())
         self.ctx.tell(outcome, site.message, node=site.name)
+        if outcome not in ("adopted_by", "drained"):
+            self.jobs.abandon(site.name, f"Node {site.name} is not emptied after all: {message}")
+
+    def _adopted(self, node: str, why: str) -> None:
+        if self.sites[node].open:
+            message = f"it was taken over ({why}), and nothing more is sent for it"
+            self._close(self.sites[node], "adopted_by", message)
 
     def _prove(self, site: Site) -> None:
-        """Write ``drained`` into the record, on the condition that nobody changed the node."""
-        for _attempt in range(5):
-            node, record = site.node, site.record
-            if node is None or record is None:
+        """Write ``drained`` into the record, on the condition that the node is still out."""
+        known = self.live.raw("nodes", site.name)
+        try:
+            why = proof.write_node(self.ctx, site, proof.drained, lambda: self._fence(site.name), known=known)
+        except LostLockError as lost:
+            self._adopted(lost.node, lost.why)
+        except ClusterError as error:
+            self._close(site, "failed", f"it is empty, and that could not be recorded: {error} Run again.")
+        else:
+            if why:
+                self._close(site, why.outcome, why.message)
                 return
-            site.kept = node_steps.foreign_changes(node, record)
-            change = node_steps.at_step(node, record, "drained")
-            try:
-                if change is not None:
-                    apply(self.ctx, change, fence=self._fence)
-                site.outcome, site.message = "drained", f"Node {site.name} is drained."
-                self.ctx.tell("drained", site.message, node=site.name)
-                return
-            except NotFound:
-                site.outcome, site.message = "gone", f"Node {site.name} was deleted meanwhile."
-                return
-            except Conflict:
-                site.node = Node.of(self.ctx.cluster.send(verbs.get(kinds.NODES, site.name), patience=PATIENCE))
-                fresh = record_of(site.node)
-                if fresh is None or fresh.nonce != record.nonce:
-                    self._close(site, "adopted_by", "its record was taken over by another run")
-                    return
-        self._close(site, "failed", "somebody else writes the node all the time; run again")
+            site.outcome, site.message = "drained", f"Node {site.name} is drained."
+            self.ctx.tell("drained", site.message, node=site.name)
 
     # -- locks --------------------------------------------------------------------------------------
 
-    def _lock(self, sites: list[Site]) -> None:
-        groups: dict[str, list[Site]] = {}
-        for site in sites:
-            record = t.cast(Record, site.record)
-            groups.setdefault(f"{record.run}/{record.nonce}", []).append(site)
-        borrowed = self.ctx.run is None or not self.ctx.run.nonce
-        for identity, group in groups.items():
-            places = {site.name: t.cast(Record, site.record).lease for site in group}
-            locks = Locks(self.ctx, t.cast("Run", Run.parse(identity)), places)
-            self.locks.append(locks)
-            for name, held in locks.take(borrowed=borrowed).items():
-                self.sites[name].outcome, self.sites[name].message = "held", held.message
+    def _fence(self, node: str) -> None:
+        self.locks.fence((node,))
 
-    def _fence(self, nodes: t.Collection[str] | None = None) -> None:
-        for locks in self.locks:
-            locks.fence(nodes)
+    def _fence_nodes(self, nodes: t.Collection[str]) -> None:
+        self.locks.fence(nodes)
 
-    def _regain(self, node: str) -> None:
-        for locks in self.locks:
-            locks.regain(node)
-
-    # -- telling ------------------------------------------------------------------------------------
-
-    def _tell_progress(self) -> None:
-        now = self.ctx.clock.now()
-        for site in self.sites.values():
-            if not site.open:
-                continue
-            left = site.left()
-            total = sum(1 for move in site.moves.values() if move.state != "skipped")
-            leaving = sum(1 for move in left if move.state == "leaving")
-            text = f"{len(left)} of {total} pods left, {leaving} ending"
-            blocked = {move.blocked_by["message"] for move in left if move.blocked_by}
-            blocked |= set(self.swaps.waiting.values())
-            if not left:
-                text = f"all {total} pods gone"
-                blocked |= set(self.replacements.waited_for)
-            if blocked:
-                text += "; waiting: " + "; ".join(sorted(blocked)[:3])
-            elif not left:
-                text += ", making sure"
-            last, at = self.told.get(site.name, ("", 0.0))
-            if (text != last and now - at >= 2.0) or now - at >= TELL_EVERY:
-                self.told[site.name] = (text, now)
-                self.ctx.tell("progress", text, node=site.name)
-
-    def _predict(self, sites: list[Site]) -> None:
-        """What the real run would write, and nothing else."""
-        for site in sites:
-            for move in site.left():
-                pod = move.pod
-                if move.plan.route == "evict":
-                    verb: t.Literal["evict", "delete"] = "evict"
-                    if self.options.choices.disable_eviction:
-                        verb = "delete"
-                    sentence = f"{verb.capitalize()} {pod.ref} from node {pod.node}"
-                    apply(self.ctx, Change(verb, pod.ref, sentence, grace_seconds=self.options.grace_period))
-                    move.outcome = "deleted" if verb == "delete" else "evicted"
-                else:
-                    move.outcome = {"swap": "swapped", "job": "migrated", "wait": "gone"}[move.plan.route]
-                    if move.plan.route == "job":
-                        self.jobs.predicted(move)
-            if site.node and site.record and not site.selected_only:
-                change = node_steps.at_step(site.node, site.record, "drained")
-                if change:
-                    apply(self.ctx, change)
-            site.outcome, site.message = "drained", f"Node {site.name} would be drained."
-            if site.selected_only:
-                site.outcome, site.message = "selected_gone", f"Node {site.name} would lose the selected pods."
-        self.swaps.predict(self.live.snapshot())
+    def _fence_all(self) -> None:
+        """For what serves several nodes: those that are lost already were closed and are left out."""
+        self.locks.fence([site.name for site in self.sites.values() if site.open])

@@ -6,6 +6,8 @@
 The API server serialises what one budget allows and answers races with conflicts that cost half a
 second each, so several requests on one budget gain nothing; different budgets know nothing of each
 other. A budget's room is read from its watch and never from a dry run, which does not consume it.
+Whether enough pods serve is counted as well, when an eviction is queued and again right before its first
+byte leaves; between the two it may have waited for a free worker, for a connection or for the lock.
 """
 
 from __future__ import annotations
@@ -28,7 +30,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.
     UnknownOutcome,
     Unreachable,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan import budgets
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan import budgets, readiness
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.change import Change
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.migrate import PodPlan
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.objects import Budget, Pod
@@ -41,6 +43,8 @@ ASK_AGAIN = 10.0
 """Seconds after which a refused budget is asked again even if its watch stayed silent."""
 AHEAD = 4
 """Evictions that wait for a free worker, so that none is idle until the loop looks again."""
+STALE = 2.0
+"""Seconds after which a decision is too old to be acted on: the loop has to have looked since."""
 AGAIN = (NamespaceTerminating, DeniedByWebhook, Overloaded, Unreachable, ServerError, UnknownOutcome)
 """Refusals that may be another answer a little later; asked again with growing pauses."""
 
@@ -96,24 +100,32 @@ class _Line:
     ask_again: float = 0.0
 
 
+class Withdrawn(Exception):
+    """A queued request was not sent after all: the reason for it does not hold any more."""
+
+
 @dataclass
 class Evictor:
     """Sends evictions (with ``delete`` plain deletions) and settles their answers on the loop's thread.
 
-    ``fence`` is asked right before each request, ``wake`` called when an answer has come in. ``fenced`` is,
-    by node, the lock that evictions name; where the server's own fence refuses one, ``regain`` is called
-    with the node.
+    ``fence`` proves the lock of a node right before each request, ``wake`` is called when an answer has come in.
+    ``fenced`` is, by node, the lock that evictions name; where the server's own fence refuses one, ``regain`` is
+    called with the node. ``prior`` is what workloads with a surge want without it, by their UID.
     """
 
     ctx: Context
-    fence: t.Callable[[], None]
+    fence: t.Callable[[str], None]
     wake: t.Callable[[], None]
     parallel: int
     grace_seconds: int | None
     delete: bool
     fenced: t.Mapping[str, str] = field(default_factory=dict)
     regain: t.Callable[[str], None] = lambda node: None
+    prior: t.Mapping[str, int] = field(default_factory=dict)
     _flying: int = 0
+    _closed: set[str] = field(default_factory=set)
+    _leaving: dict[str, Move] = field(default_factory=dict)
+    _view: tuple[Snapshot, float] = (Snapshot(), float("-inf"))
     _lines: dict[tuple[str, str], _Line] = field(default_factory=dict)
     _answers: queue.SimpleQueue[tuple[Move, Exception | None]] = field(default_factory=queue.SimpleQueue)
 
@@ -125,9 +137,15 @@ class Evictor:
         """Wait for requests that are under way; nothing new is sent."""
         self._pool.shutdown(wait=True, cancel_futures=True)
 
+    def withdraw(self, node: str) -> None:
+        """Send nothing more for the node, also not what is queued."""
+        self._closed.add(node)
+
     def step(self, moves: t.Iterable[Move], snapshot: Snapshot) -> None:
         """Send what may go now, in the order of the moves."""
         now = self.ctx.clock.now()
+        self._view = snapshot, now
+        self._leaving = {uid: m for uid, m in self._leaving.items() if m.state in ("asked", "leaving")}
         for move in moves:
             if self._flying >= self.parallel + AHEAD:
                 return
@@ -137,13 +155,17 @@ class Evictor:
             move.budget = (budget.namespace, budget.name) if budget else None
             if budget and not self._may_ask(budget, move, snapshot, now):
                 continue
+            if found := self._short(move, snapshot):
+                move.block(found.object.kind, found.object.namespace, found.object.name, found.message)
+                continue
             self._send(move)
 
     def settle(self) -> None:
         """Draw the consequences of the answers that have come in.
 
         Raises:
-            StopRun: the lock was lost, so nothing more may be sent.
+            LostLockError: the lock of a node was lost; the answers of others are left for the next call.
+            StopRun: nobody knows whether the locks are still ours.
         """
         while True:
             try:
@@ -155,8 +177,12 @@ class Evictor:
             line.busy = False
             if error is None:
                 self._accept(move, line)
-            elif isinstance(error, ClusterError):
+                continue
+            move.state = "waiting"
+            if isinstance(error, ClusterError):
                 self._refuse(move, line, error)
+            elif isinstance(error, Withdrawn):
+                move.tries -= 1
             else:
                 raise error
 
@@ -175,21 +201,21 @@ class Evictor:
         return self._lines.setdefault(move.budget, _Line()) if move.budget else _Line()
 
     def _may_ask(self, budget: Budget, move: Move, snapshot: Snapshot, now: float) -> bool:
-        line = self._line(move)
+        line, pod = self._line(move), snapshot.pod(move.pod.uid) or move.pod
         if line.busy:
             return False
         if budget.resource_version != line.seen:
             line.seen, line.taken = budget.resource_version, 0
         if line.refused_at == budget.resource_version and now < line.ask_again:
             return False
-        if move.pod.ready and budget.observed and budget.allowed - line.taken <= 0 and now < line.ask_again:
+        if pod.ready and budget.observed and budget.allowed - line.taken <= 0 and now < line.ask_again:
             return False
-        verdict = budgets.diagnose(snapshot, move.pod)
-        if verdict.allowed and (not move.pod.ready or budget.allowed - line.taken > 0):
+        verdict = budgets.diagnose(snapshot, pod)
+        if verdict.allowed and (not pod.ready or budget.allowed - line.taken > 0):
             return True
         if verdict.budget and not verdict.allowed:
             move.block(verdict.budget.kind, verdict.budget.namespace, verdict.budget.name, verdict.message)
-        if verdict.code == "two_budgets" and not any(b.ours for b in snapshot.budgets_of(move.pod)):
+        if verdict.code == "two_budgets" and not any(b.ours for b in snapshot.budgets_of(pod)):
             move.end("failed", "two_budgets", now, f"{verdict.message} {verdict.remedy}")
             return False
         if move.plan.code == "reactive_budget" and now >= line.ask_again:
@@ -197,9 +223,17 @@ class Evictor:
         line.ask_again = max(line.ask_again, now + ASK_AGAIN)
         return False
 
+    def _short(self, move: Move, snapshot: Snapshot) -> readiness.Short | None:
+        """Why too few others serve for this pod to go; not asked of who deletes, nor where somebody consented."""
+        pod = snapshot.pod(move.pod.uid)
+        if self.delete or pod is None or move.plan.code in readiness.CONSENTED:
+            return None
+        return readiness.short(snapshot, pod, self._leaving, self.prior)
+
     def _send(self, move: Move) -> None:
         self._line(move).busy = True
         move.state, move.tries = "asked", move.tries + 1
+        self._leaving[move.pod.uid] = move
         self._flying += 1
         self._pool.submit(self._ask, move)
 
@@ -216,16 +250,28 @@ class Evictor:
         error: Exception | None = None
         try:
             try:
-                apply(self.ctx, change, fence=self.fence)
+                self._send_now(move, change)
             except DeniedByWebhook as denied:
                 if not by_the_fence(denied):
                     raise
                 self.regain(pod.node)
-                apply(self.ctx, change, fence=self.fence)
+                self._send_now(move, change)
         except Exception as caught:
             error = caught
         self._answers.put((move, error))
         self.wake()
+
+    def _send_now(self, move: Move, change: Change) -> None:
+        # Without patience: what was decided a while ago is not sent any more, the loop decides anew.
+        apply(self.ctx, change, fence=lambda: self._last_look(move), patience=0.0)
+
+    def _last_look(self, move: Move) -> None:
+        """All is ready, and the first byte would leave now: what was decided has to hold still."""
+        self.fence(move.pod.node)
+        snapshot, at = self._view
+        stale = self.ctx.clock.now() - at > STALE
+        if stale or move.pod.node in self._closed or self._short(move, snapshot):
+            raise Withdrawn
 
     def _accept(self, move: Move, line: _Line) -> None:
         now = self.ctx.clock.now()
@@ -235,7 +281,6 @@ class Evictor:
 
     def _refuse(self, move: Move, line: _Line, error: ClusterError) -> None:
         now, pod = self.ctx.clock.now(), move.pod
-        move.state = "waiting"
         if isinstance(error, NotFound | Conflict):
             # Gone, or its name belongs to another pod now: the UID precondition kept that one safe.
             move.end("gone", "already_gone", now)
@@ -255,6 +300,6 @@ class Evictor:
             move.not_before = now + 1.0
             return
         if isinstance(error, AGAIN) and not by_the_fence(error):
-            move.not_before = now + min(2.0 ** (move.tries - 1), 30.0)
+            move.not_before = now + max(min(2.0 ** (move.tries - 1), 30.0), error.retry_after or 0.0)
             return
         move.end("failed", "failed", now, str(error))

@@ -229,7 +229,7 @@ def _routes(
         swap_blocked=options.swap_blocked,
         reactive_budgets=options.reactive_budgets,
     )
-    return migrate.routes(snapshot, nodes, choices, now=ctx.clock.wall())
+    return migrate.routes(snapshot, nodes, choices, now=ctx.clock.server())
 
 
 def _wanted(
@@ -239,7 +239,7 @@ def _wanted(
         return {}
     plans = _routes(ctx, options, snapshot, nodes)
     pin = options.pin_budgets
-    found = swap.surges(snapshot, plans, run=me.id, by=ctx.by, since=ctx.clock.wall(), pin=pin)
+    found = swap.surges(snapshot, plans, run=me.id, by=ctx.by, since=ctx.clock.server(), pin=pin)
     return {surge.uid: surge for surge in found}
 
 

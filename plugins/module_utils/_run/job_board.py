@@ -59,7 +59,7 @@ class Board:
     def view(self) -> View:
         """Everything as it is now, for a verdict."""
         snapshot = self._live.snapshot()
-        return View(snapshot, self._controller, list(self._watch.look()[0]), self._ctx.clock.wall())
+        return View(snapshot, self._controller, list(self._watch.look()[0]), self._ctx.clock.server())
 
     def wait(self, seconds: float) -> None:
         """Sleep until something changed since the last view, at most so long."""

@@ -20,7 +20,9 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.
     Forbidden,
     Invalid,
     NotFound,
+    Overloaded,
     UnknownOutcome,
+    Unreachable,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan import names
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.change import Change
@@ -110,7 +112,7 @@ class JobFeed:
         self._watch = JobWatch(self.ctx, self.wake)
         self._watch.start()
         raws, _jobs = self._watch.look()
-        now, wall = self.ctx.clock.now(), cause.seconds_of(self.ctx.clock.wall())
+        now, wall = self.ctx.clock.now(), cause.seconds_of(self.ctx.clock.server())
         for key, times in cause.evictions(raws).items():
             self._taken[key] = [now - max(0.0, wall - at) for at in times]
 
@@ -216,7 +218,7 @@ class JobFeed:
         self.ctx.note("evicted", said, node=pod.node, namespace=pod.namespace, name=pod.name)
 
     def _failed(self, flight: Flight, job: Job, raws: tuple[Raw, ...], snapshot: Snapshot) -> None:
-        found = verdict(job, View(snapshot, self.choices.controller, raws, self.ctx.clock.wall()))
+        found = verdict(job, View(snapshot, self.choices.controller, raws, self.ctx.clock.server()))
         why = found.message if found else job.message or job.reason
         created, answered = job.condition("ReservationCreated"), job.condition("ReservationScheduled")
         if job.reason == "Timeout" and created.get("status") == "True" and not answered:
@@ -228,7 +230,7 @@ class JobFeed:
     def _overdue(self, flight: Flight, job: Job, raws: tuple[Raw, ...], snapshot: Snapshot) -> str:
         if not flight.ours:
             return f"PodMigrationJob {job.name}, which somebody else made for it, does not move it."
-        found = verdict(job, View(snapshot, self.choices.controller, raws, self.ctx.clock.wall()))
+        found = verdict(job, View(snapshot, self.choices.controller, raws, self.ctx.clock.server()))
         held = f" {found.message}" if found else ""
         self._broken = f"koord-descheduler does not end PodMigrationJob {job.name}, whose ttl is over."
         return f"{self._broken}{held}"
@@ -320,10 +322,13 @@ class JobFeed:
         change = self._change(move, before, ttl)
         pod = move.pod
         try:
-            self.fence()
-            apply(self.ctx, change)
+            apply(self.ctx, change, fence=self.fence, patience=0.0)
         except UnknownOutcome:
             # It is seen on the watch, or made again under the same name.
+            return
+        except (Unreachable, Overloaded) as error:
+            # Whether it may still be made is decided anew.
+            self._next = now + max(1.0, error.retry_after or 0.0)
             return
         except AlreadyExists:
             pass

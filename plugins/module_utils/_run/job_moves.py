@@ -220,7 +220,7 @@ class Moves:
         return True
 
     def _ended(self, work: Work, job: Job, view: View) -> None:
-        work.ended = self.ctx.clock.wall()
+        work.ended = self.ctx.clock.server()
         tell_stage(self.ctx, work)
         if not job.succeeded:
             why = verdict(job, view)

@@ -153,7 +153,7 @@ def approve(ctx: Context, job: Job) -> Raw | None:
         spec: dict[str, t.Any] = {"paused": False}
         before: dict[str, t.Any] = {"paused": True}
         if job.ttl:
-            elapsed = max(0.0, seconds_of(ctx.clock.wall()) - seconds_of(job.created))
+            elapsed = max(0.0, seconds_of(ctx.clock.server()) - seconds_of(job.created))
             spec["ttl"], before["ttl"] = go_duration(round(job.ttl + elapsed)), go_duration(job.ttl)
         return Change(
             "patch",

@@ -39,7 +39,7 @@ class LostLockError(StopRun):
             "Look at the other run; nothing of this one is lost, the node's record holds it all.",
             f"Node {node}",
         )
-        self.node = node
+        self.node, self.why = node, why
 
 
 @dataclass(frozen=True, slots=True)

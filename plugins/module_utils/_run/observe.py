@@ -41,7 +41,7 @@ KINDS: t.Mapping[str, kinds.Kind] = {
     "attachments": kinds.VOLUME_ATTACHMENTS,
 }
 
-OWNER_KINDS = {
+OWNER_KINDS: t.Mapping[str, tuple[str, ...]] = {
     "ReplicaSet": ("replica_sets", "deployments"),
     "StatefulSet": ("stateful_sets",),
     "DaemonSet": ("daemon_sets",),
@@ -115,17 +115,7 @@ class Live:
         self._looked = float("-inf")
         self._parsed: dict[str, dict[tuple[str, str], t.Any]] = {name: {} for name in watched}
         self._changed: dict[str, dict[tuple[str, str], dict[str, t.Any] | None]] = {name: {} for name in watched}
-        self._reflectors = {
-            name: Reflector(
-                ctx.cluster,
-                KINDS[name],
-                namespace=_namespace(name),
-                wake=self._wake,
-                keep=_trimmed,
-                on_event=functools.partial(self._note, name),
-            )
-            for name in watched
-        }
+        self._reflectors = {name: self._reflector(name) for name in watched}
 
     def __enter__(self) -> Live:
         """Start watching and wait until every kind was listed once.
@@ -155,9 +145,31 @@ class Live:
         """Kinds that were read already and need no watch."""
         self._still.update({name: objects for name, objects in known.items() if name not in self._reflectors})
 
-    def fetch(self, wanted: t.Collection[str]) -> None:
-        """Read kinds once that are not watched; kinds already there are not read again."""
-        missing = [n for n in wanted if n not in self._reflectors and n not in self._still]
+    def follow(self, wanted: t.Iterable[str]) -> None:
+        """Watch these kinds, too, from now on, and wait until each was listed once.
+
+        Raises:
+            ClusterError: the API server did not answer for ``PATIENCE`` seconds.
+            StopRun: a kind may not be watched.
+        """
+        missing = [name for name in dict.fromkeys(wanted) if name not in self._reflectors]
+        if not missing:
+            return
+        fresh = {name: self._reflector(name) for name in missing}
+        with self._wake:
+            for name in missing:
+                self._parsed[name], self._changed[name] = {}, {}
+            self._reflectors.update(fresh)
+        watching.begin(self._ctx, fresh, self._wake)
+
+    def raw(self, name: str, key: str) -> dict[str, t.Any] | None:
+        """An object of a watched kind that is in no namespace, as the API server sent it."""
+        with self._wake:
+            return self._reflectors[name].objects.get(("", key))
+
+    def fetch(self, wanted: t.Collection[str], *, again: bool = False) -> None:
+        """Read kinds once that are not watched; those that are there already only where they are wanted ``again``."""
+        missing = [n for n in wanted if n not in self._reflectors and (again or n not in self._still)]
         self._still.update(lists(self._ctx.cluster, missing))
 
     def snapshot(self) -> Snapshot:
@@ -194,6 +206,16 @@ class Live:
     def quiet_for(self, name: str) -> float:
         """Seconds for which the kind's living watch has brought nothing; 0 while it is cut."""
         return self._reflectors[name].quiet_for()
+
+    def _reflector(self, name: str) -> Reflector:
+        return Reflector(
+            self._ctx.cluster,
+            KINDS[name],
+            namespace=_namespace(name),
+            wake=self._wake,
+            keep=_trimmed,
+            on_event=functools.partial(self._note, name),
+        )
 
     def _note(self, name: str, what: str, raw: dict[str, t.Any]) -> None:
         """Called by the reflectors, with the lock held."""

@@ -9,7 +9,7 @@ import typing as t
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import verbs
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.errors import Forbidden, NotFound
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.kinds import Kind
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.kinds import KINDS, Kind
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan import selectors
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.objects import Pod, Raw, Ref, Workload
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.snapshot import Snapshot
@@ -41,6 +41,33 @@ def scales(ctx: Context, snapshot: Snapshot, pods: t.Iterable[Pod]) -> list[Work
         if workload:
             found.append(workload)
     return found
+
+
+def again(ctx: Context, known: t.Iterable[Workload]) -> list[Workload]:
+    """Controllers that were read by ``scales``, as they are now; those that are gone are left out."""
+    groups: dict[str, list[Raw]] = {}
+    found = []
+    for workload in known:
+        if workload.api_version not in groups:
+            groups[workload.api_version] = _resources(ctx, workload.api_version)
+        kind = scalable(groups[workload.api_version], workload.ref)
+        fresh = _read(ctx, kind, workload.ref) if kind else None
+        if fresh:
+            found.append(fresh)
+    return found
+
+
+def there(ctx: Context, owner: Ref) -> bool:
+    """Whether the owner of a pod exists, by the API server's own word: a watch of its kind may be behind."""
+    kind = KINDS.get((owner.api_version, owner.kind))
+    if kind is None:
+        return False
+    try:
+        fields = f"metadata.name={owner.name}"
+        found = ctx.cluster.items(kind, namespace=owner.namespace, fields=fields, patience=PATIENCE).items
+    except (NotFound, Forbidden):
+        return False
+    return any(item["metadata"].get("uid") == owner.uid for item in found)
 
 
 def scalable(resources: t.Iterable[Raw], owner: Ref) -> Kind | None:

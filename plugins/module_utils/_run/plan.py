@@ -101,7 +101,7 @@ def _wanted(nodes: Snapshot, options: PlanOptions) -> tuple[str, ...]:
 def _plan(ctx: Context, nodes: Snapshot, wanted: tuple[str, ...], options: PlanOptions) -> Result:
     present = tuple(name for name in wanted if name in nodes.nodes)
     snapshot = _gather(ctx, nodes, present)
-    now = ctx.clock.wall()
+    now = ctx.clock.server()
     choices, said = job_backend.prepared(ctx, options.choices)
     plans = migrate.routes(snapshot, present, choices, now=now)
     there = {name for name in present if _at_goal(snapshot, name, options)}

@@ -82,7 +82,10 @@ class Replacements:
         return found
 
     def _short(self, expected: _Expected, snapshot: Snapshot) -> str:
-        workload = expected.workload
+        # What is wanted is what its owner wants now: it may have been scaled or deleted since it was planned.
+        workload = snapshot.workload(expected.workload.uid)
+        if workload is None or workload.deleting:
+            return ""
         wanted = min(expected.ready, workload.replicas)
         ready = waiting = 0
         why = ""

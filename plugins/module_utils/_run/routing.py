@@ -9,12 +9,13 @@ import dataclasses
 import typing as t
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan import migrate, volumes
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.objects import Pod, Workload
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.snapshot import Snapshot
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.surge import Surge
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run import job_backend, owners
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.context import Context
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.evict import Move
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.observe import Live, owners_of
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.observe import OWNER_KINDS, Live, owners_of
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.replaced import Replacements
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.sites import Site
 
@@ -23,6 +24,9 @@ NEEDS: t.Mapping[str, str] = {
     "needs_guard": "has no budget and no guard",
 }
 """What ``pdb_guard`` has to do first, by the node's outcome, and how messages say it."""
+
+OWNERS_EVERY = 3.0
+"""Seconds between two readings of owners that cannot be watched, and between two questions after an unknown one."""
 
 
 class Routing:
@@ -39,6 +43,10 @@ class Routing:
     ) -> None:
         self.ctx, self.choices, self.live, self.sites = ctx, choices, live, sites
         self.surges, self.replacements = surges, replacements
+        self._scales: list[Workload] = []
+        self._scaled_at = float("-inf")
+        self._first: frozenset[str] = frozenset()
+        self._asked_at: dict[str, float] = {}
 
     def plan(self) -> None:
         """Give every pod its route; sites that cannot be emptied are closed before any write."""
@@ -46,12 +54,10 @@ class Routing:
         snapshot = self.live.snapshot()
         open_sites = {name for name, site in self.sites.items() if site.open}
         pods = snapshot.pods_on(open_sites)
-        wanted = owners_of(pods) + (["claims", "volumes"] if volumes.claimants(pods) else [])
         # An autoscaler that something else writes makes an eviction of what would be a swap.
-        wanted += ["autoscalers"] if any(pod.owner for pod in pods) else []
-        self.live.fetch(wanted)
-        self.live.seed({"scales": owners.scales(self.ctx, self.live.snapshot(), pods)})
-        snapshot = self.live.snapshot()
+        self.live.fetch(["autoscalers"] if any(pod.owner for pod in pods) else [])
+        self._first = frozenset(pod.uid for pod in pods)
+        snapshot = self._with_owners(pods)
         self.adopt(snapshot, open_sites)
         for name in open_sites:
             self._close_if_refused(self.sites[name], snapshot)
@@ -65,10 +71,55 @@ class Routing:
                 elif site.record.step != "cordoned":
                     site.outcome, site.message = "already_drained", f"Node {name} holds no pod that has to go."
 
-    def adopt(self, snapshot: Snapshot, nodes: t.Collection[str]) -> None:
-        """Plan pods that were not seen before, and those whose route may have changed."""
+    def take_up(self, snapshot: Snapshot, nodes: t.Collection[str]) -> None:
+        """Plan pods that came late, once their owners are known, and those whose route may have changed."""
+        late = [pod for pod in snapshot.pods_on(nodes) if pod.uid not in self.sites[pod.node].moves]
+        if late:
+            snapshot = self._with_owners(late)
+        unknown = frozenset(pod.uid for pod in late if self._behind(pod, snapshot))
+        self.adopt(snapshot, nodes, but=unknown)
+        for name in nodes:
+            self._refuse_late(self.sites[name])
+
+    def refresh(self) -> None:
+        """Read the owners anew that cannot be watched; the others are always as they are."""
         now = self.ctx.clock.now()
-        for plan in migrate.routes(snapshot, nodes, self.choices, now=self.ctx.clock.wall()):
+        if self._scales and now - self._scaled_at >= OWNERS_EVERY:
+            self._scaled_at = now
+            self._scales = owners.again(self.ctx, self._scales)
+            self.live.seed({"scales": list(self._scales)})
+
+    def _with_owners(self, pods: t.Sequence[Pod]) -> Snapshot:
+        """The cluster with all that is asked of these pods' owners and volumes."""
+        self.live.follow(owners_of(pods))
+        if volumes.claimants(pods):
+            self.live.fetch(("claims", "volumes"), again=True)
+        found = owners.scales(self.ctx, self.live.snapshot(), pods)
+        if found:
+            self._scales, self._scaled_at = [*self._scales, *found], self.ctx.clock.now()
+            self.live.seed({"scales": list(self._scales)})
+        return self.live.snapshot()
+
+    def _behind(self, pod: Pod, snapshot: Snapshot) -> bool:
+        """Whether the pod's owner exists, and its watch has not told yet."""
+        owner = pod.owner
+        if owner is None or owner.kind not in OWNER_KINDS:
+            return False
+        known = {found["metadata"]["uid"] for found in snapshot.daemon_sets}
+        if owner.uid in known or snapshot.workload(owner.uid) is not None:
+            return False
+        now = self.ctx.clock.now()
+        if now - self._asked_at.get(owner.uid, float("-inf")) < OWNERS_EVERY:
+            return True
+        self._asked_at[owner.uid] = now
+        return owners.there(self.ctx, owner)
+
+    def adopt(self, snapshot: Snapshot, nodes: t.Collection[str], *, but: t.Collection[str] = ()) -> None:
+        """Plan pods that were not seen before (``but`` for these), and those whose route may have changed."""
+        now = self.ctx.clock.now()
+        for plan in self._routes(snapshot, nodes):
+            if plan.pod.uid in but:
+                continue
             site = self.sites[plan.pod.node]
             move = site.moves.get(plan.pod.uid)
             if move and (move.done or move.state != "waiting" or move.plan.route == plan.route):
@@ -96,7 +147,10 @@ class Routing:
             if {moves[pod].plan.code == "not_selected" for pod in surge.leaving if pod in moves} == {True}
         )
 
-    def refuse_late(self, site: Site) -> None:
+    def _routes(self, snapshot: Snapshot, nodes: t.Collection[str]) -> tuple[migrate.PodPlan, ...]:
+        return migrate.routes(snapshot, nodes, self.choices, now=self.ctx.clock.server(), known=self._first)
+
+    def _refuse_late(self, site: Site) -> None:
         """A pod that came after the plan and may not be moved stops its node."""
         for move in site.moves.values():
             if move.state == "waiting" and move.plan.route == "refuse":
@@ -104,7 +158,7 @@ class Routing:
 
     def look_again(self, site: Site, snapshot: Snapshot) -> None:
         """Say of pods that do not end what holds them now, not why they were sent away."""
-        for plan in migrate.routes(snapshot, {site.name}, self.choices, now=self.ctx.clock.wall()):
+        for plan in self._routes(snapshot, {site.name}):
             move = site.moves.get(plan.pod.uid)
             if move and move.state == "leaving":
                 move.plan = dataclasses.replace(move.plan, code=plan.code, reason=plan.reason, remedy=plan.remedy)

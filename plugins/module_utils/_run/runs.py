@@ -103,7 +103,7 @@ def resumable(ctx: Context, given: t.Mapping[str, t.Any] | None) -> dict[str, t.
     """The run that ``started`` with the same input would resume, ``None`` without input or such a run."""
     if given is None:
         return None
-    mark, now = fingerprint(given), ctx.clock.wall()
+    mark, now = fingerprint(given), ctx.clock.server()
     for run in stored(ctx):
         if run.id == ctx.run.id if ctx.run else run.fingerprint == mark and run.resumable(now):
             return {"run": run.id, "finished": list(run.finished), "by": run.by, "since": run.since}
@@ -118,7 +118,7 @@ def started(ctx: Context, given: dict[str, t.Any], waves: t.Sequence[t.Sequence[
             or the namespace is missing and may not be made.
         ClusterError: the API server cannot be reached or refuses.
     """
-    mark, known, now = fingerprint(given), stored(ctx), ctx.clock.wall()
+    mark, known, now = fingerprint(given), stored(ctx), ctx.clock.server()
     if ctx.run:
         found = next((run for run in known if run.id == ctx.run.id), None)
         if found is None:

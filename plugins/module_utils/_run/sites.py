@@ -9,7 +9,11 @@ import typing as t
 from dataclasses import dataclass, field
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.objects import Node
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.record import Record, record_of
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.record import (
+    BadRecordError,
+    Record,
+    record_of,
+)
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.context import Context, Result
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.evict import Move
 
@@ -49,6 +53,10 @@ class Site:
     def close(self, outcome: str, message: str, now: float) -> None:
         """Decide the node's outcome; what was not over has failed, but for requests that are under way."""
         self.outcome, self.message = outcome, message
+        self.end_moves(now)
+
+    def end_moves(self, now: float) -> None:
+        """Give up what is left of a node that is decided; again when the requests under way have been answered."""
         for move in self.left():
             if move.state == "waiting":
                 move.end("failed", "not_moved", now, move.reason)
@@ -60,15 +68,15 @@ class Site:
         return [move for move in self.moves.values() if not move.done]
 
     def read_record(self, ctx: Context) -> None:
-        """Read who has the node in maintenance; closes the site where it is not this run.
-
-        Raises:
-            BadRecordError: the record cannot be read.
-        """
+        """Read who has the node in maintenance; closes the site where it is not this run, or nobody can tell."""
         if self.node is None:
             self.outcome, self.message = "unknown_node", f"There is no node {self.name}."
             return
-        self.record = record_of(self.node)
+        try:
+            self.record = record_of(self.node)
+        except BadRecordError as error:
+            self.outcome, self.message = "failed", str(error)
+            return
         if self.record is None:
             if not ctx.check:
                 self.outcome = "not_in_maintenance"

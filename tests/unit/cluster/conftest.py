@@ -56,12 +56,23 @@ def api(serve: Callable[..., Api]) -> Api:
 
 
 @pytest.fixture
-def cluster(api: Api) -> Iterator[Cluster]:
-    """Connected to `api` with a token."""
-    options = ConnectionOptions(host=api.url, api_key="first")
-    cluster = connect(options, user_agent="kubeops.node_maintenance/test")
-    yield cluster
-    cluster.close()
+def cluster_at() -> Iterator[Callable[[str], Cluster]]:
+    """Connects to an address with a token."""
+    made: list[Cluster] = []
+
+    def connected(url: str) -> Cluster:
+        made.append(connect(ConnectionOptions(host=url, api_key="first"), user_agent="kubeops.node_maintenance/test"))
+        return made[-1]
+
+    yield connected
+    for cluster in made:
+        cluster.close()
+
+
+@pytest.fixture
+def cluster(api: Api, cluster_at: Callable[[str], Cluster]) -> Cluster:
+    """Connected to `api`."""
+    return cluster_at(api.url)
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.mig
     routes,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.objects import Ref
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.record import Record
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.record import Record, Step
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.snapshot import Snapshot
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.surge import Leaver, Surge
 from ansible_collections.kubeops.node_maintenance.tests.unit.plan.objects import (
@@ -590,23 +590,28 @@ def test_who_tolerates_the_maintenance(tolerations: list[Raw], tolerant: bool) -
     assert plan.guarded
 
 
-def held(since: str, taint: bool = True) -> Raw:
+def held(since: str, taint: bool = True, step: Step = "cordoned") -> Raw:
     added = ({"key": names.TAINT_KEY, "value": "r1", "effect": "NoSchedule"},) if taint else ()
-    record = Record("r1", "n", "ann", "", since, "cordoned", "uid-n1", "", {}, added)
+    record = Record("r1", "n", "ann", "", since, step, "uid-n1", "", {}, added)
     return node("n1", annotations={names.RECORD: record.dump()})
 
 
 @pytest.mark.parametrize(
-    ("since", "route"),
+    ("step", "known", "route"),
     [
-        ("2026-01-01T00:00:01.500Z", "evict"),
-        ("2026-01-01T00:00:00.900Z", "skip"),
-        ("2025-12-31T23:59:59.000Z", "skip"),
+        pytest.param("cordoned", None, "evict", id="there from the beginning, asked before"),
+        pytest.param("cordoned", {"uid-p"}, "evict", id="there from the beginning"),
+        pytest.param("cordoned", {"uid-of-its-predecessor"}, "skip", id="came back"),
+        pytest.param("drained", None, "skip", id="came back, in an earlier call"),
     ],
 )
-def test_a_tolerant_pod_is_moved_at_most_once(since: str, route: str) -> None:
+@pytest.mark.parametrize("since", ["2020-01-01T00:00:00Z", "2038-01-01T00:00:00Z"])
+def test_a_tolerant_pod_is_moved_at_most_once_whatever_our_clock_says(
+    since: str, step: Step, known: set[str] | None, route: str
+) -> None:
     pods = [pod("p", owner=WEB, tolerations=[TOLERATES_ALL]), pod("q", "n2", WEB)]
-    plan = only(snapshot(deployment("web", 2), pods=pods, nodes=[held(since), node("n2")]))
+    found = snapshot(deployment("web", 2), pods=pods, nodes=[held(since, step=step), node("n2")])
+    (plan,) = routes(found, {"n1"}, Choices(), known=None if known is None else frozenset(known))
     assert (plan.route, plan.code) == (route, "tolerates_maintenance")
 
 

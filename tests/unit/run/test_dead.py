@@ -83,6 +83,7 @@ class World:
 
     def __post_init__(self) -> None:
         self.node = node("n1", conditions={"Ready": "Unknown"}, annotations={names.RECORD: RECORD.dump()})
+        self.node["spec"]["unschedulable"] = True
 
     def ready(self, status: str) -> None:
         assert self.node
@@ -204,8 +205,10 @@ def test_a_node_that_comes_back_in_time_is_waited_for(world: World) -> None:
     assert given_up_after(world, here)[0] is None
 
 
-def evacuated(world: World, here: Site, timeout: float | None = None) -> list[Site]:
-    return Evacuation(context(world), t.cast("t.Any", world), lambda: None, timeout).work([here])
+def evacuated(world: World, here: Site, timeout: float = float("inf")) -> list[Site]:
+    return Evacuation(context(world), t.cast("t.Any", world), lambda node: None, world.clock.now() + timeout).work(
+        [here]
+    )
 
 
 def test_pods_and_volumes_are_waited_for(world: World) -> None:
@@ -252,6 +255,23 @@ def test_the_taint_is_set_on_what_the_node_is_now(world: World) -> None:
     assert world.rivals == 0
 
 
+@pytest.mark.parametrize(
+    ("what", "outcome"),
+    [
+        pytest.param(lambda node: node["spec"].pop("unschedulable"), "uncordoned", id="uncordoned"),
+        pytest.param(lambda node: node["metadata"].update(uid="another"), "replaced", id="registered again"),
+    ],
+)
+def test_an_evacuation_ends_when_the_node_is_no_longer_out(
+    world: World, what: Callable[[Raw], None], outcome: str
+) -> None:
+    here = site(world, "waiting")
+    world.clock.after(LISTEN + 10, lambda: what(t.cast("Raw", world.node)))
+    assert evacuated(world, here) == []
+    assert here.outcome == outcome
+    assert world.clock.now() - 1000 < LISTEN + 15
+
+
 def test_a_node_that_another_run_took_over_is_left_to_it(world: World) -> None:
     here = site(world, "waiting")
     assert world.node
@@ -270,8 +290,8 @@ def test_the_return_of_the_kubelet_lifts_the_taint(world: World) -> None:
     assert json.loads(world.node["metadata"]["annotations"][names.RECORD])["added"] == []
 
 
-@pytest.mark.parametrize(("timeout", "seconds"), [(None, HOPELESS), (50.0, 50.0)])
-def test_what_never_goes_is_not_waited_for_for_ever(world: World, timeout: float | None, seconds: float) -> None:
+@pytest.mark.parametrize(("timeout", "seconds"), [(float("inf"), HOPELESS), (50.0, 50.0)])
+def test_what_never_goes_is_not_waited_for_for_ever(world: World, timeout: float, seconds: float) -> None:
     here = site(world, "waiting")
     assert evacuated(world, here, timeout) == []
     assert here.outcome == "timed_out"
@@ -282,14 +302,14 @@ def test_what_never_goes_is_not_waited_for_for_ever(world: World, timeout: float
 def test_check_mode_predicts_the_taint_and_writes_nothing(world: World) -> None:
     ctx = replace(context(world), check=True)
     here = site(world, "waiting")
-    Evacuation(ctx, t.cast("t.Any", world), lambda: None, None).predict([here])
+    Evacuation(ctx, t.cast("t.Any", world), lambda node: None, float("inf")).predict([here])
     assert [change.sentence for change in ctx.changes] == [
         "Set node.kubernetes.io/out-of-service=nodeshutdown:NoExecute on node n1"
     ]
     assert (here.open, world.taints, world.clock.now()) == (True, [], 1000.0)
     world.ready("True")
     here = site(world, "waiting")
-    Evacuation(ctx, t.cast("t.Any", world), lambda: None, None).predict([here])
+    Evacuation(ctx, t.cast("t.Any", world), lambda node: None, float("inf")).predict([here])
     assert here.outcome == "not_dead"
 
 

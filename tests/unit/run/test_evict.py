@@ -21,7 +21,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan imp
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.migrate import PodPlan
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.objects import Budget, Pod
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.snapshot import Snapshot
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.context import Context, StopRun
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.context import Context
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.evict import Evictor, Move
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.lease import LostLockError
 from ansible_collections.kubeops.node_maintenance.tests.unit.plan import objects
@@ -42,8 +42,10 @@ class Server:
     script: list[Exception] = field(default_factory=list)
     asked: list[Request] = field(default_factory=list)
     gate: threading.Event = field(default_factory=threading.Event)
+    patience: list[float] = field(default_factory=list)
 
-    def send(self, request: Request, *, fence: t.Callable[[], None] | None = None, **_times: float) -> dict[str, t.Any]:
+    def send(self, request: Request, *, patience: float, fence: t.Callable[[], None] | None = None) -> dict[str, t.Any]:
+        self.patience.append(patience)
         if fence is not None:
             fence()
         self.asked.append(request)
@@ -67,7 +69,7 @@ def clock() -> Time:
 
 @pytest.fixture
 def evictor(server: Server, clock: Time) -> Iterator[Evictor]:
-    made = Evictor(Context(t.cast("t.Any", server), clock=clock), lambda: None, lambda: None, 8, None, False)
+    made = Evictor(Context(t.cast("t.Any", server), clock=clock), lambda node: None, lambda: None, 8, None, False)
     yield made
     server.gate.set()
     made.close()
@@ -142,10 +144,10 @@ def test_no_more_are_asked_than_a_budget_allows_until_its_status_changes(evictor
     found = pods(5)
     line = moves(found)
     for _turn in range(5):
-        evictor.step(line, snapshot(found, budget(2)))
+        evictor.step(line, snapshot(found, budget(2, healthy=4)))
         settled(evictor)
     assert len(server.asked) == 2
-    evictor.step(line, snapshot(found, budget(1, version="6")))
+    evictor.step(line, snapshot(found, budget(1, version="6", healthy=3)))
     settled(evictor)
     assert len(server.asked) == 3
 
@@ -260,21 +262,90 @@ def test_a_status_that_the_pods_contradict_is_not_believed(evictor: Evictor, ser
     assert server.asked == []
 
 
+def web(ready: int, replicas: int) -> Snapshot:
+    """A Deployment without a budget."""
+    made = [objects.pod(f"p{n}", owner=objects.owned("ReplicaSet", "web")) for n in range(ready)]
+    return objects.snapshot(objects.deployment("web", replicas), pods=made)
+
+
+def test_without_a_budget_no_more_than_one_is_missing(evictor: Evictor, server: Server) -> None:
+    found = web(4, 4)
+    line = moves(list(found.pods))
+    for _turn in range(3):
+        evictor.step(line, found)
+        settled(evictor)
+    assert len(server.asked) == 1
+    assert line[1].blocked_by == {
+        "kind": "Deployment",
+        "namespace": "shop",
+        "name": "web",
+        "message": "Deployment shop/web needs 3 ready pods beside this one and has 2. "
+        "It has no budget, so one goes at a time.",
+    }
+
+
+class Hesitant:
+    """The lock of a node, which is proven only when the test says so."""
+
+    def __init__(self) -> None:
+        self.asked, self.proven = threading.Event(), threading.Event()
+
+    def __call__(self, node: str) -> None:
+        self.asked.set()
+        self.proven.wait(5)
+
+
+@pytest.mark.parametrize(
+    ("what", "sent"),
+    [
+        pytest.param(lambda evictor, clock: None, 1, id="nothing"),
+        pytest.param(lambda evictor, clock: evictor.step([], web(3, 4)), 0, id="another pod is not ready any more"),
+        pytest.param(lambda evictor, clock: evictor.withdraw("n1"), 0, id="the node is in service again"),
+        pytest.param(
+            lambda evictor, clock: setattr(clock, "present", clock.present + 5), 0, id="nobody has looked since"
+        ),
+    ],
+)
+def test_what_was_decided_has_to_hold_when_the_first_byte_would_leave(
+    server: Server, clock: Time, what: t.Callable[[Evictor, Time], None], sent: int
+) -> None:
+    fence = Hesitant()
+    server.gate.set()
+    evictor = Evictor(Context(t.cast("t.Any", server), clock=clock), fence, lambda: None, 8, None, False)
+    found = web(4, 4)
+    line = moves(list(found.pods[:1]))
+    evictor.step(line, found)
+    assert fence.asked.wait(5)
+    what(evictor, clock)
+    fence.proven.set()
+    settled(evictor)
+    evictor.close()
+    assert len(server.asked) == sent
+    assert line[0].state == ("leaving" if sent else "waiting")
+
+
+def test_a_request_is_sent_once_and_then_decided_anew(evictor: Evictor, server: Server) -> None:
+    found = web(4, 4)
+    evictor.step(moves(list(found.pods[:1])), found)
+    settled(evictor)
+    assert server.patience == [0.0]
+
+
 def test_a_lost_lock_stops_everything(server: Server, clock: Time) -> None:
-    def fence() -> None:
-        raise StopRun("adopted_by", "taken over")
+    def fence(node: str) -> None:
+        raise LostLockError(node, "by somebody")
 
     evictor = Evictor(Context(t.cast("t.Any", server), clock=clock), fence, lambda: None, 8, None, False)
     found = pods(1)
     evictor.step(moves(found), snapshot(found))
     evictor.close()
-    with pytest.raises(StopRun, match="taken over"):
+    with pytest.raises(LostLockError, match="n1 was taken over"):
         evictor.settle()
     assert server.asked == []
 
 
 def test_grace_period_zero_is_zero(server: Server, clock: Time) -> None:
-    evictor = Evictor(Context(t.cast("t.Any", server), clock=clock), lambda: None, lambda: None, 8, 0, False)
+    evictor = Evictor(Context(t.cast("t.Any", server), clock=clock), lambda node: None, lambda: None, 8, 0, False)
     found = pods(1)
     evictor.step(moves(found), snapshot(found))
     settled(evictor)

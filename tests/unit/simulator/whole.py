@@ -19,7 +19,8 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.sur
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.call import stopped
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.context import Context, Result, StopRun
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.cordon import CordonOptions, cordon
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drain import DrainOptions, drain
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drain import drain
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drain_options import DrainOptions
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.guard import GuardOptions, guard
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.plan import PlanOptions, make_plan
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.state import StateOptions, state

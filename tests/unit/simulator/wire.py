@@ -11,6 +11,7 @@ chooses so.
 from __future__ import annotations
 
 import collections
+import email.utils
 import json
 import typing as t
 from dataclasses import dataclass
@@ -254,7 +255,7 @@ class Link:
             return Whole(sent.status, None, {})
         if fault is not None and fault.what == "in doubt":
             return _told(answers.storage_failed())
-        return Whole(sent.status, text, {})
+        return Whole(sent.status, text, {"Date": email.utils.formatdate(self.server.objects.time(), usegmt=True)})
 
 
 def _told(refusal: answers.Refused, *, lost: bool = False) -> Whole:

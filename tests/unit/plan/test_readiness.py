@@ -1,0 +1,106 @@
+# Copyright: Contributors to the kubeops.node_maintenance collection
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Who may be evicted by what serves, whatever the Eviction API would say."""
+
+from __future__ import annotations
+
+import typing as t
+
+import pytest
+
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.readiness import short
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.snapshot import Snapshot
+from ansible_collections.kubeops.node_maintenance.tests.unit.plan.objects import (
+    Raw,
+    budget,
+    deployment,
+    owned,
+    pod,
+    snapshot,
+)
+
+WEB = owned("ReplicaSet", "web")
+DB = owned("Database", "db", "db.example/v1")
+ALONE = frozenset[str]()
+
+
+def web(ready: int, replicas: int, unready: int = 0, **more: t.Any) -> Snapshot:
+    """A Deployment with so many ready pods, p0 first, of the replicas that are wanted now."""
+    pods = [pod(f"p{n}", owner=WEB) for n in range(ready)] + [
+        pod(f"u{n}", owner=WEB, ready=False) for n in range(unready)
+    ]
+    return snapshot(deployment("web", replicas), pods=pods, **more)
+
+
+def held(found: Snapshot, leaving: frozenset[str] = ALONE, name: str = "p0", **prior: int) -> str:
+    asked = found.pod(f"uid-{name}")
+    assert asked is not None
+    why = short(found, asked, leaving, {f"uid-Deployment-{key}": count for key, count in prior.items()})
+    return why.message if why else ""
+
+
+def test_without_a_budget_one_at_most_may_be_missing() -> None:
+    assert not held(web(4, 4))
+    assert "Deployment shop/web needs 3 ready pods beside this one and has 2" in held(web(3, 4, unready=1))
+
+
+def test_evictions_under_way_count_before_anybody_sees_them() -> None:
+    assert held(web(4, 4), frozenset({"uid-p1"}))
+    assert not held(web(5, 4), frozenset({"uid-p1"}))
+
+
+def test_pods_that_are_ending_count_as_gone() -> None:
+    pods = [pod("p0", owner=WEB), pod("p1", owner=WEB), pod("p2", owner=WEB, deleting="2026-01-01T00:00:00Z")]
+    assert held(snapshot(deployment("web", 3), pods=pods))
+
+
+@pytest.mark.parametrize(("replicas", "waits"), [(1, False), (2, False), (3, True), (6, True)])
+def test_what_is_wanted_now_counts(replicas: int, waits: bool) -> None:
+    assert bool(held(web(2, replicas))) == waits
+
+
+def test_a_surge_is_not_what_is_wanted() -> None:
+    assert held(web(3, 5))
+    assert not held(web(3, 5), web=3)
+
+
+def test_a_pod_that_serves_nobody_may_go() -> None:
+    assert not held(web(1, 4, unready=3), name="u0")
+
+
+def test_a_budget_says_how_many_may_be_missing() -> None:
+    assert not held(web(4, 6, budgets=[budget("b", 2, healthy=4, desired=3)]))
+    assert "PodDisruptionBudget shop/b" in held(web(3, 6, budgets=[budget("b", 2, healthy=4, desired=3)]))
+
+
+@pytest.mark.parametrize(
+    ("rule", "waits"),
+    [
+        ({"maxUnavailable": 1}, True),
+        ({"maxUnavailable": "50%"}, False),
+        ({"minAvailable": "80%"}, True),
+        ({"minAvailable": 3}, False),
+    ],
+)
+def test_a_budget_that_has_not_seen_a_larger_count_yet_is_not_believed(rule: Raw, waits: bool) -> None:
+    """Four were wanted, eight are now, and the status is that of before."""
+    found = web(5, 8, budgets=[budget("b", 1, healthy=4, desired=3, rule=rule)])
+    assert bool(held(found)) == waits
+
+
+def test_of_an_unknown_owner_one_leaves_at_a_time_while_another_serves() -> None:
+    pods = [pod(f"p{n}", owner=DB) for n in range(3)]
+    assert not held(snapshot(pods=pods))
+    assert "on its way out" in held(snapshot(pods=pods), frozenset({"uid-p2"}))
+    pods = [pod("p0", owner=DB), pod("p1", owner=DB, ready=False)]
+    assert "no other pod of it is ready" in held(snapshot(pods=pods))
+
+
+@pytest.mark.parametrize(
+    "owner", [None, owned("DaemonSet", "agent"), owned("DaemonSet", "x", "apps.kruise.io/v1alpha1")]
+)
+def test_pods_that_do_not_stand_in_for_each_other_are_not_counted(owner: list[Raw] | None) -> None:
+    pods = [pod("p0", owner=owner), pod("p1", "n2", owner=owner, ready=False)]
+    assert not held(snapshot(pods=pods))

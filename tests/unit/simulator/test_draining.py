@@ -1,0 +1,252 @@
+# Copyright: Contributors to the kubeops.node_maintenance collection
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What others do while nodes are emptied: to the nodes, to guards and owners, to clocks and locks."""
+
+from __future__ import annotations
+
+import typing as t
+from collections.abc import Callable
+
+import pytest
+
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan import names
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.case import Choices
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.context import Result
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.cordon import CordonOptions, cordon
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drain import drain
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drain_options import DrainOptions
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.guard import GuardOptions, guard
+from ansible_collections.kubeops.node_maintenance.tests.unit.simulator import manifests
+from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.machine import Task
+from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.nodes import START, STOP
+from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.store import Raw
+from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.world import Actor, World
+
+SLOW = {START: "4s", STOP: "1s"}
+RUN = "r1/first"
+
+
+def world_of(*objects: Raw, leaving: tuple[str, ...] = ("n1",), more: tuple[str, ...] = ("n8", "n9")) -> World:
+    """All pods are on the leaving nodes, and there is room for them on others."""
+    world = World([*(manifests.node(name, pods=60) for name in leaving), *objects])
+    world.apply(*(manifests.node(name, pods=60) for name in more))
+    return world
+
+
+def begun(world: World, *nodes: str, **options: t.Any) -> tuple[Actor, Task]:
+    """A process that has taken the nodes out and protected them, and is about to drain them."""
+    me = world.process("me")
+    wanted = nodes or ("n1",)
+    assert not me.run(lambda ctx: cordon(ctx, CordonOptions("cordoned", wanted)), RUN).failed
+    assert not me.run(lambda ctx: guard(ctx, GuardOptions("present", wanted)), RUN).failed
+    return me, draining(me, *wanted, **options)
+
+
+def draining(me: Actor, *nodes: str, **options: t.Any) -> Task:
+    given = {"choices": Choices(), "timeout": None, **options}
+    return me.call(lambda ctx: drain(ctx, DrainOptions(nodes, **given)), RUN)
+
+
+def ended(world: World, task: Task, within: float = 600.0) -> Result:
+    """The drain's result; it has to come."""
+    world.machine.run_until(lambda: not task.alive, within=within)
+    assert not task.alive, "the call does not end"
+    return t.cast("Result", task.value())
+
+
+def evictions(world: World) -> list[tuple[float, str]]:
+    """When each accepted eviction was carried out, and of which pod."""
+    found = [sent for sent in world.log if sent.request.resource == "pods/eviction" and sent.status == 201]
+    return [(sent.arrived, sent.request.name) for sent in found]
+
+
+def said(result: Result, node: str = "n1") -> tuple[str, str]:
+    (shown,) = [shown for shown in result.data["nodes"] if shown["name"] == node]
+    return shown["outcome"], shown["message"]
+
+
+def until_evicted(world: World, count: int) -> None:
+    world.machine.run_until(lambda: len(evictions(world)) >= count, within=120)
+    assert len(evictions(world)) >= count
+
+
+# -- the node ------------------------------------------------------------------------------------------
+
+
+def registered_again(world: World) -> None:
+    world.delete(kinds.NODES, "n1")
+    world.apply(manifests.node("n1", pods=60))
+
+
+def untainted(world: World) -> None:
+    world.patch(kinds.NODES, "n1", {"spec": {"taints": None}})
+
+
+@pytest.mark.parametrize(
+    ("what", "outcome", "failed"),
+    [
+        pytest.param(lambda world: world.cordon("n1", False), "uncordoned", True, id="uncordoned"),
+        pytest.param(untainted, "untainted", True, id="untainted"),
+        pytest.param(registered_again, "replaced", True, id="registered again"),
+        pytest.param(lambda world: world.delete(kinds.NODES, "n1"), "gone", False, id="deleted"),
+    ],
+)
+def test_a_node_that_is_no_longer_out_is_left_alone_at_once(
+    what: Callable[[World], None], outcome: str, failed: bool
+) -> None:
+    with world_of(manifests.deployment("web", 12, annotations=SLOW)) as world:
+        _me, task = begun(world)
+        until_evicted(world, 2)
+        what(world)
+        before, at = len(evictions(world)), world.machine.now
+        result = ended(world, task, within=60)
+        found, message = said(result)
+        assert found == outcome
+        assert result.failed == failed
+        assert message.startswith("Node n1: ")
+        late = [(when - at, name) for when, name in evictions(world)[before:]]
+        assert all(when < 0.5 for when, _name in late), "what was on its way, and nothing more"
+        assert len(late) <= 1
+
+
+def test_what_a_person_did_to_the_node_stays_when_it_is_given_back() -> None:
+    with world_of(manifests.deployment("web", 6, annotations=SLOW)) as world:
+        me, task = begun(world)
+        until_evicted(world, 1)
+        world.cordon("n1", False)
+        ended(world, task)
+        back = me.run(lambda ctx: cordon(ctx, CordonOptions("uncordoned", ("n1",))), RUN)
+        assert not back.failed
+        node = world.get(kinds.NODES, "n1")
+        assert not node["spec"].get("unschedulable")
+        assert names.RECORD not in (node["metadata"].get("annotations") or {})
+
+
+def test_the_other_nodes_go_on() -> None:
+    with world_of(manifests.deployment("web", 12, annotations=SLOW), leaving=("n1", "n2")) as world:
+        _me, task = begun(world, "n1", "n2")
+        until_evicted(world, 1)
+        world.cordon("n1", False)
+        result = ended(world, task)
+        assert (said(result)[0], said(result, "n2")[0]) == ("uncordoned", "drained")
+        assert world.pods(on="n2") == []
+
+
+def test_a_lock_that_was_taken_over_ends_its_node_alone() -> None:
+    with world_of(manifests.deployment("web", 12, annotations=SLOW), leaving=("n1", "n2")) as world:
+        _me, task = begun(world, "n1", "n2")
+        until_evicted(world, 1)
+        lease = names.node_lease_name("n1")
+        world.patch(kinds.LEASES, lease, {"spec": {"holderIdentity": "other/x"}}, namespace=names.NAMESPACE)
+        result = ended(world, task)
+        assert said(result)[0] == "adopted_by"
+        assert "other" in said(result)[1]
+        assert said(result, "n2")[0] == "drained"
+
+
+def test_a_record_that_nobody_can_read_fails_its_node_alone() -> None:
+    with world_of(manifests.deployment("web", 4, annotations=SLOW), leaving=("n1", "n2")) as world:
+        me = world.process("me")
+        assert not me.run(lambda ctx: cordon(ctx, CordonOptions("cordoned", ("n1", "n2"))), RUN).failed
+        assert not me.run(lambda ctx: guard(ctx, GuardOptions("present", ("n1", "n2"))), RUN).failed
+        world.patch(kinds.NODES, "n1", {"metadata": {"annotations": {names.RECORD: "{"}}})
+        result = ended(world, draining(me, "n1", "n2"))
+        assert (said(result)[0], said(result, "n2")[0]) == ("failed", "drained")
+        assert names.RECORD in said(result)[1]
+
+
+# -- what serves ---------------------------------------------------------------------------------------
+
+
+def test_a_guard_that_goes_in_the_middle_changes_nothing() -> None:
+    with world_of(manifests.deployment("web", 5, annotations=SLOW), manifests.service("web")) as world:
+        least = [5]
+        world.machine.on_step.append(lambda: least.append(world.serving("web")))
+        _me, task = begun(world)
+        until_evicted(world, 2)
+        for (namespace, name), _raw in list(world.store.of(kinds.BUDGETS.resource).items()):
+            world.delete(kinds.BUDGETS, name, namespace)
+        assert said(ended(world, task))[0] == "drained"
+        assert min(least) == 4
+
+
+# -- what is wanted ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "what",
+    [
+        pytest.param(lambda world: world.patch(kinds.DEPLOYMENTS, "web", {"spec": {"replicas": 2}}), id="scaled down"),
+        pytest.param(
+            lambda world: world.delete(kinds.DEPLOYMENTS, "web", propagationPolicy="Background"), id="deleted"
+        ),
+    ],
+)
+def test_no_replacement_is_waited_for_that_nobody_wants(what: Callable[[World], object]) -> None:
+    with world_of(manifests.deployment("web", 6, annotations=SLOW)) as world:
+        _me, task = begun(world)
+        until_evicted(world, 2)
+        what(world)
+        assert said(ended(world, task, within=300))[0] == "drained"
+
+
+def test_an_owner_of_the_meantime_is_read() -> None:
+    with world_of(manifests.deployment("web", 5, annotations=SLOW)) as world:
+        _me, task = begun(world)
+        until_evicted(world, 1)
+        world.apply(manifests.daemon_set("agent", tolerations=[{"operator": "Exists"}]))
+        result = ended(world, task)
+        assert said(result)[0] == "drained"
+        assert [pod["metadata"]["labels"]["app"] for pod in world.pods(on="n1")] == ["agent"]
+
+
+# -- time ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("skew", [-600.0, 0.0, 600.0])
+def test_a_pod_that_tolerates_all_is_moved_once_whatever_our_clock_says(skew: float) -> None:
+    stubborn = manifests.deployment(
+        "stubborn",
+        2,
+        annotations=SLOW,
+        tolerations=[{"operator": "Exists"}],
+        nodeSelector={"kubernetes.io/hostname": "n1"},
+    )
+    with world_of(stubborn) as world:
+        world.process("me", skew=skew)
+        _me, task = begun(world)
+        assert said(ended(world, task, within=120))[0] == "drained"
+        assert len(evictions(world)) == 2
+        again = draining(world.process("me"), "n1")
+        assert said(ended(world, again))[0] in ("drained", "already_drained")
+        assert len(evictions(world)) == 2
+
+
+def test_the_timeout_counts_from_the_beginning_of_the_call() -> None:
+    """Also for what is done with fenced nodes before the others come to their turn."""
+    stuck = manifests.deployment("stuck", 2, annotations={STOP: "90s"}, terminationGracePeriodSeconds=120)
+    with world_of(stuck, leaving=("n1", "n2")) as world:
+        world.set_node_ready("n2", "Unknown")
+        began = world.machine.now
+        _me, task = begun(world, "n1", "n2", choices=Choices(fenced=("n2",), force=True), timeout=40.0)
+        before = world.machine.now
+        ended(world, task)
+        assert world.machine.now - before < 45, (began, before)
+
+
+def test_what_was_decided_before_a_freeze_is_not_sent_after_it() -> None:
+    with world_of(manifests.deployment("web", 12, annotations=SLOW)) as world:
+        me, task = begun(world)
+        until_evicted(world, 2)
+        me.process.freeze(30.0)
+        lease = names.node_lease_name("n1")
+        frozen_at = world.machine.now
+        world.machine.after(
+            20.0,
+            lambda: world.patch(kinds.LEASES, lease, {"spec": {"holderIdentity": "x/y"}}, namespace=names.NAMESPACE),
+            "take over",
+        )
+        assert said(ended(world, task))[0] == "adopted_by"
+        assert [when for when, _name in evictions(world) if when > frozen_at + 5] == []
