@@ -66,6 +66,8 @@ options:
       - V(ready) asks the node's condition, V(rebooted) for another bootID than the record's, V(daemonsets) for a ready
         pod of every DaemonSet that belongs there, V(pressure) for the absence of memory, disk and process pressure,
         V(stable) that the others have held for O(stable).
+      - With O(wait) the locks of those nodes that are out by O(run) are renewed meanwhile; a node that another run has
+        taken over fails. Nothing else is written.
     type: list
     elements: str
     choices: [ready, rebooted, daemonsets, pressure, stable]

@@ -1,20 +1,29 @@
 # Copyright: Contributors to the kubeops.node_maintenance collection
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""The gates of nodes that come back: asked once, or watched until all of them are passed."""
+"""The gates of nodes that come back: asked once, or watched until all of them are passed.
+
+While they are watched the locks of the caller's own nodes are renewed: a run that waits for a node is not dead.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import typing as t
 from dataclasses import dataclass
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan import verify
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.finding import Finding
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.preflight import unknown_nodes
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.record import BadRecordError, record_of
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.record import (
+    BadRecordError,
+    Record,
+    record_of,
+)
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.snapshot import Snapshot
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.context import Context, Result, StopRun
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.observe import Live, gather
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.record_locks import RecordLocks
 
 TICK = 1.0
 """Longest pause of the loop; every change of what is watched ends it early."""
@@ -47,11 +56,37 @@ def judge(ctx: Context, nodes: Snapshot, asked: Asked) -> Result:
         first = unknown[0]
         raise StopRun(first.code, " ".join(f.message for f in unknown), first.remedy, first.object)
     watched = ["nodes", *(("pods", "daemon_sets") if "daemonsets" in asked.gates else ())]
-    found = _watch(ctx, asked, watched) if asked.wait else _look(gather(ctx.cluster, watched), asked, {})
-    return _result(found)
+    if not asked.wait:
+        return _result(_look(gather(ctx.cluster, watched), asked, {}))
+    locks = RecordLocks(ctx)
+    try:
+        refused = locks.take(_own(ctx, nodes, asked.nodes))
+        return _result(_watch(ctx, asked, watched, lambda: {**refused, **locks.lost()}))
+    finally:
+        locks.leave()
 
 
-def _watch(ctx: Context, asked: Asked, watched: t.Collection[str]) -> dict[str, tuple[Finding, ...]]:
+def _own(ctx: Context, nodes: Snapshot, wanted: t.Iterable[str]) -> dict[str, Record]:
+    """The records of the caller's nodes whose locks have to be renewed while somebody waits.
+
+    A node whose tasks are running has a lock that lasts as long as they may; nobody works on a parked one.
+    """
+    found = {}
+    for name in () if ctx.check else wanted:
+        with contextlib.suppress(BadRecordError):
+            record = record_of(nodes.nodes[name])
+            if record and record.step not in ("out", "parked") and not record.foreign_to(*ctx.caller):
+                found[name] = record
+    return found
+
+
+def _watch(
+    ctx: Context, asked: Asked, watched: t.Collection[str], lost: t.Callable[[], t.Mapping[str, str]]
+) -> dict[str, tuple[Finding, ...]]:
+    """Look until all gates are passed, or time is up; ``lost`` tells whose lock is not ours, and why.
+
+    Nothing is waited for on a node that is lost.
+    """
     start, told = ctx.clock.now(), ""
     holds_since: dict[str, float] = {}
     with Live(ctx, watched) as live:
@@ -64,8 +99,10 @@ def _watch(ctx: Context, asked: Asked, watched: t.Collection[str]) -> dict[str, 
                 else:
                     holds_since.setdefault(name, now)
             left = {name: asked.stable - (now - since) for name, since in holds_since.items()}
-            found = _look(snapshot, asked, left)
-            if not any(found.values()) or (asked.timeout is not None and now - start >= asked.timeout):
+            taken = {name: (_adopted(name, why),) for name, why in lost().items()}
+            found = {**_look(snapshot, asked, left), **taken}
+            late = asked.timeout is not None and now - start >= asked.timeout
+            if late or not any(missing for name, missing in found.items() if name not in taken):
                 return found
             text = " ".join(f.message for missing in found.values() for f in missing if f.code != "unstable")
             if text and text != told:
@@ -88,6 +125,11 @@ def _gates(snapshot: Snapshot, name: str, asked: Asked, left: float) -> tuple[Fi
     except BadRecordError as error:
         return (Finding("bad_record", "blocker", f"Node {name}", str(error), "Repair it by hand.", (name,)),)
     return verify.gates(snapshot, node, record, asked.gates, missing_seconds=left)
+
+
+def _adopted(name: str, why: str) -> Finding:
+    message = f"Node {name} is not ours any more: {why}."
+    return Finding("adopted_by", "blocker", f"Node {name}", message, "Look at the run that has it now.", (name,))
 
 
 def _result(found: t.Mapping[str, tuple[Finding, ...]]) -> Result:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import typing as t
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 
@@ -18,6 +19,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.cord
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drain import drain
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drain_options import DrainOptions
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.guard import GuardOptions, guard
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.plan import PlanOptions, make_plan
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator import manifests
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.machine import Task
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.nodes import START, STOP
@@ -200,6 +202,48 @@ def test_an_owner_of_the_meantime_is_read() -> None:
         result = ended(world, task)
         assert said(result)[0] == "drained"
         assert [pod["metadata"]["labels"]["app"] for pod in world.pods(on="n1")] == ["agent"]
+
+
+# -- the gates -----------------------------------------------------------------------------------------
+
+
+def waiting_at_the_gates(world: World, *nodes: str) -> tuple[Actor, Task]:
+    """A run whose node does not become Ready again."""
+    me = world.process("me")
+    for step in (CordonOptions("cordoned", nodes), CordonOptions("returning", nodes)):
+        assert not me.run(partial(cordon, options=step), RUN).failed
+    world.set_node_ready(nodes[0], "False")
+    options = PlanOptions(nodes=nodes, gates=("ready",), wait=True, stable=0.0, timeout=300.0)
+    return me, me.call(lambda ctx: make_plan(ctx, options), RUN)
+
+
+def lease_of(world: World, node: str) -> Raw:
+    return world.get(kinds.LEASES, names.node_lease_name(node), names.NAMESPACE)
+
+
+def test_who_waits_at_the_gates_is_alive() -> None:
+    with world_of() as world:
+        _me, task = waiting_at_the_gates(world, "n1")
+        for _minute in range(3):
+            before = lease_of(world, "n1")["metadata"]["resourceVersion"]
+            world.machine.run_for(20.0)
+            assert lease_of(world, "n1")["metadata"]["resourceVersion"] != before
+        world.set_node_ready("n1")
+        assert not ended(world, task).failed
+        assert lease_of(world, "n1")["spec"]["leaseDurationSeconds"] == 60
+
+
+def test_a_node_that_was_taken_over_fails_its_gates_alone() -> None:
+    with world_of(leaving=("n1", "n2")) as world:
+        _me, task = waiting_at_the_gates(world, "n1", "n2")
+        world.machine.run_for(10.0)
+        lease = names.node_lease_name("n1")
+        world.patch(kinds.LEASES, lease, {"spec": {"holderIdentity": "other/x"}}, namespace=names.NAMESPACE)
+        before = world.machine.now
+        result = ended(world, task)
+        assert world.machine.now - before < 30, "it is not waited for"
+        assert (said(result)[0], said(result, "n2")[0]) == ("failed", "passed")
+        assert [found["code"] for found in result.data["findings"]] == ["adopted_by"]
 
 
 # -- time ----------------------------------------------------------------------------------------------
