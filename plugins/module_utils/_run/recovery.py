@@ -36,7 +36,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.cont
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.cordon import CordonOptions, cordon
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.guard import GuardOptions, guard
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.lease import WORKING
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.lock import RENEW_EVERY
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.lock import RENEW_EVERY, lease_namespace
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.observe import lists
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.runs import (
     config_maps,
@@ -119,7 +119,7 @@ def _everything(ctx: Context) -> _Found:
     found = lists(ctx.cluster, ("nodes", "budgets"))
     known, bad = records(found["nodes"])
     places = {record.lease.partition("/")[0] for record in known.values() if record.lease}
-    found["leases"] = life.leases_in(ctx, {*places, names.NAMESPACE, names.MEDIK8S_NAMESPACE})
+    found["leases"] = life.leases_in(ctx, {*places, names.NAMESPACE, lease_namespace(ctx, None)})
     return _Found(Snapshot.of(found), known, bad, config_maps(ctx))
 
 

@@ -133,6 +133,14 @@ def test_one_denied_write_fails_alone(world: World) -> None:
     assert not is_out(world, "n2")
 
 
+def test_locks_where_nobody_keeps_any_need_no_right(world: World) -> None:
+    """A role cannot be bound in a namespace that does not exist."""
+    at(world, "cordoned", "n1", run="aa/1")
+    otto = world.process("otto")
+    otto.faults.when(lambda r: r.namespace == names.MEDIK8S_NAMESPACE, Fault("forbidden"), times=99)
+    assert outcomes(undone(world)) == {"n1": "uncordoned"}
+
+
 def test_the_memory_of_a_run_that_lives_between_two_waves_stays(world: World) -> None:
     run = begun(world, "n1", "n2")
     tina = world.process("tina")
