@@ -10,15 +10,16 @@ from dataclasses import dataclass
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import verbs
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.errors import Forbidden, NotFound
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan import access
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan import access, names
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.change import Change
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.objects import Raw
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.act import PATIENCE
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.context import Context, Result, StopRun
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.write import read, write
 
-TRIES = 20
-"""How often an object is tried: a kind that was just defined is served a moment later."""
+SERVED_WITHIN = 30.0
+"""Seconds in which a kind that was just defined has to be served."""
+LOOK_EVERY = 0.2
 
 State = t.Literal["present", "absent"]
 Standing = t.Literal["present", "incomplete", "absent", "unknown"]
@@ -38,7 +39,7 @@ def install(ctx: Context, options: AccessOptions) -> Result:
         StopRun: this API server has no such policies, or our namespace is missing and may not be made.
         ClusterError: the server refused, or could not be reached.
     """
-    served = _policies_served(ctx)
+    served = _served(ctx, access.ADMISSION, "ValidatingAdmissionPolicy")
     wanted = access.fence() if served else ()
     if options.state == "present":
         if not served:
@@ -75,7 +76,9 @@ def _settled(
 ) -> dict[str, t.Any]:
     """Bring one object to its state; as the result shows it."""
     target = access.ref_of(wanted)
-    change = write(ctx, target, lambda found: decide(wanted, found), tries=TRIES).change
+    change = write(ctx, target, lambda found: decide(wanted, found)).change
+    if change and change.verb == "create" and target.kind == "CustomResourceDefinition":
+        _await_served(ctx, names.FENCE_API, "NodeFence")
     words = {"create": "created", "patch": "changed", "delete": "deleted"}
     return {
         "kind": target.kind,
@@ -85,9 +88,16 @@ def _settled(
     }
 
 
-def _policies_served(ctx: Context) -> bool:
+def _await_served(ctx: Context, group_version: str, kind: str) -> None:
+    """Until then creating an object of the kind is answered as if its namespace were not there."""
+    until = ctx.clock.now() + SERVED_WITHIN
+    while not ctx.check and ctx.clock.now() < until and not _served(ctx, group_version, kind):
+        ctx.clock.sleep(LOOK_EVERY)
+
+
+def _served(ctx: Context, group_version: str, kind: str) -> bool:
     try:
-        answer = ctx.cluster.send(verbs.api_resources(access.ADMISSION), patience=PATIENCE)
+        answer = ctx.cluster.send(verbs.api_resources(group_version), patience=PATIENCE)
     except NotFound:
         return False
-    return any(entry.get("kind") == "ValidatingAdmissionPolicy" for entry in answer.get("resources") or ())
+    return any(entry.get("kind") == kind for entry in answer.get("resources") or ())

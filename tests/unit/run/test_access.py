@@ -25,6 +25,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.acce
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.context import Context, StopRun
 
 DISCOVERY = verbs.api_resources(access.ADMISSION).path
+OURS = verbs.api_resources(names.FENCE_API).path
 POLICY = verbs.path(kinds.ADMISSION_POLICIES, name=names.FENCE_POLICY)
 MAP = verbs.path(kinds.NODE_FENCES, names.NAMESPACE, names.FENCE_MAP)
 
@@ -35,6 +36,7 @@ class Objects:
 
     kept: dict[str, dict[str, t.Any]] = field(default_factory=dict)
     served: bool = True
+    late: int = 0
     denied: bool = False
     writes: list[str] = field(default_factory=list)
     version: int = 0
@@ -46,7 +48,14 @@ class Objects:
         if request.path == DISCOVERY:
             served = [{"kind": "ValidatingAdmissionPolicy"}] if self.served else [{"kind": "MutatingWebhook"}]
             return {"resources": served}
+        if request.path == OURS:
+            self.late -= 1
+            return {"resources": [{"kind": "NodeFence"}] if self.late < 0 else []}
+        if request.resource == "namespaces":
+            raise Forbidden("may not", request=request, status=403)
         path = f"{request.path}/{request.name}" if request.method == "POST" else request.path
+        if request.path.startswith(f"{OURS}/") and self.late > 0:
+            raise NotFound("there is no such kind", request=request, status=404)
         if request.method != "GET":
             self.writes.append(f"{request.verb} {request.name}")
         if request.method == "POST":
@@ -110,6 +119,10 @@ def test_check_mode_says_what_the_real_run_does_and_writes_nothing(state: t.Lite
     assert said.shaped(checked) == done.shaped(real)
     assert done.shaped(real)["changed"]
     assert len(store.writes) == writes
+
+
+def test_the_kind_that_was_just_defined_is_waited_for() -> None:
+    assert outcomes(Objects(late=3), "present")[1] == "NodeFence created"
 
 
 def test_who_holds_which_lock_is_not_its_to_change() -> None:
