@@ -81,16 +81,16 @@ def modified(kind: Kind, name: str) -> Refused:
     return refused(409, "Conflict", message, **_about(kind, name))
 
 
-def wrong_uid_in_patch(kind: Kind, name: str, given: str, is_: str) -> Refused:
-    message = (
-        f'Operation cannot be fulfilled on {kind.resource} "{name}": Precondition failed: '
-        f"UID in precondition: {given}, UID in object meta: {is_}"
-    )
-    return refused(409, "Conflict", message, **_about(kind, name))
+def immutable_uid(kind: Kind, name: str, given: str) -> Refused:
+    """Another UID in a patch or update is no precondition but a wrong value; the server says so twice."""
+    refusal = invalid(kind, name, "metadata.uid", f'Invalid value: "{given}": field is immutable')
+    t.cast("Raw", refusal.body)["details"]["causes"] *= 2
+    return refusal
 
 
 def _precondition(kind: Kind, name: str, said: str) -> Refused:
-    message = f'Operation cannot be fulfilled on {kind.kind} "{name}": {said}'
+    typed = f"{kind.kind}.{kind.group}" if kind.group else kind.kind
+    message = f'Operation cannot be fulfilled on {typed} "{name}": {said}'
     about: Raw = {"name": name, "kind": kind.kind}
     if kind.group:
         about["group"] = kind.group
@@ -142,6 +142,8 @@ def forbidden(verb: str, kind: Kind, subresource: str, namespace: str, name: str
 
 def budget_spent(name: str, needs: int, has: int) -> Refused:
     said = f"The disruption budget {name} needs {needs} healthy pods and has {has} currently"
+    if has > needs:
+        said = f"The disruption budget {name} does not allow evicting pods currently"
     return refused(429, "TooManyRequests", SPENT, causes=[{"reason": "DisruptionBudget", "message": said}])
 
 

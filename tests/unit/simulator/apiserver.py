@@ -90,13 +90,19 @@ class Watcher:
         )
 
     def take(self, event: Event, store: Store) -> None:
-        """Queue an event as this watch sees it: what leaves its selection is DELETED for it."""
+        """Queue an event as this watch sees it: what leaves its selection is DELETED for it, as it was before."""
         now = event.what != "DELETED" and self.selects(event.raw)
         before = event.before is not None and self.selects(event.before)
         if not now and not before:
             return
         what = ("MODIFIED" if before else "ADDED") if now else "DELETED"
-        self.queue.append(b'{"type":"%s","object":%s}\n' % (what.encode(), store.encoded(event.raw)))
+        if now or event.what == "DELETED":
+            shown = store.encoded(event.raw)
+        else:
+            last = t.cast("Raw", event.before)
+            version = event.raw["metadata"]["resourceVersion"]
+            shown = _encoded({**last, "metadata": {**last["metadata"], "resourceVersion": version}})
+        self.queue.append(b'{"type":"%s","object":%s}\n' % (what.encode(), shown))
         self.filled()
 
 
@@ -253,7 +259,7 @@ class ApiServer:
         raw = self.objects.read(kind, place.namespace, place.name)
         given = body.get("metadata") or {}
         if given.get("uid") not in (None, raw["metadata"]["uid"]):
-            raise answers.wrong_uid_in_patch(kind, place.name, given["uid"], raw["metadata"]["uid"])
+            raise answers.immutable_uid(kind, place.name, given["uid"])
         if given.get("resourceVersion") not in (None, "", raw["metadata"]["resourceVersion"]):
             raise answers.modified(kind, place.name)
         return self.store.encoded(self.objects.replace(kind, raw, body, place.subresource))

@@ -103,7 +103,7 @@ class Objects:
         meta = raw["metadata"]
         given = body.get("metadata") or {}
         if given.get("uid") not in (None, meta["uid"]):
-            raise answers.wrong_uid_in_patch(kind, name, given["uid"], meta["uid"])
+            raise answers.immutable_uid(kind, name, given["uid"])
         if given.get("resourceVersion") not in (None, "", meta["resourceVersion"]):
             raise answers.modified(kind, name)
         if subresource == "scale":
@@ -164,7 +164,7 @@ class Objects:
             left = meta.get("deletionGracePeriodSeconds", 0)
             if kind is kinds.PODS and grace < left:
                 if grace == 0 and not meta.get("finalizers"):
-                    return self.store.remove(kind.resource, raw)
+                    return self.store.remove(kind.resource, self._ending(raw, 0))
                 return self.store.put(kind.resource, self._ending(raw, grace))
             if kind is kinds.PODS and grace == 0 and left == 0 and not meta.get("finalizers"):
                 return self.store.remove(kind.resource, raw)
@@ -194,7 +194,7 @@ class Objects:
             "kind": "Scale",
             "apiVersion": "autoscaling/v1",
             "metadata": {key: meta[key] for key in kept},
-            "spec": {"replicas": raw["spec"].get("replicas", 1)},
+            "spec": {"replicas": replicas} if (replicas := raw["spec"].get("replicas", 1)) else {},
             "status": {
                 "replicas": (raw.get("status") or {}).get("replicas", 0),
                 "selector": ",".join(f"{key}={value}" for key, value in sorted(selector.items())),
