@@ -21,6 +21,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.
     Forbidden,
     NotFound,
     Overloaded,
+    ServerError,
     UnknownOutcome,
     Unreachable,
 )
@@ -34,6 +35,8 @@ TRIES = 20
 """How often a change is decided; the status that a kubelet or a controller writes comes in between, too."""
 PAUSE = 0.02
 """Seconds before the second reading; one more of them before each further one."""
+HICCUPS = 3
+"""How often a 500 is taken for a moment of the server's; it says that nothing was done."""
 
 Decide = t.Callable[[Raw | None], Change | None]
 """From the object as it was read (``None``: it is not there) to the change, ``None`` where nothing is to be done."""
@@ -98,9 +101,10 @@ def write(
     current = read(ctx, target, patience=patience, timeout=timeout) if isinstance(known, Unread) else known
     unsure: Change | None = None
     trouble: ClusterError | None = None
+    hiccups = 0
     for attempt in range(tries):
         if attempt:
-            ctx.clock.sleep(PAUSE * attempt * ctx.clock.jitter())
+            ctx.clock.sleep((PAUSE * attempt + hiccups / 2) * ctx.clock.jitter())
             current = read(ctx, target, patience=patience, timeout=timeout)
         change = decide(current)
         if change is None:
@@ -117,6 +121,10 @@ def write(
             unsure, trouble = change, error
         except (Conflict, AlreadyExists) as error:
             trouble = error
+        except ServerError as error:
+            trouble, hiccups = error, hiccups + 1
+            if hiccups > HICCUPS:
+                raise
         except NotFound as error:
             trouble = error
             if change.verb == "create":

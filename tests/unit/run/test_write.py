@@ -11,8 +11,8 @@ import pytest
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.errors import (
-    ClusterError,
     NotFound,
+    ServerError,
     UnknownOutcome,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan import names
@@ -65,7 +65,7 @@ def world() -> t.Iterator[World]:
         yield made_world
 
 
-@pytest.mark.parametrize("what", ["lost", "in doubt", "conflict", "throttled", "throttled with time", "down"])
+@pytest.mark.parametrize("what", ["lost", "in doubt", "conflict", "error", "throttled", "throttled with time", "down"])
 def test_a_change_is_made_once_whatever_its_first_answer_was(world: World, what: What) -> None:
     ctx, written = after(world, labelled, NODE, what)
     assert world.get(kinds.NODES, "n1")["metadata"]["labels"]["mine"] == "yes"
@@ -182,6 +182,7 @@ def test_check_mode_sends_nothing_and_tells_all(world: World) -> None:
 
 
 def test_a_refusal_for_good_comes_through(world: World) -> None:
-    with pytest.raises(ClusterError):
-        after(world, labelled, NODE, "error")
+    always: list[What] = ["error"] * TRIES
+    with pytest.raises(ServerError):
+        after(world, labelled, NODE, *always)
     assert "mine" not in world.get(kinds.NODES, "n1")["metadata"]["labels"]
