@@ -26,6 +26,12 @@ KEPT = ("Node", "PodDisruptionBudget", "HorizontalPodAutoscaler", *WORKLOADS, "D
 EMPTY: tuple[object, ...] = (None, {}, [])
 """The API leaves out a map or list whose last entry went."""
 CHURN = ("resourceVersion", "managedFields", "generation")
+SIZE: tuple[tuple[str, ...], ...] = (
+    ("spec", "replicas"),
+    ("metadata", "annotations", "deployment.kubernetes.io/desired-replicas"),
+    ("metadata", "annotations", "deployment.kubernetes.io/max-replicas"),
+)
+"""Where a workload, or the ReplicaSet of a Deployment, says how many pods it is to have."""
 PROOF_STEPS = ("drained", "out", "parked")
 """Steps of the record in which a node that was reported drained is still out of service."""
 
@@ -202,7 +208,7 @@ def i3_all_as_before(log: Log, foreign: Collection[Foreign] = ()) -> list[Violat
                     found.append(Violation("I3", kind, where, name, end, "is gone"))
                 continue
             for path, was, now in _differences(_bare(_edited(old, edits)), _bare(new)):
-                if path == ("spec", "replicas") and _scaled_by_hpa(kind, old, before):
+                if path in SIZE and _scaled_by_hpa(kind, old, before):
                     continue
                 message = f"{'.'.join(path)} was {was!r}, is {now!r}"
                 found.append(Violation("I3", kind, where, name, end, message))

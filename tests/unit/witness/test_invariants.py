@@ -203,6 +203,22 @@ def test_i3_leaves_the_count_under_an_autoscaler_to_it() -> None:
     assert len(i.i3_all_as_before(story.at(2, HorizontalPodAutoscaler=raised).end())) == 1
 
 
+def test_i3_leaves_the_count_that_a_replica_set_notes_to_the_autoscaler_too() -> None:
+    scaler: Json = {
+        "metadata": h.meta("web"),
+        "spec": {"scaleTargetRef": {"kind": "Deployment", "name": "web"}, "minReplicas": 1},
+    }
+
+    def noted(count: int) -> Json:
+        made = h.replica_set(replicas=count)
+        made["metadata"]["annotations"] = {"deployment.kubernetes.io/desired-replicas": str(count)}
+        return made
+
+    for kinds, differences in (({"HorizontalPodAutoscaler": scaler}, 0), ({}, 2)):
+        story = Story().before(Deployment=h.deployment(), ReplicaSet=noted(1), **kinds)
+        assert len(i.i3_all_as_before(story.at(1, ReplicaSet=noted(2)).end())) == differences
+
+
 LABELLED = h.budget("mine")
 LABELLED["metadata"]["labels"] = {"app.kubernetes.io/managed-by": "kubeops.node_maintenance"}
 PRICED = h.pod("web-7", annotations={"controller.kubernetes.io/pod-deletion-cost": "-2147483648"})
