@@ -65,7 +65,8 @@ def _node(arena: Arena, nodes: list[str], pod: Json) -> Homes:
 def _scaled(arena: Arena, nodes: list[str], pod: Json) -> Homes:
     """One node with workloads under autoscalers: one that is swapped, one that is evicted pod by pod."""
     pod = {**pod, **CPU}
-    notes = {"lab.kubeops.io/cpu": "50m"}
+    # Two pods would use twice as much as one, and the autoscaler keep what was only raised for the swap.
+    notes = {"lab.kubeops.io/cpu": "1m"}
     with arena.placing(nodes[0]):
         one = arena.deployment("one", start="1s", pod=pod, pod_notes=notes)
         two = arena.deployment("two", 2, start="1s", pod=pod, pod_notes=notes, budget={"minAvailable": 1})
@@ -88,9 +89,9 @@ def _roll(arena: Arena, nodes: list[str], pod: Json) -> Homes:
 SCENES = {
     scene.name: scene
     for scene in (
-        Scene("node", nodes=3, out=1, tasks=True, build=_node, requests=150, writes=39),
-        Scene("scaled", nodes=2, out=1, tasks=True, build=_scaled, requests=100, writes=35),
-        Scene("roll", nodes=3, out=2, tasks=False, build=_roll, requests=180, writes=60),
+        Scene("node", nodes=3, out=1, tasks=True, build=_node, requests=200, writes=45),
+        Scene("scaled", nodes=2, out=1, tasks=True, build=_scaled, requests=185, writes=36),
+        Scene("roll", nodes=3, out=2, tasks=False, build=_roll, requests=320, writes=65),
     )
 }
 
