@@ -281,9 +281,13 @@ class Evictor:
 
     def _refuse(self, move: Move, line: _Line, error: ClusterError) -> None:
         now, pod = self.ctx.clock.now(), move.pod
-        if isinstance(error, NotFound | Conflict):
-            # Gone, or its name belongs to another pod now: the UID precondition kept that one safe.
+        if isinstance(error, NotFound):
             move.end("gone", "already_gone", now)
+            return
+        if isinstance(error, Conflict):
+            # Its name belongs to another pod now, which the UID precondition kept safe: the watch says so. Or
+            # somebody wrote its budget at that moment.
+            move.not_before = now + 1.0
             return
         if isinstance(error, BudgetSpent | BudgetNotObserved):
             move.refusals += 1

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.errors import ClusterError
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan import guards
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.objects import Budget, Ref
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.record import Record
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.record import Record, record_of
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.snapshot import Snapshot
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.surge import Surge
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.context import Context, Run, StopRun
@@ -111,7 +111,21 @@ class Work:
             self._locks.append(locks)
             for name, held in locks.take(borrowed=self.ctx.run is None or not self.ctx.run.nonce).items():
                 self.sites[name].close("held", held.message)
+        if groups:
+            self._look_again()
         return [name for name in nodes if self.sites[name].open]
+
+    def _look_again(self) -> None:
+        """Close what somebody has given back or taken over between our look and our lock."""
+        now = {node.name: node for node in lists(self.ctx.cluster, ("nodes",))["nodes"]}
+        for name in self.nodes:
+            was = self.sites[name].record
+            if was is None:
+                continue
+            record = record_of(now[name]) if name in now else None
+            if record is None or record.nonce != was.nonce:
+                why = record.owner(name) if record else f"Node {name} is not in maintenance any more."
+                self.sites[name].close("adopted_by", why)
 
     def unlock(self) -> None:
         """Leave the locks for the next call of the run."""

@@ -14,7 +14,11 @@ import contextlib
 import typing as t
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.errors import ClusterError, NotFound
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.errors import (
+    ClusterError,
+    NotFound,
+    ServerError,
+)
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan import names
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.change import Change
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.objects import Raw, Ref
@@ -23,6 +27,9 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.cont
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.lock import IDLE, LOOK_EVERY
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.server_fence import forget
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.write import write
+
+PAUSES = (0.0, 1.0, 3.0)
+"""Seconds before each try to take a sign of life away: nobody comes back for one that is left."""
 
 Place = tuple[str, str]
 """Namespace and name of a lease."""
@@ -72,8 +79,15 @@ def hide(ctx: Context, run_id: str, nonce: str = "") -> None:
             return None
         return deletion(lease, f"Take the sign of life of run {run_id} away")
 
-    with contextlib.suppress(ClusterError):
-        write(ctx, sign(run_id), decide, remember=False)
+    for pause in PAUSES:
+        ctx.clock.sleep(pause)
+        try:
+            write(ctx, sign(run_id), decide, remember=False)
+        except ServerError:
+            continue
+        except ClusterError:
+            return
+        return
 
 
 def place_of(lease: Raw) -> Place:

@@ -34,7 +34,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.act 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.context import Context, Result, Run, StopRun
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.lock import IDLE, lease_namespace
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.observe import lists
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.write import write
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.write import read, write
 
 
 def config_maps(ctx: Context) -> list[dict[str, t.Any]]:
@@ -346,7 +346,9 @@ def _deletion(run: StoredRun) -> Change:
 
 
 def forget(ctx: Context, run_id: str, version: str = "") -> None:
-    """Delete what is kept of a run, and its sign of life; with a ``version`` only as it was read.
+    """Delete a run's sign of life, and then what is kept of it; with a ``version`` only as it was read.
+
+    In this order, because a caller who dies in between is followed by the same command, which resumes what is kept.
 
     One that cannot be read is left to people.
 
@@ -358,5 +360,8 @@ def forget(ctx: Context, run_id: str, version: str = "") -> None:
         now = stored_run(raw) if raw else None
         return _deletion(now) if now and version in ("", now.resource_version) else None
 
-    if write(ctx, _config_map(run_id), decide).object is None:
+    target = _config_map(run_id)
+    found = read(ctx, target)
+    if found is None or decide(found) is not None:
         life.hide(ctx, run_id)
+    write(ctx, target, decide, known=found)

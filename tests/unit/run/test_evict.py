@@ -200,14 +200,28 @@ def test_a_refused_budget_is_asked_again_when_it_changes_and_not_before(
     assert line[0].blocked_by is None
 
 
-@pytest.mark.parametrize("error", [errors.NotFound("gone", status=404), errors.Conflict("uid", status=409)])
-def test_a_pod_that_is_another_one_now_has_left(evictor: Evictor, server: Server, error: Exception) -> None:
-    server.script = [error]
+def test_a_pod_that_is_not_there_any_more_has_left(evictor: Evictor, server: Server) -> None:
+    server.script = [errors.NotFound("gone", status=404)]
     found = pods(1)
     line = moves(found)
     evictor.step(line, snapshot(found))
     settled(evictor)
     assert (line[0].state, line[0].outcome) == ("gone", "already_gone")
+
+
+def test_a_conflict_does_not_say_that_a_pod_has_left(evictor: Evictor, server: Server, clock: Time) -> None:
+    server.script = [errors.Conflict("somebody wrote the budget", status=409)]
+    found = pods(1)
+    line = moves(found)
+    evictor.step(line, snapshot(found))
+    settled(evictor)
+    assert (line[0].state, line[0].blocked_by) == ("waiting", None)
+    evictor.step(line, snapshot(found))
+    assert line[0].state == "waiting"
+    clock.present += 1
+    evictor.step(line, snapshot(found))
+    settled(evictor)
+    assert (line[0].state, line[0].tries) == ("leaving", 2)
 
 
 @pytest.mark.parametrize(

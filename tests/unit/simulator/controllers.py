@@ -155,11 +155,14 @@ class Controller:
                 yield raw["metadata"].get("namespace") or "", owner["name"]
 
     def ready_for(self, pod: Raw) -> float:
-        """Seconds since it became Ready; below 0 while it is not."""
+        """Seconds since it became Ready; below 0 while it is not.
+
+        The text of a time is rounded, so it may be some microseconds ahead.
+        """
         if not is_ready(pod):
             return -1.0
         condition = next(c for c in pod["status"]["conditions"] if c["type"] == "Ready")
-        return self.objects.time() - seconds_of(condition["lastTransitionTime"])
+        return max(self.objects.time() - seconds_of(condition["lastTransitionTime"]), 0.0)
 
 
 def key_of(raw: Raw) -> Key:

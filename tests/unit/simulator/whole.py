@@ -84,6 +84,27 @@ def maintain(actor: Actor, given: Input) -> Outcome:
     return _Playbook(actor, given).run()
 
 
+def recover(actor: Actor, run: str = "", gates: tuple[str, ...] = GATES, timeout: float = 600.0) -> list[str]:
+    """playbooks/recover.yml, state undone, in the calling thread; gives what is wrong, empty where nothing is.
+
+    Only a named run is taken for dead where its tasks may be at work on a host.
+    """
+    playbook = _Playbook(actor, Input((), run=run, gates=gates, timeout=timeout))
+    outcome, told = playbook.outcome, list[Result]()
+    try:
+        undone = playbook.call_nodes("undone", lambda ctx: state(ctx, StateOptions("undone")), run, told)
+        wrong = [undone.message] if undone.failed else []
+        nodes = [node["name"] for node in undone.data["nodes"] if node["outcome"] == "to_verify"]
+        if nodes:
+            outcome.run = f"{run.partition('/')[0]}/{actor.clock.token()}"
+            wrong += playbook.verify_and_give_back(nodes, told)
+            again = playbook.call_nodes("undone", lambda ctx: state(ctx, StateOptions("undone")), run, told)
+            wrong += [again.message] if again.failed else []
+    except _Broken as broken:
+        wrong = [str(broken)]
+    return wrong
+
+
 class _Broken(Exception):
     """A call that failed as a whole, where the playbook goes to its rescue."""
 
@@ -156,7 +177,9 @@ class _Playbook:
         told: list[Result] = []
         try:
             if half_back:
-                self._nodes("returning", self._cordon("returning", half_back, adopt=bool(self.given.run)), run, told)
+                self.call_nodes(
+                    "returning", self._cordon("returning", half_back, adopt=bool(self.given.run)), run, told
+                )
             if ours := [name for name in finished if out.get(name) in (None, me)]:
                 self._give_back(ours, run, told)
         except _Broken as broken:
@@ -181,13 +204,13 @@ class _Playbook:
                 if not again.data["feasible"]:
                     self.outcome.wrong.append(f"The cluster changed, and the wave {nodes} does not fit any more.")
                     return
-            result = self._nodes("cordoned", self._cordon("cordoned", nodes, adopt=bool(given.run)), run, told)
+            result = self.call_nodes("cordoned", self._cordon("cordoned", nodes, adopt=bool(given.run)), run, told)
             cordoned = _good(result)
             protected = self._protect(cordoned, told)
             ready = self._drain(protected, told)
             if ready and given.work and not given.evacuates:
                 lease = given.tasks_timeout
-                ready = _good(self._nodes("out", self._cordon("out", ready, lease_duration=lease), run, told))
+                ready = _good(self.call_nodes("out", self._cordon("out", ready, lease_duration=lease), run, told))
         except _Broken as error:
             broken, ready = str(error), []
         lost = [name for name in (nodes if cordoned is None else cordoned) if name not in ready]
@@ -216,13 +239,13 @@ class _Playbook:
         options = GuardOptions(
             "present", tuple(nodes), swap_blocked=given.choices.swap_blocked, settle=given.settle, timeout=given.timeout
         )
-        return _good(self._nodes("present", lambda ctx: guard(ctx, options), self.outcome.run, told))
+        return _good(self.call_nodes("present", lambda ctx: guard(ctx, options), self.outcome.run, told))
 
     def _drain(self, nodes: list[str], told: list[Result]) -> list[str]:
         if not nodes:
             return []
         options = DrainOptions(tuple(nodes), self.given.choices, timeout=self.given.timeout)
-        result = self._nodes("drain", lambda ctx: drain(ctx, options), self.outcome.run, told)
+        result = self.call_nodes("drain", lambda ctx: drain(ctx, options), self.outcome.run, told)
         return [node["name"] for node in result.data["nodes"] if not node["failed"] and node["outcome"] != "gone"]
 
     def _work(self, ready: list[str]) -> tuple[list[str], dict[str, str]]:
@@ -249,11 +272,11 @@ class _Playbook:
             return [], ""
         uncordoned: list[str] = []
         try:
-            back = self._nodes("returning", self._cordon("returning", returning), run, told)
+            back = self.call_nodes("returning", self._cordon("returning", returning), run, told)
             there = [node["name"] for node in back.data["nodes"] if not node["failed"] and node["outcome"] != "gone"]
             verified = self._gates(there, told)
             if noted := [name for name in verified if name not in worked]:
-                self._nodes("noted", self._state("noted", nodes=tuple(noted)), run, told)
+                self.call_nodes("noted", self._state("noted", nodes=tuple(noted)), run, told)
             released = _good(back) if given.on_failure == "release" else verified
             if released:
                 uncordoned = self._give_back(released, run, told)
@@ -270,17 +293,18 @@ class _Playbook:
         options = PlanOptions(
             nodes=tuple(nodes), choices=Choices(), gates=given.gates, wait=True, timeout=given.timeout
         )
-        result = self._nodes("gates", lambda ctx: make_plan(ctx, options), run, told)
+        result = self.call_nodes("gates", lambda ctx: make_plan(ctx, options), run, told)
         failed = [node["name"] for node in result.data["nodes"] if node["failed"]]
         if failed and given.on_failure != "release":
-            self._nodes("parked", self._cordon("parked", failed), run, told)
+            self.call_nodes("parked", self._cordon("parked", failed), run, told)
         return _good(result)
 
     def _give_back(self, nodes: list[str], run: str, told: list[Result] | None = None) -> list[str]:
         told = [] if told is None else told
         options = GuardOptions("absent", tuple(nodes))
-        self._nodes("absent", lambda ctx: guard(ctx, options), run, told)
-        return _good(self._nodes("uncordoned", self._cordon("uncordoned", nodes), run, told))
+        given = _good(self.call_nodes("absent", lambda ctx: guard(ctx, options), run, told))
+        back = _good(self.call_nodes("uncordoned", self._cordon("uncordoned", nodes), run, told))
+        return [name for name in back if name in given]
 
     def _give_back_lost(self, nodes: list[str], told: list[Result]) -> None:
         run = self.outcome.run
@@ -288,6 +312,15 @@ class _Playbook:
         told.append(self._call("absent", lambda ctx: guard(ctx, options), run))
         goal: t.Literal["parked", "uncordoned"] = "parked" if self.given.on_failure == "keep" else "uncordoned"
         told.append(self._call(goal, self._cordon(goal, nodes), run))
+
+    def verify_and_give_back(self, nodes: list[str], told: list[Result]) -> list[str]:
+        """roles/verify and roles/uncordon for parked nodes; gives what is wrong."""
+        run = self.outcome.run
+        options = {"adopt": bool(self.given.run)}
+        back = _good(self.call_nodes("returning", self._cordon("returning", nodes, **options), run, told))
+        if verified := self._gates(back, told):
+            self._give_back(verified, run, told)
+        return [node["message"] for result in told for node in result.data["nodes"] if node.get("failed")]
 
     # -- single calls --------------------------------------------------------------------------------------
 
@@ -299,7 +332,7 @@ class _Playbook:
     def _cordon(goal: t.Any, nodes: t.Sequence[str], **options: t.Any) -> Loop:
         return lambda ctx: cordon(ctx, CordonOptions(goal, tuple(nodes), **options))
 
-    def _nodes(self, name: str, loop: Loop, run: str, told: list[Result]) -> Result:
+    def call_nodes(self, name: str, loop: Loop, run: str, told: list[Result]) -> Result:
         """A call whose failed nodes are in its answer; one without an answer about nodes ends the block."""
         result = self._call(name, loop, run)
         told.append(result)
