@@ -7,11 +7,13 @@ MAKEFLAGS += --no-print-directory
 LAB_NAME ?= lab
 LAB_NODES ?= 6
 LABS ?= 3
+ORDERS ?= 20000
 
 VENV := .build/venv
 LINK := .build/collections/ansible_collections/kubeops/node_maintenance
 READY := $(VENV)/ready
 START := $(shell date +%s)
+comma := ,
 say = printf '==> [%3d s] %s: %s\n' $$(( $$(date +%s) - $(START) )) "$(1)" "$(2)"
 
 # A folder that was moved needs a new environment: the scripts in it carry its path.
@@ -32,7 +34,7 @@ unexport KUBECONFIG $(filter K8S_AUTH_%,$(.VARIABLES))
 PLAY := ansible-playbook
 LAB_VARS := -e lab_name='$(LAB_NAME)' -e lab_nodes='$(LAB_NODES)'
 
-.PHONY: help env demo test lab lab-down chaos bench lint docs clean
+.PHONY: help env demo test explore lab lab-down chaos bench lint docs clean
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 18
 
@@ -64,12 +66,23 @@ lint: $(READY) ## style, types, documentation, sanity
 	@python -m nox --session lint sanity
 
 test: $(READY) ## everything that must hold, the lab included
-	@$(call say,test,lint; sanity; unit tests per ansible-core; clients)
-	@python -m nox --session lint sanity unit clients
+	@$(call say,test,lint)
+	@python -m nox --session lint
+	@$(call say,test,sanity; beside it unit tests per ansible-core$(comma) clients$(comma) explorations)
+	@$(MAKE) --jobs=2 --output-sync=line test-sanity test-units
 	@$(call say,test,the lab: its binaries are built once per machine)
 	@$(PLAY) kubeops.node_maintenance.lab -e lab_state=built
 	@$(call say,test,end to end on $(LABS) labs side by side)
 	@python -m pytest -v --numprocesses $(LABS) --reruns 1 --rerun-show-tracebacks -rfER --durations=15 tests/e2e # deadlines meet busy machines
+
+.PHONY: test-sanity test-units
+test-sanity:
+	@python -m nox --session sanity
+test-units:
+	@python -m nox --session unit clients explore
+
+explore: $(READY) ## faults at every request and orders of all who act, in a simulated cluster; ORDERS, SEED
+	@ORDERS='$(ORDERS)' SEED='$(SEED)' python -m nox --session explore
 
 chaos: $(READY) ## random faults on labs of its own; SECONDS, SEED, LABS, TRACKS, OUTAGE; ONLY=SCENE/BACKEND/FAULT/AT runs one again
 	@PYTHONPATH='$(PYTHONPATH):$(CURDIR)/tests:$(CURDIR)/tests/e2e:$(CURDIR)/roles/lab/files' python -m chaos \

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The checks, each in an environment of its own below .build/nox.
 
-`make test` runs all; one alone: `nox -s unit -- -k budgets`, `nox -s "unit(core-2.16)"`.
+`make test` runs all; one alone: `nox -s unit -- -k budgets`, `nox -s "unit(core-2.16)"`, `nox -s explore`.
 They work from a plain checkout in any folder: what needs the path ansible_collections/kubeops/
 node_maintenance gets it here, as a link (Python, Ansible) or as a copy (ansible-test and
 antsibull-docs look at the real path).
@@ -39,17 +39,21 @@ nox.options.envdir = str(BUILD / "nox")
 nox.options.reuse_venv = "yes"
 nox.options.default_venv_backend = "virtualenv"
 nox.options.stop_on_first_error = True
-nox.options.sessions = ["lint", "sanity", "unit", "clients"]
+nox.options.sessions = ["lint", "sanity", "unit", "clients", "explore"]
 
 
 @dataclass(frozen=True, slots=True)
 class Leg:
-    """One combination that is supported; `python` is the interpreter it runs on."""
+    """One combination that is supported; `python` is the interpreter it runs on.
+
+    `layers`: also the layers below Ansible are tested, which one leg of each Python and the oldest client need.
+    """
 
     core: str
     python: str
     client: str
     sanity: bool = False
+    layers: bool = True
 
     @property
     def name(self) -> str:
@@ -60,7 +64,7 @@ class Leg:
 LEGS = [
     Leg(core="2.19.14", python="3.11", client="37.0.2", sanity=True),
     Leg(core="2.16.19", python="3.11", client="24.2.0", sanity=True),
-    Leg(core="2.18.19", python="3.11", client="31.0.0"),
+    Leg(core="2.18.19", python="3.11", client="31.0.0", layers=False),
     Leg(core="2.20.10", python="3.12", client="36.0.2"),
     Leg(core="2.21.5", python="3.13", client="37.0.2", sanity=True),
 ]
@@ -238,7 +242,21 @@ def unit(session: nox.Session, leg: Leg) -> None:
     with step(session, f"environment (Python {leg.python}, kubernetes {leg.client})"):
         packages = [f"ansible-core=={leg.core}", f"kubernetes=={leg.client}", "PySocks", "jmespath"]
         session.install(PINS, *packages, "pytest", "hypothesis", "greenlet")
-    session.run("pytest", *(session.posargs or ["tests/unit"]))
+    chosen = ["tests/unit"] if leg.layers else ["tests/unit/edge", "tests/unit/test_layers.py"]
+    session.run("pytest", *(session.posargs or chosen))
+
+
+@nox.session
+def explore(session: nox.Session) -> None:
+    """Every fault at every request, and orders in which runs and people act, in a simulated cluster.
+
+    `ORDERS` orders (20,000) from `SEED` (1) on; more: `make explore ORDERS=100000`.
+    """
+    environment(session)
+    with step(session, "environment"):
+        packages = [f"ansible-core=={CORE}", f"kubernetes=={CLIENTS[-1]}", "greenlet", "pytest", "pytest-xdist"]
+        session.install(PINS, *packages)
+    session.run("pytest", "--numprocesses=2", *(session.posargs or ["tests/explore"]))
 
 
 @nox.session

@@ -1,0 +1,97 @@
+# Copyright: Contributors to the kubeops.node_maintenance collection
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""One order of one story: told from a list of choices, brought back from where it ended, shrunk where it is wrong."""
+
+from __future__ import annotations
+
+import functools
+import json
+import typing as t
+
+from ansible_collections.kubeops.node_maintenance.tests.explore import stories
+from ansible_collections.kubeops.node_maintenance.tests.explore.judge import Judge, Violation, ours, record
+from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.machine import Choices
+from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.whole import recover
+from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.world import World
+
+WITHIN = 900.0
+
+
+def tell(story: stories.Story, choices: Choices) -> None:
+    """One order of one story; raises where an invariant does not hold, or where it cannot be undone afterwards."""
+    with story.scene.world(choices=choices, fine=True) as world:
+        judge = Judge(world, story.scene.floors)
+        world.machine.on_step.append(judge.check)
+        tasks = story.begin(world)
+        world.machine.run_until(lambda: not any(task.alive for task in tasks), within=WITHIN)
+        for task in tasks:
+            task.value()
+        world.machine.on_step.clear()
+        made_good(world, judge, story)
+
+
+def made_good(world: World, judge: Judge, story: stories.Story) -> None:
+    """From wherever it ended, undoing each run by its name brings all back, and then nothing of ours is left."""
+    world.settle()
+    runs = {str(known["run"]) for _name, raw in nodes(world) if (known := record(raw))}
+    # The last, without a name, is for what belongs to no node any more.
+    for run in [*sorted(runs), ""]:
+        if wrong := recovered(world, run):
+            raise Violation(f"no way back for run {run or '(none)'}: {wrong}")
+    world.settle()
+    judge.check()
+    judge.evicted_once()
+    left = [what for what in ours(world) if not kept_on_purpose(world, what)]
+    if left:
+        raise Violation(f"I3: left behind: {left}")
+
+
+def recovered(world: World, run: str) -> list[str]:
+    """What is wrong after ``recover``, with a run's name or without."""
+    me = world.process("last")
+    task = me.spawn(functools.partial(recover, me, run, ("ready",), 60.0))
+    world.machine.run_until(lambda: not task.alive, within=WITHIN)
+    return t.cast("list[str]", task.value())
+
+
+def kept_on_purpose(world: World, what: tuple[str, str]) -> bool:
+    """The memory of a run that ended with failures stays for a day, so that the same command resumes it."""
+    resource, key = what
+    return resource == "configmaps" and key.rpartition("/")[2].startswith("run-") and bool(world)
+
+
+def nodes(world: World) -> list[tuple[str, dict[str, t.Any]]]:
+    return [(name, raw) for (_none, name), raw in sorted(world.store.of("nodes").items())]
+
+
+def broken_by(story: stories.Story, picked: list[int]) -> str:
+    """What is wrong with this order; empty where nothing is."""
+    try:
+        tell(story, Choices(picked))
+    except AssertionError as error:
+        return str(error) or "an assertion failed"
+    return ""
+
+
+def shrunk(story: stories.Story, picked: list[int]) -> list[int]:
+    """A shorter and plainer list of choices that is still wrong: what is cut off counts as 0."""
+    low, high = 0, len(picked)
+    while low < high:
+        middle = (low + high) // 2
+        if broken_by(story, picked[:middle]):
+            high = middle
+        else:
+            low = middle + 1
+    picked = picked[:high]
+    for at in reversed([at for at, choice in enumerate(picked) if choice]):
+        plainer = [*picked[:at], 0, *picked[at + 1 :]]
+        if broken_by(story, plainer):
+            picked = plainer
+    return picked
+
+
+def saved(story: stories.Story, picked: list[int], why: str) -> str:
+    """The counterexample as a file of `found/` has it."""
+    return json.dumps({"story": story.name, "choices": picked, "was": why[:300]})

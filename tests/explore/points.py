@@ -1,0 +1,176 @@
+# Copyright: Contributors to the kubeops.node_maintenance collection
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""One fault at one request of one scene: played, ended by the same command where it has to be, and judged."""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import dataclass, replace
+
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.verbs import Request
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.lease import WORKING
+from ansible_collections.kubeops.node_maintenance.tests.explore import scenes
+from ansible_collections.kubeops.node_maintenance.tests.explore.judge import NODES, Judge, Violation, record
+from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.faults import EVERY, Fault
+from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.whole import Outcome, maintain, recover
+from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.wire import Sent
+from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.world import Actor, World
+
+WITHIN = 3600.0
+"""Seconds of simulated time after which a run counts as hanging."""
+LONG = 2400.0
+"""Seconds for which a process stands still whose work is done by another meanwhile."""
+SCENES = {scene.name: scene for scene in (scenes.begin_and_end("eviction"), scenes.begin_and_end("koordinator"))}
+
+SURVIVED = ("lost", "conflict", "throttled", "throttled with time", "in doubt")
+"""After these the run goes on by itself; after the others the same command may be needed once more."""
+
+
+@dataclass(frozen=True)
+class Point:
+    """One fault at one request of one scene."""
+
+    scene: str
+    ordinal: int
+    fault: Fault
+
+    def __str__(self) -> str:
+        return f"{self.scene} {self.ordinal} {self.fault.what}"
+
+
+def play(world: World, actor: Actor, scene: scenes.Scene) -> Outcome | None:
+    """The run, to its end; ``None`` where it was killed."""
+    task = actor.spawn(lambda: maintain(actor, scene.given))
+    world.machine.run_until(lambda: not task.alive, within=WITHIN)
+    return None if actor.process.dead else t.cast("Outcome", task.value())
+
+
+def requests_of(scene: scenes.Scene) -> int:
+    """How many requests an undisturbed run makes."""
+    with scene.world() as world:
+        judge, me = Judge(world, scene.floors), world.process("me")
+        outcome = play(world, me, scene)
+        assert outcome is not None
+        assert outcome.ok, (outcome.failed, outcome.wrong)
+        world.settle()
+        judge.all_as_before()
+        return me.link.count
+
+
+def points(scene: scenes.Scene) -> list[Point]:
+    return [Point(scene.name, ordinal, fault) for ordinal in range(requests_of(scene)) for fault in EVERY]
+
+
+def explore(point: Point) -> None:
+    """Raises where an invariant does not hold.
+
+    Raises:
+        Violation: it says which.
+    """
+    scene = SCENES[point.scene]
+    with scene.world() as world:
+        judge, me = Judge(world, scene.floors), world.process("me")
+        me.faults.at(point.ordinal, point.fault)
+        outcome = play(world, me, scene)
+        if not me.faults.met or not point.fault.fits(me.faults.met[0][1]):
+            return
+        judge.check()
+        if point.fault.what in SURVIVED and (outcome is None or not outcome.ok):
+            raise Violation(f"I8: the run does not live through it: {outcome and (outcome.failed, outcome.wrong)}")
+        if outcome is None or not outcome.ok:
+            # A person needs some seconds to see it and to call again.
+            world.machine.run_for(5.0)
+            again = play(world, world.process("again"), scene)
+            if again and (run := out(world)):
+                # The tasks may still run on the host, so whoever calls again has to name the run.
+                given = replace(scene.given, run=run)
+                again = play(world, world.process("again"), replace(scene, given=given))
+            if again is None or not again.ok:
+                said = (again.failed, again.wrong) if again else "killed"
+                raise Violation(f"I8: the same command does not come through: {said}")
+        world.settle()
+        judge.all_as_before()
+        judge.evicted_once()
+
+
+def replaced(point: Point) -> None:
+    """The process stands still at that request; somebody else calls the same command, and it thaws when all is done.
+
+    Raises:
+        Violation: what the thawed process did was seen.
+    """
+    scene = SCENES[point.scene]
+    with scene.world() as world:
+        judge, me = Judge(world, scene.floors), world.process("me")
+        me.faults.at(point.ordinal, point.fault)
+        task = me.spawn(lambda: maintain(me, scene.given))
+        world.machine.run_until(lambda: me.process.frozen or not task.alive, within=WITHIN)
+        if not task.alive:
+            return
+        world.machine.run_for(WORKING + 1.0)
+        other = world.process("other")
+        second = play(world, other, scene)
+        if second and (run := out(world)):
+            second = play(world, other, replace(scene, given=replace(scene.given, run=run)))
+        if second is None or not second.ok:
+            said = (second.failed, second.wrong) if second else "killed"
+            raise Violation(f"I8: the same command does not come through: {said}")
+        arrived = len(world.log)
+        world.machine.run_until(lambda: not task.alive, within=WITHIN)
+        world.settle()
+        late = [sent for sent in world.log[arrived:] if sent.process == "me" and acted(sent)]
+        if late:
+            raise Violation(
+                f"I5: thawed, it still did {[(s.request.verb, s.request.resource, s.request.name) for s in late]}"
+            )
+        judge.all_as_before()
+        judge.evicted_once()
+
+
+def robbed(scene: scenes.Scene, ordinal: int, fault: Fault) -> None:
+    """The run is cut off at a request; somebody undoes it by its name, and then it comes back.
+
+    Raises:
+        Violation: what it did after that was seen.
+    """
+    with scene.world() as world:
+        judge, me = Judge(world, scene.floors), world.process("me")
+        me.faults.at(ordinal, fault)
+        task = me.spawn(lambda: maintain(me, scene.given))
+        world.machine.run_until(lambda: bool(me.faults.met) or not task.alive, within=WITHIN)
+        known = next(filter(None, (record(raw) for raw in world.store.of(NODES).values())), None)
+        if known is None:
+            return
+        other = world.process("other")
+        undoing = other.spawn(lambda: recover(other, str(known["run"])))
+        world.machine.run_until(lambda: not undoing.alive, within=WITHIN)
+        if wrong := undoing.value():
+            raise Violation(f"no way back for run {known['run']}: {wrong}")
+        arrived = len(world.log)
+        world.machine.run_until(lambda: not task.alive, within=WITHIN)
+        world.settle()
+        judge.check()
+        if late := [sent for sent in world.log[arrived:] if sent.process == "me" and acted(sent)]:
+            told = [(sent.request.verb, sent.request.resource, sent.request.name) for sent in late]
+            raise Violation(f"I5: robbed, it still did {told}")
+
+
+def asked_for(scene: scenes.Scene, meets: t.Callable[[Request], bool]) -> list[int]:
+    """The numbers of such requests in an undisturbed run."""
+    with scene.world() as world:
+        play(world, world.process("me"), scene)
+        return [sent.ordinal for sent in world.log if sent.process == "me" and meets(sent.request)]
+
+
+def acted(sent: Sent) -> bool:
+    """Whether it changed something of the users': what is its own it may take back."""
+    mine = sent.request.resource in ("leases.coordination.k8s.io", "configmaps")
+    return sent.request.writes and 200 <= sent.status < 300 and not mine
+
+
+def out(world: World) -> str:
+    """The run whose tasks were at work on a host when it ended."""
+    records = (record(raw) for raw in world.store.of(NODES).values())
+    return next((str(found["run"]) for found in records if found and found["step"] == "out"), "")

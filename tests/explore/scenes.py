@@ -1,0 +1,115 @@
+# Copyright: Contributors to the kubeops.node_maintenance collection
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Worlds that are explored: small, and with one of each thing that a maintenance has to treat in another way."""
+
+from __future__ import annotations
+
+import functools
+import typing as t
+from dataclasses import dataclass, field, replace
+
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.case import Choices
+from ansible_collections.kubeops.node_maintenance.tests.unit.simulator import koordinator, manifests
+from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.store import Raw
+from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.whole import Input
+from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.world import Actor, Saved, World
+
+FOREIGN_TAINTS = (
+    {"key": "dedicated", "value": "shop", "effect": "NoSchedule"},
+    {"key": "spot", "value": "yes", "effect": "PreferNoSchedule"},
+)
+
+
+@dataclass(frozen=True)
+class Scene:
+    """A name, the objects, the least that each Service has to serve, and what the user asks for.
+
+    ``first`` are objects that are there before the others, so that pods of theirs are on nodes of theirs.
+    """
+
+    name: str
+    objects: tuple[Raw, ...]
+    floors: t.Mapping[str, int]
+    given: Input
+    add_ons: tuple[str, ...] = ()
+    first: tuple[Raw, ...] = ()
+    options: t.Mapping[str, t.Any] = field(default_factory=dict)
+
+    @functools.cached_property
+    def begins(self) -> Saved:
+        """The world at rest, before anything."""
+        with World(self.first, add_ons=self.add_ons) as world:
+            world.apply(*self.objects)
+            world.settle()
+            return world.saved()
+
+    def world(self, **options: t.Any) -> World:
+        """Another world that begins there."""
+        return World.of(self.begins, **{**self.options, **options})
+
+
+def reboot(actor: Actor, node: str) -> None:
+    """What the user's tasks do: the node comes back with another boot ID."""
+    actor.clock.sleep(2.0)
+    actor.world.reboot(node)
+    actor.clock.sleep(1.0)
+
+
+def node(name: str) -> Raw:
+    """A node with two taints of somebody else, which all pods of these scenes tolerate."""
+    found = manifests.node(name)
+    found["spec"] = {**found.get("spec", {}), "taints": [dict(taint) for taint in FOREIGN_TAINTS]}
+    return found
+
+
+def _tolerant(raw: Raw) -> Raw:
+    raw["spec"]["template"]["spec"]["tolerations"] = [{"key": "dedicated", "operator": "Exists"}]
+    return raw
+
+
+def begin_and_end(backend: str = "eviction") -> Scene:
+    """A node with a surge, a budget, an HPA, a StatefulSet and two taints; with Koordinator where jobs move pods."""
+    by_jobs = backend != "eviction"
+    how: dict[str, t.Any] = {"schedulerName": "koord-scheduler"} if by_jobs else {}
+    first = (
+        node("n1"),
+        _tolerant(manifests.deployment("single", 1, **how)),
+        manifests.service("single"),
+        _tolerant(manifests.deployment("scaled", 1, **how)),
+        manifests.service("scaled"),
+        manifests.autoscaler("scaled", 1, 4, load=1),
+    )
+    objects = (
+        *(manifests.koordinator("0s") if by_jobs else ()),
+        node("n2"),
+        node("n3"),
+        _tolerant(manifests.deployment("web", 3, **how)),
+        manifests.service("web"),
+        manifests.budget("web", maxUnavailable=1),
+        _tolerant(manifests.stateful_set("db", 3, **how)),
+        manifests.service("db"),
+        _tolerant(manifests.daemon_set("agent")),
+    )
+    given = Input(("n1",), work=reboot, choices=Choices(backend=backend))
+    floors = {"single": 1, "web": 2, "scaled": 1, "db": 2}
+    return Scene(backend, objects, floors, given, (koordinator.GROUP,) if by_jobs else (), first)
+
+
+def small(*, nodes: int = 2) -> Scene:
+    """Few pods, so that many orders can be tried: a surge, and a pair behind a guard."""
+    objects = (
+        *(manifests.node(f"n{number}") for number in range(1, nodes + 1)),
+        manifests.deployment("single", 1),
+        manifests.service("single"),
+        manifests.deployment("pair", 2),
+        manifests.service("pair"),
+    )
+    given = Input(("n1",), settle=0.0, gap=0.05, gates=("ready",))
+    return Scene("small", objects, {"single": 1, "pair": 1}, given)
+
+
+def without_tasks(scene: Scene) -> Scene:
+    """The same without work on the hosts."""
+    return replace(scene, given=replace(scene.given, work=None))

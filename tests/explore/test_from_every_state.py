@@ -1,0 +1,104 @@
+# Copyright: Contributors to the kubeops.node_maintenance collection
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""From every state: whoever works dies at that moment, and one undisturbed command reaches the goal and stays there.
+
+The states are those after every single write of anybody: of the run, of controllers, of people.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import typing as t
+from dataclasses import replace
+
+import pytest
+
+from ansible_collections.kubeops.node_maintenance.tests.explore import stories
+from ansible_collections.kubeops.node_maintenance.tests.explore.judge import Judge, Violation, picture
+from ansible_collections.kubeops.node_maintenance.tests.explore.orders import WITHIN, made_good
+from ansible_collections.kubeops.node_maintenance.tests.explore.points import SCENES, out, play
+from ansible_collections.kubeops.node_maintenance.tests.explore.states import Collector, normal
+from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.machine import Choices
+from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.world import Saved, World
+
+SEED = int(os.environ.get("SEED") or "1")
+EVERY = int(os.environ.get("EVERY") or "3")
+"""One of so many states is tried; all of them take some minutes."""
+PARTS = 4
+
+
+def stays(world: World) -> None:
+    """Nothing changes any more, however long one waits.
+
+    Raises:
+        Violation: something did.
+    """
+    before = normal(world)
+    world.machine.run_for(300.0)
+    if normal(world) != before:
+        raise Violation("it does not stay there")
+
+
+def goes_on(state: Saved, scene: str, before: dict[str, t.Any]) -> None:
+    """The same command, once; by the run's name where tasks may be at work on the host."""
+    given = SCENES[scene].given
+    with World.of(state) as world:
+        judge = Judge(world, SCENES[scene].floors)
+        judge.before = before
+        world.machine.run_for(5.0)
+        given = replace(given, run=out(world))
+        outcome = play(world, world.process("again"), replace(SCENES[scene], given=given))
+        assert outcome is not None
+        if not outcome.ok:
+            raise Violation(f"I8: one undisturbed run does not come through: {outcome.failed}, {outcome.wrong}")
+        world.settle()
+        judge.all_as_before()
+        stays(world)
+
+
+@pytest.mark.parametrize("part", range(PARTS))
+@pytest.mark.parametrize("scene", SCENES)
+def test_one_undisturbed_run_reaches_the_goal_and_stays_there(
+    scene: str, part: int, record_property: t.Callable[[str, object], None]
+) -> None:
+    known: set[str] = set()
+    with SCENES[scene].world() as world:
+        before, states = picture(world), Collector(world, known)
+        first = play(world, world.process("me"), SCENES[scene])
+        assert first is not None
+        assert first.ok
+    wrong = []
+    mine = list(enumerate(states.found))[part * EVERY :: PARTS * EVERY]
+    for number, state in mine:
+        try:
+            goes_on(state, scene, before)
+        except AssertionError as error:
+            wrong.append(f"state {number}: {error}")
+    record_property("states", len(mine))
+    assert not wrong, f"{len(wrong)} of {len(mine)} states:\n" + "\n".join(wrong[:20])
+
+
+@pytest.mark.parametrize("story", stories.ALL, ids=lambda story: story.name.replace(" ", "-"))
+def test_from_every_state_of_a_story_there_is_a_way_back(
+    story: stories.Story, record_property: t.Callable[[str, object], None]
+) -> None:
+    choices = Choices(chance=random.Random(f"{SEED} {story.name} states"))
+    with story.scene.world(choices=choices, fine=True) as world:
+        states = Collector(world, set())
+        tasks = story.begin(world)
+        world.machine.run_until(lambda: not any(task.alive for task in tasks), within=WITHIN)
+    wrong = []
+    mine = list(enumerate(states.found))[::EVERY]
+    for number, state in mine:
+        with World.of(state) as world:
+            judge = Judge(world, story.scene.floors)
+            try:
+                made_good(world, judge, story)
+                stays(world)
+            except AssertionError as error:
+                wrong.append(f"state {number}: {error}")
+    record_property("states", len(mine))
+    assert not wrong, f"{len(wrong)} of {len(mine)} states:\n" + "\n".join(wrong[:20])

@@ -1,0 +1,314 @@
+# Copyright: Contributors to the kubeops.node_maintenance collection
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Each guard is alive: with any one of them taken out, an exploration that is green with it goes red."""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import dataclass, replace
+
+import pytest
+
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds, verbs
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.client import Cluster
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan import swap
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.change import Change
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run import act, cordon, guard_work, write
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.context import Run
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.lease import NodeLock
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.lock import Locks
+from ansible_collections.kubeops.node_maintenance.tests.explore import scenes, stories
+from ansible_collections.kubeops.node_maintenance.tests.explore.judge import Judge, Violation, holder_of, record
+from ansible_collections.kubeops.node_maintenance.tests.explore.points import (
+    SCENES,
+    Point,
+    asked_for,
+    explore,
+    play,
+    robbed,
+)
+from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.faults import Fault
+from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.whole import maintain
+from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.world import World
+
+Out = t.Callable[[pytest.MonkeyPatch], None]
+Meets = t.Callable[[verbs.Request], bool]
+Notices = t.Callable[[], None]
+NAMESPACE = "kubeops-node-maintenance"
+SCENE = SCENES["eviction"]
+
+
+@dataclass(frozen=True)
+class Guard:
+    """``out`` takes it out; ``notices`` raises then, and does not with it."""
+
+    name: str
+    out: Out
+    notices: Notices
+
+
+# -- requests -----------------------------------------------------------------------------------------------
+
+
+def is_eviction(request: verbs.Request) -> bool:
+    return request.resource == kinds.PODS.resource + "/eviction"
+
+
+def is_node_patch(request: verbs.Request) -> bool:
+    return request.resource == kinds.NODES.resource and request.verb == "patch"
+
+
+def is_lock_patch(request: verbs.Request) -> bool:
+    return request.resource == kinds.LEASES.resource and request.verb == "patch" and request.name.startswith("node-")
+
+
+def makes_budget(request: verbs.Request) -> bool:
+    return request.resource == kinds.BUDGETS.resource and request.verb == "create"
+
+
+# -- explorations -------------------------------------------------------------------------------------------
+
+
+def cut_off(meets: Meets, fault: Fault) -> Notices:
+    """The run stands still at each such request, and is undone meanwhile."""
+
+    def notice() -> None:
+        for ordinal in asked_for(SCENE, meets):
+            robbed(SCENE, ordinal, fault)
+
+    return notice
+
+
+def faulty(meets: Meets, fault: Fault) -> Notices:
+    """The run meets the fault at each such request."""
+
+    def notice() -> None:
+        for ordinal in asked_for(SCENE, meets):
+            explore(Point("eviction", ordinal, fault))
+
+    return notice
+
+
+def undisturbed() -> None:
+    with SCENE.world() as world:
+        judge = Judge(world, SCENE.floors)
+        outcome = play(world, world.process("me"), SCENE)
+        assert outcome is not None
+        if not outcome.ok:
+            raise Violation(f"I8: {outcome.failed} {outcome.wrong}")
+        world.settle()
+        judge.all_as_before()
+
+
+def meanwhile(meets: Meets, seconds: float, act_: t.Callable[[World, verbs.Request], None]) -> Notices:
+    """The first such request arrives late, and in between somebody acts; their will counts at the end."""
+
+    def notice() -> None:
+        with SCENE.world() as world:
+            judge, me = Judge(world, SCENE.floors), world.process("me")
+            me.faults.when(meets, Fault("late", seconds))
+            task = me.spawn(lambda: maintain(me, SCENE.given))
+            world.machine.run_until(lambda: bool(me.faults.met))
+            act_(world, me.faults.met[0][1])
+            judge.before.update({key: told for key, told in judge_of(world).items() if key.startswith("Node")})
+            world.machine.run_until(lambda: not task.alive)
+            judge.check()
+
+    return notice
+
+
+def judge_of(world: World) -> dict[str, t.Any]:
+    return Judge(world, {}).before
+
+
+def taints_survive() -> None:
+    """Somebody taints the node while our patch of it is on its way."""
+    mine = {"key": "person", "value": "", "effect": "PreferNoSchedule"}
+    with SCENE.world() as world:
+        me = world.process("me")
+        me.faults.when(is_node_patch, Fault("late", 3.0))
+        task = me.spawn(lambda: maintain(me, SCENE.given))
+        world.machine.run_until(lambda: bool(me.faults.met))
+        raw = world.get(kinds.NODES, "n1")
+        world.patch(kinds.NODES, "n1", {"spec": {"taints": [*raw["spec"]["taints"], mine]}})
+        world.machine.run_until(lambda: not task.alive)
+        world.settle()
+        taints = world.get(kinds.NODES, "n1")["spec"].get("taints") or []
+        if not any(taint["key"] == "person" for taint in taints):
+            raise Violation("a person's taint is gone")
+
+
+def replaced_pod(world: World, request: verbs.Request) -> None:
+    """The pod whose eviction is on its way is deleted by a person; another one gets its name elsewhere."""
+    world.delete(kinds.PODS, request.name, request.namespace, gracePeriodSeconds=0)
+    world.machine.run_for(3.0)
+
+
+def locks(world: World, name: str, nodes: t.Sequence[str]) -> Locks:
+    ctx = world.process(name).ctx(f"{name}/{name}1")
+    return Locks(ctx, Run(name, f"{name}1"), {node: f"{NAMESPACE}/node-{node}" for node in nodes})
+
+
+def holder(world: World, node: str) -> str:
+    return holder_of(world.find(kinds.LEASES, f"node-{node}", NAMESPACE) or {}).partition("/")[0]
+
+
+def prepared() -> World:
+    """A small world with our namespace."""
+    world = scenes.small(nodes=2).world()
+    world.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}})
+    return world
+
+
+def late_taker() -> None:
+    """Who takes a silent lock stands still before the write; its holder thaws and renews it meanwhile."""
+    with prepared() as world:
+        a, b = locks(world, "a", ["n1"]), locks(world, "b", ["n1"])
+        holding = world.process("a").spawn(a.take)
+        world.machine.run_until(lambda: not holding.alive)
+        world.process("a").process.freeze(16.0)
+        world.process("b").faults.when(is_lock_patch, Fault("late", 4.0))
+        taking = world.process("b").spawn(b.take)
+        world.machine.run_until(lambda: not taking.alive)
+        taking.value()
+        world.machine.run_for(1.0)
+        if holder(world, "n1") != "a":
+            raise Violation("I5: the lock of n1 was taken from somebody who renewed it")
+
+
+def waiting_for_others() -> None:
+    """While the lock of n2 is waited for, that of n1, which was taken, stays ours."""
+    with prepared() as world:
+        dead = locks(world, "a", ["n2"])
+
+        def hold() -> None:
+            dead.take()
+            dead.leave()
+
+        holding = world.process("a").spawn(hold)
+        world.machine.run_until(lambda: not holding.alive)
+        b, c = locks(world, "b", ["n1", "n2"]), locks(world, "c", ["n1"])
+        taking = world.process("b").spawn(b.take)
+        world.machine.run_for(2.0)
+        third = world.process("c").spawn(c.take)
+        world.machine.run_until(lambda: not third.alive and not taking.alive)
+        if holder(world, "n1") != "b":
+            raise Violation("I5: the lock of n1 was taken from somebody who waited for another")
+
+
+def tasks_at_work() -> None:
+    """A node that is out for tasks whose time is up is given back by nobody but who says that they are over."""
+    with scenes.small(nodes=2).world() as world:
+        a = world.process("a")
+        for loop in (stories.to("cordoned"), stories.guarded("present"), stories.drained(), stories.to("out")):
+            assert not a.run(loop, "a/a1").failed
+        world.machine.run_for(120.0)
+        world.process("b").run(stories.to("uncordoned"))
+        found = record(world.get(kinds.NODES, "n1"))
+        if found is None or found["step"] != "out":
+            raise Violation("a node was given back whose tasks may be running")
+
+
+# -- the guards ---------------------------------------------------------------------------------------------
+
+
+def replaced_by(target: object, name: str, value: object) -> Out:
+    return lambda patch: patch.setattr(target, name, value)
+
+
+def once(patch: pytest.MonkeyPatch) -> None:
+    """The fence is asked before the first attempt of a request, and not before the others."""
+    real = Cluster.send
+
+    def send(self: Cluster, request: verbs.Request, *, fence: t.Any = None, **options: t.Any) -> dict[str, t.Any]:
+        if fence:
+            fence()
+        return real(self, request, **options)
+
+    patch.setattr(Cluster, "send", send)
+
+
+def without_version(kind: str) -> Out:
+    def out(patch: pytest.MonkeyPatch) -> None:
+        real = act.request_for
+
+        def request_for(change: Change) -> verbs.Request:
+            return real(replace(change, resource_version="") if change.target.kind == kind else change)
+
+        for module in (act, write):
+            patch.setattr(module, "request_for", request_for)
+
+    return out
+
+
+def without_uid(patch: pytest.MonkeyPatch) -> None:
+    real = verbs.evict
+
+    def evict(namespace: str, name: str, uid: str, **options: t.Any) -> verbs.Request:
+        request = real(namespace, name, uid, **options)
+        body = dict(request.body or {})
+        body["deleteOptions"] = {k: v for k, v in body["deleteOptions"].items() if k != "preconditions"}
+        return replace(request, body=body)
+
+    patch.setattr(verbs, "evict", evict)
+
+
+def renewed_late(patch: pytest.MonkeyPatch) -> None:
+    """Locks are renewed only when all of them are taken."""
+    take, keep = Locks.take, Locks._keep_renewed
+
+    def taken(self: Locks, **options: bool) -> t.Any:
+        found = take(self, **options)
+        keep(self)
+        return found
+
+    patch.setattr(Locks, "take", taken)
+    patch.setattr(Locks, "_keep_renewed", lambda self: None)
+
+
+class _Never(Exception):
+    """Nobody raises it."""
+
+
+GUARDS = (
+    Guard(
+        "the fence before a write",
+        replaced_by(NodeLock, "fence", lambda self: None),
+        cut_off(makes_budget, Fault("frozen", 600.0)),
+    ),
+    Guard("the fence inside each attempt", once, cut_off(makes_budget, Fault("frozen", 600.0))),
+    Guard("resourceVersion of node patches", without_version("Node"), taints_survive),
+    Guard("uid of evictions", without_uid, meanwhile(is_eviction, 8.0, replaced_pod)),
+    Guard("resourceVersion of lock patches", without_version("Lease"), late_taker),
+    Guard(
+        "only the lease that was watched",
+        replaced_by(Locks, "_unchanged", staticmethod(lambda seen: lambda lease: True)),
+        late_taker,
+    ),
+    Guard("renewal while others are waited for", renewed_late, waiting_for_others),
+    Guard(
+        "read again after a lost answer",
+        replaced_by(write, "UnknownOutcome", _Never),
+        faulty(is_node_patch, Fault("lost")),
+    ),
+    Guard("what is out is not taken over", replaced_by(cordon, "_may_adopt", lambda *args: True), tasks_at_work),
+    Guard(
+        "the record after the lock",
+        replaced_by(guard_work.Work, "_look_again", lambda self: None),
+        cut_off(is_lock_patch, Fault("frozen", 600.0)),
+    ),
+    Guard("deletion costs before raising", replaced_by(swap, "_costs", lambda *args: []), undisturbed),
+)
+
+
+@pytest.mark.parametrize("guard", GUARDS, ids=lambda guard: guard.name.replace(" ", "-"))
+def test_it_is_missed_when_it_is_taken_out(
+    guard: Guard, monkeypatch: pytest.MonkeyPatch, record_property: t.Callable[[str, object], None]
+) -> None:
+    guard.notices()
+    guard.out(monkeypatch)
+    with pytest.raises(AssertionError):
+        guard.notices()
+    record_property("guards", 1)
