@@ -5,18 +5,20 @@
 from __future__ import annotations
 
 import typing as t
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import pytest
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import errors
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.verbs import Request
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.finding import Finding
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs.limits import Controller
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.migrate import Choices
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run import job_backend
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.context import Context, StopRun
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.koordinator import Koordinator
+from ansible_collections.kubeops.node_maintenance.tests.unit.simulator import koordinator
+from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.faults import Fault
+from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.world import World
 
 LIMITS = Controller()
 WHOLE = Koordinator(controller=LIMITS, source="ConfigMap a/b")
@@ -97,29 +99,13 @@ def test_jobs_that_reserve_nothing_need_no_scheduler(looked: t.Any) -> None:
     assert found == ()
 
 
-@dataclass
-class Discovery:
-    there: bool
-
-    def send(self, request: Request, *, fence: t.Callable[[], None] | None = None, **_times: float) -> dict[str, t.Any]:
-        if fence is not None:
-            fence()
-        del request
-        if not self.there:
-            raise errors.NotFound("no such group")
-        return {}
-
-
 @pytest.mark.parametrize(("there", "codes"), [(True, ["koordinator_unused"]), (False, [])])
-def test_who_may_not_list_jobs_evicts_and_hears_of_it_only_where_there_are_any(
-    monkeypatch: pytest.MonkeyPatch, there: bool, codes: list[str]
-) -> None:
-    def refused(_ctx: Context) -> Koordinator:
-        raise errors.Forbidden("no")
-
-    monkeypatch.setattr(job_backend, "look", refused)
-    ctx = Context(t.cast("t.Any", Discovery(there)))
-    _choices, found = job_backend.prepared(ctx, Choices())
-    assert [finding.code for finding in found] == codes
-    with pytest.raises(errors.Forbidden):
-        job_backend.prepared(ctx, Choices(backend="koordinator"))
+def test_who_may_not_list_jobs_evicts_and_hears_of_it_only_where_there_are_any(there: bool, codes: list[str]) -> None:
+    with World(add_ons=[koordinator.GROUP] if there else ()) as world:
+        me = world.process("me")
+        # Rights are asked for before the kind: also where there is none.
+        me.faults.when(lambda request: request.verb == "list", Fault("forbidden"), times=100)
+        _choices, found = me.run(lambda ctx: job_backend.prepared(ctx, Choices()))
+        assert [finding.code for finding in found] == codes
+        with pytest.raises(errors.Forbidden):
+            me.run(lambda ctx: job_backend.prepared(ctx, Choices(backend="koordinator")))
