@@ -109,7 +109,8 @@ class Watcher:
 class ApiServer:
     """The one API server of a world. `skew` is its clock's difference to the machine's.
 
-    `denied` are (verb, resource with subresource) that nobody may, `add_ons` the groups that are installed.
+    `denied` are (verb, resource with subresource) that nobody may, `add_ons` the groups that are installed,
+    `absent` the resources that nevertheless are not: somebody removed their CustomResourceDefinition.
     """
 
     def __init__(self, machine: Machine, *, skew: float = 0.0, add_ons: t.Collection[str] = ()) -> None:
@@ -118,6 +119,7 @@ class ApiServer:
         self.objects = Objects(self.store, lambda: machine.now + self.skew)
         self.add_ons = frozenset(add_ons)
         self.denied: set[tuple[str, str]] = set()
+        self.absent: set[str] = set()
         self.watchers: list[Watcher] = []
         self._pages: dict[str, tuple[str, list[Raw]]] = {}
         self.store.listeners.append(self._spread)
@@ -193,6 +195,8 @@ class ApiServer:
     def _place(self, request: Request) -> Place:
         place = place_of(request.path)
         if place is None or (place.group in ADD_ONS and place.group not in self.add_ons):
+            raise answers.no_such_path()
+        if place.kind is not None and place.kind.resource in self.absent:
             raise answers.no_such_path()
         return place
 
