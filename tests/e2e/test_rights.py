@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The account with the documented rights: what it may not do, and what it is told to be missing.
+"""The account with the documented rights: what it may not do, what it is told to be missing, a moment without them.
 
 That the rights suffice is shown by all other tests: they run the collection as this account, and the fixture `play`
 fails where it was refused anything.
@@ -10,15 +10,19 @@ fails where it was refused anything.
 
 from __future__ import annotations
 
+import time
+from collections import Counter
 from pathlib import Path
 
 import pytest
 from support import rights
 from support.arena import Arena
+from support.koordinator import restart_api_server
 from support.lab import Lab
 from support.plays import Player, Run
 from support.waiting import until
 from support.watching import Watch
+from witness import audit
 
 APPS, RBAC_GROUP = "apps", "rbac.authorization.k8s.io"
 
@@ -82,3 +86,28 @@ def test_a_role_that_is_missing_is_told_whole_before_anything_is_written(
 def is_told(run: Run, word: str) -> bool:
     """In whole sentences: of the first refusal, or of a right that was asked about."""
     return f"may not {word}: " in run.words or f"may not {word} in " in run.words
+
+
+def test_the_api_server_knows_no_roles_for_a_moment_after_its_restart(lab: Lab, arena: Arena, play: Player) -> None:
+    """Without the witness, which loses its watches as everybody does."""
+    play.may_be_refused = True
+    here, there = arena.nodes(2)
+    with arena.placing(here):
+        for i in range(3):
+            arena.deployment(f"web-{i}", 3, start="3s", budget={"maxUnavailable": 1}, service=False)
+    arena.settle()
+    mark = lab.audit_log.stat().st_size
+    run = play.start("maintain", maintain_nodes=[here])
+    until(lambda: len(arena.pods(on=here)) <= 7, 60, "two pods have been evicted")
+    with rights.withheld(arena.api):
+        restart_api_server(lab)
+        refused = until(lambda: rights.refusals(lab.audit_log, mark), 30, "it is refused what it has a right to")
+        time.sleep(1)
+    done = run.wait(240)
+    assert done.ok, f"refused {refused}\n{done.text}"
+    assert not arena.is_cordoned(here)
+    assert arena.record(here) is None
+    requests = audit.read(lab.audit_log, mark)
+    evicted = Counter(request.name for request in requests if request.evicts and request.accepted)
+    assert sorted(evicted.values()) == [1] * 9, "all pods of the node, each once"
+    assert {node for i in range(3) for node in (p["spec"]["nodeName"] for p in arena.pods(f"web-{i}"))} == {there}

@@ -12,7 +12,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import json
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from pathlib import Path
 
 import yaml
@@ -94,6 +94,20 @@ def may(config: Path, verb: str, group: str, resource: str, namespace: str = "")
     review = {"spec": {"resourceAttributes": {key: value for key, value in asked.items() if value}}}
     answer = Api(config, AGENT).create("/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", review)
     return bool(answer["status"]["allowed"])
+
+
+@contextlib.contextmanager
+def withheld(api: Api) -> Iterator[None]:
+    """The account has no right in the whole cluster for a while; the API server has heard of it, and of the end."""
+    everywhere = [role for role, one in roles().items() if one["metadata"]["annotations"][BIND_IN] == "*"]
+    everywhere = [role for role in everywhere if role not in NOT_HELD]
+    for role in everywhere:
+        api.delete(f"{RBAC}/clusterrolebindings/{OPERATOR}-{role}")
+    try:
+        yield
+    finally:
+        for role in everywhere:
+            bind(api, role)
 
 
 def also(api: Api, namespace: str, group: str, *resources: str) -> None:
