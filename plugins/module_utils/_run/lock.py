@@ -146,11 +146,12 @@ class Locks:
 
     def leave(self, seconds: float = IDLE) -> None:
         """Stop renewing and leave the leases with ``seconds`` for the next call of this run."""
+        until = self._ctx.clock.now() + LEAVE_WITHIN
         self._stop.set()
         if self._keeper:
             self._keeper.join(LEAVE_WITHIN)
             self._keeper = None
-        self._each(lambda lock: lock.renew(int(seconds)), [lock for lock in self._locks.values() if lock.held])
+        self._each(lambda lock: lock.renew(int(seconds)), [lock for lock in self._locks.values() if lock.held], until)
 
     def drop(self, nodes: t.Collection[str]) -> None:
         """Delete these nodes' leases; the others stay. What cannot be deleted runs out by itself.
@@ -164,12 +165,14 @@ class Locks:
             self._ctx.tell("not_fenced", f"the fence in the server keeps entries of {', '.join(nodes)}: {error}")
         self._each(lambda lock: lock.drop(LEAVE_WITHIN), [self._locks[node] for node in nodes if node in self._locks])
 
-    def _each(self, do: t.Callable[[NodeLock], object], locks: t.Sequence[NodeLock]) -> None:
-        """Do it to all at once, and wait no longer than ``LEAVE_WITHIN`` for all together."""
+    def _each(
+        self, do: t.Callable[[NodeLock], object], locks: t.Sequence[NodeLock], until: float | None = None
+    ) -> None:
+        """Do it to all at once, and wait no longer than ``until`` (or ``LEAVE_WITHIN``) for all together."""
         if not locks:
             return
         pool = self._ctx.clock.pool(AT_ONCE, "lock")
-        until = self._ctx.clock.now() + LEAVE_WITHIN
+        until = self._ctx.clock.now() + LEAVE_WITHIN if until is None else until
         try:
             for future in [pool.submit(do, lock) for lock in locks]:
                 try:

@@ -13,7 +13,6 @@ process that was frozen in between cannot write over the entry of the one who to
 
 from __future__ import annotations
 
-import threading
 import typing as t
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.errors import (
@@ -44,7 +43,7 @@ class ServerFence:
 
     def __init__(self, ctx: Context, me: Run) -> None:
         self._ctx, self._me = ctx, str(me)
-        self._one_at_a_time = threading.Lock()
+        self._one_at_a_time = ctx.clock.lock()
         self.there = False
 
     def hold(self, leases: t.Collection[str], prove: Fence) -> None:

@@ -2,327 +2,353 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The lock protocol on a store of leases in memory, with a clock that only sleeps move.
-
-What the real API server does with leases is shown on the lab; here time has to stand still, run ahead
-and belong to two processes at once, which no cluster can be made to do.
-"""
+"""The lock protocol, on processes that live, die, freeze and thaw beside each other."""
 
 from __future__ import annotations
 
-import copy
 import typing as t
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from functools import partial
 
 import pytest
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.client import Listing
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.clock import Clock
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.errors import (
-    AlreadyExists,
-    Conflict,
-    NotFound,
-    UnknownOutcome,
-)
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.verbs import Request
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.context import Context, Run
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan import names
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.change import Change
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.objects import Raw, Ref
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run import lock
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.lease import WORKING, LostLockError
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.lock import (
+    DYING,
     IDLE,
-    Locks,
+    LEAVE_WITHIN,
+    LOOK_EVERY,
+    RENEW_EVERY,
 )
-
-PLACE = {"a": "ns/node-a"}
-
-
-@dataclass
-class Time(Clock):
-    """Moves only when somebody sleeps; ``at`` holds what happens on the way."""
-
-    present: float = 1000.0
-    wall_ahead: float = 0.0
-    at: list[tuple[float, Callable[[], None]]] = field(default_factory=list)
-
-    def now(self) -> float:
-        return self.present
-
-    def epoch(self) -> float:
-        return self.present + self.wall_ahead
-
-    def sleep(self, seconds: float) -> None:
-        self.present += seconds
-        due = [event for event in self.at if event[0] <= self.present]
-        self.at = [event for event in self.at if event[0] > self.present]
-        for _when, happen in due:
-            happen()
-
-
-@dataclass
-class Store:
-    """Just enough of an API server: leases with resourceVersions."""
-
-    leases: dict[str, dict[str, t.Any]] = field(default_factory=dict)
-    version: int = 0
-    writes: int = 0
-    lose: set[str] = field(default_factory=set)
-    late: Callable[[], None] = lambda: None
-
-    def items(self, kind: t.Any, *, namespace: str, patience: float) -> Listing:
-        del kind, namespace, patience
-        return Listing([copy.deepcopy(lease) for lease in self.leases.values()], "")
-
-    def send(self, request: Request, *, fence: Callable[[], None] | None = None, **_times: float) -> dict[str, t.Any]:
-        if fence is not None:
-            fence()
-        if request.method == "GET":
-            if request.name not in self.leases:
-                raise NotFound("gone", request=request, status=404)
-            return copy.deepcopy(self.leases[request.name])
-        answer = self._written(request)
-        self.late()
-        if request.method in self.lose:
-            self.lose.discard(request.method)
-            raise UnknownOutcome("cut", request=request)
-        return answer
-
-    def _written(self, request: Request) -> dict[str, t.Any]:
-        self.writes += 1
-        self.version += 1
-        body = copy.deepcopy(dict(request.body or {}))
-        if request.method == "POST":
-            name = body["metadata"]["name"]
-            if name in self.leases:
-                raise AlreadyExists("there", request=request, status=409)
-            body["metadata"] |= {"uid": f"u{self.version}", "resourceVersion": str(self.version)}
-            self.leases[name] = body
-            return copy.deepcopy(body)
-        lease = self.leases.get(request.name)
-        if lease is None:
-            raise NotFound("gone", request=request, status=404)
-        wanted = body.get("preconditions") or body["metadata"]
-        if wanted.get("resourceVersion") != lease["metadata"]["resourceVersion"]:
-            raise Conflict("changed", request=request, status=409)
-        if request.method == "DELETE":
-            del self.leases[request.name]
-            return {}
-        lease["metadata"].setdefault("annotations", {}).update(body["metadata"].get("annotations") or {})
-        lease["spec"].update(body.get("spec") or {})
-        lease["metadata"]["resourceVersion"] = str(self.version)
-        return copy.deepcopy(lease)
-
-    def renew(self, name: str = "node-a") -> None:
-        self.version += 1
-        self.leases[name]["metadata"]["resourceVersion"] = str(self.version)
-
-
-def locks(store: Store, run: str, clock: Time) -> Locks:
-    ctx = Context(t.cast("t.Any", store), clock=clock, by=f"{run}@here")
-    return Locks(ctx, t.cast("Run", Run.parse(run)), PLACE)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.write import write
+from ansible_collections.kubeops.node_maintenance.tests.unit.run.locked import (
+    done,
+    held,
+    lease,
+    leases,
+    locks,
+    of_leases,
+    rewrite,
+)
+from ansible_collections.kubeops.node_maintenance.tests.unit.simulator import manifests
+from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.faults import Fault
+from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.store import Event
+from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.world import Actor, World
 
 
 @pytest.fixture
-def clock() -> Time:
-    return Time()
+def world() -> t.Iterator[World]:
+    nodes = [manifests.node(name) for name in ("a", "b")]
+    with World([*nodes, manifests.namespace(names.NAMESPACE)]) as made:
+        yield made
 
 
-def test_a_free_lock_is_taken_and_dropped(clock: Time) -> None:
-    store = Store()
-    mine = locks(store, "r1/n1", clock)
-    assert mine.take() == {}
-    lease = store.leases["node-a"]
-    assert lease["spec"]["holderIdentity"] == "r1/n1"
-    assert lease["spec"]["leaseDurationSeconds"] == WORKING
-    mine.drop(["a"])
-    mine.leave()
-    assert store.leases == {}
+@pytest.fixture
+def unkept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The thread that renews gets no turn for an hour: what is renewed is renewed by who needs it."""
+    monkeypatch.setattr(lock, "RENEW_EVERY", 3600.0)
 
 
-def test_between_two_calls_of_a_run_the_lock_waits_a_minute(clock: Time) -> None:
-    store = Store()
-    first = locks(store, "r1/n1", clock)
-    first.take()
-    first.leave()
-    assert store.leases["node-a"]["spec"]["leaseDurationSeconds"] == IDLE
-    assert locks(store, "r1/n1", clock).take() == {}
-    assert clock.present == 1000.0
+def renewals(world: World, actor: Actor) -> int:
+    """How often that process has written a lease again."""
+    chosen = of_leases("PATCH")
+    return sum(sent.process == actor.name and sent.status == 200 and chosen(sent.request) for sent in world.log)
 
 
-def held(store: Store, clock: Time) -> None:
-    holder = locks(store, "r1/n1", clock)
-    holder.take()
-    holder._stop.set()
+def test_a_free_lock_is_taken_and_dropped(world: World) -> None:
+    me = world.process("me")
+    mine = locks(me, "r1/n1")
+    assert done(me, mine.take) == {}
+    assert lease(world)["holderIdentity"] == "r1/n1"
+    assert lease(world)["leaseDurationSeconds"] == WORKING
+    done(me, lambda: mine.drop(["a"]))
+    done(me, mine.leave)
+    assert leases(world) == set()
 
 
-def test_a_silent_lock_is_taken_over_after_its_own_duration_and_not_before(clock: Time) -> None:
-    store = Store()
-    held(store, clock)
-    assert locks(store, "r2/n2", clock).take() == {}
-    assert clock.present - 1000.0 == pytest.approx(WORKING)
-    assert store.leases["node-a"]["spec"]["holderIdentity"] == "r2/n2"
-    assert store.leases["node-a"]["spec"]["leaseTransitions"] == 1
+def test_between_two_calls_of_a_run_the_lock_waits_a_minute(world: World) -> None:
+    me = world.process("me")
+    first = locks(me, "r1/n1")
+    began = world.machine.now
+    done(me, first.take)
+    done(me, first.leave)
+    assert lease(world)["leaseDurationSeconds"] == IDLE
+    assert done(me, locks(me, "r1/n1").take) == {}
+    assert world.machine.now == began
 
 
-def test_a_lock_that_is_renewed_refuses_another_run_and_names_its_holder(clock: Time) -> None:
-    store = Store()
-    held(store, clock)
-    clock.at = [(1005.0, store.renew)]
-    refused = locks(store, "r2/n2", clock).take()
+def test_a_silent_lock_is_taken_over_after_its_own_duration_and_not_before(world: World) -> None:
+    held(world, "r1/n1")
+    began = world.machine.now
+    taker = world.process("taker")
+    assert done(taker, locks(taker, "r2/n2").take) == {}
+    assert world.machine.now - began == pytest.approx(WORKING)
+    assert lease(world)["holderIdentity"] == "r2/n2"
+    assert lease(world)["leaseTransitions"] == 1
+
+
+def test_a_lock_that_is_renewed_refuses_another_run_and_names_its_holder(world: World) -> None:
+    tina, otto = world.process("tina"), world.process("otto")
+    done(tina, locks(tina, "r1/n1").take)
+    began = world.machine.now
+    refused = done(otto, locks(otto, "r2/n2").take)
     assert refused["a"].holder == "r1"
-    assert "r1/n1@here" in refused["a"].message
-    assert clock.present <= 1006.0
-    assert store.leases["node-a"]["spec"]["holderIdentity"] == "r1/n1"
+    assert "tina@sim" in refused["a"].message
+    assert world.machine.now - began <= RENEW_EVERY + LOOK_EVERY
+    assert lease(world)["holderIdentity"] == "r1/n1"
 
 
-def test_the_same_run_waits_for_its_dying_predecessor(clock: Time) -> None:
-    store = Store()
-    held(store, clock)
-    clock.at = [(1005.0, store.renew), (1010.0, store.renew), (1015.0, store.renew)]
-    assert locks(store, "r1/n2", clock).take(patient=True) == {}
-    assert clock.present - 1015.0 == pytest.approx(WORKING)
+def test_the_same_run_waits_for_its_dying_predecessor(world: World) -> None:
+    old, new = world.process("old"), world.process("new")
+    done(old, locks(old, "r1/n1").take)
+    world.machine.after(3 * RENEW_EVERY + 1.0, old.process.kill, "kill")
+    last = world.machine.now + 3 * RENEW_EVERY
+    assert done(new, lambda: locks(new, "r1/n2").take(patient=True)) == {}
+    assert WORKING <= world.machine.now - last <= WORKING + LOOK_EVERY
 
 
-def test_the_same_run_refuses_after_a_minute_of_renewals(clock: Time) -> None:
-    store = Store()
-    held(store, clock)
-    clock.at = [(1000.0 + 5 * n, store.renew) for n in range(1, 40)]
-    assert "a" in locks(store, "r1/n2", clock).take(patient=True)
-    assert 1060.0 <= clock.present <= 1062.0
+def test_the_same_run_refuses_after_a_minute_of_renewals(world: World) -> None:
+    old, new = world.process("old"), world.process("new")
+    done(old, locks(old, "r1/n1").take)
+    began = world.machine.now
+    assert "a" in done(new, lambda: locks(new, "r1/n2").take(patient=True))
+    assert DYING <= world.machine.now - began <= DYING + 2 * LOOK_EVERY
 
 
-def test_an_identity_read_from_the_record_does_not_enter_a_working_call(clock: Time) -> None:
-    store = Store()
-    held(store, clock)
-    clock.at = [(1004.0, store.renew)]
-    assert "a" in locks(store, "r1/n1", clock).take(borrowed=True)
+def test_an_identity_read_from_the_record_does_not_enter_a_working_call(world: World) -> None:
+    works, other = world.process("works"), world.process("other")
+    done(works, locks(works, "r1/n1").take)
+    assert "a" in done(other, lambda: locks(other, "r1/n1").take(borrowed=True))
 
 
-def test_a_lock_for_hours_is_refused_at_once(clock: Time) -> None:
-    store = Store()
-    held(store, clock)
-    store.leases["node-a"]["spec"]["leaseDurationSeconds"] = 3600
-    assert "a" in locks(store, "r1/n2", clock).take(patient=True)
-    assert clock.present == 1000.0
+def test_a_lock_for_hours_is_refused_at_once(world: World) -> None:
+    held(world, "r1/n1")
+    rewrite(world, leaseDurationSeconds=3600)
+    began = world.machine.now
+    me = world.process("me")
+    assert "a" in done(me, lambda: locks(me, "r1/n2").take(patient=True))
+    assert world.machine.now == began
 
 
-def test_a_lock_left_for_hours_goes_to_the_one_who_vouches_that_nobody_works(clock: Time) -> None:
-    store = Store()
-    held(store, clock)
-    store.leases["node-a"]["spec"]["leaseDurationSeconds"] = 3600
-    start = clock.now()
-    mine = locks(store, "r1/new", clock)
-    assert mine.take(adopt=True) == {}
-    assert clock.now() == start
-    assert store.leases["node-a"]["spec"]["holderIdentity"] == "r1/new"
-    mine.drop(["a"])
-    mine.leave()
+def test_a_lock_left_for_hours_goes_to_the_one_who_vouches_that_nobody_works(world: World) -> None:
+    held(world, "r1/n1")
+    rewrite(world, leaseDurationSeconds=3600)
+    began = world.machine.now
+    me = world.process("me")
+    mine = locks(me, "r1/new")
+    assert done(me, lambda: mine.take(adopt=True)) == {}
+    assert world.machine.now == began
+    assert lease(world)["holderIdentity"] == "r1/new"
 
 
-def test_a_lock_that_vanishes_while_we_watch_is_ours(clock: Time) -> None:
-    store = Store()
-    held(store, clock)
-    clock.at = [(1003.0, store.leases.clear)]
-    assert locks(store, "r2/n2", clock).take() == {}
-    assert store.leases["node-a"]["spec"]["holderIdentity"] == "r2/n2"
+def test_a_long_lease_of_somebody_else_is_not_adopted(world: World) -> None:
+    held(world, "r1/n1")
+    rewrite(world, leaseDurationSeconds=3600, holderIdentity="node-healthcheck")
+    me = world.process("me")
+    assert "a" in done(me, lambda: locks(me, "r1/n2").take(adopt=True))
+    assert lease(world)["holderIdentity"] == "node-healthcheck"
 
 
-def test_a_thawed_run_is_fenced_before_its_next_write(clock: Time) -> None:
-    store = Store()
-    frozen = locks(store, "r1/n1", clock)
-    frozen.take()
-    frozen._stop.set()
-    locks(store, "r2/n2", clock).take()
-    clock.present += 1200.0
-    with pytest.raises(LostLockError, match="r2"):
-        frozen.fence()
-    before = store.writes
-    with pytest.raises(LostLockError):
-        frozen.fence()
-    assert store.writes == before
+def test_a_lock_that_vanishes_while_we_watch_is_ours(world: World) -> None:
+    held(world, "r1/n1")
+    began = world.machine.now
+    world.machine.after(3.0, lambda: world.delete(kinds.LEASES, "node-a", names.NAMESPACE), "delete")
+    me = world.process("me")
+    assert done(me, locks(me, "r2/n2").take) == {}
+    assert lease(world)["holderIdentity"] == "r2/n2"
+    assert world.machine.now - began <= 3.0 + LOOK_EVERY
 
 
-def test_a_thawed_run_that_nobody_replaced_goes_on(clock: Time) -> None:
-    store = Store()
-    frozen = locks(store, "r1/n1", clock)
-    frozen.take()
-    frozen._stop.set()
-    clock.present += 1200.0
-    frozen.fence()
-    assert store.leases["node-a"]["spec"]["holderIdentity"] == "r1/n1"
+def test_a_lock_that_was_renewed_while_it_was_taken_stays_with_its_holder(world: World) -> None:
+    held(world, "r1/n1")
+    me = world.process("me")
+    me.faults.overtaken(of_leases("PATCH"), lambda: rewrite(world))
+    assert "a" in done(me, locks(me, "r2/n2").take)
+    assert lease(world)["holderIdentity"] == "r1/n1"
 
 
-def test_a_deleted_lock_is_lost(clock: Time) -> None:
-    store = Store()
-    mine = locks(store, "r1/n1", clock)
-    mine.take()
-    mine._stop.set()
-    store.leases.clear()
-    clock.present += 100.0
+def frozen(world: World, *nodes: str) -> tuple[Actor, lock.Locks]:
+    """A process that took the locks of these nodes and stands still."""
+    me = world.process("me")
+    mine = locks(me, "r1/n1", *nodes)
+    assert done(me, mine.take) == {}
+    me.process.freeze()
+    return me, mine
+
+
+def test_a_thawed_run_is_fenced_before_its_next_write(world: World) -> None:
+    me, mine = frozen(world)
+    taker = world.process("taker")
+    done(taker, locks(taker, "r2/n2").take)
+    world.machine.run_for(1200.0)
+    me.process.thaw()
+    before = renewals(world, me)
+    for _try in range(2):
+        with pytest.raises(LostLockError, match="r2"):
+            done(me, mine.fence)
+    world.machine.run_for(60.0)
+    assert renewals(world, me) == before
+    assert lease(world)["holderIdentity"] == "r2/n2"
+
+
+def test_a_thawed_run_that_nobody_replaced_goes_on(world: World) -> None:
+    me, mine = frozen(world)
+    world.machine.run_for(1200.0)
+    me.process.thaw()
+    done(me, mine.fence)
+    assert lease(world)["holderIdentity"] == "r1/n1"
+
+
+def test_a_deleted_lock_is_lost(world: World) -> None:
+    me, mine = frozen(world)
+    world.delete(kinds.LEASES, "node-a", names.NAMESPACE)
+    world.machine.run_for(100.0)
+    me.process.thaw()
     with pytest.raises(LostLockError, match="deleted"):
-        mine.fence()
+        done(me, mine.fence)
 
 
-@pytest.mark.parametrize("verb", ["POST", "PATCH", "DELETE"])
-def test_a_lost_answer_is_looked_up_and_not_an_error(clock: Time, verb: str) -> None:
-    store = Store(lose={verb})
-    mine = locks(store, "r1/n1", clock)
-    assert mine.take() == {}
-    assert store.leases["node-a"]["spec"]["holderIdentity"] == "r1/n1"
-    clock.present += 60.0
-    mine.fence()
-    mine.drop(["a"])
-    mine.leave()
-    assert store.leases == {}
-    assert store.lose == set()
+def test_one_nodes_lost_lock_keeps_no_other_from_being_written(world: World) -> None:
+    me, mine = frozen(world, "a", "b")
+    taker = world.process("taker")
+    assert done(taker, locks(taker, "r2/n2", "a").take) == {}
+    me.process.thaw()
+
+    def label(node: str) -> None:
+        def decide(raw: Raw | None) -> Change | None:
+            return Change("patch", target, "Label it", {"metadata": {"labels": {"mine": "yes"}}}) if raw else None
+
+        target = Ref("Node", node, api_version="v1")
+        write(me.ctx(), target, decide, fence=partial(mine.fence, [node]))
+
+    with pytest.raises(LostLockError, match="r2"):
+        done(me, lambda: label("a"))
+    done(me, lambda: label("b"))
+    world.machine.run_for(60.0)
+    done(me, lambda: label("b"))
+    assert [world.get(kinds.NODES, node)["metadata"]["labels"].get("mine") for node in "ab"] == [None, "yes"]
+    assert set(mine.lost()) == {"a"}
+    done(me, lambda: mine.drop(["a", "b"]))
+    assert (leases(world), lease(world)["holderIdentity"]) == ({"node-a"}, "r2/n2")
 
 
-def test_freshness_counts_from_when_the_renewal_was_sent(clock: Time) -> None:
-    store = Store()
-    mine = locks(store, "r1/n1", clock)
-    store.late = lambda: clock.sleep(40.0)
-    mine.take()
-    mine._stop.set()
-    store.late = lambda: None
-    writes = store.writes
-    mine.fence()
-    assert store.writes == writes + 1, "the answer was young, but what it answered was not"
+@pytest.mark.parametrize("method", ["POST", "PATCH", "DELETE"])
+def test_a_lost_answer_is_looked_up_and_not_an_error(world: World, method: str) -> None:
+    me = world.process("me")
+    me.faults.when(of_leases(method), Fault("lost"))
+    mine = locks(me, "r1/n1")
+    assert done(me, mine.take) == {}
+    assert lease(world)["holderIdentity"] == "r1/n1"
+    world.machine.run_for(60.0)
+    done(me, mine.fence)
+    done(me, lambda: mine.drop(["a"]))
+    done(me, mine.leave)
+    assert leases(world) == set()
+    assert me.faults.met
 
 
-def test_a_machine_that_slept_has_to_renew_although_its_clock_stood_still(clock: Time) -> None:
-    store = Store()
-    mine = locks(store, "r1/n1", clock)
-    mine.take()
-    mine._stop.set()
-    writes = store.writes
-    mine.fence()
-    assert store.writes == writes
-    clock.wall_ahead += 3600.0
-    mine.fence()
-    assert store.writes == writes + 1
+@pytest.mark.usefixtures("unkept")
+def test_freshness_counts_from_when_the_renewal_was_sent(world: World) -> None:
+    me = world.process("me")
+    me.faults.when(of_leases("POST"), Fault("frozen sent", 40.0))
+    mine = locks(me, "r1/n1")
+    done(me, mine.take)
+    before = renewals(world, me)
+    done(me, mine.fence)
+    assert renewals(world, me) == before + 1, "the answer was young, but what it answered was not"
 
 
-def test_a_lock_that_somebody_else_holds_by_now_is_not_deleted(clock: Time) -> None:
-    store = Store()
-    mine = locks(store, "r1/n1", clock)
-    mine.take()
-    mine._stop.set()
-    store.leases["node-a"]["spec"]["holderIdentity"] = "r2/n2"
-    store.renew()
-    mine.drop(["a"])
-    assert store.leases["node-a"]["spec"]["holderIdentity"] == "r2/n2"
+@pytest.mark.usefixtures("unkept")
+def test_a_machine_that_slept_has_to_renew_although_its_clock_stood_still(world: World) -> None:
+    me = world.process("me")
+    mine = locks(me, "r1/n1")
+    done(me, mine.take)
+    before = renewals(world, me)
+    done(me, mine.fence)
+    assert renewals(world, me) == before
+    me.process.skew += 3600.0
+    done(me, mine.fence)
+    assert renewals(world, me) == before + 1
 
 
-def test_a_long_lease_of_somebody_else_is_not_adopted(clock: Time) -> None:
-    store = Store()
-    held(store, clock)
-    store.leases["node-a"]["spec"] |= {"leaseDurationSeconds": 3600, "holderIdentity": "node-healthcheck"}
-    assert "a" in locks(store, "r1/n2", clock).take(adopt=True)
-    assert store.leases["node-a"]["spec"]["holderIdentity"] == "node-healthcheck"
+@pytest.mark.usefixtures("unkept")
+def test_a_lock_that_somebody_else_holds_by_now_is_not_deleted(world: World) -> None:
+    me, mine = frozen(world)
+    taker = world.process("taker")
+    done(taker, locks(taker, "r2/n2").take)
+    me.process.thaw()
+    done(me, lambda: mine.drop(["a"]))
+    assert lease(world)["holderIdentity"] == "r2/n2"
 
 
-def test_a_lock_that_was_renewed_while_it_was_taken_stays_with_its_holder(clock: Time) -> None:
-    store = Store()
-    held(store, clock)
-    clock.at = [(1015.0, store.renew)]
-    assert "a" in locks(store, "r2/n2", clock).take()
-    assert store.leases["node-a"]["spec"]["holderIdentity"] == "r1/n1"
+@pytest.mark.usefixtures("unkept")
+def test_a_lock_that_is_taken_over_while_it_is_deleted_stays(world: World) -> None:
+    me = world.process("me")
+    mine = locks(me, "r1/n1")
+    done(me, mine.take)
+    me.faults.overtaken(of_leases("DELETE"), lambda: rewrite(world, holderIdentity="r2/n2"))
+    done(me, lambda: mine.drop(["a"]))
+    assert lease(world)["holderIdentity"] == "r2/n2"
+
+
+def written(world: World, node: str = "a") -> list[float]:
+    """When the lease of a node was written from now on."""
+    moments: list[float] = []
+
+    def note(event: Event) -> None:
+        if event.resource == kinds.LEASES.resource and event.raw["metadata"]["name"] == f"node-{node}":
+            moments.append(world.machine.now)
+
+    world.on_event.append(note)
+    return moments
+
+
+def test_locks_that_were_taken_are_renewed_while_another_one_is_waited_for(world: World) -> None:
+    old, new, rival = world.process("old"), world.process("new"), world.process("rival")
+    done(old, locks(old, "r1/n1", "b").take)
+    world.machine.after(40.0, old.process.kill, "kill")
+    moments, began = written(world), world.machine.now
+    mine = locks(new, "r1/n2", "a", "b")
+    taking = new.spawn(lambda: mine.take(patient=True))
+    world.machine.run_for(20.0)
+    assert taking.alive, "it waits for b"
+    assert "a" in done(rival, locks(rival, "r2/n3").take)
+    world.machine.run_until(lambda: not taking.alive)
+    assert taking.value() == {}
+    assert world.machine.now - began > 40.0
+    ages = [after - before for before, after in zip(moments, [*moments[1:], world.machine.now], strict=True)]
+    assert max(ages) <= RENEW_EVERY + LOOK_EVERY
+    assert lease(world)["holderIdentity"] == "r1/n2"
+
+
+def test_a_read_that_fails_after_a_conflict_does_not_end_the_renewing(world: World) -> None:
+    me, rival = world.process("me"), world.process("rival")
+    mine = locks(me, "r1/n1")
+    done(me, mine.take)
+    me.faults.when(of_leases("PATCH"), Fault("conflict"))
+    me.faults.when(of_leases("GET"), Fault("error"))
+    moments = written(world)
+    world.machine.run_for(RENEW_EVERY + LOOK_EVERY)
+    assert [fault.what for _ordinal, _request, fault in me.faults.met] == ["conflict", "error"]
+    assert moments == []
+    assert "a" in done(rival, locks(rival, "r2/n2").take)
+    world.machine.run_for(60.0)
+    assert len(moments) >= 60.0 / RENEW_EVERY
+    done(me, mine.fence)
+
+
+@pytest.mark.parametrize("after", [0.0, RENEW_EVERY + 0.5], ids=["at rest", "while they are renewed"])
+def test_the_end_of_a_call_is_bounded_for_all_its_locks_together(world: World, after: float) -> None:
+    me = world.process("me")
+    mine = locks(me, "r1/n1", "a", "b", "c", "d")
+    assert done(me, mine.take) == {}
+    me.faults.when(of_leases("PATCH"), Fault("hang"), times=1000)
+    world.machine.run_for(after)
+    began = world.machine.now
+    done(me, mine.leave)
+    assert world.machine.now - began <= LEAVE_WITHIN + 1.0
+    assert me.faults.met

@@ -6,253 +6,227 @@
 
 from __future__ import annotations
 
-import copy
 import typing as t
-from collections.abc import Callable
-from dataclasses import dataclass, field
 
 import pytest
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.errors import (
-    Conflict,
-    Forbidden,
-    NotFound,
-    UnknownOutcome,
-    from_answer,
-)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.errors import Forbidden, from_answer
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.verbs import Request
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan import names
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.change import Change
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.objects import Ref
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.objects import Raw, Ref
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run import lock
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.act import request_for
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.context import Context, Run
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.context import Run
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.lease import LostLockError
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.lock import Locks
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.server_fence import by_the_fence, forget
-from ansible_collections.kubeops.node_maintenance.tests.unit.run.test_lock import Store, Time
+from ansible_collections.kubeops.node_maintenance.tests.unit.run.locked import done, held, leases, locks, rewrite
+from ansible_collections.kubeops.node_maintenance.tests.unit.simulator import manifests
+from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.faults import Fault, What
+from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.world import Actor, World
 
-PLACES = {"a": "ns/node-a", "b": "ns/node-b"}
-
-
-@dataclass
-class Fenced(Store):
-    """With a map of the fence beside the leases; ``map`` is ``None`` where it is not installed."""
-
-    map: dict[str, t.Any] | None = None
-    denied: set[str] = field(default_factory=set)
-    cut: set[str] = field(default_factory=set)
-    reads: int = 0
-    before_write: Callable[[], None] = lambda: None
-
-    def install(self) -> None:
-        self.map = {"metadata": {"name": names.FENCE_MAP, "resourceVersion": "m0"}}
-
-    @property
-    def entries(self) -> dict[str, str]:
-        return dict((self.map or {}).get("held") or {})
-
-    def send(self, request: Request, *, fence: Callable[[], None] | None = None, **times: float) -> dict[str, t.Any]:
-        if request.resource != "nodefences.maintenance.kubeops.io":
-            return super().send(request, fence=fence, **times)
-        if request.method == "PATCH":
-            happen, self.before_write = self.before_write, lambda: None
-            happen()
-        if fence is not None:
-            fence()
-        if request.verb in self.denied:
-            raise Forbidden("may not", request=request, status=403)
-        if self.map is None:
-            raise NotFound("gone", request=request, status=404)
-        if request.method == "GET":
-            self.reads += 1
-            return copy.deepcopy(self.map)
-        body = dict(request.body or {})
-        if body["metadata"]["resourceVersion"] != self.map["metadata"]["resourceVersion"]:
-            raise Conflict("changed", request=request, status=409)
-        self.put(body["held"])
-        if "PATCH" in self.cut:
-            self.cut.clear()
-            raise UnknownOutcome("cut", request=request)
-        return copy.deepcopy(self.map)
-
-    def put(self, held: t.Mapping[str, str | None]) -> None:
-        assert self.map is not None
-        self.version += 1
-        left = {key: value for key, value in {**self.entries, **held}.items() if value is not None}
-        self.map = {"metadata": {"name": names.FENCE_MAP, "resourceVersion": f"m{self.version}"}, "held": left}
+MAP = kinds.NODE_FENCES.resource
 
 
 @pytest.fixture
-def clock() -> Time:
-    return Time()
+def bare() -> t.Iterator[World]:
+    """Without the fence."""
+    with World([manifests.namespace(names.NAMESPACE)]) as made:
+        yield made
 
 
 @pytest.fixture
-def store() -> Fenced:
-    made = Fenced()
-    made.install()
-    return made
+def world(bare: World) -> World:
+    install(bare)
+    return bare
 
 
-def locks(store: Fenced, run: str, clock: Time, told: list[str] | None = None) -> Locks:
-    def progress(event: t.Any) -> None:
-        if told is not None:
-            told.append(event.message)
-
-    ctx = Context(t.cast("t.Any", store), clock=clock, by=f"{run}@here", progress=progress)
-    return Locks(ctx, t.cast("Run", Run.parse(run)), PLACES)
+def install(world: World) -> None:
+    meta = {"name": names.FENCE_MAP, "namespace": names.NAMESPACE}
+    world.apply({"apiVersion": names.FENCE_API, "kind": "NodeFence", "metadata": meta})
 
 
-def stopped(mine: Locks) -> Locks:
-    """As in a process that is frozen: it renews nothing."""
-    mine._stop.set()
-    return mine
+def map_of(world: World) -> Raw:
+    return world.get(kinds.NODE_FENCES, names.FENCE_MAP, names.NAMESPACE)
 
 
-def test_who_takes_a_lock_is_written_in_and_who_drops_it_is_taken_out(store: Fenced, clock: Time) -> None:
-    mine = locks(store, "r1/n1", clock)
-    assert mine.take() == {}
-    assert store.entries == {"node-a": "r1/n1", "node-b": "r1/n1"}
-    mine.drop(["a"])
-    assert store.entries == {"node-b": "r1/n1"}
-    mine.leave()
-    assert store.entries == {"node-b": "r1/n1"}, "the next call of the run goes on with it"
+def entries(world: World) -> dict[str, str]:
+    return dict(map_of(world).get("held") or {})
 
 
-def test_without_a_map_nothing_is_written_and_it_is_asked_for_once(clock: Time) -> None:
-    store = Fenced()
-    mine = locks(store, "r1/n1", clock)
-    mine.take()
-    store.install()
-    mine.drop(["a", "b"])
-    mine.leave()
-    assert store.entries == {}
-    assert store.reads == 0, "a map that came later is nothing to give back to"
+def put(world: World, entered: t.Mapping[str, str | None]) -> None:
+    """Somebody writes the map."""
+    world.patch(kinds.NODE_FENCES, names.FENCE_MAP, {"held": dict(entered)}, names.NAMESPACE)
 
 
-def test_the_next_call_of_a_run_only_reads(store: Fenced, clock: Time) -> None:
-    first = locks(store, "r1/n1", clock)
-    first.take()
-    first.leave()
-    was = (store.map or {})["metadata"]["resourceVersion"]
-    second = locks(store, "r1/n1", clock)
-    second.take()
-    second.leave()
-    assert (store.map or {})["metadata"]["resourceVersion"] == was
+def both(actor: Actor, run: str) -> lock.Locks:
+    """Of nodes `a` and `b`."""
+    return locks(actor, run, "a", "b")
 
 
-def test_who_takes_a_node_over_stands_in_the_fence_before_it_acts(store: Fenced, clock: Time) -> None:
-    stopped(locks(store, "r1/n1", clock)).take()
-    taker = locks(store, "r2/n2", clock)
-    assert taker.take() == {}
-    assert set(store.entries.values()) == {"r2/n2"}
-    taker.leave()
+def writes_map(request: Request) -> bool:
+    return request.method == "PATCH" and request.resource == MAP
 
 
-def test_a_refused_lock_is_not_written_in(store: Fenced, clock: Time) -> None:
-    stopped(locks(store, "r1/n1", clock)).take()
-    clock.at = [(1005.0, lambda: store.renew("node-a"))]
-    other = locks(store, "r2/n2", clock)
-    assert set(other.take()) == {"a"}
-    assert store.entries == {"node-a": "r1/n1", "node-b": "r2/n2"}
-    other.leave()
+def told(actor: Actor) -> list[str]:
+    return [event.message for event in actor.told]
 
 
-def test_a_process_that_was_frozen_before_its_entry_does_not_write_over_the_taker(store: Fenced, clock: Time) -> None:
-    frozen = locks(store, "r1/n1", clock)
+def deny(world: World, *verbs: str) -> None:
+    world.server.denied |= {(verb, MAP) for verb in verbs}
 
-    def taken_over_meanwhile() -> None:
-        stopped(frozen)
-        taker = locks(store, "r2/n2", clock)
-        clock.present += 1200.0
-        assert taker.take() == {}
-        taker.leave()
 
-    store.before_write = taken_over_meanwhile
-    frozen.take()
-    assert set(store.entries.values()) == {"r2/n2"}
+def test_who_takes_a_lock_is_written_in_and_who_drops_it_is_taken_out(world: World) -> None:
+    me = world.process("me")
+    mine = both(me, "r1/n1")
+    assert done(me, mine.take) == {}
+    assert entries(world) == {"node-a": "r1/n1", "node-b": "r1/n1"}
+    done(me, lambda: mine.drop(["a"]))
+    assert entries(world) == {"node-b": "r1/n1"}
+    done(me, mine.leave)
+    assert entries(world) == {"node-b": "r1/n1"}, "the next call of the run goes on with it"
+
+
+def test_without_a_map_nothing_is_written_and_it_is_asked_for_once(bare: World) -> None:
+    me = bare.process("me")
+    mine = both(me, "r1/n1")
+    done(me, mine.take)
+    install(bare)
+    done(me, lambda: mine.drop(["a", "b"]))
+    done(me, mine.leave)
+    assert entries(bare) == {}
+    asked = [sent.request.verb for sent in bare.log if sent.request.resource == MAP]
+    assert asked == ["get"], "a map that came later is nothing to give back to"
+
+
+def test_the_next_call_of_a_run_only_reads(world: World) -> None:
+    me = world.process("me")
+    first = both(me, "r1/n1")
+    done(me, first.take)
+    done(me, first.leave)
+    was = map_of(world)
+    second = both(me, "r1/n1")
+    done(me, second.take)
+    done(me, second.leave)
+    assert map_of(world) == was
+
+
+def test_who_takes_a_node_over_stands_in_the_fence_before_it_acts(world: World) -> None:
+    held(world, "r1/n1", "a", "b")
+    taker = world.process("taker")
+    assert done(taker, both(taker, "r2/n2").take) == {}
+    assert entries(world) == {"node-a": "r2/n2", "node-b": "r2/n2"}
+
+
+def test_a_refused_lock_is_not_written_in(world: World) -> None:
+    held(world, "r1/n1", "a", "b")
+    world.machine.after(5.0, lambda: rewrite(world), "renew")
+    other = world.process("other")
+    assert set(done(other, both(other, "r2/n2").take)) == {"a"}
+    assert entries(world) == {"node-a": "r1/n1", "node-b": "r2/n2"}
+
+
+@pytest.mark.parametrize("what", ["frozen", "late"])
+def test_a_process_that_was_frozen_before_its_entry_does_not_write_over_the_taker(world: World, what: What) -> None:
+    """Neither where it is thawed before the fence of its write, nor where the write itself arrives that late."""
+    slow, taker = world.process("slow"), world.process("taker")
+    slow.faults.when(writes_map, Fault(what, 600.0))
+    frozen = both(slow, "r1/n1")
+    taking = slow.spawn(frozen.take)
+    world.machine.run_for(1.0)
+    assert entries(world) == {}
+    slow.process.freeze(600.0)
+    taken = both(taker, "r2/n2")
+    assert done(taker, taken.take) == {}
+    done(taker, taken.leave)
+    world.machine.run_until(lambda: not taking.alive)
+    assert entries(world) == {"node-a": "r2/n2", "node-b": "r2/n2"}
+    assert slow.faults.met
     with pytest.raises(LostLockError):
-        frozen.fence()
+        done(slow, frozen.fence)
 
 
-def test_entries_of_others_written_meanwhile_stay(store: Fenced, clock: Time) -> None:
-    store.before_write = lambda: store.put({"node-z": "r9/n9"})
-    mine = locks(store, "r1/n1", clock)
-    mine.take()
-    assert store.entries == {"node-a": "r1/n1", "node-b": "r1/n1", "node-z": "r9/n9"}
-    mine.drop(["a", "b"])
-    mine.leave()
-    assert store.entries == {"node-z": "r9/n9"}
+def test_entries_of_others_written_meanwhile_stay(world: World) -> None:
+    me = world.process("me")
+    me.faults.overtaken(writes_map, lambda: put(world, {"node-z": "r9/n9"}))
+    mine = both(me, "r1/n1")
+    done(me, mine.take)
+    assert entries(world) == {"node-a": "r1/n1", "node-b": "r1/n1", "node-z": "r9/n9"}
+    done(me, lambda: mine.drop(["a", "b"]))
+    done(me, mine.leave)
+    assert entries(world) == {"node-z": "r9/n9"}
 
 
-def test_a_lost_answer_of_the_map_is_looked_up(store: Fenced, clock: Time) -> None:
-    store.cut = {"PATCH"}
-    mine = locks(store, "r1/n1", clock)
-    mine.take()
-    mine.leave()
-    assert set(store.entries.values()) == {"r1/n1"}
+def test_a_lost_answer_of_the_map_is_looked_up(world: World) -> None:
+    me = world.process("me")
+    me.faults.when(writes_map, Fault("lost"))
+    mine = both(me, "r1/n1")
+    done(me, mine.take)
+    done(me, mine.leave)
+    assert entries(world) == {"node-a": "r1/n1", "node-b": "r1/n1"}
+    assert me.faults.met
+    assert me.told == []
 
 
-def test_a_map_that_may_not_be_written_is_told_and_no_failure(store: Fenced, clock: Time) -> None:
-    store.denied = {"patch"}
-    told: list[str] = []
-    mine = locks(store, "r1/n1", clock, told)
-    assert mine.take() == {}
-    mine.drop(["a", "b"])
-    mine.leave()
-    assert store.leases == {}
-    assert any("fence in the server could not be written" in text for text in told)
+def test_a_map_that_may_not_be_written_is_told_and_no_failure(world: World) -> None:
+    deny(world, "patch")
+    me = world.process("me")
+    mine = both(me, "r1/n1")
+    assert done(me, mine.take) == {}
+    done(me, lambda: mine.drop(["a", "b"]))
+    done(me, mine.leave)
+    assert leases(world) == set()
+    assert any("fence in the server could not be written" in text for text in told(me))
 
 
-def test_a_map_that_may_not_be_read_is_as_good_as_none(store: Fenced, clock: Time) -> None:
-    store.denied = {"get", "patch"}
-    told: list[str] = []
-    mine = locks(store, "r1/n1", clock, told)
-    assert mine.take() == {}
-    mine.leave()
-    assert told == []
+def test_a_map_that_may_not_be_read_is_as_good_as_none(world: World) -> None:
+    deny(world, "get", "patch")
+    me = world.process("me")
+    mine = both(me, "r1/n1")
+    assert done(me, mine.take) == {}
+    done(me, mine.leave)
+    assert told(me) == []
 
 
-def test_who_is_refused_and_holds_the_lock_is_written_in_again(clock: Time) -> None:
-    store = Fenced()
-    mine = locks(store, "r1/n1", clock)
-    mine.take()
-    store.install()
-    mine.regain("a")
-    assert store.entries == {"node-a": "r1/n1"}
-    mine.drop(["a"])
-    assert store.entries == {}
-    mine.leave()
+def test_who_is_refused_and_holds_the_lock_is_written_in_again(bare: World) -> None:
+    me = bare.process("me")
+    mine = both(me, "r1/n1")
+    done(me, mine.take)
+    install(bare)
+    done(me, lambda: mine.regain("a"))
+    assert entries(bare) == {"node-a": "r1/n1"}
+    done(me, lambda: mine.drop(["a"]))
+    assert entries(bare) == {}
 
 
-def test_who_is_refused_and_lost_the_lock_learns_who_has_it_and_writes_nothing(store: Fenced, clock: Time) -> None:
-    mine = stopped(locks(store, "r1/n1", clock))
-    mine.take()
+def test_who_is_refused_and_lost_the_lock_learns_who_has_it_and_writes_nothing(world: World) -> None:
+    me = world.process("me")
+    mine = both(me, "r1/n1")
+    done(me, mine.take)
     # Against the protocol, so that the lease still looks fresh to its first holder.
-    store.leases["node-a"]["spec"]["holderIdentity"] = "r2/n2"
-    store.renew("node-a")
-    store.put({"node-a": "r2/n2"})
+    rewrite(world, holderIdentity="r2/n2")
+    put(world, {"node-a": "r2/n2"})
     with pytest.raises(LostLockError, match="r2"):
-        mine.regain("a")
-    assert store.entries == {"node-a": "r2/n2", "node-b": "r1/n1"}
-    mine.regain("b")
+        done(me, lambda: mine.regain("a"))
+    assert entries(world) == {"node-a": "r2/n2", "node-b": "r1/n1"}
+    done(me, lambda: mine.regain("b"))
 
 
-def test_who_is_refused_and_may_not_write_the_map_hears_that(store: Fenced, clock: Time) -> None:
-    mine = locks(store, "r1/n1", clock)
-    mine.take()
-    store.put({"node-a": None})
-    store.denied = {"patch"}
+def test_who_is_refused_and_may_not_write_the_map_hears_that(world: World) -> None:
+    me = world.process("me")
+    mine = both(me, "r1/n1")
+    done(me, mine.take)
+    put(world, {"node-a": None})
+    deny(world, "patch")
     with pytest.raises(Forbidden):
-        mine.regain("a")
-    mine.leave()
+        done(me, lambda: mine.regain("a"))
 
 
-def test_what_a_killed_start_left_is_taken_out_with_its_lock_and_nothing_of_others(store: Fenced, clock: Time) -> None:
-    store.put({"node-a": "r1/n1", "node-b": "r2/n1"})
-    ctx = Context(t.cast("t.Any", store), clock=clock)
-    forget(ctx, ["node-a", "node-b", "node-c"], Run("r1", "n2"))
-    assert store.entries == {"node-b": "r2/n1"}
+def test_what_a_killed_start_left_is_taken_out_with_its_lock_and_nothing_of_others(world: World) -> None:
+    put(world, {"node-a": "r1/n1", "node-b": "r2/n1"})
+    world.process("me").run(lambda ctx: forget(ctx, ["node-a", "node-b", "node-c"], Run("r1", "n2")))
+    assert entries(world) == {"node-b": "r2/n1"}
 
 
 def test_an_eviction_names_its_lock_and_nothing_else_does() -> None:

@@ -24,6 +24,7 @@ What = t.Literal[
     "forbidden",
     "frozen",
     "frozen sent",
+    "hang",
 ]
 
 
@@ -39,6 +40,7 @@ class Fault:
     * `down`: from now on and for `seconds` every request of that process is answered 503, and its watches end.
     * `frozen`: all threads of the process stand still for `seconds` before it passes its fence.
       `frozen sent`: the same right after the request was done, before its answer is read.
+    * `hang`: never done, and nothing comes back until its sender has waited for as long as it wants to.
     """
 
     what: What
@@ -73,12 +75,19 @@ class _When:
     times: int
 
 
+@dataclass
+class _Overtaken:
+    predicate: t.Callable[[Request], bool]
+    by: t.Callable[[], t.Any]
+
+
 class Faults:
     """The faults of one process: at the request with a number (from 0), or at those that a predicate chooses."""
 
     def __init__(self) -> None:
         self._at: dict[int, Fault] = {}
         self._when: list[_When] = []
+        self._overtaken: list[_Overtaken] = []
         self.met: list[tuple[int, Request, Fault]] = []
 
     def at(self, ordinal: int, fault: Fault) -> None:
@@ -87,9 +96,21 @@ class Faults:
     def when(self, predicate: t.Callable[[Request], bool], fault: Fault, times: int = 1) -> None:
         self._when.append(_When(predicate, fault, times))
 
+    def overtaken(self, predicate: t.Callable[[Request], bool], by: t.Callable[[], t.Any]) -> None:
+        """The next request that is chosen has left when `by` is done: somebody else is first. Once; in order."""
+        self._overtaken.append(_Overtaken(predicate, by))
+
+    def overtake(self, request: Request) -> None:
+        """Called when a request has passed its fence."""
+        chosen = next((one for one in self._overtaken if one.predicate(request)), None)
+        if chosen is not None:
+            self._overtaken.remove(chosen)
+            chosen.by()
+
     def clear(self) -> None:
         self._at.clear()
         self._when.clear()
+        self._overtaken.clear()
 
     def of(self, ordinal: int, request: Request) -> Fault | None:
         """What happens to this request; it is used up then."""

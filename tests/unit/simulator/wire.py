@@ -198,6 +198,10 @@ class Link:
         sent.left = machine.now
         if what == "killed before":
             self.process.kill()
+        self.faults.overtake(request)
+        if what == "hang":
+            machine.pause(machine.now + read_timeout)
+            raise Lost("no answer for too long")
         answer = _Answer()
         caller = machine.current
 

@@ -19,6 +19,7 @@
   `world.machine.choices.choose(5)`) and writes by `world.cordon`, `world.patch`, `world.delete`, at once.
   Without a thread: `world.machine.after(seconds, call, name)`.
 * **Faults**: `me.faults.at(17, Fault("lost"))`, `me.faults.when(predicate, Fault("down", 40))`; see faults.py.
+  `me.faults.overtaken(predicate, call)`: somebody else's write is carried out while that request is on its way.
 * **Invariants**: append to `world.machine.on_step`; called after each step. `world.on_event` hears each change.
 * **States**: `world.saved()` and `World.of(state)` begin any number of worlds where one has come to; settling anew
   for each would be dear.
