@@ -49,10 +49,10 @@ def jobs_of(world: World) -> dict[str, Raw]:
     return {name: raw for (_namespace, name), raw in world.store.of(kinds.PODMIGRATIONJOBS.resource).items()}
 
 
-def writes(world: World) -> list[str]:
-    """Verb, resource and name of each write that a process of ours sent, refused or not."""
+def writes(world: World, by: str = "") -> list[str]:
+    """Verb, resource and name of each write that processes of ours (or the one of that name) sent, refused or not."""
     return [
         " ".join((s.request.verb, s.request.resource.replace(f".{koordinator.GROUP}", ""), s.request.name))
         for s in world.log
-        if s.request.writes
+        if s.request.writes and by in ("", s.process)
     ]

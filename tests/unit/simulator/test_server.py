@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import datetime
 import typing as t
 
 import pytest
@@ -227,6 +228,16 @@ def test_lists_come_in_pages_of_one_moment(world: World, me: Actor) -> None:
     world.machine.run_until(lambda: not task.alive)
     assert [item["metadata"]["name"] for item in task.value()] == ["c0", "c1", "c2", "c3", "c4"]
     assert me.run(lambda ctx: read(ctx.cluster)) == ["c0", "c1", "c2", "c3"]
+
+
+@pytest.mark.parametrize("skew", [-600.0, 0.0, 600.0])
+def test_clients_learn_the_servers_clock_from_its_answers(skew: float) -> None:
+    with World([manifests.namespace("shop")], skew=skew) as world:
+        me = world.process("me", skew=30.0)
+        made = send(me, create("a"))["metadata"]["creationTimestamp"]
+        world.machine.run_for(3600.0)
+        told = datetime.datetime.fromisoformat(me.clock.server()) - datetime.datetime.fromisoformat(made)
+        assert told.total_seconds() == pytest.approx(3600.0, abs=1.0)
 
 
 def test_a_saved_state_is_where_other_worlds_begin(world: World) -> None:

@@ -21,6 +21,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.verbs import Request
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator import answers
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.apiserver import ApiServer, Watcher
+from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.clocks import EPOCH
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.faults import Fault, Faults
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.machine import FOREVER, Action, Process, Task
 
@@ -259,7 +260,9 @@ class Link:
             return Whole(sent.status, None, {})
         if fault is not None and fault.what == "in doubt":
             return _told(answers.storage_failed())
-        return Whole(sent.status, text, {"Date": email.utils.formatdate(self.server.objects.time(), usegmt=True)})
+        return Whole(
+            sent.status, text, {"Date": email.utils.formatdate(EPOCH + self.server.objects.time(), usegmt=True)}
+        )
 
 
 def _told(refusal: answers.Refused, *, lost: bool = False) -> Whole:
