@@ -55,6 +55,12 @@ def there(world: World, name: str) -> dict[str, str] | None:
     return None if found is None else found["data"]
 
 
+def test_what_is_heard_of_the_servers_clock_fits_the_times_of_its_objects(world: World, me: Actor) -> None:
+    world.machine.run_for(0.5)
+    made = send(me, create("new"))
+    assert me.clock.server()[:19] == made["metadata"]["creationTimestamp"][:19]
+
+
 def test_the_engine_reads_the_refusals_as_those_of_a_server(world: World, me: Actor) -> None:
     pods = world.pods(app="web")
     names = [pod["metadata"]["name"] for pod in pods]
