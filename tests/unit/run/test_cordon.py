@@ -6,131 +6,109 @@
 
 from __future__ import annotations
 
-import copy
 import json
 import typing as t
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 import pytest
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.client import Listing
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.clock import Clock
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.errors import Forbidden
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.verbs import Request
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan import cordon as steps
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan import names
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.objects import Node
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.record import Record, Step
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.context import Context, Run
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.context import Context, Result, Run
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.cordon import CordonOptions, State, cordon
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.lock import Locks
-from ansible_collections.kubeops.node_maintenance.tests.unit.plan.objects import node
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator import manifests
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.faults import Fault
+from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.store import Raw
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.world import World
 
-SINCE = "2026-11-21T10:00:00.000Z"
+SINCE = "2026-01-01T00:00:00.000Z"
+"""When the node was cordoned: when the worlds begin."""
 
 
-@dataclass
-class Time(Clock):
-    slept: list[float] = field(default_factory=list)
-
-    def wall(self) -> str:
-        return "2026-11-21T10:00:12.000Z"
-
-    def sleep(self, seconds: float) -> None:
-        self.slept.append(seconds)
-
-
-@dataclass
-class Store:
-    """A drained node, its lock once it is taken, and the cluster's Services (``None``: nobody may list them)."""
-
-    node: dict[str, t.Any]
-    services: list[str] | None
-
-    def items(self, kind: kinds.Kind, **_unused: object) -> Listing:
-        if kind == kinds.SERVICES and self.services is None:
-            raise Forbidden("no", status=403)
-        found: dict[str, list[dict[str, t.Any]]] = {
-            "nodes": [self.node],
-            "services": [{"metadata": {"name": "web"}, "spec": {"type": kind}} for kind in self.services or ()],
-        }
-        return Listing(found.get(kind.plural, []), "1")
-
-    def send(self, request: Request, *, fence: t.Callable[[], None] | None = None, **_times: float) -> dict[str, t.Any]:
-        if fence is not None:
-            fence()
-        body = dict(request.body or {})
-        if request.resource == "nodes" and request.method == "PATCH":
-            self.node["metadata"]["annotations"] |= body["metadata"]["annotations"]
-        if request.resource == "nodes":
-            return self.node
-        known = {"name": "node-a", "namespace": "ns", "uid": "u", "resourceVersion": "1"}
-        return {**body, "metadata": {**body.get("metadata", {}), **known}}
-
-
-def drained(labels: dict[str, str], step: Step = "drained") -> dict[str, t.Any]:
-    found = node("a")
-    found["metadata"] |= {"labels": labels, "resourceVersion": "1"}
-    draft = Record("r1", "n1", "tina", "", SINCE, "cordoned", "", "ns/node-a", {})
-    record, _change = steps.take_out(Node.of(found), draft, taint=True)
+def drained(labels: t.Mapping[str, str] | None = None, step: Step = "drained") -> Raw:
+    """A node in the hands of run `r1`, which `tina` started."""
+    found = manifests.node("a", labels=labels)
+    draft = Record("r1", "n1", "tina", "", SINCE, "cordoned", "", f"{names.NAMESPACE}/node-a", {})
+    seen = {**found, "metadata": {**found["metadata"], "uid": "", "resourceVersion": "1"}}
+    record, change = steps.take_out(Node.of(seen), draft, taint=True)
+    assert change is not None
+    found["spec"] |= (change.body or {}).get("spec") or {}
     found["metadata"]["annotations"] = {names.RECORD: replace(record, step=step).dump()}
     return found
 
 
+def record_of(world: World) -> dict[str, t.Any]:
+    return t.cast("dict[str, t.Any]", json.loads(world.get(kinds.NODES, "a")["metadata"]["annotations"][names.RECORD]))
+
+
+def brought(world: World, state: State, run: str) -> tuple[Context, Result]:
+    """The call, and what came of it."""
+    me = world.process("me")
+    ctx = me.ctx(run)
+    return ctx, me.run(lambda _ctx: cordon(ctx, CordonOptions(state, ("a",))))
+
+
 @pytest.mark.parametrize(
-    ("services", "labels", "slept"),
+    ("services", "labels", "waited"),
     [
-        pytest.param(["ClusterIP", "LoadBalancer"], {}, [18.0], id="waits for what is left of the time"),
-        pytest.param(["ClusterIP", "NodePort"], {}, [], id="no load balancer outside"),
-        pytest.param(None, {}, [18.0], id="nobody may look: there may be one"),
-        pytest.param(["LoadBalancer"], {steps.BALANCERS.partition("/")[2]: ""}, [], id="left out before"),
+        pytest.param(["ClusterIP", "LoadBalancer"], {}, 18.0, id="waits for what is left of the time"),
+        pytest.param(["ClusterIP", "NodePort"], {}, 0.0, id="no load balancer outside"),
+        pytest.param(None, {}, 18.0, id="nobody may look: there may be one"),
+        pytest.param(["LoadBalancer"], {steps.BALANCERS.partition("/")[2]: ""}, 0.0, id="left out before"),
     ],
 )
-def test_work_waits_for_load_balancers(services: list[str] | None, labels: dict[str, str], slept: list[float]) -> None:
-    store, clock = Store(drained(labels), services), Time()
-    ctx = Context(t.cast("t.Any", store), run=Run("r1", "n1"), clock=clock)
-    result = cordon(ctx, CordonOptions("out", ("a",)))
-    assert not result.failed, result.message
-    assert json.loads(store.node["metadata"]["annotations"][names.RECORD])["step"] == "out"
-    assert clock.slept == slept
-    assert ("waiting" in [event.what for event in ctx.timeline]) is bool(slept)
+def test_work_waits_for_load_balancers(services: list[str] | None, labels: dict[str, str], waited: float) -> None:
+    with World([drained(labels)], settle=False) as world:
+        for number, kind in enumerate(services or ()):
+            made = manifests.service(f"web-{number}")
+            world.apply({**made, "spec": {**made["spec"], "type": kind}})
+        if services is None:
+            world.server.denied.add(("list", "services"))
+        world.machine.run_for(12.0)
+        ctx, result = brought(world, "out", "r1/n1")
+        assert not result.failed, result.message
+        assert record_of(world)["step"] == "out"
+        # By the server's clock, which tells whole seconds, and as long as it takes to ask twice what is refused.
+        assert world.machine.now - 12.0 == pytest.approx(waited, abs=1.0)
+        assert ("waiting" in [event.what for event in ctx.timeline]) is bool(waited)
 
 
-@pytest.mark.parametrize("run", [None, Run("", "n2"), Run("r1", "n2"), Run("r2", "n2")], ids=str)
+@pytest.mark.parametrize("run", ["", "/n2", "r1/n2", "r2/n2"])
 @pytest.mark.parametrize("state", ["returning", "uncordoned", "cordoned", "parked"])
-def test_a_node_whose_tasks_run_is_given_back_by_nobody_else(run: Run | None, state: State) -> None:
-    store = Store(drained({}, "out"), [])
-    before = copy.deepcopy(store.node)
-    result = cordon(Context(t.cast("t.Any", store), run=run, clock=Time()), CordonOptions(state, ("a",)))
-    assert result.failed
-    assert "recover_run=r1" in result.message
-    assert "tina" in result.message
-    assert store.node == before
+def test_a_node_whose_tasks_run_is_given_back_by_nobody_else(run: str, state: State) -> None:
+    with World([drained(step="out")]) as world:
+        before = world.get(kinds.NODES, "a")
+        _ctx, result = brought(world, state, run)
+        assert result.failed
+        assert "recover_run=r1" in result.message
+        assert "tina" in result.message
+        assert world.get(kinds.NODES, "a") == before
 
 
 @pytest.mark.parametrize(
     ("run", "nonce"),
-    [(None, ""), (Run("", "n2"), "n2"), (Run("r2", "n2"), "n2")],
+    [("", ""), ("/n2", "n2"), ("r2/n2", "n2")],
     ids=["by hand", "one start of release", "another run"],
 )
-def test_a_parked_node_is_taken_up_in_the_name_of_its_run(run: Run | None, nonce: str) -> None:
-    store = Store(drained({}, "parked"), [])
-    result = cordon(Context(t.cast("t.Any", store), run=run, clock=Time()), CordonOptions("returning", ("a",)))
-    assert not result.failed, result.message
-    record = json.loads(store.node["metadata"]["annotations"][names.RECORD])
-    assert (record["run"], record["nonce"], record["step"]) == ("r1", nonce, "returning")
+def test_a_parked_node_is_taken_up_in_the_name_of_its_run(run: str, nonce: str) -> None:
+    with World([drained(step="parked")]) as world:
+        _ctx, result = brought(world, "returning", run)
+        assert not result.failed, result.message
+        record = record_of(world)
+        assert (record["run"], record["nonce"], record["step"]) == ("r1", nonce, "returning")
 
 
 def test_a_record_that_cannot_be_read_fails_its_own_node_alone() -> None:
-    store = Store(drained({}), [])
-    store.node["metadata"]["annotations"][names.RECORD] = "{"
-    result = cordon(Context(t.cast("t.Any", store), run=Run("r1", "n1"), clock=Time()), CordonOptions("parked", ("a",)))
-    assert result.data["nodes"][0]["failed"]
-    assert "cannot be read" in result.message
+    spoilt = drained()
+    spoilt["metadata"]["annotations"][names.RECORD] = "{"
+    with World([spoilt]) as world:
+        _ctx, result = brought(world, "parked", "r1/n1")
+        assert result.data["nodes"][0]["failed"]
+        assert "cannot be read" in result.message
 
 
 def test_a_lock_is_kept_for_as_long_as_asked_where_nobody_can_renew_it() -> None:
