@@ -2,112 +2,83 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What `maintenance_plan` asks of the API server and what it makes of the answers.
-
-The cluster is a set of objects in memory; what a real one answers is shown on the lab.
-"""
+"""What `maintenance_plan` asks of the API server and what it makes of the answers, on a simulated cluster."""
 
 from __future__ import annotations
 
-import types
+import contextlib
+import functools
 import typing as t
-from dataclasses import dataclass, field
 
 import pytest
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.client import Listing
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.clock import Clock
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.errors import Forbidden, NotFound
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.verbs import Request
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan import names
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.migrate import Choices
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.objects import Ref
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.record import Record, Step
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.snapshot import Snapshot
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run import gates
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.context import (
-    Context,
-    Result,
-    Run,
-    StopRun,
-)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.context import Result, StopRun
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.owners import merged, scalable
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.plan import PlanOptions, make_plan
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.state import StateOptions, state
-from ansible_collections.kubeops.node_maintenance.tests.unit.plan.objects import (
-    Raw,
-    budget,
-    claim,
-    deployment,
-    mounts,
-    node,
-    owned,
-    pod,
-    snapshot,
-)
+from ansible_collections.kubeops.node_maintenance.tests.unit.simulator import manifests
+from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.store import Raw
+from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.world import Saved, World
+
+POD_ON_N1: Raw = {
+    "apiVersion": "v1",
+    "kind": "Pod",
+    "metadata": {"name": "p", "namespace": "shop"},
+    "spec": {"nodeName": "n1", "containers": [{"name": "c", "image": "registry.example/c:1"}]},
+}
+LEASES = kinds.LEASES.resource
 
 
-@dataclass
-class Objects:
-    """Just enough of an API server: lists by plural, reads by path, and who may do what.
-
-    ``denied`` holds ``verb plural`` (everywhere) or ``verb plural namespace``; ``asked`` every request.
-    """
-
-    lists: dict[str, list[Raw]]
-    reads: dict[str, Raw] = field(default_factory=dict)
-    denied: set[str] = field(default_factory=set)
-    asked: list[str] = field(default_factory=list)
-    requests: int = 0
-
-    def items(self, kind: kinds.Kind, namespace: str = "", **_options: t.Any) -> Listing:
-        self.asked.append(f"list {kind.resource}")
-        if f"list {kind.plural}" in self.denied:
-            request = Request("GET", "/", verb="list", resource=kind.resource)
-            raise Forbidden(f"{kind.plural} is forbidden", request=request, status=403)
-        found = self.lists.get(kind.plural, [])
-        return Listing([raw for raw in found if namespace in ("", raw["metadata"].get("namespace"))], "1")
-
-    def send(self, request: Request, **_options: t.Any) -> Raw:
-        if request.resource == kinds.SELF_SUBJECT_ACCESS_REVIEWS.resource:
-            return self._review(request.body or {})
-        self.asked.append(f"{request.verb} {request.path}")
-        if f"{request.verb} {request.resource.partition('.')[0]}" in self.denied:
-            raise Forbidden("may not", request=request, status=403)
-        if request.path not in self.reads:
-            raise NotFound("not there", request=request, status=404)
-        return self.reads[request.path]
-
-    def _review(self, body: t.Mapping[str, t.Any]) -> Raw:
-        wanted = body["spec"]["resourceAttributes"]
-        resource = "/".join(part for part in (wanted["resource"], wanted.get("subresource")) if part)
-        namespace = wanted.get("namespace", "")
-        self.asked.append(f"may {wanted['verb']} {resource} {namespace}".strip())
-        what = f"{wanted['verb']} {resource}"
-        allowed = f"{what} {namespace}" not in self.denied if namespace else what not in self.denied
-        return {"status": {"allowed": allowed}}
+@functools.cache
+def begun(replicas: int, ours: bool = True) -> Saved:
+    """Nodes n1, n2 and n3, and Deployment `web` with at least one pod on n1; `ours`: our namespace is there."""
+    first = manifests.node("n1", labels={"pool": "a"})
+    others = [manifests.node("n2"), manifests.node("n3")]
+    web = [manifests.deployment("web", replicas)] if replicas else []
+    with World([first, *(others if replicas > 1 else ()), *web]) as world:
+        world.apply(*(() if replicas > 1 else others), *([manifests.namespace(names.NAMESPACE)] if ours else ()))
+        assert not replicas or world.pods(on="n1")
+        return world.saved()
 
 
-NODES = [node("n1", labels={"pool": "a"}), node("n2"), node("n3")]
-OURS: Raw = {"metadata": {"name": names.NAMESPACE}, "status": {"phase": "Active"}}
-WEB = owned("ReplicaSet", "web")
+Build = t.Callable[..., World]
 
 
-def cluster(*, nodes: list[Raw] | None = None, pods: list[Raw] | None = None, **more: list[Raw]) -> Objects:
-    return Objects({"nodes": nodes or NODES, "pods": pods or [], "namespaces": [OURS], **more})
+@pytest.fixture
+def build() -> t.Iterator[Build]:
+    """Makes clusters with so many pods of `web`, to which objects are added."""
+    with contextlib.ExitStack() as stack:
+
+        def made(replicas: int = 0, *more: Raw, ours: bool = True) -> World:
+            world = stack.enter_context(World.of(begun(replicas, ours)))
+            world.apply(*more)
+            if more:
+                world.settle()
+            return world
+
+        yield made
 
 
-def web(replicas: int, **more: list[Raw]) -> Objects:
-    made = deployment("web", replicas)
-    pods = [pod(f"web-{i}", "n1" if i == 0 else "n2", WEB) for i in range(replicas)]
-    return cluster(pods=pods, deployments=made["deployments"], replicasets=made["replica_sets"], **more)
-
-
-def plan(found: Objects, run: str | None = None, **options: t.Any) -> Result:
+def plan(world: World, run: str = "", **options: t.Any) -> Result:
     options.setdefault("nodes", ("n1",))
-    ctx = Context(t.cast("t.Any", found), run=Run.parse(run), by="ann@desk")
-    return make_plan(ctx, PlanOptions(**options))
+    return world.process("ann").run(lambda ctx: make_plan(ctx, PlanOptions(**options)), run)
+
+
+def asked(world: World) -> list[str]:
+    """Verb and resource of lists, verb and path of other requests, and for reviews `may` and what they ask for."""
+    found = []
+    for request in (sent.request for sent in world.log):
+        if request.resource == kinds.SELF_SUBJECT_ACCESS_REVIEWS.resource:
+            wanted = dict(request.body or {})["spec"]["resourceAttributes"]
+            found.append(f"may {wanted['verb']} {wanted['resource']}")
+        else:
+            found.append(f"{request.verb} {request.resource if request.verb == 'list' else request.path}")
+    return found
 
 
 def codes(result: Result) -> list[str]:
@@ -115,15 +86,17 @@ def codes(result: Result) -> list[str]:
 
 
 @pytest.mark.parametrize("fence", ["absent", "unknown"])
-def test_whether_the_server_holds_a_fence_is_told(fence: str) -> None:
-    found = web(1)
+def test_whether_the_server_holds_a_fence_is_told(build: Build, fence: str) -> None:
+    found = build(1)
     if fence == "unknown":
-        found.denied.add("get validatingadmissionpolicies")
+        found.server.denied.add(("get", kinds.RESERVATIONS.resource))
     assert plan(found).data["fence"] == fence
 
 
-def test_the_shape_of_a_plan() -> None:
-    result = plan(web(1))
+def test_the_shape_of_a_plan(build: Build) -> None:
+    found = build(1)
+    (pod,) = found.pods(app="web")
+    result = plan(found)
     assert not result.failed
     assert result.data["feasible"]
     assert result.data["waves"] == [["n1"]]
@@ -132,8 +105,8 @@ def test_the_shape_of_a_plan() -> None:
     (moved,) = result.data["pods"]
     assert {key: moved[key] for key in ("namespace", "name", "uid", "node", "owner", "route", "fits", "target")} == {
         "namespace": "shop",
-        "name": "web-0",
-        "uid": "uid-web-0",
+        "name": pod["metadata"]["name"],
+        "uid": pod["metadata"]["uid"],
         "node": "n1",
         "owner": "Deployment shop/web",
         "route": "swap",
@@ -142,24 +115,35 @@ def test_the_shape_of_a_plan() -> None:
     }
 
 
+def claim() -> Raw:
+    meta = {"name": "data", "namespace": "shop"}
+    return {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": meta, "spec": {"volumeName": "pv"}}
+
+
+MOUNTS: Raw = {"volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]}
+
+
 @pytest.mark.parametrize(
-    ("found", "listed", "left_out"),
+    ("replicas", "more", "listed", "left_out"),
     [
         pytest.param(
-            cluster(),
+            0,
+            [],
             {"pods"},
             {"deployments.apps", "daemonsets.apps", "persistentvolumes", "resourcequotas"},
             id="bare",
         ),
-        pytest.param(web(1), {"deployments.apps", "resourcequotas", "limitranges"}, {"statefulsets.apps"}, id="swap"),
+        pytest.param(1, [], {"deployments.apps", "resourcequotas", "limitranges"}, {"statefulsets.apps"}, id="swap"),
         pytest.param(
-            web(3, poddisruptionbudgets=[budget("b", 1)]),
+            3,
+            [manifests.budget("web", maxUnavailable=1)],
             {"horizontalpodautoscalers.autoscaling"},
             {"resourcequotas", "persistentvolumes"},
             id="evictions",
         ),
         pytest.param(
-            cluster(pods=[pod("p", volumes=mounts("data"))], persistentvolumeclaims=[claim("data", "pv")]),
+            0,
+            [{**POD_ON_N1, "spec": {**POD_ON_N1["spec"], **MOUNTS}}, claim()],
             {"persistentvolumeclaims", "persistentvolumes"},
             {"resourcequotas"},
             id="a claim",
@@ -167,24 +151,27 @@ def test_the_shape_of_a_plan() -> None:
     ],
 )
 def test_each_kind_is_listed_once_and_only_where_it_matters(
-    found: Objects, listed: set[str], left_out: set[str]
+    build: Build, replicas: int, more: list[Raw], listed: set[str], left_out: set[str]
 ) -> None:
+    found = build(replicas, *more)
     plan(found)
-    lists = [asked.removeprefix("list ") for asked in found.asked if asked.startswith("list ")]
+    lists = [what.removeprefix("list ") for what in asked(found) if what.startswith("list ")]
     assert len(lists) == len(set(lists))
     assert listed <= set(lists)
     assert not left_out & set(lists)
 
 
-def test_nothing_is_written() -> None:
-    found = web(3)
+def test_nothing_is_written(build: Build) -> None:
+    found = build(3)
+    before = found.store.version
     plan(found)
-    assert all(asked.split()[0] in ("list", "get", "may") for asked in found.asked)
+    assert all(what.split()[0] in ("list", "get", "may") for what in asked(found))
+    assert found.store.version == before
 
 
-def test_nodes_by_selector() -> None:
-    assert plan(cluster(), nodes=(), node_selector="pool=a").data["waves"] == [["n1"]]
-    assert plan(cluster(), nodes=(), node_selector="!pool").data["waves"] == [["n2"], ["n3"]]
+def test_nodes_by_selector(build: Build) -> None:
+    assert plan(build(), nodes=(), node_selector="pool=a").data["waves"] == [["n1"]]
+    assert plan(build(), nodes=(), node_selector="!pool").data["waves"] == [["n2"], ["n3"]]
 
 
 @pytest.mark.parametrize(
@@ -194,8 +181,10 @@ def test_nodes_by_selector() -> None:
         ({"nodes": (), "node_selector": "pool=z"}, "selector_matches_nothing"),
     ],
 )
-def test_what_is_not_there_fails_the_call_and_keeps_its_shape(options: dict[str, t.Any], code: str) -> None:
-    result = plan(cluster(), **options)
+def test_what_is_not_there_fails_the_call_and_keeps_its_shape(
+    build: Build, options: dict[str, t.Any], code: str
+) -> None:
+    result = plan(build(), **options)
     assert result.failed
     assert code in codes(result)
     assert not result.data["feasible"]
@@ -212,70 +201,82 @@ def test_what_is_not_there_fails_the_call_and_keeps_its_shape(options: dict[str,
         ({"nodes": ("n9",), "gates": ("ready",)}, "unknown_node"),
     ],
 )
-def test_calls_that_cannot_be_meant(options: dict[str, t.Any], code: str) -> None:
+def test_calls_that_cannot_be_meant(build: Build, options: dict[str, t.Any], code: str) -> None:
     with pytest.raises(StopRun) as stopped:
-        plan(cluster(), **options)
+        plan(build(), **options)
     assert stopped.value.code == code
 
 
-def out(step: Step, lease: str = "kubeops-node-maintenance/node-n1") -> Raw:
-    record = Record("r1", "n", "ann", "", "2026-01-01T00:00:00Z", step, "uid-n1", lease, {"bootID": "before"})
-    return node("n1", annotations={names.RECORD: record.dump()}, unschedulable=True)
+def out(world: World, step: Step, lease: str = "kubeops-node-maintenance/node-n1") -> World:
+    """Node n1 is out of service by run r1, and has come so far."""
+    uid = world.get(kinds.NODES, "n1")["metadata"]["uid"]
+    record = Record("r1", "n", "ann", "", "2026-01-01T00:00:00Z", step, uid, lease, {"bootID": "before"})
+    body = {"metadata": {"annotations": {names.RECORD: record.dump()}}, "spec": {"unschedulable": True}}
+    world.patch(kinds.NODES, "n1", body)
+    return world
 
 
 @pytest.mark.parametrize(
     ("step", "goal", "pods", "outcome"),
     [
         pytest.param("parked", "evacuated", [], "at_goal", id="out and empty"),
-        pytest.param("parked", "evacuated", [pod("p")], "blocked", id="out, and a pod came"),
+        pytest.param("parked", "evacuated", [POD_ON_N1], "blocked", id="out, and a pod came"),
         pytest.param("parked", "maintained", [], "planned", id="parked is not maintained"),
         pytest.param("drained", "evacuated", [], "planned", id="drained is not yet left to itself"),
     ],
 )
-def test_nodes_at_their_goal_join_no_wave(step: Step, goal: str, pods: list[Raw], outcome: str) -> None:
-    found = cluster(nodes=[out(step), node("n2")], pods=pods)
+def test_nodes_at_their_goal_join_no_wave(build: Build, step: Step, goal: str, pods: list[Raw], outcome: str) -> None:
+    found = out(build(0, *pods), step)
     result = plan(found, goal=goal)
     assert result.data["nodes"][0]["outcome"] == outcome
     assert result.data["waves"] == ([] if outcome == "at_goal" else [["n1"]])
-    assert any(asked.startswith("may") for asked in found.asked) == (outcome != "at_goal")
+    assert any(what.startswith("may") for what in asked(found)) == (outcome != "at_goal")
 
 
-def test_the_nonce_of_a_record_is_never_shown() -> None:
-    shown = plan(cluster(nodes=[out("parked"), node("n2")])).data["nodes"][0]["record"]
+def test_the_nonce_of_a_record_is_never_shown(build: Build) -> None:
+    shown = plan(out(build(), "parked")).data["nodes"][0]["record"]
     assert shown["run"] == "r1"
     assert "nonce" not in shown
 
 
-def test_a_lock_in_another_namespace_is_found() -> None:
+def test_a_lock_in_another_namespace_is_found(build: Build) -> None:
     lease = {
+        "apiVersion": kinds.LEASES.api_version,
+        "kind": kinds.LEASES.kind,
         "metadata": {"name": "node-n1", "namespace": "medik8s-leases"},
         "spec": {"holderIdentity": "r1/n", "renewTime": "2999-01-01T00:00:00Z", "leaseDurationSeconds": 15},
     }
-    found = cluster(nodes=[out("drained", "medik8s-leases/node-n1"), node("n2")], leases=[lease])
+    found = out(build(0, lease), "drained", "medik8s-leases/node-n1")
     assert codes(plan(found)) == ["held"]
     assert codes(plan(found, run="r1/other")) == ["resumed"]
 
 
+EVICT = ("create", "pods/eviction")
+
+
 @pytest.mark.parametrize(
-    ("denied", "message"),
+    ("denied", "permitted", "message"),
     [
-        ({"patch nodes"}, "patch nodes in the whole cluster"),
-        ({"create pods/eviction", "create pods/eviction shop"}, "create pods/eviction in namespace shop"),
-        ({"create pods/eviction"}, ""),
+        (("patch", "nodes"), [], "patch nodes in the whole cluster"),
+        (EVICT, [], "create pods/eviction in namespace shop"),
+        (EVICT, [(*EVICT, "shop")], ""),
     ],
 )
-def test_missing_permissions_are_named(denied: set[str], message: str) -> None:
-    found = web(3)
-    found.denied = denied
+def test_missing_permissions_are_named(
+    build: Build, denied: tuple[str, str], permitted: list[tuple[str, str, str]], message: str
+) -> None:
+    found = build(3)
+    found.server.denied.add(denied)
+    found.server.permitted.update(permitted)
     result = plan(found)
     assert codes(result) == (["missing_permission"] if message else [])
     assert not message or message in result.data["findings"][0]["message"]
     assert result.data["feasible"] == (not message)
 
 
-def test_a_refused_list_is_named_together_with_all_that_is_missing() -> None:
-    found = web(3)
-    found.denied = {"list pods", "patch nodes", "list poddisruptionbudgets"}
+def test_a_refused_list_is_named_together_with_all_that_is_missing(build: Build) -> None:
+    found = build(3)
+    found.server.denied |= {("list", "pods"), ("patch", "nodes"), ("list", kinds.BUDGETS.resource)}
     result = plan(found)
     assert result.failed
     assert "nodes" not in result.data
@@ -286,12 +287,12 @@ def test_a_refused_list_is_named_together_with_all_that_is_missing() -> None:
     ]
 
 
-def test_what_every_playbook_begins_with_names_all_that_is_missing_too() -> None:
+def test_what_every_playbook_begins_with_names_all_that_is_missing_too(build: Build) -> None:
     """It comes before the plan: who lacks three rights does not learn of them one by one."""
-    found = web(3)
-    found.denied = {"list leases", "patch nodes", "create configmaps", "create configmaps kubeops-node-maintenance"}
+    found = build(3)
+    found.server.denied |= {("list", LEASES), ("patch", "nodes"), ("create", "configmaps")}
     with pytest.raises(StopRun) as caught:
-        state(Context(t.cast("t.Any", found)), StateOptions("listed"))
+        found.process("ann").run(lambda ctx: state(ctx, StateOptions("listed")))
     assert caught.value.code == "missing_permission"
     told = str(caught.value)
     assert "may not list leases.coordination.k8s.io: " in told
@@ -299,36 +300,34 @@ def test_what_every_playbook_begins_with_names_all_that_is_missing_too() -> None
     assert "may not create configmaps in namespace kubeops-node-maintenance" in told
 
 
-def test_locks_in_the_namespace_of_medik8s_are_asked_for_there() -> None:
-    found = web(3)
-    found.lists["namespaces"].append({"metadata": {"name": "medik8s-leases"}, "status": {"phase": "Active"}})
-    found.denied = {"patch leases", "patch leases medik8s-leases"}
+def test_locks_in_the_namespace_of_medik8s_are_asked_for_there(build: Build) -> None:
+    found = build(3, manifests.namespace("medik8s-leases"))
+    found.server.denied.add(("patch", LEASES))
     (finding,) = plan(found).data["findings"]
     assert "may not patch leases.coordination.k8s.io in namespace medik8s-leases" in finding["message"]
 
 
-def test_quotas_that_may_not_be_read_are_said_to_be_unknown() -> None:
-    found = web(1)
-    found.denied = {"list resourcequotas"}
+def test_quotas_that_may_not_be_read_are_said_to_be_unknown(build: Build) -> None:
+    found = build(1)
+    found.server.denied.add(("list", "resourcequotas"))
     result = plan(found)
     assert codes(result) == ["not_checked"]
     assert result.data["feasible"]
 
 
-def test_namespaces_that_may_not_be_read_are_no_obstacle() -> None:
-    found = web(1)
-    found.denied = {"list namespaces"}
+def test_namespaces_that_may_not_be_read_are_no_obstacle(build: Build) -> None:
+    found = build(1, ours=False)
+    found.server.denied.add(("list", "namespaces"))
     assert codes(plan(found)) == []
+    assert "may create namespaces" not in asked(found)
 
 
-def test_our_namespace_has_to_be_made_where_it_is_missing() -> None:
-    found = web(1)
-    found.lists["namespaces"] = []
-    plan(found)
-    assert "may create namespaces" not in found.asked
-    found.lists["namespaces"] = [{"metadata": {"name": "shop"}, "status": {"phase": "Active"}}]
-    plan(found)
-    assert "may create namespaces" in found.asked
+def test_our_namespace_has_to_be_made_where_it_is_missing(build: Build) -> None:
+    there, missing = build(1), build(1, ours=False)
+    plan(there)
+    assert "may create namespaces" not in asked(there)
+    plan(missing)
+    assert "may create namespaces" in asked(missing)
 
 
 ROLLOUT = Ref("Rollout", "web", "shop", "uid-Rollout-web", "argoproj.io/v1alpha1")
@@ -368,136 +367,106 @@ def test_the_scale_says_where_replicas_and_selector_are(whole: Raw, expected: Ra
     assert [e["key"] for e in found["spec"]["selector"]["matchExpressions"]] == expected["selector"]
 
 
-PLACE = "/apis/argoproj.io/v1alpha1/namespaces/shop/rollouts/web"
+def of_a_rollout(world: World, *, group: bool, there: bool, namesake: bool) -> World:
+    """The ReplicaSet of `web` belongs to a Rollout of that name: one that is there, a namesake of it, or none."""
+    for controller in world.controllers:
+        controller.stop()
+    world.delete(kinds.DEPLOYMENTS, "web")
+    world.server.add_ons = frozenset({"argoproj.io"} if group else ())
+    uid = ROLLOUT.uid
+    if there:
+        top = {"apiVersion": ROLLOUT.api_version, "kind": "Rollout", "metadata": {"name": "web", "namespace": "shop"}}
+        world.apply({**top, "spec": {"replicas": 3, "selector": {"matchLabels": {"app": "web"}}}})
+        world.patch(kinds.ROLLOUTS, "web", {"status": {"replicas": 3, "observedGeneration": "1"}}, subresource="status")
+        uid = uid if namesake else world.get(kinds.ROLLOUTS, "web")["metadata"]["uid"]
+    ((_namespace, name),) = world.store.of(kinds.REPLICA_SETS.resource)
+    owner = {"apiVersion": ROLLOUT.api_version, "kind": "Rollout", "name": "web", "uid": uid, "controller": True}
+    world.patch(kinds.REPLICA_SETS, name, {"metadata": {"ownerReferences": [owner]}})
+    return world
 
 
 @pytest.mark.parametrize(
-    ("reads", "owner"),
+    ("group", "there", "namesake", "owner"),
     [
-        pytest.param({}, "ReplicaSet shop/web", id="the group is gone"),
-        pytest.param({"/apis/argoproj.io/v1alpha1": {"resources": RESOURCES}}, "ReplicaSet shop/web", id="it is gone"),
-        pytest.param(
-            {
-                "/apis/argoproj.io/v1alpha1": {"resources": RESOURCES},
-                f"{PLACE}/scale": scaled(3),
-                PLACE: {
-                    "metadata": {"name": "web", "namespace": "shop", "uid": "uid-Rollout-web", "generation": 1},
-                    "status": {"observedGeneration": "1"},
-                },
-            },
-            "Rollout shop/web",
-            id="it is there",
-        ),
-        pytest.param(
-            {
-                "/apis/argoproj.io/v1alpha1": {"resources": RESOURCES},
-                f"{PLACE}/scale": scaled(3),
-                PLACE: {"metadata": {"name": "web", "namespace": "shop", "uid": "uid-of-a-namesake"}},
-            },
-            "ReplicaSet shop/web",
-            id="a namesake is there",
-        ),
+        pytest.param(False, False, False, "ReplicaSet", id="the group is gone"),
+        pytest.param(True, False, False, "ReplicaSet", id="it is gone"),
+        pytest.param(True, True, False, "Rollout", id="it is there"),
+        pytest.param(True, True, True, "ReplicaSet", id="a namesake is there"),
     ],
 )
-def test_an_unknown_owner_is_resolved_by_its_scale(reads: dict[str, Raw], owner: str) -> None:
-    made = deployment("web", 3)["replica_sets"]
-    made[0]["metadata"]["ownerReferences"] = owned("Rollout", "web", "argoproj.io/v1alpha1")
-    pods = [pod("web-0", "n1", WEB), pod("web-1", "n1", WEB), pod("web-2", "n2", WEB)]
-    found = cluster(pods=pods, replicasets=made)
-    found.reads = reads
-    assert {moved["owner"] for moved in plan(found).data["pods"]} == {owner}
-    assert sum(1 for asked in found.asked if asked == "get /apis/argoproj.io/v1alpha1") == 1
+def test_an_unknown_owner_is_resolved_by_its_scale(
+    build: Build, group: bool, there: bool, namesake: bool, owner: str
+) -> None:
+    found = of_a_rollout(build(3), group=group, there=there, namesake=namesake)
+    ((_namespace, replica_set),) = found.store.of(kinds.REPLICA_SETS.resource)
+    wanted = f"{owner} shop/{'web' if owner == 'Rollout' else replica_set}"
+    assert {moved["owner"] for moved in plan(found).data["pods"]} == {wanted}
+    assert sum(1 for what in asked(found) if what == "get /apis/argoproj.io/v1alpha1") == 1
 
 
-def test_the_pod_of_this_very_play_is_a_blocker() -> None:
-    result = plan(web(3), choices=Choices(self_pod=Ref("Pod", "web-0", "shop")))
+def test_the_pod_of_this_very_play_is_a_blocker(build: Build) -> None:
+    found = build(3)
+    name = found.pods(on="n1")[0]["metadata"]["name"]
+    result = plan(found, choices=Choices(self_pod=Ref("Pod", name, "shop")))
     assert codes(result) == ["self_on_node"]
 
 
 # -- gates ------------------------------------------------------------------------------------------
 
 
-def test_gates_without_waiting_take_one_look() -> None:
-    found = cluster(nodes=[node("n1"), node("n2", conditions={"Ready": "False"})])
+def test_gates_without_waiting_take_one_look(build: Build) -> None:
+    found = build()
+    found.set_node_ready("n2", "False")
     result = plan(found, nodes=("n1", "n2"), gates=("ready", "pressure", "stable"))
     assert [(n["name"], n["outcome"]) for n in result.data["nodes"]] == [("n1", "passed"), ("n2", "failed")]
     assert result.failed
     assert codes(result) == ["not_ready"]
-    assert "list pods" not in found.asked
+    assert "list pods" not in asked(found)
 
 
-@dataclass
-class Ticks(Clock):
-    """A clock that moves when the loop waits."""
+def happens(world: World, states: t.Mapping[float, str]) -> None:
+    """What the Ready condition of n1 says after so many seconds; with nothing to say the node is gone."""
+    for seconds, status in states.items():
+        if not seconds:
+            world.set_node_ready("n1", status)
+            continue
 
-    present: float = 0.0
+        def change(status: str = status) -> None:
+            if status:
+                world.set_node_ready("n1", status)
+            else:
+                world.delete(kinds.NODES, "n1")
 
-    def now(self) -> float:
-        return self.present
-
-    def wall(self) -> str:
-        return "2026-01-01T00:00:00.000Z"
-
-
-@dataclass
-class Script:
-    """In place of the watches: what the cluster looks like at each second; the last view stays."""
-
-    clock: Ticks
-    views: list[Snapshot]
-
-    def __call__(self, _ctx: Context, _watched: t.Collection[str]) -> Script:
-        return self
-
-    def __enter__(self) -> Script:
-        return self
-
-    def __exit__(self, kind: t.Any, error: t.Any, trace: types.TracebackType | None) -> None:
-        return None
-
-    def snapshot(self) -> Snapshot:
-        return self.views[min(int(self.clock.present), len(self.views) - 1)]
-
-    def wait(self, seconds: float) -> bool:
-        self.clock.present += seconds
-        return True
-
-
-UP, DOWN = snapshot(), snapshot(nodes=[node("n1", conditions={"Ready": "False"}), node("n2"), node("n3")])
+        world.machine.after(seconds, change, "a gate")
 
 
 @pytest.mark.parametrize(
-    ("views", "wanted", "timeout", "outcome", "seconds"),
+    ("states", "wanted", "timeout", "outcome", "seconds"),
     [
-        pytest.param([UP], ("ready",), 60, "passed", 0, id="at once"),
-        pytest.param([DOWN, DOWN, UP], ("ready",), 60, "passed", 2, id="when it is ready"),
-        pytest.param([UP], ("ready", "stable"), 60, "passed", 5, id="when it held"),
-        pytest.param([UP, UP, UP, DOWN, UP], ("ready", "stable"), 60, "passed", 9, id="when it held after a break"),
-        pytest.param([DOWN], ("ready",), 7, "failed", 7, id="never"),
-        pytest.param([UP], ("ready", "stable"), 3, "failed", 3, id="not long enough"),
-        pytest.param([UP, snapshot(nodes=[node("n2")])], ("ready", "stable"), 3, "failed", 3, id="it went away"),
+        pytest.param({}, ("ready",), 60, "passed", 0, id="at once"),
+        pytest.param({0: "False", 2: "True"}, ("ready",), 60, "passed", 2, id="when it is ready"),
+        pytest.param({}, ("ready", "stable"), 60, "passed", 5, id="when it held"),
+        pytest.param({3: "False", 4: "True"}, ("ready", "stable"), 60, "passed", 9, id="when it held after a break"),
+        pytest.param({0: "False"}, ("ready",), 7, "failed", 7, id="never"),
+        pytest.param({}, ("ready", "stable"), 3, "failed", 3, id="not long enough"),
+        pytest.param({1: ""}, ("ready", "stable"), 3, "failed", 3, id="it went away"),
     ],
 )
 def test_gates_are_watched_until_they_are_passed(
-    monkeypatch: pytest.MonkeyPatch,
-    views: list[Snapshot],
-    wanted: tuple[str, ...],
-    timeout: float,
-    outcome: str,
-    seconds: float,
+    build: Build, states: dict[float, str], wanted: tuple[str, ...], timeout: float, outcome: str, seconds: float
 ) -> None:
-    clock = Ticks()
-    monkeypatch.setattr(gates, "Live", Script(clock, views))
-    ctx = Context(t.cast("t.Any", cluster()), clock=clock)
-    asked = gates.Asked(("n1",), wanted, 5.0, True, timeout)
-    result = gates.judge(ctx, UP, asked)
-    assert (result.data["nodes"][0]["outcome"], clock.present) == (outcome, seconds)
+    found = build()
+    happens(found, states)
+    start = found.machine.now
+    result = plan(found, gates=wanted, stable=5.0, wait=True, timeout=timeout)
+    assert result.data["nodes"][0]["outcome"] == outcome
+    assert found.machine.now - start == pytest.approx(seconds, abs=0.3)
     assert result.failed == (outcome == "failed")
 
 
-def test_what_is_waited_for_is_told_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    clock = Ticks()
-    monkeypatch.setattr(gates, "Live", Script(clock, [DOWN, DOWN, DOWN, UP]))
-    ctx = Context(t.cast("t.Any", cluster()), clock=clock)
-    gates.judge(ctx, UP, gates.Asked(("n1",), ("ready",), 0.0, True, None))
-    assert [event.what for event in ctx.timeline] == ["waiting"]
+def test_what_is_waited_for_is_told_once(build: Build) -> None:
+    found = build()
+    happens(found, {0: "False", 3: "True"})
+    ann = found.process("ann")
+    assert not plan(found, gates=("ready",), stable=0.0, wait=True).failed
+    assert [event.what for event in ann.told] == ["waiting"]

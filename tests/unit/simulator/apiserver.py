@@ -109,8 +109,9 @@ class Watcher:
 class ApiServer:
     """The one API server of a world. `skew` is its clock's difference to the machine's.
 
-    `denied` are (verb, resource with subresource) that nobody may, `add_ons` the groups that are installed,
-    `absent` the resources that nevertheless are not: somebody removed their CustomResourceDefinition.
+    `denied` are (verb, resource with subresource) that nobody may, except in the namespaces where a role permits it:
+    `permitted`, with the namespace. `add_ons` are the groups that are installed, `absent` the resources that
+    nevertheless are not: somebody removed their CustomResourceDefinition.
     """
 
     def __init__(self, machine: Machine, *, skew: float = 0.0, add_ons: t.Collection[str] = ()) -> None:
@@ -119,6 +120,7 @@ class ApiServer:
         self.objects = Objects(self.store, lambda: machine.now + self.skew)
         self.add_ons = frozenset(add_ons)
         self.denied: set[tuple[str, str]] = set()
+        self.permitted: set[tuple[str, str, str]] = set()
         self.absent: set[str] = set()
         self.watchers: list[Watcher] = []
         self._pages: dict[str, tuple[str, list[Raw]]] = {}
@@ -202,8 +204,11 @@ class ApiServer:
 
     def _authorise(self, request: Request, place: Place, kind: Kind) -> None:
         resource = f"{kind.resource}/{place.subresource}" if place.subresource else kind.resource
-        if (request.verb, resource) in self.denied:
+        if not self._may(request.verb, resource, place.namespace):
             raise answers.forbidden(request.verb, kind, place.subresource, place.namespace, place.name)
+
+    def _may(self, verb: str, resource: str, namespace: str) -> bool:
+        return (verb, resource) not in self.denied or (verb, resource, namespace) in self.permitted
 
     def _get(self, place: Place, kind: Kind) -> bytes:
         return self._shown(place, kind, self.objects.read(kind, place.namespace, place.name))
@@ -251,7 +256,7 @@ class ApiServer:
             asked = body["spec"]["resourceAttributes"]
             resource = asked["resource"] + (f".{asked['group']}" if asked.get("group") else "")
             resource += f"/{asked['subresource']}" if asked.get("subresource") else ""
-            allowed = (asked["verb"], resource) not in self.denied
+            allowed = self._may(asked["verb"], resource, asked.get("namespace", ""))
             return _encoded({**body, "status": {"allowed": allowed}})
         if kind is kinds.SELF_SUBJECT_REVIEWS:
             return _encoded({**body, "status": {"userInfo": {"username": "somebody", "groups": []}}})
