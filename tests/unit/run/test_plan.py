@@ -89,7 +89,7 @@ def codes(result: Result) -> list[str]:
 def test_whether_the_server_holds_a_fence_is_told(build: Build, fence: str) -> None:
     found = build(1)
     if fence == "unknown":
-        found.server.denied.add(("get", kinds.RESERVATIONS.resource))
+        found.server.denied.add(("get", kinds.ADMISSION_POLICIES.resource))
     assert plan(found).data["fence"] == fence
 
 
