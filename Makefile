@@ -79,7 +79,7 @@ test: $(READY) ## everything that must hold, the lab included
 test-sanity:
 	@python -m nox --session sanity
 test-units:
-	@python -m nox --session unit clients explore
+	@SAMPLE=8 python -m nox --session unit clients explore
 
 explore: $(READY) ## faults at every request and orders of all who act, in a simulated cluster; ORDERS, SEED
 	@ORDERS='$(ORDERS)' SEED='$(SEED)' python -m nox --session explore

@@ -250,7 +250,7 @@ def unit(session: nox.Session, leg: Leg) -> None:
 def explore(session: nox.Session) -> None:
     """Every fault at every request, and orders in which runs and people act, in a simulated cluster.
 
-    `ORDERS` orders (20,000) from `SEED` (1) on; more: `make explore ORDERS=100000`.
+    `ORDERS` orders (20,000) from `SEED` (1) on; more: `make explore ORDERS=100000`. With `SAMPLE` one of so many.
     """
     environment(session)
     with step(session, "environment"):

@@ -20,11 +20,11 @@ import pytest
 
 from ansible_collections.kubeops.node_maintenance.tests.explore import stories
 from ansible_collections.kubeops.node_maintenance.tests.explore.orders import broken_by, saved, shrunk, tell
+from ansible_collections.kubeops.node_maintenance.tests.explore.sample import SAMPLE, SEED
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.machine import Choices
 
 FOUND = Path(__file__).parent / "found"
-ORDERS = int(os.environ.get("ORDERS") or "20000")
-SEED = int(os.environ.get("SEED") or "1")
+ORDERS = int(os.environ.get("ORDERS") or "20000") // SAMPLE
 PARTS = 8
 
 

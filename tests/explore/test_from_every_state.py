@@ -20,12 +20,12 @@ from ansible_collections.kubeops.node_maintenance.tests.explore import stories
 from ansible_collections.kubeops.node_maintenance.tests.explore.judge import Judge, Violation, picture
 from ansible_collections.kubeops.node_maintenance.tests.explore.orders import WITHIN, made_good
 from ansible_collections.kubeops.node_maintenance.tests.explore.points import SCENES, out, play
+from ansible_collections.kubeops.node_maintenance.tests.explore.sample import SAMPLE, SEED
 from ansible_collections.kubeops.node_maintenance.tests.explore.states import Collector, normal
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.machine import Choices
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.world import Saved, World
 
-SEED = int(os.environ.get("SEED") or "1")
-EVERY = int(os.environ.get("EVERY") or "3")
+EVERY = int(os.environ.get("EVERY") or "3") * SAMPLE
 """One of so many states is tried; all of them take some minutes."""
 PARTS = 4
 
