@@ -6,8 +6,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import functools
 import typing as t
 
 import pytest
@@ -17,13 +15,13 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan imp
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.migrate import Choices
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.objects import Ref
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.record import Record, Step
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.context import Result, StopRun
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.context import StopRun
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.owners import merged, scalable
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.plan import PlanOptions, make_plan
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.state import StateOptions, state
+from ansible_collections.kubeops.node_maintenance.tests.unit.run.planned import Build, asked, building, codes, plan
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator import manifests
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.store import Raw
-from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.world import Saved, World
+from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.world import World
 
 POD_ON_N1: Raw = {
     "apiVersion": "v1",
@@ -34,55 +32,10 @@ POD_ON_N1: Raw = {
 LEASES = kinds.LEASES.resource
 
 
-@functools.cache
-def begun(replicas: int, ours: bool = True) -> Saved:
-    """Nodes n1, n2 and n3, and Deployment `web` with at least one pod on n1; `ours`: our namespace is there."""
-    first = manifests.node("n1", labels={"pool": "a"})
-    others = [manifests.node("n2"), manifests.node("n3")]
-    web = [manifests.deployment("web", replicas)] if replicas else []
-    with World([first, *(others if replicas > 1 else ()), *web]) as world:
-        world.apply(*(() if replicas > 1 else others), *([manifests.namespace(names.NAMESPACE)] if ours else ()))
-        assert not replicas or world.pods(on="n1")
-        return world.saved()
-
-
-Build = t.Callable[..., World]
-
-
 @pytest.fixture
 def build() -> t.Iterator[Build]:
-    """Makes clusters with so many pods of `web`, to which objects are added."""
-    with contextlib.ExitStack() as stack:
-
-        def made(replicas: int = 0, *more: Raw, ours: bool = True) -> World:
-            world = stack.enter_context(World.of(begun(replicas, ours)))
-            world.apply(*more)
-            if more:
-                world.settle()
-            return world
-
+    with building() as made:
         yield made
-
-
-def plan(world: World, run: str = "", **options: t.Any) -> Result:
-    options.setdefault("nodes", ("n1",))
-    return world.process("ann").run(lambda ctx: make_plan(ctx, PlanOptions(**options)), run)
-
-
-def asked(world: World) -> list[str]:
-    """Verb and resource of lists, verb and path of other requests, and for reviews `may` and what they ask for."""
-    found = []
-    for request in (sent.request for sent in world.log):
-        if request.resource == kinds.SELF_SUBJECT_ACCESS_REVIEWS.resource:
-            wanted = dict(request.body or {})["spec"]["resourceAttributes"]
-            found.append(f"may {wanted['verb']} {wanted['resource']}")
-        else:
-            found.append(f"{request.verb} {request.resource if request.verb == 'list' else request.path}")
-    return found
-
-
-def codes(result: Result) -> list[str]:
-    return [finding["code"] for finding in result.data["findings"]]
 
 
 @pytest.mark.parametrize("fence", ["absent", "unknown"])
@@ -409,64 +362,3 @@ def test_the_pod_of_this_very_play_is_a_blocker(build: Build) -> None:
     name = found.pods(on="n1")[0]["metadata"]["name"]
     result = plan(found, choices=Choices(self_pod=Ref("Pod", name, "shop")))
     assert codes(result) == ["self_on_node"]
-
-
-# -- gates ------------------------------------------------------------------------------------------
-
-
-def test_gates_without_waiting_take_one_look(build: Build) -> None:
-    found = build()
-    found.set_node_ready("n2", "False")
-    result = plan(found, nodes=("n1", "n2"), gates=("ready", "pressure", "stable"))
-    assert [(n["name"], n["outcome"]) for n in result.data["nodes"]] == [("n1", "passed"), ("n2", "failed")]
-    assert result.failed
-    assert codes(result) == ["not_ready"]
-    assert "list pods" not in asked(found)
-
-
-def happens(world: World, states: t.Mapping[float, str]) -> None:
-    """What the Ready condition of n1 says after so many seconds; with nothing to say the node is gone."""
-    for seconds, status in states.items():
-        if not seconds:
-            world.set_node_ready("n1", status)
-            continue
-
-        def change(status: str = status) -> None:
-            if status:
-                world.set_node_ready("n1", status)
-            else:
-                world.delete(kinds.NODES, "n1")
-
-        world.machine.after(seconds, change, "a gate")
-
-
-@pytest.mark.parametrize(
-    ("states", "wanted", "timeout", "outcome", "seconds"),
-    [
-        pytest.param({}, ("ready",), 60, "passed", 0, id="at once"),
-        pytest.param({0: "False", 2: "True"}, ("ready",), 60, "passed", 2, id="when it is ready"),
-        pytest.param({}, ("ready", "stable"), 60, "passed", 5, id="when it held"),
-        pytest.param({3: "False", 4: "True"}, ("ready", "stable"), 60, "passed", 9, id="when it held after a break"),
-        pytest.param({0: "False"}, ("ready",), 7, "failed", 7, id="never"),
-        pytest.param({}, ("ready", "stable"), 3, "failed", 3, id="not long enough"),
-        pytest.param({1: ""}, ("ready", "stable"), 3, "failed", 3, id="it went away"),
-    ],
-)
-def test_gates_are_watched_until_they_are_passed(
-    build: Build, states: dict[float, str], wanted: tuple[str, ...], timeout: float, outcome: str, seconds: float
-) -> None:
-    found = build()
-    happens(found, states)
-    start = found.machine.now
-    result = plan(found, gates=wanted, stable=5.0, wait=True, timeout=timeout)
-    assert result.data["nodes"][0]["outcome"] == outcome
-    assert found.machine.now - start == pytest.approx(seconds, abs=0.3)
-    assert result.failed == (outcome == "failed")
-
-
-def test_what_is_waited_for_is_told_once(build: Build) -> None:
-    found = build()
-    happens(found, {0: "False", 3: "True"})
-    ann = found.process("ann")
-    assert not plan(found, gates=("ready",), stable=0.0, wait=True).failed
-    assert [event.what for event in ann.told] == ["waiting"]
