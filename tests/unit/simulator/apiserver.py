@@ -17,7 +17,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.verbs import Request
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan import selectors
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator import answers, evictions
-from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.machine import Machine
+from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.machine import FOREVER, Machine
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.object_rules import SCALED, Objects
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.store import Event, Raw, Store, field_of
 
@@ -111,7 +111,9 @@ class ApiServer:
 
     `denied` are (verb, resource with subresource) that nobody may, except in the namespaces where a role permits it:
     `permitted`, with the namespace. `add_ons` are the groups that are installed, `absent` the resources that
-    nevertheless are not: somebody removed their CustomResourceDefinition.
+    nevertheless are not: somebody removed their CustomResourceDefinition, or the server is too old for them.
+    The fence's kind is served `established_after` seconds after its definition was made; one that somebody put
+    into the store without a definition is served too.
     """
 
     def __init__(self, machine: Machine, *, skew: float = 0.0, add_ons: t.Collection[str] = ()) -> None:
@@ -121,10 +123,13 @@ class ApiServer:
         self.add_ons = frozenset(add_ons)
         self.denied: set[tuple[str, str]] = set()
         self.permitted: set[tuple[str, str, str]] = set()
+        self.established_after = 0.5
+        self._established: dict[str, float] = {}
         self.absent: set[str] = set()
         self.watchers: list[Watcher] = []
         self._pages: dict[str, tuple[str, list[Raw]]] = {}
         self.store.listeners.append(self._spread)
+        self.store.listeners.append(self._define)
 
     def answer(self, request: Request) -> tuple[int, bytes]:
         """The status and the body.
@@ -189,6 +194,20 @@ class ApiServer:
         raw = {"kind": watcher.kind.kind, "apiVersion": watcher.kind.api_version, "metadata": meta}
         return _encoded({"type": "BOOKMARK", "object": raw}) + b"\n"
 
+    def _define(self, event: Event) -> None:
+        """Remember from when on a kind that is defined in the cluster is served."""
+        if event.resource == kinds.DEFINITIONS.resource:
+            group = event.raw["spec"]["group"]
+            if event.what == "ADDED":
+                self._established[group] = self.machine.now + self.established_after
+            elif event.what == "DELETED":
+                del self._established[group]
+
+    def _serves(self, kind: Kind) -> bool:
+        if kind.group == kinds.NODE_FENCES.group and not self.store.of(kind.resource):
+            return self.machine.now >= self._established.get(kind.group, FOREVER)
+        return kind.resource not in self.absent
+
     def _spread(self, event: Event) -> None:
         for watcher in self.watchers:
             if watcher.kind.resource == event.resource:
@@ -198,14 +217,15 @@ class ApiServer:
         place = place_of(request.path)
         if place is None or (place.group in ADD_ONS and place.group not in self.add_ons):
             raise answers.no_such_path()
-        if place.kind is not None and place.kind.resource in self.absent:
-            raise answers.no_such_path()
         return place
 
     def _authorise(self, request: Request, place: Place, kind: Kind) -> None:
+        """Rights are looked at before the server looks whether it has such a path."""
         resource = f"{kind.resource}/{place.subresource}" if place.subresource else kind.resource
         if not self._may(request.verb, resource, place.namespace):
             raise answers.forbidden(request.verb, kind, place.subresource, place.namespace, place.name)
+        if not self._serves(kind):
+            raise answers.no_such_path()
 
     def _may(self, verb: str, resource: str, namespace: str) -> bool:
         return (verb, resource) not in self.denied or (verb, resource, namespace) in self.permitted
@@ -285,7 +305,7 @@ class ApiServer:
         found = [
             kind
             for (group, version, _plural), kind in _BY_PATH.items()
-            if (group, version) == (place.group, place.version)
+            if (group, version) == (place.group, place.version) and self._serves(kind)
         ]
         if not found:
             raise answers.no_such_path()

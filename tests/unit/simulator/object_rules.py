@@ -139,6 +139,8 @@ class Objects:
         if "generation" in old:
             new["generation"] = old["generation"]
         after["metadata"] = new
+        if kind is kinds.ADMISSION_POLICIES:
+            after = _policy(after)
         if after == raw:
             return raw
         if subresource != "status" and kind.resource in COUNTED and after.get("spec") != raw.get("spec"):
@@ -256,8 +258,19 @@ def _defaulted(kind: Kind, raw: Raw) -> Raw:
         raw["status"] = {"phase": "Pending"}
     if kind is kinds.NAMESPACES:
         raw["status"] = {"phase": "Active"}
+    if kind is kinds.ADMISSION_POLICIES:
+        raw = _policy(raw)
     _check(kind, raw)
     return raw
+
+
+def _policy(raw: Raw) -> Raw:
+    """With what the server fills in of an admission policy's matches."""
+    spec = raw["spec"]
+    given = spec["matchConstraints"]
+    rules = [{"scope": "*", **rule} for rule in given.get("resourceRules") or ()]
+    filled = {"matchPolicy": "Equivalent", "namespaceSelector": {}, "objectSelector": {}}
+    return {**raw, "spec": {**spec, "matchConstraints": {**filled, **given, "resourceRules": rules}}}
 
 
 def _tolerations(given: t.Sequence[Raw]) -> list[Raw]:
