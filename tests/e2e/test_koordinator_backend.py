@@ -256,6 +256,7 @@ def test_descheduler_and_run_are_killed_in_the_middle(lab: Lab, arena: Arena, pl
 
 def test_the_api_server_is_restarted_in_the_middle(lab: Lab, arena: Arena, play: Player) -> None:
     """Without the witness, which loses its watches as everybody does."""
+    play.may_be_refused = True
     here, _there = arena.nodes(2)
     with arena.placing(here):
         for i in range(4):

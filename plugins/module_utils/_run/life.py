@@ -22,6 +22,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan import names
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.change import Change
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.objects import Raw, Ref
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.surge import micro_time
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.act import PATIENCE
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.context import Context, Run
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.lock import IDLE, LOOK_EVERY
@@ -44,7 +45,7 @@ def show(ctx: Context, run: Run, seconds: float = IDLE) -> None:
     """Say that the run lives, for so many seconds. That it could not be said ends nobody's work."""
     if ctx.check:
         return
-    target, stamp = sign(run.id), ctx.clock.wall()
+    target, stamp = sign(run.id), micro_time(ctx.clock.wall())
     spec = {"holderIdentity": str(run), "leaseDurationSeconds": int(seconds), "renewTime": stamp}
 
     def decide(lease: Raw | None) -> Change | None:

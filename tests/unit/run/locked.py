@@ -48,7 +48,7 @@ def lease(world: World, node: str = "a") -> Raw:
 
 def rewrite(world: World, node: str = "a", **spec: t.Any) -> None:
     """Somebody writes the lease of a node; without more it is renewed by whoever holds it."""
-    stamp = f"renewed at {world.machine.now}"
+    stamp = f"2026-02-02T00:00:00.{int(world.machine.now * 1000) % 1_000_000:06}Z"
     world.patch(kinds.LEASES, f"node-{node}", {"spec": {"renewTime": stamp, **spec}}, names.NAMESPACE)
 
 

@@ -68,7 +68,7 @@ def _around() -> list[Raw]:
         "apiVersion": "coordination.k8s.io/v1",
         "kind": "Lease",
         "metadata": {"name": "n1", "namespace": dead.LEASES},
-        "spec": {"holderIdentity": "n1", "renewTime": "2026-01-01T00:00:00Z", "leaseDurationSeconds": 40},
+        "spec": {"holderIdentity": "n1", "renewTime": "2026-01-01T00:00:00.000000Z", "leaseDurationSeconds": 40},
     }
     return [claim, lease]
 
@@ -193,7 +193,7 @@ def test_pods_and_volumes_are_waited_for(world: World) -> None:
 
 
 def renew(world: World) -> None:
-    body = {"spec": {"renewTime": "2026-01-01T00:00:10Z"}}
+    body = {"spec": {"renewTime": "2026-01-01T00:00:10.000000Z"}}
     world.patch(kinds.LEASES, "n1", body, dead.LEASES)
 
 

@@ -197,7 +197,7 @@ def test_a_lock_in_another_namespace_is_found(build: Build) -> None:
         "apiVersion": kinds.LEASES.api_version,
         "kind": kinds.LEASES.kind,
         "metadata": {"name": "node-n1", "namespace": "medik8s-leases"},
-        "spec": {"holderIdentity": "r1/n", "renewTime": "2999-01-01T00:00:00Z", "leaseDurationSeconds": 15},
+        "spec": {"holderIdentity": "r1/n", "renewTime": "2999-01-01T00:00:00.000000Z", "leaseDurationSeconds": 15},
     }
     found = out(build(0, lease), "drained", "medik8s-leases/node-n1")
     assert codes(plan(found)) == ["held"]

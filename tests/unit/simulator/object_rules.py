@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import datetime
 import math
+import re
 import typing as t
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds
@@ -14,6 +15,8 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator import answers
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.clocks import EPOCH
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.store import Raw, Store, merged
+
+MICRO_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}(Z|[+-]\d\d:\d\d)")
 
 COUNTED = frozenset(
     kind.resource
@@ -79,6 +82,7 @@ class Objects:
                 raise answers.terminating(kind, name, namespace)
         if self.store.get(kind.resource, namespace, name) is not None:
             raise answers.exists(kind, name)
+        _parsed(kind, body)
         meta: Raw = {**given, "name": name}
         for unsettable in ("uid", "resourceVersion", "creationTimestamp", "deletionTimestamp", "generation"):
             meta.pop(unsettable, None)
@@ -100,6 +104,7 @@ class Objects:
             Refused: not there, another version or UID than the patch names, or invalid.
         """
         raw = self.read(kind, namespace, name)
+        _parsed(kind, body)
         meta = raw["metadata"]
         given = body.get("metadata") or {}
         if given.get("uid") not in (None, meta["uid"]):
@@ -220,6 +225,14 @@ class Objects:
             return 0
         grace = raw["spec"].get("terminationGracePeriodSeconds", 30) if asked is None else asked
         return int(grace)
+
+
+def _parsed(kind: Kind, body: Raw) -> None:
+    """Times of leases have microseconds, or the server cannot read them."""
+    for name in ("acquireTime", "renewTime") if kind.resource == kinds.LEASES.resource else ():
+        text = (body.get("spec") or {}).get(name)
+        if text is not None and not MICRO_TIME.fullmatch(text):
+            raise answers.refused(400, "BadRequest", f'parsing time "{text}" as "2006-01-02T15:04:05.000000Z07:00"')
 
 
 def rfc3339(seconds: float) -> str:
