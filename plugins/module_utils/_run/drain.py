@@ -119,7 +119,7 @@ class _Drain:
             self.swaps.predict(self.live.snapshot())
             return
         try:
-            for name, why in self.locks.take({site.name: t.cast("Record", site.record) for site in todo}).items():
+            for name, why in self.locks.take({site.name: t.cast(Record, site.record) for site in todo}).items():
                 self.sites[name].outcome, self.sites[name].message = "held", why
             self.swaps.hold()
             self._fenced(todo)
@@ -195,7 +195,7 @@ class _Drain:
             if not site.open:
                 continue
             site.node = snapshot.nodes.get(site.name)
-            if fallen := standing.fallen(site.node, t.cast("Record", site.record)):
+            if fallen := standing.fallen(site.node, t.cast(Record, site.record)):
                 self._close(site, fallen.outcome, fallen.message)
 
     def _wind_up(self) -> None:

@@ -15,7 +15,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.cont
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.sites import Site
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.write import UNREAD, write
 
-Wanted = t.Callable[[Node, Record], Change | None]
+Wanted = t.Callable[[Node, Record], "Change | None"]
 """From a node that is out, with its record as it is now, to the change; ``None`` where nothing is to be done."""
 
 

@@ -335,7 +335,7 @@ def _drop_left_locks(ctx: Context, run: StoredRun, out: t.Collection[str]) -> No
     if not back:
         return
     with contextlib.suppress(ClusterError):
-        for place in {names.NAMESPACE, lease_namespace(ctx, None)}:
+        for place in dict.fromkeys((names.NAMESPACE, lease_namespace(ctx, None))):
             for lock in life.left_locks(ctx, Run(run.id), back, place):
                 life.drop(ctx, lock)
 

@@ -38,7 +38,7 @@ PAUSE = 0.02
 HICCUPS = 3
 """How often a 500 is taken for a moment of the server's; it says that nothing was done."""
 
-Decide = t.Callable[[Raw | None], Change | None]
+Decide = t.Callable[["Raw | None"], "Change | None"]
 """From the object as it was read (``None``: it is not there) to the change, ``None`` where nothing is to be done."""
 
 

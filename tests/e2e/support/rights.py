@@ -36,7 +36,7 @@ NOT_HELD = frozenset({"look", "delete-pods", "namespace", "fence"})
 @functools.cache
 def documents() -> tuple[Json, ...]:
     """The objects of the file, in its order."""
-    return tuple(yaml.safe_load_all(RIGHTS.read_text(encoding="utf-8")))
+    return tuple(yaml.safe_load(RIGHTS.read_text(encoding="utf-8"))["items"])
 
 
 @functools.cache

@@ -107,7 +107,10 @@ def test_what_is_not_handed_on_is_lost_without_being_carried_out(server: Api, pr
 def test_before_and_after_are_on_their_sides_of_the_server(server: Api, proxy: Proxy, client: Client) -> None:
     seen: list[int] = []
     server.expect("PATCH", NODE, {})
-    note = lambda: seen.append(len(server.calls))  # noqa: E731
+
+    def note() -> None:
+        seen.append(len(server.calls))
+
     proxy.decide = at(1, Act(before=note, after=note))
     client.patch(NODE, {})
     assert seen == [0, 1]

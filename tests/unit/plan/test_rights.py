@@ -39,7 +39,7 @@ READING = {"get", "list", "watch"}
 
 
 def roles() -> dict[str, Raw]:
-    found = [one for one in yaml.safe_load_all(RIGHTS.read_text(encoding="utf-8")) if one["kind"] == "ClusterRole"]
+    found = [one for one in yaml.safe_load(RIGHTS.read_text(encoding="utf-8"))["items"] if one["kind"] == "ClusterRole"]
     return {one["metadata"]["name"].removeprefix(PREFIX): one for one in found}
 
 

@@ -37,7 +37,8 @@ def call(world: World, options: StateOptions, run: str = "", by: str = "me") -> 
     return world.process(by).run(lambda ctx: state(ctx, options), run)
 
 
-def begun(world: World, given: dict[str, t.Any] = INPUT, run: str = "", by: str = "me") -> Result:
+def begun(world: World, given: dict[str, t.Any] | None = None, run: str = "", by: str = "me") -> Result:
+    given = given or INPUT
     waves = [[name] for name in given["nodes"]]
     return call(world, StateOptions("started", input=given, plan={"waves": waves}), run, by)
 
