@@ -56,6 +56,29 @@ class Credential:
         return {name: value for name, value in pairs.items() if value}
 
 
+class _Family(subprocess.Popen[bytes]):
+    """A process in a session of its own, with all that it starts. Not Ansible's run_command: that has no deadline."""
+
+    def __init__(self, words: list[str], environment: Mapping[str, str]) -> None:
+        super().__init__(
+            words,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env=environment,
+            start_new_session=True,
+        )
+
+    def end(self) -> None:
+        """It and its children; whatever took itself out of their group is not waited for."""
+        with suppress(OSError):
+            os.killpg(self.pid, signal.SIGKILL)
+        if self.stdout is not None:
+            self.stdout.close()
+        with suppress(subprocess.TimeoutExpired):
+            self.wait(_LAST_WORDS)
+
+
 class Plugin:
     """One `exec` entry: `owner` is the words for its user, `cluster` the entry of the cluster it is for."""
 
@@ -73,20 +96,13 @@ class Plugin:
         """
         words = [self._command, *(str(word) for word in self._spec.get("args") or ())]
         try:
-            process = subprocess.Popen(
-                words,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL,
-                env=self._environment(),
-                start_new_session=True,
-            )
+            process = _Family(words, self._environment())
         except (OSError, ValueError) as error:
             raise self._not_started(error) from None
         try:
             said = self._listen(process, clock, stop)
         except BaseException:
-            _kill(process)
+            process.end()
             raise
         if process.returncode:
             raise self._error(f"it ended with exit code {process.returncode}")
@@ -95,7 +111,7 @@ class Plugin:
             raise self._error(f"its output is no ExecCredential of {self._spec.get('apiVersion')!r}")
         return found
 
-    def _listen(self, process: subprocess.Popen[bytes], clock: Clock, stop: threading.Event) -> bytes:
+    def _listen(self, process: _Family, clock: Clock, stop: threading.Event) -> bytes:
         """What it writes until it ends, even if something that it left behind holds its output open."""
         deadline = clock.now() + DEADLINE
         while True:
@@ -158,16 +174,6 @@ class Plugin:
 
     def _error(self, why: str, remedy: str = "Run it by hand.") -> ConfigError:
         return ConfigError(f"{self.name} gave no credential: {why}", remedy=remedy)
-
-
-def _kill(process: subprocess.Popen[bytes]) -> None:
-    """It and its children; whatever took itself out of their group is not waited for."""
-    with suppress(OSError):
-        os.killpg(process.pid, signal.SIGKILL)
-    if process.stdout is not None:
-        process.stdout.close()
-    with suppress(subprocess.TimeoutExpired):
-        process.wait(_LAST_WORDS)
 
 
 def _seconds(timestamp: object) -> float | None:
