@@ -195,13 +195,15 @@ def ensure_namespace(ctx: Context) -> None:
         "kind": "Namespace",
         "metadata": {"name": names.NAMESPACE, "labels": {names.MANAGED_BY_LABEL: names.MANAGED_BY}},
     }
-    for _try in range(TRIES):
+    for attempt in range(TRIES):
+        if attempt:
+            ctx.clock.sleep(PAUSE * attempt * ctx.clock.jitter())
         try:
             # Whether it is there is not asked first: that may not be allowed where making it is.
             ctx.cluster.send(verbs.create(kinds.NAMESPACES, body), patience=PATIENCE)
         except AlreadyExists:
             return
-        except UnknownOutcome:
+        except (Conflict, UnknownOutcome):
             continue
         except Forbidden as error:
             raise StopRun(

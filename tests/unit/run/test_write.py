@@ -140,6 +140,24 @@ def test_our_namespace_is_made_where_it_is_missing() -> None:
         assert world.find(kinds.NAMESPACES, names.NAMESPACE) is not None
 
 
+@pytest.mark.parametrize("what", ["lost", "in doubt", "conflict", "throttled"])
+def test_our_namespace_is_made_whatever_the_first_answer_was(what: What) -> None:
+    with World([manifests.node("n1")]) as world:
+        me = world.process("me")
+        me.faults.when(lambda request: request.resource == kinds.NAMESPACES.resource, Fault(what))
+        assert me.run(lambda ctx: write(ctx, MAP, made, known=None)).object is not None
+        assert [fault.what for _ordinal, _request, fault in me.faults.met] == [what]
+
+
+def test_our_namespace_may_have_been_made_by_another_meanwhile() -> None:
+    with World([manifests.node("n1")]) as world:
+        me = world.process("me")
+        theirs = manifests.namespace(names.NAMESPACE)
+        me.faults.overtaken(lambda request: request.resource == kinds.NAMESPACES.resource, lambda: world.apply(theirs))
+        assert me.run(lambda ctx: write(ctx, MAP, made, known=None)).object is not None
+        assert [sent.status for sent in world.log if sent.request.resource == kinds.NAMESPACES.resource] == [409]
+
+
 def test_another_namespace_is_not_ours_to_make(world: World) -> None:
     elsewhere = Ref("ConfigMap", "memory", "nowhere", api_version="v1")
 
