@@ -15,14 +15,11 @@ import typing as t
 from dataclasses import dataclass, field
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.errors import (
-    AlreadyExists,
     DeniedByWebhook,
     Forbidden,
     Invalid,
     NotFound,
-    Overloaded,
-    UnknownOutcome,
-    Unreachable,
+    ServerError,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan import names
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.change import Change
@@ -42,7 +39,6 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.job
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.migrate import Choices
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.objects import Raw, Ref
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.snapshot import Snapshot
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.act import apply
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.context import Context
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.evict import Move
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.job_sweep import (
@@ -54,11 +50,14 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.job_
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.job_watch import JobWatch
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.job_work import reread
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.write import HICCUPS, PASSING, write
 
 LOOK_EVERY = 0.25
 """Seconds between two looks at who may start: many things change, and few of them make room."""
 HOPELESS = 2
 """Jobs in a row whose Reservation no scheduler looked at for their whole ttl; then no more are made."""
+TRIES = HICCUPS + 1
+"""How often a job's creation is decided at one look: the other moves wait meanwhile."""
 NUDGED = f"{names.PREFIX}/nudged"
 
 
@@ -322,20 +321,23 @@ class JobFeed:
         change = self._change(move, before, ttl)
         pod = move.pod
         try:
-            apply(self.ctx, change, fence=self.fence, patience=0.0)
-        except UnknownOutcome:
-            # It is seen on the watch, or made again under the same name.
-            return
-        except (Unreachable, Overloaded) as error:
-            # Whether it may still be made is decided anew.
+            write(
+                self.ctx,
+                change.target,
+                lambda found: None if found else change,
+                known=None,
+                fence=self.fence,
+                patience=0.0,
+                tries=TRIES,
+            )
+        except PASSING as error:
+            # Whether it may still be made is decided anew; one that was made is seen on the watch.
             self._next = now + max(1.0, error.retry_after or 0.0)
             return
-        except AlreadyExists:
-            pass
         except (Forbidden, NotFound) as error:
             self._broken = f"{error}."
             return
-        except (Invalid, DeniedByWebhook) as error:
+        except (Invalid, DeniedByWebhook, ServerError) as error:
             self._instead(move, str(error))
             return
         move.blocked_by = None

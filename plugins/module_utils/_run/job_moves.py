@@ -14,10 +14,8 @@ from dataclasses import dataclass
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds, verbs
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.errors import (
-    AlreadyExists,
     ClusterError,
     NotFound,
-    UnknownOutcome,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.change import Change
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs import cause
@@ -34,7 +32,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.job
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs.limits import Controller
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs.verdict import View, stage, verdict
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.objects import Pod, Raw, Ref
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.act import PATIENCE, apply
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.act import PATIENCE
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.context import Context
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.job_board import Board
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.job_work import (
@@ -44,6 +42,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.job_
     unlimit,
     wake,
 )
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.write import write
 
 LOOK_AGAIN = 2.0
 """Seconds after which limits are held against the clock again although nothing changed."""
@@ -133,36 +132,20 @@ class Moves:
         sentence = f"Create {ref} for {work.target} ({self.wish.mode}{how})"
         change = Change("create", ref, sentence, body=body, before={}, after=after)
         try:
-            answer = apply(self.ctx, change)
-        except AlreadyExists:
-            answer = self._adopted(work)
-        except UnknownOutcome:
-            answer = self._adopted(work)
-            if answer:
-                self.ctx.changed(change)
+            found = write(self.ctx, ref, lambda raw: None if raw else change, known=None).object
         except ClusterError as error:
             work.close("failed", f"{work.target}: {error}")
             return
-        if not answer and not self.ctx.check:
+        # What has the name already and is for this pod is what our own answer would have been.
+        if found and Job.of(found).pod.uid != work.target.uid:
+            work.close("failed", f"{work.target}: somebody made another job {work.name} meanwhile; run again.")
             return
         work.state, work.created = "following", True
         work.told, work.told_at = "", self.ctx.clock.now()
-        work.raw = answer or {**body, "status": {}}
+        work.raw = found or {**body, "status": {}}
         if not self.ctx.check:
             ttl = f", ttl {go_duration(self.wish.ttl)}" if self.wish.ttl else ""
             self._tell(work, f"job {work.name} created ({self.wish.mode}{how}{ttl})", "job_created")
-
-    def _adopted(self, work: Work) -> dict[str, t.Any]:
-        """The job that has the name already, if it is for this pod; it is what our answer would have been."""
-        try:
-            raw = self.ctx.cluster.send(verbs.get(kinds.PODMIGRATIONJOBS, work.name), patience=PATIENCE)
-        except NotFound:
-            work.close("failed", f"{work.target}: it is not known whether job {work.name} was made; run again.")
-            return {}
-        if Job.of(raw).pod.uid != work.target.uid:
-            work.close("failed", f"{work.target}: somebody made another job {work.name} meanwhile; run again.")
-            return {}
-        return raw
 
     def _follow(self, work: Work, view: View, raws: t.Mapping[str, Raw]) -> None:
         raw = raws.get(work.name)

@@ -10,7 +10,6 @@ from dataclasses import dataclass, field, replace
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds, verbs
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.errors import (
-    AlreadyExists,
     ClusterError,
     NotFound,
 )
@@ -26,7 +25,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.job
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.objects import Raw, Ref
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.snapshot import Snapshot
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.act import PATIENCE, apply
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.act import PATIENCE
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.context import Context, Result, StopRun
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.job_board import AROUND, Board
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.job_moves import Moves
@@ -34,6 +33,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.job_
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.job_work import Work, free
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.koordinator import Koordinator, look
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.observe import gather
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.write import write
 
 State = t.Literal["present", "approved", "rejected", "absent"]
 
@@ -211,9 +211,7 @@ def _reserve(ctx: Context, options: JobOptions, work: Work, deadline: float) -> 
             "create", ref, f"Create {ref} for {work.target}", body=body, before={}, after={"spec": body["spec"]}
         )
         try:
-            apply(ctx, change)
-        except AlreadyExists:
-            made = False
+            made = write(ctx, ref, lambda found: None if found else change, known=None).change is not None
         except ClusterError as error:
             work.close("failed", f"{work.target}: {error}")
             return

@@ -18,7 +18,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.job
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs.limits import Controller
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.migrate import Choices, routes
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.snapshot import Snapshot
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run import job_sweep
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run import job_feed, job_sweep
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.evict import Move
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.job_feed import JobFeed
 from ansible_collections.kubeops.node_maintenance.tests.unit.plan import objects
@@ -29,6 +29,7 @@ from ansible_collections.kubeops.node_maintenance.tests.unit.run.job_cluster imp
     still_world,
 )
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.apiserver import ApiServer
+from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.faults import Fault, What
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.world import World
 
 LIMITS = Controller(object_limiters={}, max_migrating_per_node=2, max_migrating_per_workload=2)
@@ -196,6 +197,32 @@ def test_jobs_that_may_not_be_made_are_not_tried_again(world: World, refuse: t.C
     scene.step()
     assert [move.plan.route for move in scene.moves] == ["evict", "evict"]
     assert len(scene.sent("POST")) <= 2
+
+
+FAULTS: list[What] = ["lost", "in doubt", "conflict", "throttled", "error", "down"]
+
+
+@pytest.mark.parametrize("what", FAULTS)
+def test_a_pod_has_one_job_whatever_the_first_answer_was(world: World, what: What) -> None:
+    scene = Scene(world, 1)
+    scene.me.faults.when(lambda request: request.method == "POST", Fault(what, 5.0))
+    for _tick in range(10):
+        scene.step()
+    assert [raw["spec"]["podRef"]["name"] for raw in jobs_of(world).values()] == ["web-0"]
+    assert (scene.moves[0].plan.route, scene.moves[0].blocked_by) == ("job", None)
+
+
+@pytest.mark.parametrize(("what", "route"), [("conflict", "job"), ("error", "evict")])
+def test_a_server_that_fails_again_and_again_is_left_alone_and_rivals_are_outlasted(
+    world: World, what: What, route: str
+) -> None:
+    scene = Scene(world, 1)
+    scene.me.faults.when(lambda request: request.method == "POST", Fault(what), times=job_feed.TRIES)
+    scene.step()
+    assert (jobs_of(world), scene.moves[0].plan.route) == ({}, route)
+    for _tick in range(3):
+        scene.step()
+    assert len(jobs_of(world)) == (route == "job")
 
 
 def test_what_served_is_swept_and_what_a_killed_run_left_is_ended(world: World) -> None:

@@ -27,7 +27,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.job_
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.job_work import WOKEN, Work, approve
 from ansible_collections.kubeops.node_maintenance.tests.unit.run.job_cluster import becomes, jobs_of, reserve, writes
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator import koordinator, manifests
-from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.faults import Fault
+from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.faults import Fault, What
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.object_rules import seconds_of
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.store import Raw
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.world import Saved, World
@@ -250,6 +250,19 @@ def test_a_failed_job_says_why(build: Build) -> None:
     scene.follow(one, steps=[lambda scene: scene.becomes(phase="Failed", reason="ForbiddenMigratePod")])
     assert (one.outcome, one.failed) == ("failed", True)
     assert one.shown()["cause"]["code"] == "forbidden"
+
+
+FAULTS: list[What] = ["lost", "in doubt", "conflict", "throttled", "error"]
+
+
+@pytest.mark.parametrize("what", FAULTS)
+def test_a_job_is_made_once_whatever_the_first_answer_was(build: Build, what: What) -> None:
+    scene = build()
+    one = scene.work()
+    scene.world.process("me").faults.when(lambda request: request.method == "POST", Fault(what))
+    ctx = scene.follow(one, steps=[nothing, nothing, nothing, succeeds])
+    assert one.outcome == "moved"
+    assert [change.verb for change in ctx.changes] == ["create"]
 
 
 @pytest.mark.parametrize(("uid", "outcome"), [("", "moved"), ("other", "failed")])

@@ -20,6 +20,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.cont
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.jobs import JobOptions, State, jobs
 from ansible_collections.kubeops.node_maintenance.tests.unit.run.job_cluster import becomes
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator import koordinator, manifests, workloads
+from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.faults import Fault, What
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.store import Raw
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.world import Saved, World
 
@@ -218,9 +219,21 @@ def test_check_mode_predicts_what_a_real_call_does(build: Build, options: Raw, o
     assert result["diff"][0]["after"]["spec"]["podRef"]["name"] == first(world).name
 
 
+FAULTS: list[What] = ["lost", "in doubt", "conflict", "throttled", "error"]
+
+
 def test_a_reservation_is_made_with_its_job(build: Build) -> None:
     result, _ctx = run(build(), check=True, wish=Wish(reservation="r"), template={"spec": {"ttl": "1h"}})
     assert [sentence.split()[1] for sentence in result["actions"]] == ["Reservation", "PodMigrationJob"]
+
+
+@pytest.mark.parametrize("what", FAULTS)
+def test_a_reservation_is_made_once_whatever_the_first_answer_was(build: Build, what: What) -> None:
+    world = build()
+    world.process("me").faults.when(lambda request: request.method == "POST", Fault(what))
+    result, ctx = run(world, wish=Wish(reservation="r"), template={"spec": {"ttl": "1h"}})
+    assert not result["failed"], result["msg"]
+    assert [change.target.kind for change in ctx.changes] == ["Reservation", "PodMigrationJob"]
 
 
 def test_a_pod_that_is_gone_is_moved_and_nothing_is_written(build: Build) -> None:
