@@ -27,10 +27,12 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.act 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.context import Context, Run
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.lock import IDLE, LOOK_EVERY
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.server_fence import forget
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.write import write
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.write import PASSING, write
 
 PAUSES = (0.0, 1.0, 3.0)
 """Seconds before each try to take a sign of life away: nobody comes back for one that is left."""
+SHORTLY = 5.0
+"""Seconds in which each try but the first asks a server again that is away."""
 
 Place = tuple[str, str]
 """Namespace and name of a lease."""
@@ -83,8 +85,9 @@ def hide(ctx: Context, run_id: str, nonce: str = "") -> None:
     for pause in PAUSES:
         ctx.clock.sleep(pause)
         try:
-            write(ctx, sign(run_id), decide, remember=False)
-        except ServerError:
+            write(ctx, sign(run_id), decide, remember=False, patience=SHORTLY if pause else PATIENCE)
+        except (*PASSING, ServerError):
+            # Also the patience of a try that a process was frozen in is over.
             continue
         except ClusterError:
             return

@@ -214,6 +214,16 @@ def test_an_answer_that_was_lost_is_looked_up(world: World, what: What, method: 
     assert faults.met, "the fault was met"
 
 
+@pytest.mark.parametrize("what", [Fault("frozen", 90.0), Fault("frozen sent", 90.0), Fault("down", 62.0)])
+def test_no_sign_of_life_is_left_by_a_run_that_waited_long_for_its_last_answers(world: World, what: Fault) -> None:
+    mine = begun(world)
+    faults = world.process("me").faults
+    faults.when(lambda request: request.verb == "get" and request.resource.startswith("leases"), what)
+    assert not call(world, StateOptions("ended"), mine.data["run"]).failed
+    assert faults.met
+    assert (runs(world), leases(world)) == (set(), set())
+
+
 def test_a_record_that_cannot_be_read_stops_no_start(world: World) -> None:
     old = begun(world, OTHER)
     noted(world, old.data["run"], "c")
