@@ -281,7 +281,9 @@ def _act(ctx: Context, options: CordonOptions, todo: list[_Task]) -> None:
             if options.state == "out":
                 _let_balancers_settle(ctx, [task for task in group if not task.failed])
             over = options.state in ("uncordoned", "parked")
-            locks.drop([task.name for task in group if task.outcome == "gone" or (over and not task.failed)])
+            # Somebody may have given a node back meanwhile: nobody would come for its lock.
+            left = ("gone", "not_in_maintenance_yet")
+            locks.drop([task.name for task in group if task.outcome in left or (over and not task.failed)])
         finally:
             stays = options.lease_duration if options.state in ("out", "cordoned") else None
             locks.leave(stays or IDLE)

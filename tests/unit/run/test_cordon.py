@@ -111,6 +111,20 @@ def test_a_record_that_cannot_be_read_fails_its_own_node_alone() -> None:
         assert "cannot be read" in result.message
 
 
+@pytest.mark.parametrize("state", ["returning", "parked", "out"])
+def test_a_node_that_another_gave_back_meanwhile_keeps_no_lock(state: State) -> None:
+    with World([drained()]) as world:
+
+        def given_back() -> None:
+            world.patch(kinds.NODES, "a", {"metadata": {"annotations": {names.RECORD: None}}})
+
+        locking = kinds.LEASES.resource
+        world.process("me").faults.overtaken(lambda r: r.writes and r.resource == locking, given_back)
+        _ctx, result = brought(world, state, "r1/n1")
+        assert result.data["nodes"][0]["outcome"] == "not_in_maintenance_yet"
+        assert world.store.of(locking) == {}
+
+
 def test_a_lock_is_kept_for_as_long_as_asked_where_nobody_can_renew_it() -> None:
     """So it is before somebody's tasks switch a machine off; the node is cordoned and drained already."""
 
