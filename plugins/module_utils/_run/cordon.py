@@ -268,6 +268,7 @@ def _act(ctx: Context, options: CordonOptions, todo: list[_Task]) -> None:
     for identity, group in groups.items():
         me = t.cast("Run", Run.parse(identity))
         locks = Locks(ctx, me, {task.name: task.lease for task in group})
+        given_up: list[str] = []
         try:
             patient = ctx.run is not None and ctx.run.id == me.id and any(task.record for task in group)
             for node, held in locks.take(patient=patient, borrowed=not me.nonce, adopt=options.adopt).items():
@@ -283,10 +284,10 @@ def _act(ctx: Context, options: CordonOptions, todo: list[_Task]) -> None:
             over = options.state in ("uncordoned", "parked")
             # Somebody may have given a node back meanwhile: nobody would come for its lock.
             left = ("gone", "not_in_maintenance_yet")
-            locks.drop([task.name for task in group if task.outcome in left or (over and not task.failed)])
+            given_up += [task.name for task in group if task.outcome in left or (over and not task.failed)]
         finally:
             stays = options.lease_duration if options.state in ("out", "cordoned") else None
-            locks.leave(stays or IDLE)
+            locks.leave(stays or IDLE, drop=given_up)
 
 
 def _write(ctx: Context, options: CordonOptions, locks: Locks, task: _Task) -> None:

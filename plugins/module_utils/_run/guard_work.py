@@ -16,7 +16,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.sna
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.surge import Surge
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.context import Context, Run, StopRun
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.floors import Floor, Floors
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.lock import Locks
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.lock import Locks, leave_all
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.observe import Live, lists
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.surging import Surging
 
@@ -132,7 +132,7 @@ class Work:
         for locks in self._locks:
             for name, why in locks.lost().items():
                 self.sites[name].close("adopted_by", f"Node {name} was taken over: {why}")
-            locks.leave()
+        leave_all(self.ctx, self._locks)
         self._locks.clear()
 
     def fence(self, nodes: t.Collection[str] | None = None) -> None:

@@ -26,7 +26,7 @@ WORKING = 15
 MARGIN = 1.0
 """Seconds before its end from which a lease proves nothing any more: what is sent needs some to arrive."""
 RENEW_WITHIN = 5.0
-"""Seconds one attempt to renew may take."""
+"""Seconds one attempt to renew or to give up may take."""
 
 
 class LostLockError(StopRun):
@@ -190,7 +190,15 @@ class NodeLock:
         with self._one_at_a_time:
             known, self._raw = self._raw, None
             if known is not None and not self.lost:
-                write(self._ctx, self._target, decide, known=known, remember=False, patience=patience)
+                write(
+                    self._ctx,
+                    self._target,
+                    decide,
+                    known=known,
+                    remember=False,
+                    patience=patience,
+                    timeout=RENEW_WITHIN,
+                )
 
     def _stamp(self) -> str:
         """The time of this write to the microsecond; by it our own write is known when its answer was lost."""

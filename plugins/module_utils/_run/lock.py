@@ -144,40 +144,57 @@ class Locks:
         """The nodes that somebody took over, and who, in words."""
         return {node: lock.lost for node, lock in self._locks.items() if lock.lost}
 
-    def leave(self, seconds: float = IDLE) -> None:
-        """Stop renewing and leave the leases with ``seconds`` for the next call of this run."""
+    def leave(self, seconds: float = IDLE, *, drop: t.Collection[str] = ()) -> None:
+        """Stop renewing, delete the leases of the nodes in ``drop``, and leave the others with ``seconds``.
+
+        All of it ends within ``LEAVE_WITHIN``: what is not deleted or renewed by then runs out by itself.
+        """
         until = self._ctx.clock.now() + LEAVE_WITHIN
         self._stop.set()
         if self._keeper:
-            self._keeper.join(LEAVE_WITHIN)
+            self._keeper.join(LEAVE_WITHIN / 2)
             self._keeper = None
-        self._each(lambda lock: lock.renew(int(seconds)), [lock for lock in self._locks.values() if lock.held], until)
-
-    def drop(self, nodes: t.Collection[str]) -> None:
-        """Delete these nodes' leases; the others stay. What cannot be deleted runs out by itself.
-
-        Their entries in the server's fence go first, so that none is left without its lock.
-        """
-        known = [self._places[node][1] for node in nodes if node in self._locks and self._locks[node].held]
+        going = [lock for node, lock in self._locks.items() if node in drop and lock.held]
+        staying = [lock for node, lock in self._locks.items() if node not in drop and lock.held]
+        # Both at once: neither may take the other's time.
+        pool = self._ctx.clock.pool(2, "leave")
         try:
-            self._server.leave(known, LEAVE_WITHIN)
-        except ClusterError as error:
-            self._ctx.tell("not_fenced", f"the fence in the server keeps entries of {', '.join(nodes)}: {error}")
-        self._each(lambda lock: lock.drop(LEAVE_WITHIN), [self._locks[node] for node in nodes if node in self._locks])
+            ends = [pool.submit(self._drop, going, until)] if going else []
+            ends.append(pool.submit(self._each, lambda lock: lock.renew(int(seconds)), staying, until))
+            for end in ends:
+                end.result()
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)
 
-    def _each(
-        self, do: t.Callable[[NodeLock], object], locks: t.Sequence[NodeLock], until: float | None = None
-    ) -> None:
-        """Do it to all at once, and wait no longer than ``until`` (or ``LEAVE_WITHIN``) for all together."""
+    def _drop(self, locks: t.Sequence[NodeLock], until: float) -> None:
+        """Delete these leases. Their entries in the server's fence go first, so that none is left without its lock.
+
+        The fence gets half of the time: an entry that is left hinders nobody, for whoever locks the node next
+        writes over it, while a lock that is left is waited for.
+        """
+        left = max(until - self._ctx.clock.now(), 0.0)
+        pool = self._ctx.clock.pool(1, "fence")
+        try:
+            known = [self._places[lock.node][1] for lock in locks]
+            pool.submit(self._server.leave, known, left).result(left / 2)
+        except (ClusterError, TimeoutError) as error:
+            nodes, why = ", ".join(lock.node for lock in locks), str(error) or "no answer in time"
+            self._ctx.tell("not_fenced", f"the fence in the server keeps entries of {nodes}: {why}")
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)
+        self._each(lambda lock: lock.drop(max(until - self._ctx.clock.now(), 0.0)), locks, until)
+
+    def _each(self, do: t.Callable[[NodeLock], object], locks: t.Sequence[NodeLock], until: float) -> None:
+        """Do it to all at once, and wait no longer than ``until`` for all together."""
         if not locks:
             return
         pool = self._ctx.clock.pool(AT_ONCE, "lock")
-        until = self._ctx.clock.now() + LEAVE_WITHIN if until is None else until
         try:
             for future in [pool.submit(do, lock) for lock in locks]:
                 try:
                     future.result(max(until - self._ctx.clock.now(), 0.0))
                 except (ClusterError, TimeoutError):
+                    # A lease that grows old proves nothing, and is told of by whoever needs it next.
                     continue
         finally:
             pool.shutdown(wait=False, cancel_futures=True)
@@ -188,7 +205,8 @@ class Locks:
 
     def _keep(self) -> None:
         while not self._stop.wait(RENEW_EVERY):
-            self._each(lambda lock: lock.renew(), [lock for lock in self._locks.values() if lock.held])
+            held = [lock for lock in self._locks.values() if lock.held]
+            self._each(lambda lock: lock.renew(), held, self._ctx.clock.now() + LEAVE_WITHIN)
 
     def _read_all(self) -> dict[str, Raw]:
         found = {}
@@ -239,3 +257,10 @@ class Locks:
         """Only the lease that was watched may be taken: any write of it was a sign of life."""
         version = seen["metadata"].get("resourceVersion")
         return lambda lease: bool(lease["metadata"].get("resourceVersion") == version)
+
+
+def leave_all(ctx: Context, held: t.Sequence[Locks], *, drop: t.Collection[str] = ()) -> None:
+    """Leave the locks of several runs as ``Locks.leave`` does, all within its one deadline."""
+    if held:
+        with ctx.clock.pool(len(held), "leave") as pool:
+            list(pool.map(lambda locks: locks.leave(drop=drop), held))

@@ -9,7 +9,7 @@ import typing as t
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.record import Record
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.context import Context, Run
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.lock import Locks
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.lock import Locks, leave_all
 
 
 class RecordLocks:
@@ -63,6 +63,4 @@ class RecordLocks:
 
     def leave(self, *, drop: t.Collection[str] = ()) -> None:
         """Leave the locks to the run's next call; those of ``drop`` go, for nothing of their nodes is left."""
-        for locks in self._locks:
-            locks.drop(drop)
-            locks.leave()
+        leave_all(self._ctx, self._locks, drop=drop)

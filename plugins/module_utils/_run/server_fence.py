@@ -63,7 +63,7 @@ class ServerFence:
             write(self._ctx, MAP, decide, fence=prove, remember=False)
 
     def leave(self, leases: t.Collection[str], patience: float = PATIENCE) -> None:
-        """Take our entries for these locks out again; those of somebody else stay.
+        """Take our entries for these locks out again, within ``patience``; those of somebody else stay.
 
         Raises:
             ClusterError: the map could not be read or written.
@@ -99,7 +99,7 @@ def _take_out(
         gone = {lease: None for lease in sorted(leases) if lease in held and ours(held[lease])}
         return _patch(found, gone) if found is not None and gone else None
 
-    write(ctx, MAP, decide, remember=False, patience=patience)
+    write(ctx, MAP, decide, remember=False, patience=patience, timeout=min(patience, 30.0))
 
 
 def _entries(found: Raw | None) -> t.Mapping[str, str]:

@@ -23,6 +23,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.lock
     LEAVE_WITHIN,
     LOOK_EVERY,
     RENEW_EVERY,
+    leave_all,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.write import write
 from ansible_collections.kubeops.node_maintenance.tests.unit.run.locked import (
@@ -65,7 +66,7 @@ def test_a_free_lock_is_taken_and_dropped(world: World) -> None:
     assert done(me, mine.take) == {}
     assert lease(world)["holderIdentity"] == "r1/n1"
     assert lease(world)["leaseDurationSeconds"] == WORKING
-    done(me, lambda: mine.drop(["a"]))
+    done(me, lambda: mine.leave(drop=["a"]))
     done(me, mine.leave)
     assert leases(world) == set()
 
@@ -232,7 +233,7 @@ def test_one_nodes_lost_lock_keeps_no_other_from_being_written(world: World) -> 
     done(me, lambda: label("b"))
     assert [world.get(kinds.NODES, node)["metadata"]["labels"].get("mine") for node in "ab"] == [None, "yes"]
     assert set(mine.lost()) == {"a"}
-    done(me, lambda: mine.drop(["a", "b"]))
+    done(me, lambda: mine.leave(drop=["a", "b"]))
     assert (leases(world), lease(world)["holderIdentity"]) == ({"node-a"}, "r2/n2")
 
 
@@ -245,7 +246,7 @@ def test_a_lost_answer_is_looked_up_and_not_an_error(world: World, method: str) 
     assert lease(world)["holderIdentity"] == "r1/n1"
     world.machine.run_for(60.0)
     done(me, mine.fence)
-    done(me, lambda: mine.drop(["a"]))
+    done(me, lambda: mine.leave(drop=["a"]))
     done(me, mine.leave)
     assert leases(world) == set()
     assert me.faults.met
@@ -281,7 +282,7 @@ def test_a_lock_that_somebody_else_holds_by_now_is_not_deleted(world: World) -> 
     taker = world.process("taker")
     done(taker, locks(taker, "r2/n2").take)
     me.process.thaw()
-    done(me, lambda: mine.drop(["a"]))
+    done(me, lambda: mine.leave(drop=["a"]))
     assert lease(world)["holderIdentity"] == "r2/n2"
 
 
@@ -291,7 +292,7 @@ def test_a_lock_that_is_taken_over_while_it_is_deleted_stays(world: World) -> No
     mine = locks(me, "r1/n1")
     done(me, mine.take)
     me.faults.overtaken(of_leases("DELETE"), lambda: rewrite(world, holderIdentity="r2/n2"))
-    done(me, lambda: mine.drop(["a"]))
+    done(me, lambda: mine.leave(drop=["a"]))
     assert lease(world)["holderIdentity"] == "r2/n2"
 
 
@@ -352,3 +353,34 @@ def test_the_end_of_a_call_is_bounded_for_all_its_locks_together(world: World, a
     done(me, mine.leave)
     assert world.machine.now - began <= LEAVE_WITHIN + 1.0
     assert me.faults.met
+
+
+def test_the_end_of_a_call_is_bounded_where_the_servers_fence_hangs_too(world: World) -> None:
+    """Its map, the locks that go and those that stay: one deadline holds for all of them together."""
+    fence = {"name": names.FENCE_MAP, "namespace": names.NAMESPACE}
+    world.apply({"apiVersion": names.FENCE_API, "kind": "NodeFence", "metadata": fence})
+    me = world.process("me")
+    mine = locks(me, "r1/n1", "a", "b", "c", "d")
+    assert done(me, mine.take) == {}
+    me.faults.when(lambda request: request.resource == kinds.NODE_FENCES.resource, Fault("hang"), times=1000)
+    began = world.machine.now
+    done(me, lambda: mine.leave(drop=["a", "b"]))
+    assert world.machine.now - began <= LEAVE_WITHIN
+    assert leases(world) == {"node-c", "node-d"}, "what hangs takes the others no time"
+    assert lease(world, "c")["leaseDurationSeconds"] == IDLE
+    assert any("the fence in the server keeps entries of a, b: no answer" in event.message for event in me.told)
+    me.faults.when(of_leases("PATCH"), Fault("hang"), times=1000)
+    began = world.machine.now
+    done(me, lambda: mine.leave(drop=["c"]))
+    assert world.machine.now - began <= LEAVE_WITHIN
+
+
+def test_the_locks_of_several_runs_are_left_within_one_deadline(world: World) -> None:
+    me = world.process("me")
+    held_by_me = [locks(me, f"r{number}/n", node) for number, node in enumerate("abcd")]
+    for mine in held_by_me:
+        assert done(me, mine.take) == {}
+    me.faults.when(lambda request: request.resource == kinds.LEASES.resource, Fault("hang"), times=1000)
+    began = world.machine.now
+    me.run(lambda ctx: leave_all(ctx, held_by_me, drop=["a"]))
+    assert world.machine.now - began <= LEAVE_WITHIN + 1.0

@@ -82,7 +82,7 @@ def test_who_takes_a_lock_is_written_in_and_who_drops_it_is_taken_out(world: Wor
     mine = both(me, "r1/n1")
     assert done(me, mine.take) == {}
     assert entries(world) == {"node-a": "r1/n1", "node-b": "r1/n1"}
-    done(me, lambda: mine.drop(["a"]))
+    done(me, lambda: mine.leave(drop=["a"]))
     assert entries(world) == {"node-b": "r1/n1"}
     done(me, mine.leave)
     assert entries(world) == {"node-b": "r1/n1"}, "the next call of the run goes on with it"
@@ -93,7 +93,7 @@ def test_without_a_map_nothing_is_written_and_it_is_asked_for_once(bare: World) 
     mine = both(me, "r1/n1")
     done(me, mine.take)
     install(bare)
-    done(me, lambda: mine.drop(["a", "b"]))
+    done(me, lambda: mine.leave(drop=["a", "b"]))
     done(me, mine.leave)
     assert entries(bare) == {}
     asked = [sent.request.verb for sent in bare.log if sent.request.resource == MAP]
@@ -153,7 +153,7 @@ def test_entries_of_others_written_meanwhile_stay(world: World) -> None:
     mine = both(me, "r1/n1")
     done(me, mine.take)
     assert entries(world) == {"node-a": "r1/n1", "node-b": "r1/n1", "node-z": "r9/n9"}
-    done(me, lambda: mine.drop(["a", "b"]))
+    done(me, lambda: mine.leave(drop=["a", "b"]))
     done(me, mine.leave)
     assert entries(world) == {"node-z": "r9/n9"}
 
@@ -174,7 +174,7 @@ def test_a_map_that_may_not_be_written_is_told_and_no_failure(world: World) -> N
     me = world.process("me")
     mine = both(me, "r1/n1")
     assert done(me, mine.take) == {}
-    done(me, lambda: mine.drop(["a", "b"]))
+    done(me, lambda: mine.leave(drop=["a", "b"]))
     done(me, mine.leave)
     assert leases(world) == set()
     assert any("fence in the server could not be written" in text for text in told(me))
@@ -196,7 +196,7 @@ def test_who_is_refused_and_holds_the_lock_is_written_in_again(bare: World) -> N
     install(bare)
     done(me, lambda: mine.regain("a"))
     assert entries(bare) == {"node-a": "r1/n1"}
-    done(me, lambda: mine.drop(["a"]))
+    done(me, lambda: mine.leave(drop=["a"]))
     assert entries(bare) == {}
 
 
