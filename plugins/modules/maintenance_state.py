@@ -136,7 +136,7 @@ traces:
       description: Since when.
       type: str
     alive:
-      description: Whether somebody holds its lock at this moment.
+      description: Whether its run lives at this moment, because it holds a lock or is between two of its waves.
       type: bool
     object:
       description: The object that carries the trace.

@@ -11,6 +11,7 @@ that was watched on one's own clock says that nobody renews it.
 from __future__ import annotations
 
 import contextlib
+import datetime
 import typing as t
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds
@@ -47,7 +48,8 @@ def show(ctx: Context, run: Run, seconds: float = IDLE) -> None:
     """Say that the run lives, for so many seconds. That it could not be said ends nobody's work."""
     if ctx.check:
         return
-    target, stamp = sign(run.id), micro_time(ctx.clock.wall())
+    # By the server's clock: whoever looks at it compares it with the same one, not with a runner's.
+    target, stamp = sign(run.id), micro_time(ctx.clock.server())
     spec = {"holderIdentity": str(run), "leaseDurationSeconds": int(seconds), "renewTime": stamp}
 
     def decide(lease: Raw | None) -> Change | None:
@@ -69,6 +71,19 @@ def show(ctx: Context, run: Run, seconds: float = IDLE) -> None:
 
     with contextlib.suppress(ClusterError):
         write(ctx, target, decide, remember=False)
+
+
+def shown(ctx: Context, leases: t.Iterable[Raw]) -> set[str]:
+    """The runs whose sign of life still holds, by the API server's clock, which stamped it."""
+    now, runs = datetime.datetime.fromisoformat(ctx.clock.server()), set()
+    for lease in leases:
+        spec = lease.get("spec") or {}
+        renewed = spec.get("renewTime")
+        if renewed and is_ours(lease) and lease["metadata"]["name"].startswith(names.RUN_PREFIX):
+            silent_for = now - datetime.datetime.fromisoformat(renewed)
+            if silent_for.total_seconds() <= (spec.get("leaseDurationSeconds") or 0):
+                runs.add(holder_of(lease))
+    return runs
 
 
 def hide(ctx: Context, run_id: str, nonce: str = "") -> None:

@@ -91,10 +91,10 @@ class _Recovery:
 
 
 def look(ctx: Context) -> tuple[tuple[Trace, ...], set[str]]:
-    """All traces, and the runs whose locks moved while we looked."""
+    """All traces, and the runs that live: their locks moved while we looked, or their sign of life still holds."""
     found = _everything(ctx)
     leases = {life.place_of(lease): lease for lease in found.snapshot.leases}
-    alive = set()
+    alive = life.shown(ctx, found.snapshot.leases)
     if any((lease.get("spec") or {}).get("leaseDurationSeconds", 0) <= WORKING for lease in leases.values()):
         ctx.clock.sleep(RENEW_EVERY + 1.0)
         for lease in life.leases_in(ctx, {namespace for namespace, _name in leases}):

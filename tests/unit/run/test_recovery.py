@@ -15,7 +15,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan import names
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.objects import Node
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.record import record_of
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.context import Result
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.context import Context, Result
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.cordon import CordonOptions, State, cordon
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.state import StateOptions, state
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator import manifests
@@ -206,3 +206,26 @@ def test_naming_a_run_takes_no_lock_of_somebody_else(world: World) -> None:
     assert outcomes(result) == {"n1": "held"}
     assert is_out(world, "n1")
     assert world.get(kinds.LEASES, "node-n1", names.NAMESPACE)["spec"]["holderIdentity"] == theirs["holderIdentity"]
+
+
+def listed(world: World) -> dict[str, bool]:
+    """Whether each run that left something is said to live."""
+    return {trace["run"]: trace["alive"] for trace in world.process("otto").run(look).data["traces"]}
+
+
+def look(ctx: Context) -> Result:
+    return state(ctx, StateOptions("listed"))
+
+
+@pytest.mark.parametrize("skew", [-600.0, 600.0], ids=["its clock is behind", "its clock is ahead"])
+def test_a_run_between_two_waves_is_listed_as_living_and_a_dead_one_as_dead(world: World, skew: float) -> None:
+    world.process("tina", skew=skew)
+    run = begun(world, "n1", "n2")
+    world.machine.run_for(30.0)
+    assert listed(world) == {run.partition("/")[0]: True}
+    world.process("tina").run(lambda ctx: state(ctx, StateOptions("noted", nodes=("n1",), lease_duration=900.0)), run)
+    world.machine.kill(world.process("tina").process)
+    world.machine.run_for(800.0)
+    assert listed(world) == {run.partition("/")[0]: True}, "the next wave may take as long as it said"
+    world.machine.run_for(200.0)
+    assert listed(world) == {run.partition("/")[0]: False}
