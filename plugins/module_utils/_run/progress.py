@@ -10,14 +10,12 @@ import typing as t
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.context import Context
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.sites import Site
 
-TELL_EVERY = 10.0
-"""Seconds after which the same is told again."""
 AT_LEAST = 2.0
 """Seconds between two different things that are told of one node."""
 
 
 class Progress:
-    """One line for each node, when it has changed or is old."""
+    """One line for each node, when it has changed."""
 
     def __init__(self, ctx: Context) -> None:
         self._ctx = ctx
@@ -31,7 +29,7 @@ class Progress:
                 continue
             text = _words(site, swaps, missing)
             last, at = self._told.get(site.name, ("", 0.0))
-            if (text != last and now - at >= AT_LEAST) or now - at >= TELL_EVERY:
+            if text != last and (not last or now - at >= AT_LEAST):
                 self._told[site.name] = (text, now)
                 self._ctx.tell("progress", text, node=site.name)
 

@@ -11,6 +11,7 @@ object limiter is in ``controllers/migration/controller.go``.
 from __future__ import annotations
 
 import datetime
+import math
 import typing as t
 from dataclasses import dataclass
 
@@ -341,12 +342,21 @@ def _limited(snapshot: Snapshot, pod: Pod, jobs: list[Raw], controller: Controll
         left = next_token(taken.get((scope, key), ()), gap, burst) - seconds_of(now) if gap and key else 0.0
         if left > 0:
             what = str(workload.ref if workload else pod.owner) if scope == "workload" else f"namespace {pod.namespace}"
-            return Cause(
-                "object_limiter",
-                f"The object limiter lets one pod of {what} go in {gap:g} s: {left:.0f} s are left.",
-                f"Wait, or change objectLimiters.{scope} of the MigrationController.",
-            )
+            return limited(scope, what, gap, left)
     return None
+
+
+def limited(scope: str, what: str, gap: float, left: float) -> Cause:
+    """The object limiter holds a pod of ``what`` for ``left`` seconds more; ``gap`` is what it puts between two.
+
+    The time left is told in minutes: who hears of it as often as it changes does not hear of every second.
+    """
+    minutes = math.ceil(left / 60.0)
+    return Cause(
+        "object_limiter",
+        f"The object limiter lets one pod of {what} go in {gap:g} s: less than {minutes} min are left.",
+        f"Wait, or change objectLimiters.{scope} of the MigrationController.",
+    )
 
 
 def _pod_uid(job: Raw) -> str:

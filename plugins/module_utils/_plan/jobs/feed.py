@@ -20,6 +20,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.est
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs.cause import (
     Cause,
     forbidden,
+    limited,
     next_token,
     waiting,
 )
@@ -132,11 +133,7 @@ def _limited(
         left = next_token(taken, gap, burst) - traffic.now
         if left > 0:
             what = str(workload.ref if workload else pod.owner) if key[0] == "workload" else f"namespace {key[1]}"
-            return Cause(
-                "object_limiter",
-                f"The object limiter lets one pod of {what} go in {gap:g} s: {left:.0f} s are left.",
-                f"Wait, or change objectLimiters.{key[0]} of the MigrationController.",
-            )
+            return limited(key[0], what, gap, left)
     return None
 
 

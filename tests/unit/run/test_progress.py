@@ -1,0 +1,47 @@
+# Copyright: Contributors to the kubeops.node_maintenance collection
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What a drain that waits says, and how often."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs.cause import limited
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.migrate import PodPlan
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.objects import Pod
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.evict import Move
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.progress import Progress
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.sites import Site
+from ansible_collections.kubeops.node_maintenance.tests.unit.plan import objects
+from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.world import World
+
+
+def told(seconds: float, why: t.Callable[[float], str]) -> list[str]:
+    """The lines of a drain whose only pod is held for so long; the reason is looked at twice a second."""
+    with World() as world:
+        me = world.process("me")
+        progress, pod = Progress(me.ctx()), Pod.of(objects.pod("web-0"))
+        move = Move(PodPlan(pod, "job", "guarded", "", None), "waiting", 0.0)
+        site = Site("n1", moves={pod.uid: move})
+        began = world.machine.now
+        while (now := world.machine.now - began) < seconds:
+            move.block("PodMigrationJob", "shop", "web-0", why(now))
+            progress.tell([site], [], [])
+            world.machine.run_for(0.5)
+        return [event.message for event in me.told]
+
+
+def test_the_same_is_said_once() -> None:
+    assert told(120.0, lambda now: "room") == ["1 of 1 pods left, 0 ending; waiting: room"]
+
+
+def test_what_changes_is_said_and_what_flaps_not_more_than_every_two_seconds() -> None:
+    assert len(told(20.0, lambda now: f"{now // 4:g}")) == 5
+    assert len(told(20.0, lambda now: f"{now:g}")) == 10
+
+
+def test_the_seconds_for_which_a_limiter_holds_a_pod_are_no_news() -> None:
+    lines = told(299.0, lambda now: limited("workload", "Deployment shop/web", 300.0, 300.0 - now).message)
+    assert [line.rpartition(": ")[2] for line in lines] == [f"less than {m} min are left." for m in (5, 4, 3, 2, 1)]
