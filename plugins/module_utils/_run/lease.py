@@ -10,7 +10,6 @@ later, by a process that was frozen or a machine that was suspended in between.
 from __future__ import annotations
 
 import typing as t
-from dataclasses import dataclass
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.clock import Stopwatch
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.errors import ClusterError
@@ -19,6 +18,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.cha
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.objects import Raw, Ref
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.act import PATIENCE
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.context import Context, Run, StopRun
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.holders import Held
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.write import write
 
 WORKING = 15
@@ -40,27 +40,6 @@ class LostLockError(StopRun):
             f"Node {node}",
         )
         self.node, self.why = node, why
-
-
-@dataclass(frozen=True, slots=True)
-class Held:
-    """Why a node could not be locked: who holds it, since when, and what to do."""
-
-    holder: str
-    by: str
-    since: str
-    message: str
-
-    @classmethod
-    def of(cls, node: str, lease: Raw) -> Held:
-        """In words, from the lease as it was read."""
-        spec, meta = lease.get("spec") or {}, lease.get("metadata") or {}
-        holder = str(spec.get("holderIdentity") or "nobody").partition("/")[0]
-        by = str((meta.get("annotations") or {}).get(names.LOCK_DETAILS, ""))
-        since = str(spec.get("acquireTime") or "")
-        words = [f"Node {node} is held by run {holder}", f"of {by}" if by else "", f"since {since}" if since else ""]
-        place = f"(Lease {meta.get('namespace')}/{meta.get('name')})"
-        return cls(holder, by, since, " ".join(word for word in (*words, place) if word))
 
 
 class NodeLock:

@@ -26,6 +26,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.obj
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.surge import micro_time
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.act import PATIENCE
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.context import Context, Run
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.holders import holder_of
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.lock import IDLE, LOOK_EVERY
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.server_fence import forget
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.write import PASSING, write
@@ -112,12 +113,6 @@ def hide(ctx: Context, run_id: str, nonce: str = "") -> None:
 def place_of(lease: Raw) -> Place:
     """Where the lease is."""
     return lease["metadata"]["namespace"], lease["metadata"]["name"]
-
-
-def holder_of(lease: Raw) -> str:
-    """The id of the run that holds the lease, empty where nobody does."""
-    found = Run.parse((lease.get("spec") or {}).get("holderIdentity"))
-    return found.id if found else ""
 
 
 def is_ours(lease: Raw) -> bool:

@@ -24,9 +24,9 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan imp
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.objects import Raw
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.act import PATIENCE, Fence
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.context import Context, Run
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.holders import Held
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.lease import (
     WORKING,
-    Held,
     LostLockError,
     NodeLock,
 )

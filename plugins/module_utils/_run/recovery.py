@@ -35,6 +35,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.cont
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.cordon import CordonOptions, cordon
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.guard import GuardOptions, guard
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.holders import holder_of
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.lease import WORKING
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.lock import RENEW_EVERY, lease_namespace
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.observe import lists
@@ -100,7 +101,7 @@ def look(ctx: Context) -> tuple[tuple[Trace, ...], set[str]]:
         for lease in life.leases_in(ctx, {namespace for namespace, _name in leases}):
             before = leases.get(life.place_of(lease))
             if before is None or before["metadata"]["resourceVersion"] != lease["metadata"]["resourceVersion"]:
-                alive.add(life.holder_of(lease))
+                alive.add(holder_of(lease))
     kept = traces(found.snapshot, found.runs.values(), journals(found.maps))
     return (*kept, *_unreadable(found.maps), *job_leftovers.traces(ctx)), alive
 
@@ -158,9 +159,9 @@ def recover(ctx: Context, *, finished: bool, parked: bool) -> Result:
     if not finished:
         predicted = {name for some in by_run.values() for name in some} if ctx.check else set()
         held = {record.run for name, record in still.items() if name not in predicted}
-        alive = {life.holder_of(lease) for lease in loose if life.place_of(lease) not in silent}
+        alive = {holder_of(lease) for lease in loose if life.place_of(lease) not in silent}
         stored = {run.id for run in found.runs.values() if wanted in (None, run.id)}
-        signs = {life.holder_of(lease) for lease in loose if not _is_lock(lease)}
+        signs = {holder_of(lease) for lease in loose if not _is_lock(lease)}
         _memories(ctx, sorted(stored | signs), held, alive, done)
     return Result({"nodes": done.nodes}, failed=bool(done.failed), message="; ".join(done.failed))
 
@@ -247,7 +248,7 @@ def _is_lock(lease: Raw) -> bool:
 def _is_loose(found: _Found, lease: Raw, wanted: str | None) -> bool:
     """Whether it is a lock of ours on a node without a record, or a run's sign of life."""
     meta = lease["metadata"]
-    if not life.is_ours(lease) or wanted not in (None, life.holder_of(lease)):
+    if not life.is_ours(lease) or wanted not in (None, holder_of(lease)):
         return False
     if _is_lock(lease):
         node = meta["name"].removeprefix(names.NODE_LEASE_PREFIX)
@@ -280,7 +281,7 @@ def _loose_locks(ctx: Context, locks: t.Sequence[Raw], silent: t.Collection[life
             with done.telling(f"The lock of node {node}"):
                 life.drop(ctx, lease)
         else:
-            text = f"The lock of node {node} is alive, held by run {life.holder_of(lease)}."
+            text = f"The lock of node {node} is alive, held by run {holder_of(lease)}."
             done.add(node, "held", text, failed=True)
 
 

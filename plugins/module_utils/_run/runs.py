@@ -32,6 +32,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.sta
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run import life
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.act import PATIENCE
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.context import Context, Result, Run, StopRun
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.holders import holder_of
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.lock import IDLE, lease_namespace
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.observe import lists
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.write import read, write
@@ -176,7 +177,7 @@ def _lives(ctx: Context, run_id: str) -> bool:
     found, _bad = _out(ctx)
     places = {record.lease.partition("/")[0] for record in found.values() if record.lease}
     leases = life.leases_in(ctx, {*places, names.NAMESPACE, lease_namespace(ctx, None)})
-    its = [lease for lease in leases if life.holder_of(lease) == run_id]
+    its = [lease for lease in leases if holder_of(lease) == run_id]
     return len(life.silent(ctx, its)) < len(its)
 
 
@@ -193,7 +194,7 @@ def _outlived(ctx: Context, known: t.Sequence[StoredRun], mark: str, now: str) -
         # Nobody can say whose they are.
         return []
     kept = {record.run for record in found.values()}
-    kept |= {life.holder_of(lease) for lease in life.leases_in(ctx, [names.NAMESPACE])}
+    kept |= {holder_of(lease) for lease in life.leases_in(ctx, [names.NAMESPACE])}
     return [run for run in old if run.id not in kept]
 
 

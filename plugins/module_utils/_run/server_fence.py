@@ -25,6 +25,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.cha
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.objects import Raw, Ref
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.act import PATIENCE, Fence
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.context import Context, Run
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.holders import run_of
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.write import write
 
 MAP = Ref("NodeFence", names.FENCE_MAP, names.NAMESPACE, api_version=names.FENCE_API)
@@ -86,7 +87,7 @@ class ServerFence:
 def forget(ctx: Context, leases: t.Collection[str], run: Run) -> None:
     """Take out what any start of the run left in the map for these locks, which are deleted by now."""
     try:
-        _take_out(ctx, leases, lambda holder: holder.partition("/")[0] == run.id)
+        _take_out(ctx, leases, lambda holder: run_of(holder) == run.id)
     except ClusterError as error:
         ctx.tell("not_fenced", f"the fence in the server keeps entries of {', '.join(leases)}: {error}")
 
