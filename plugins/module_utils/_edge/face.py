@@ -10,6 +10,7 @@ and that is how a playbook tells the two apart.
 
 from __future__ import annotations
 
+import abc
 import dataclasses
 import threading
 import typing as t
@@ -61,7 +62,7 @@ class Call:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Face:
+class Face(abc.ABC):
     """One module.
 
     ``options`` is its argument spec without the connection's part, ``rules`` what Ansible calls
@@ -94,13 +95,13 @@ class Face:
             own[name] = lists.names(own[name])
         return own
 
+    @abc.abstractmethod
     def run(self, params: Params, call: Call) -> dict[str, t.Any]:
         """Do the work and give back the result as plain data.
 
         Raises:
             BadOption: an option's value cannot be used; nothing was asked or done.
         """
-        raise NotImplementedError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

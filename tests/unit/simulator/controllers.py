@@ -9,6 +9,7 @@ machine's choice, or `lag` seconds at least.
 
 from __future__ import annotations
 
+import abc
 import typing as t
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds
@@ -62,7 +63,7 @@ class Index:
             self.bound.get(raw["spec"]["nodeName"], {}).pop(key, None)
 
 
-class Controller:
+class Controller(abc.ABC):
     """One of them. `watches` are the resources whose changes `keys` turns into keys to `sync`.
 
     `lag`: seconds at least between a change and the step that it leads to. `stopped`: it does nothing, and later
@@ -85,9 +86,9 @@ class Controller:
         """Which keys to look at after this event; of itself the object's own."""
         return (key_of(event.raw),)
 
+    @abc.abstractmethod
     def sync(self, key: Key) -> None:
         """Bring what belongs to the key one step nearer to what is wanted."""
-        raise NotImplementedError
 
     def take(self, event: Event) -> None:
         for key in self.keys(event):
