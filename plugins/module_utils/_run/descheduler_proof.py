@@ -103,6 +103,7 @@ class Prover:
         try:
             lease = self.site.lease(election)
         except Forbidden:
+            # The result's ``proof`` tells that nobody asked for more than readiness.
             return "", "ready"
         if lease is None:
             return f"there is no lease {election.namespace}/{election.name} yet", ""
@@ -127,6 +128,7 @@ def last_words(site: Site, dead: t.Sequence[rollout.Dead]) -> str:
             try:
                 words = rollout.last_words(site.ctx.cluster.text(request))
             except ClusterError:
+                # Only a better message is lost; that the container ended is told in any case.
                 continue
             if words:
                 return words

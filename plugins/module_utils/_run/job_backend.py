@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds, verbs
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.errors import ClusterError, Forbidden
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.errors import Forbidden, NotFound
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.finding import Finding
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs import limits
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs.way import RESERVES
@@ -65,7 +65,7 @@ def _installed(ctx: Context) -> bool:
     """Whether there is such a kind; who may not list a kind is told so before anybody looks whether it exists."""
     try:
         ctx.cluster.send(verbs.api_resources(kinds.PODMIGRATIONJOBS.api_version), patience=PATIENCE)
-    except ClusterError:
+    except (NotFound, Forbidden):
         return False
     return True
 

@@ -24,6 +24,7 @@ def left(ctx: Context) -> tuple[Job, ...]:
     try:
         found = ctx.cluster.items(kinds.PODMIGRATIONJOBS, labels=ours, patience=PATIENCE).items
     except (NotFound, Forbidden):
+        # Where there are none, or for an account that uses none: every playbook asks, most have no rights to jobs.
         return ()
     return tuple(job for job in map(Job.of, found) if names.SERVES_NODES in job.annotations)
 

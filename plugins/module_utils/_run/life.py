@@ -70,8 +70,10 @@ def show(ctx: Context, run: Run, seconds: float = IDLE) -> None:
             "patch", target, sentence, body={"spec": spec}, resource_version=lease["metadata"]["resourceVersion"]
         )
 
-    with contextlib.suppress(ClusterError):
+    try:
         write(ctx, target, decide, remember=False)
+    except ClusterError as error:
+        ctx.tell("note", f"that run {run.id} lives could not be said, and between two waves it looks dead: {error}")
 
 
 def shown(ctx: Context, leases: t.Iterable[Raw]) -> set[str]:
@@ -98,16 +100,20 @@ def hide(ctx: Context, run_id: str, nonce: str = "") -> None:
             return None
         return deletion(lease, f"Take the sign of life of run {run_id} away")
 
+    trouble: ClusterError | None = None
     for pause in PAUSES:
         ctx.clock.sleep(pause)
         try:
             write(ctx, sign(run_id), decide, remember=False, patience=SHORTLY if pause else PATIENCE)
-        except (*PASSING, ServerError):
+        except (*PASSING, ServerError) as error:
             # Also the patience of a try that a process was frozen in is over.
+            trouble = error
             continue
-        except ClusterError:
-            return
+        except ClusterError as error:
+            trouble = error
+            break
         return
+    ctx.tell("note", f"{sign(run_id)} could not be deleted, so run {run_id} looks alive until it is: {trouble}")
 
 
 def place_of(lease: Raw) -> Place:

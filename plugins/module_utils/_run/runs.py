@@ -335,10 +335,13 @@ def _drop_left_locks(ctx: Context, run: StoredRun, out: t.Collection[str]) -> No
     back = [name for name in run.finished if name not in out]
     if not back:
         return
-    with contextlib.suppress(ClusterError):
+    try:
         for place in dict.fromkeys((names.NAMESPACE, lease_namespace(ctx, None))):
             for lock in life.left_locks(ctx, Run(run.id), back, place):
                 life.drop(ctx, lock)
+    except ClusterError as error:
+        # The nodes are back in service: this fails nobody's run, and whoever locks them next waits for a minute.
+        ctx.tell("note", f"a lock of {', '.join(back)} may be left, and recover removes it: {error}")
 
 
 def _deletion(run: StoredRun) -> Change:

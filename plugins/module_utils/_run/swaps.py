@@ -105,6 +105,7 @@ class Swaps:
             try:
                 self._hold(one)
             except PASSING:
+                # ``step`` tries again, and tells for what it waits.
                 continue
             except (LostSurgeError, StopRun, BadSurgeError, ClusterError) as error:
                 self._fail(one, str(error))

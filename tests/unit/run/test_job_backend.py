@@ -109,3 +109,12 @@ def test_who_may_not_list_jobs_evicts_and_hears_of_it_only_where_there_are_any(t
         assert [finding.code for finding in found] == codes
         with pytest.raises(errors.Forbidden):
             me.run(lambda ctx: job_backend.prepared(ctx, Choices(backend="koordinator")))
+
+
+def test_a_server_that_is_away_is_no_cluster_without_jobs() -> None:
+    with World(add_ons=[koordinator.GROUP]) as world:
+        me = world.process("me")
+        me.faults.when(lambda request: request.verb == "list", Fault("forbidden"), times=100)
+        me.faults.when(lambda request: request.path.endswith("v1alpha1"), Fault("down", 300.0))
+        with pytest.raises(errors.Overloaded):
+            me.run(lambda ctx: job_backend.prepared(ctx, Choices()))

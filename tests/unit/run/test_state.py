@@ -232,3 +232,51 @@ def test_a_record_that_cannot_be_read_stops_no_start(world: World) -> None:
     world.machine.run_for(DAY)
     begun(world)
     assert id_of(old) in runs(world), "nobody knows whose node b is"
+
+
+def messages(world: World, by: str = "me") -> str:
+    return "; ".join(event.message for event in world.process(by).told)
+
+
+@pytest.mark.parametrize("method", ["POST", "PATCH"])
+def test_a_sign_of_life_that_cannot_be_given_is_told_and_ends_nothing(world: World, method: str) -> None:
+    world.process("me").faults.when(
+        lambda request: request.method == method and request.resource == kinds.LEASES.resource,
+        Fault("forbidden"),
+        times=100,
+    )
+    mine = begun(world)
+    world.machine.run_for(10.0)
+    assert not noted(world, mine.data["run"], "a").failed
+    assert f"that run {id_of(mine)} lives could not be said" in messages(world)
+
+
+def test_a_sign_of_life_that_cannot_be_taken_away_is_told(world: World) -> None:
+    mine = begun(world)
+    world.process("me").faults.when(
+        lambda request: request.method == "DELETE" and request.resource == kinds.LEASES.resource,
+        Fault("forbidden"),
+        times=100,
+    )
+    call(world, StateOptions("ended"), mine.data["run"])
+    assert leases(world) == {f"run-{id_of(mine)}"}
+    assert f"run-{id_of(mine)} could not be deleted, so run {id_of(mine)} looks alive" in messages(world)
+
+
+def test_a_lock_that_was_left_and_cannot_be_deleted_is_told(world: World) -> None:
+    mine = begun(world)
+    out(world, mine.data["run"], "a", step="returning")
+    noted(world, mine.data["run"], "a")
+    actor = world.process("me")
+    actor.faults.when(lambda r: r.method == "PATCH" and r.resource == "nodes", Fault("killed after"))
+    task = actor.call(lambda ctx: cordon(ctx, CordonOptions("uncordoned", ("a",))), mine.data["run"])
+    world.machine.run_until(lambda: not task.alive)
+    again = begun(world)
+    world.process("me").faults.when(
+        lambda r: r.method == "DELETE" and r.name == "node-a" and r.resource == kinds.LEASES.resource,
+        Fault("forbidden"),
+        times=100,
+    )
+    assert not call(world, StateOptions("ended"), again.data["run"]).failed
+    assert "node-a" in leases(world)
+    assert "a lock of a may be left, and recover removes it" in messages(world)
