@@ -9,6 +9,7 @@ here. Times are seconds of the clock that is given, so a re-set wall clock bends
 from __future__ import annotations
 
 import email.utils
+import functools
 import json
 import threading
 from collections.abc import Callable, Iterator, Mapping
@@ -401,6 +402,7 @@ def _parsed(raw: bytes) -> dict[str, Any] | None:
     return answer if isinstance(answer, dict) else None
 
 
+@functools.lru_cache(maxsize=1024)  # answers of the same second have the same one
 def _moment(header: str | None) -> float | None:
     """A Date header in seconds since 1970; ``None`` where it is none."""
     try:

@@ -11,28 +11,29 @@ Koordinator's kinds only where these projects are.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """One resource of the API: `group` is empty for the core group, `plural` is the path segment."""
+    """One resource of the API: `group` is empty for the core group, `plural` is the path segment.
+
+    `api_version` is as in an object's `apiVersion` (`v1`, `apps/v1`), `resource` as people and RBAC rules name it
+    (`pods`, `deployments.apps`).
+    """
 
     group: str
     version: str
     plural: str
     kind: str
     namespaced: bool = True
+    api_version: str = field(init=False, repr=False, compare=False)
+    resource: str = field(init=False, repr=False, compare=False)
 
-    @property
-    def api_version(self) -> str:
-        """As in an object's `apiVersion`: `v1`, `apps/v1`."""
-        return f"{self.group}/{self.version}" if self.group else self.version
-
-    @property
-    def resource(self) -> str:
-        """As people and RBAC rules name it: `pods`, `deployments.apps`."""
-        return f"{self.plural}.{self.group}" if self.group else self.plural
+    def __post_init__(self) -> None:
+        set_ = object.__setattr__  # of a frozen one
+        set_(self, "api_version", f"{self.group}/{self.version}" if self.group else self.version)
+        set_(self, "resource", f"{self.plural}.{self.group}" if self.group else self.plural)
 
 
 NODES = Kind("", "v1", "nodes", "Node", namespaced=False)

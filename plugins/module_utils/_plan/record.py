@@ -11,12 +11,13 @@ from __future__ import annotations
 
 import json
 import typing as t
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan import names
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.objects import Node, Raw
 
 VERSION = 1
+_ENCODER = json.JSONEncoder(sort_keys=True, separators=(",", ":"))
 
 Step = t.Literal["cordoned", "drained", "out", "returning", "parked"]
 
@@ -87,14 +88,22 @@ class Record:
 
     def dump(self) -> str:
         """The annotation's value; stable, so that equal records are equal text."""
-        data = {"v": VERSION, **asdict(self), "added": [dict(x) for x in self.added]}
-        return json.dumps(data, sort_keys=True, separators=(",", ":"))
+        return _ENCODER.encode({"v": VERSION, **self._plain()})
 
     def public(self) -> dict[str, t.Any]:
         """What results show: all but the nonce, which is the right to act."""
-        data = asdict(self)
+        data = self._plain()
         del data["nonce"]
-        return {**data, "added": [dict(x) for x in self.added]}
+        return data
+
+    def _plain(self) -> dict[str, t.Any]:
+        """Every field as JSON has it; all but ``prior``, ``added`` and ``marks`` are texts."""
+        data = {name: getattr(self, name) for name in _FIELDS}
+        marks = {key: {"prior": mark.prior, "ours": mark.ours} for key, mark in self.marks.items()}
+        return {**data, "prior": dict(self.prior), "added": [dict(x) for x in self.added], "marks": marks}
+
+
+_FIELDS = tuple(one.name for one in fields(Record))
 
 
 def record_of(node: Node) -> Record | None:
