@@ -6,12 +6,27 @@
 
 from __future__ import annotations
 
+import gc
 from collections import Counter
 
 import pytest
 
-COUNTED = ("points", "orders", "states", "guards")
-"""What tests record of themselves by `record_property`, in the order in which it is told."""
+COUNTED = {
+    "points": "points",
+    "orders": "orders",
+    "distinct": "of them distinct",
+    "ends": "ends of orders brought back",
+    "states": "states",
+    "guards": "guards",
+}
+"""What tests record of themselves by `record_property`, and how it is told."""
+
+
+def pytest_collection_finish() -> None:
+    """Worlds come and go by the thousand: to look again and again at all that stays would cost a tenth of the time."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(20_000, 20, 50)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
@@ -21,6 +36,6 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         for report in reports:
             if isinstance(report, pytest.TestReport) and report.when == "call":
                 told.update({name: int(str(count)) for name, count in report.user_properties if name in COUNTED})
-    parts = [f"{told[name]:,} {name}" for name in COUNTED if told[name]]
+    parts = [f"{told[name]:,} {words}" for name, words in COUNTED.items() if told[name]]
     if parts:
         terminalreporter.write_line(f"explored: {', '.join(parts)}")

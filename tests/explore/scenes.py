@@ -43,7 +43,7 @@ class Scene:
         with World(self.first, add_ons=self.add_ons) as world:
             world.apply(*self.objects)
             world.settle()
-            return world.saved()
+            return world.saved(at_rest=True)
 
     def world(self, **options: t.Any) -> World:
         """Another world that begins there."""

@@ -43,11 +43,24 @@ class Collector:
 
 def normal(world: World) -> str:
     """One text for all states that are the same."""
-    parts = [
-        json.dumps([resource, key, _without_versions(raw)], sort_keys=True)
+    return _mark(
+        [resource, key, _without_versions(raw)]
         for resource, objects in sorted(world.store.objects.items())
         for key, raw in sorted(objects.items())
-    ]
+    )
+
+
+def difference(world: World, begun: Saved) -> str:
+    """One text for all states that differ in the same from where their worlds have begun."""
+    found: list[list[t.Any]] = []
+    for resource, objects in sorted(world.store.objects.items()):
+        before = begun.state.objects.get(resource, {})
+        found += [[resource, key, _without_versions(raw)] for key, raw in objects.items() if before.get(key) is not raw]
+        found += [[resource, key] for key in before if key not in objects]
+    return _mark(sorted(found, key=lambda one: one[:2]))
+
+
+def _mark(parts: t.Iterable[list[t.Any]]) -> str:
     names: dict[str, str] = {}
     count = itertools.count()
 
@@ -57,7 +70,7 @@ def normal(world: World) -> str:
             found = names[match.group()] = f"#{next(count)}"
         return found
 
-    text = DRAWN.sub(named, TIME.sub("T", "\n".join(parts)))
+    text = DRAWN.sub(named, TIME.sub("T", "\n".join(json.dumps(part, sort_keys=True) for part in parts)))
     return hashlib.sha256(text.encode()).hexdigest()
 
 

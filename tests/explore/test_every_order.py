@@ -40,13 +40,16 @@ def test_what_was_found_before(file: Path) -> None:
 def test_every_order(story: stories.Story, part: int, record_property: t.Any) -> None:
     count = max(int(ORDERS * story.share / PARTS), 1)
     orders: set[tuple[int, ...]] = set()
+    ends: set[str] = set()
     for number in range(count):
         choices = Choices(chance=random.Random(f"{SEED} {story.name} {part} {number}"))
         try:
-            tell(story, choices)
+            tell(story, choices, ends)
         except AssertionError as error:
             picked = shrunk(story, choices.picked())
             why = broken_by(story, picked) or str(error)
             pytest.fail(f"{why}\nas tests/explore/found/NAME.json:\n{saved(story, picked, why)}", pytrace=False)
         orders.add(tuple(choices.picked()))
-    record_property("orders", len(orders))
+    record_property("orders", count)
+    record_property("distinct", len(orders))
+    record_property("ends", len(ends))

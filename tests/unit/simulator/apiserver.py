@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import collections
 import functools
-import json
 import typing as t
 from dataclasses import dataclass, field
 from urllib.parse import unquote
@@ -19,7 +18,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan imp
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator import answers, evictions
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.machine import FOREVER, Machine
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.object_rules import SCALED, Objects
-from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.store import Event, Raw, Store, field_of
+from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.store import Event, Raw, Store, encoded, field_of
 
 _BY_PATH: t.Mapping[tuple[str, str, str], Kind] = {
     (kind.group, kind.version, kind.plural): kind for kind in kinds.KINDS.values()
@@ -101,7 +100,7 @@ class Watcher:
         else:
             last = t.cast("Raw", event.before)
             version = event.raw["metadata"]["resourceVersion"]
-            shown = _encoded({**last, "metadata": {**last["metadata"], "resourceVersion": version}})
+            shown = encoded({**last, "metadata": {**last["metadata"], "resourceVersion": version}})
         self.queue.append(b'{"type":"%s","object":%s}\n' % (what.encode(), shown))
         self.filled()
 
@@ -139,7 +138,7 @@ class ApiServer:
         """
         place = self._place(request)
         if place.kind is None:
-            return 200, _encoded(self._discovery(place))
+            return 200, encoded(self._discovery(place))
         self._authorise(request, place, place.kind)
         match request.method:
             case "GET" if place.name:
@@ -155,7 +154,7 @@ class ApiServer:
                 return 200, self._put(place, place.kind, _body(request))
             case "DELETE":
                 body = _body(request)
-                return 200, _encoded(self.objects.delete(place.kind, place.name, place.namespace, body))
+                return 200, encoded(self.objects.delete(place.kind, place.name, place.namespace, body))
         raise answers.refused(
             405, "MethodNotAllowed", "the server does not allow this method on the requested resource"
         )
@@ -181,7 +180,7 @@ class ApiServer:
         )
         if watcher.version < self.store.compacted:
             gone = answers.too_old(watcher.version, self.store.compacted)
-            watcher.queue.append(_encoded({"type": "ERROR", "object": gone.body}) + b"\n")
+            watcher.queue.append(encoded({"type": "ERROR", "object": gone.body}) + b"\n")
             return watcher
         for event in self.store.since(kind.resource, watcher.version):
             watcher.take(event, self.store)
@@ -192,7 +191,7 @@ class ApiServer:
         """The event that only tells how far the watch has come."""
         meta = {"resourceVersion": str(self.store.version), "creationTimestamp": None}
         raw = {"kind": watcher.kind.kind, "apiVersion": watcher.kind.api_version, "metadata": meta}
-        return _encoded({"type": "BOOKMARK", "object": raw}) + b"\n"
+        return encoded({"type": "BOOKMARK", "object": raw}) + b"\n"
 
     def _define(self, event: Event) -> None:
         """Remember from when on a kind that is defined in the cluster is served."""
@@ -237,7 +236,7 @@ class ApiServer:
         if place.subresource == "scale":
             if kind.resource not in SCALED:
                 raise answers.no_such_path()
-            return _encoded(self.objects.scale(kind, raw))
+            return encoded(self.objects.scale(kind, raw))
         return self.store.encoded(raw)
 
     def _list(self, place: Place, kind: Kind, query: t.Mapping[str, str]) -> bytes:
@@ -258,7 +257,7 @@ class ApiServer:
             items = items[:limit]
         meta: Raw = {"resourceVersion": version} | ({"continue": more} if more else {})
         head = {"kind": f"{kind.kind}List", "apiVersion": kind.api_version, "metadata": meta}
-        return b'%s,"items":[%s]}' % (_encoded(head)[:-1], b",".join(map(self.store.encoded, items)))
+        return b'%s,"items":[%s]}' % (encoded(head)[:-1], b",".join(map(self.store.encoded, items)))
 
     def select(self, kind: Kind, namespace: str = "", labels: str = "", fields: str = "") -> list[Raw]:
         """The objects that are asked for, by namespace and name."""
@@ -277,11 +276,11 @@ class ApiServer:
             resource = asked["resource"] + (f".{asked['group']}" if asked.get("group") else "")
             resource += f"/{asked['subresource']}" if asked.get("subresource") else ""
             allowed = self._may(asked["verb"], resource, asked.get("namespace", ""))
-            return _encoded({**body, "status": {"allowed": allowed}})
+            return encoded({**body, "status": {"allowed": allowed}})
         if kind is kinds.SELF_SUBJECT_REVIEWS:
-            return _encoded({**body, "status": {"userInfo": {"username": "somebody", "groups": []}}})
+            return encoded({**body, "status": {"userInfo": {"username": "somebody", "groups": []}}})
         if place.subresource == "eviction":
-            return _encoded(evictions.evict(self.objects, place.namespace, place.name, body))
+            return encoded(evictions.evict(self.objects, place.namespace, place.name, body))
         return self.store.encoded(self.objects.create(kind, body, place.namespace))
 
     def _put(self, place: Place, kind: Kind, body: Raw) -> bytes:
@@ -324,10 +323,17 @@ class ApiServer:
         return {"kind": "APIResourceList", "groupVersion": found[0].api_version, "resources": resources}
 
 
-def _encoded(raw: Raw) -> bytes:
-    return json.dumps(raw, separators=(",", ":")).encode()
-
-
 def _body(request: Request) -> Raw:
     """What the server makes of the bytes: nothing of it is shared with the client."""
-    return t.cast("Raw", json.loads(json.dumps(request.body or {})))
+    return t.cast("Raw", _copied(request.body or {}))
+
+
+def _copied(value: t.Any) -> t.Any:
+    """As it comes out of JSON, which knows dictionaries and lists alone."""
+    if isinstance(value, dict):
+        return {key: _copied(inner) for key, inner in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_copied(inner) for inner in value]
+    if value is None or isinstance(value, (str, bool, int, float)):
+        return value
+    raise TypeError(f"{type(value).__name__} is nothing that JSON has")

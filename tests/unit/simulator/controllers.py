@@ -111,6 +111,10 @@ class Controller(abc.ABC):
             alarm = self._alarms[key] = Action(lambda: self.queue(key), f"{self.name} later")
         self.machine.at(self.machine.now + max(seconds, 0.0), alarm)
 
+    def alarms(self) -> tuple[Key, ...]:
+        """The keys that it will look at in a while."""
+        return tuple(key for key, alarm in self._alarms.items() if self.machine.waits(alarm))
+
     def stop(self) -> None:
         self._stopped = True
 

@@ -82,7 +82,7 @@ class Process:
 
     def freeze(self, seconds: float | None = None) -> None:
         """No thread of it runs until it is thawed, while time goes on; one of its own is frozen at its next hop."""
-        self.frozen = True
+        self.frozen = self.machine.somebody_is_frozen = True
         if seconds is not None:
             self.machine.after(seconds, self.thaw, f"thaw {self.name}")
 
@@ -171,6 +171,7 @@ class Machine:
         self.current: Task | None = None
         self.processes: list[Process] = []
         self.on_step: list[Call] = []
+        self.somebody_is_frozen = False
         self._timers: list[tuple[float, int, Task | Action, int]] = []
         self._count = 0
         self._condemned: list[Process] = []
@@ -298,6 +299,10 @@ class Machine:
         self.at(self.now + seconds, action)
         return action
 
+    def waits(self, action: Action) -> bool:
+        """Whether its time is still to come."""
+        return any(item is action and action.ticket == ticket for _time, _count, item, ticket in self._timers)
+
     # -- its own ---------------------------------------------------------------------------------------
 
     def _mine(self) -> Task:
@@ -309,10 +314,10 @@ class Machine:
         return task
 
     def _able(self) -> list[Task | Action]:
-        for process in self.processes:
-            if process.frozen:
-                return [item for item in self.ready if item.process is None or not item.process.frozen]
-        return self.ready
+        if not self.somebody_is_frozen:
+            return self.ready
+        self.somebody_is_frozen = any(process.frozen for process in self.processes)
+        return [item for item in self.ready if item.process is None or not item.process.frozen]
 
     def _advance(self, limit: float) -> bool:
         """Jump to the next timer that still counts; all of the same moment are ready then."""

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import datetime
+import functools
 import math
 import re
 import typing as t
@@ -237,10 +238,15 @@ def _parsed(kind: Kind, body: Raw) -> None:
 
 def rfc3339(seconds: float) -> str:
     """A moment of the machine's time, as the server writes it: whole seconds."""
-    moment = datetime.datetime.fromtimestamp(math.floor(EPOCH + seconds), datetime.UTC)
-    return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
+    return _text_of(math.floor(EPOCH + seconds))
 
 
+@functools.lru_cache(maxsize=4096)
+def _text_of(epoch: int) -> str:
+    return datetime.datetime.fromtimestamp(epoch, datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+@functools.lru_cache(maxsize=4096)
 def seconds_of(text: str) -> float:
     """The machine's time of such a text."""
     return datetime.datetime.fromisoformat(text.replace("Z", "+00:00")).timestamp() - EPOCH

@@ -33,11 +33,12 @@ class Event:
 
 @dataclass
 class State:
-    """All that a store holds at one moment."""
+    """All that a store holds at one moment; `encoded` are the objects as JSON by version, for all that begin there."""
 
     version: int
     count: int
     objects: dict[str, dict[Key, Raw]]
+    encoded: dict[str, bytes]
 
 
 @dataclass
@@ -54,6 +55,8 @@ class Store:
     history: dict[str, list[Event]] = field(default_factory=dict)
     listeners: list[t.Callable[[Event], None]] = field(default_factory=list)
     _encoded: dict[str, bytes] = field(default_factory=dict)
+    _known: dict[str, bytes] = field(default_factory=dict)
+    _begun: int = 0
 
     def of(self, resource: str) -> dict[Key, Raw]:
         """All objects of a resource; read only."""
@@ -107,25 +110,36 @@ class Store:
     def encoded(self, raw: Raw) -> bytes:
         """An object as JSON; the same bytes for the same version."""
         version = raw["metadata"]["resourceVersion"]
-        found = self._encoded.get(version)
+        found = self._encoded.get(version) or self._known.get(version)
         if found is None:
-            found = self._encoded[version] = json.dumps(raw, separators=(",", ":")).encode()
+            found = self._encoded[version] = encoded(raw)
+            if int(version) <= self._begun:
+                self._known[version] = found
         return found
 
     def state(self) -> State:
         """To go back to it, or to begin another store with it."""
-        return State(self.version, self.count, {name: dict(objects) for name, objects in self.objects.items()})
+        return State(self.version, self.count, {name: dict(objects) for name, objects in self.objects.items()}, {})
 
     def restore(self, state: State) -> None:
         """Begin with that state; its history is not known."""
         self.version, self.count, self.compacted = state.version, state.count, state.version
         self.objects = {name: dict(objects) for name, objects in state.objects.items()}
         self.history = {}
+        self._known, self._begun = state.encoded, state.version
 
     def _tell(self, event: Event) -> None:
         self.history.setdefault(event.resource, []).append(event)
         for listener in self.listeners:
             listener(event)
+
+
+_ENCODER = json.JSONEncoder(separators=(",", ":"))
+
+
+def encoded(raw: Raw) -> bytes:
+    """As it goes over the wire."""
+    return _ENCODER.encode(raw).encode()
 
 
 def merged(target: t.Any, patch: t.Any) -> t.Any:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import collections
 import email.utils
+import functools
 import json
 import typing as t
 from dataclasses import dataclass
@@ -260,9 +261,12 @@ class Link:
             return Whole(sent.status, None, {})
         if fault is not None and fault.what == "in doubt":
             return _told(answers.storage_failed())
-        return Whole(
-            sent.status, text, {"Date": email.utils.formatdate(EPOCH + self.server.objects.time(), usegmt=True)}
-        )
+        return Whole(sent.status, text, {"Date": _date(int(EPOCH + self.server.objects.time()))})
+
+
+@functools.lru_cache(maxsize=4096)
+def _date(epoch: int) -> str:
+    return email.utils.formatdate(epoch, usegmt=True)
 
 
 def _told(refusal: answers.Refused, *, lost: bool = False) -> Whole:

@@ -52,7 +52,7 @@ from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.controlle
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.faults import Faults
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.machine import Choices, Machine, Process, Task
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.store import Event as Change
-from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.store import Raw, State
+from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.store import Key, Raw, State
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.wire import Link, Sent
 
 T = t.TypeVar("T")
@@ -80,11 +80,16 @@ C = t.TypeVar("C", bound=Controller)
 
 @dataclass
 class Saved:
-    """A state to begin worlds with."""
+    """A state to begin worlds with.
+
+    `alarms` are what each controller of a world at rest waits for; None where nobody knows what is left to do, so
+    that each of them looks at everything once.
+    """
 
     state: State
     now: float
     add_ons: frozenset[str]
+    alarms: t.Mapping[str, tuple[Key, ...]] | None = None
 
 
 @dataclass
@@ -179,7 +184,7 @@ class World:
         if saved is not None:
             self.store.restore(saved.state)
             self._index.begin(saved.state)
-            self._wake_up()
+            self._wake_up(saved.alarms)
         self.apply(*objects)
         if settle and saved is None:
             self.settle()
@@ -203,9 +208,13 @@ class World:
         """End what still runs."""
         self.machine.close()
 
-    def saved(self) -> Saved:
-        """What is now, for other worlds; what processes and controllers remember beyond the store is not in it."""
-        return Saved(self.store.state(), self.machine.now, self.server.add_ons)
+    def saved(self, *, at_rest: bool = False) -> Saved:
+        """What is now, for other worlds; what processes and controllers remember beyond the store is not in it.
+
+        `at_rest`: it has settled, so that nobody need look at everything again.
+        """
+        alarms = {controller.name: controller.alarms() for controller in self.controllers} if at_rest else None
+        return Saved(self.store.state(), self.machine.now, self.server.add_ons, alarms)
 
     def process(self, name: str, *, skew: float = 0.0, boot: float = 0.0) -> Actor:
         """A process of that name: the one there is while it lives, else a new one (the same person starts anew).
@@ -302,8 +311,13 @@ class World:
                 return
             last = self.store.version
 
-    def _wake_up(self) -> None:
-        """Every controller looks at everything once, as after its own start."""
+    def _wake_up(self, alarms: t.Mapping[str, tuple[Key, ...]] | None) -> None:
+        """Every controller looks at everything once, as after its own start, or at what it was waiting for."""
+        if alarms is not None:
+            for controller in self.controllers:
+                for key in alarms[controller.name]:
+                    controller.queue(key)
+            return
         for resource, objects in self.store.objects.items():
             for raw in objects.values():
                 event = Change("ADDED", resource, self.store.version, raw, None)
