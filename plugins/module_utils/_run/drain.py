@@ -42,6 +42,8 @@ __all__ = ["DrainOptions", "drain"]
 
 QUIET = 1.0
 """Seconds without any change among a node's pods before it may be called drained."""
+NOT_OURS = ("adopted_by", "uncordoned", "untainted")
+"""Outcomes of nodes that others have now; what is still there stays, also what was to leave by a swap."""
 TICK = 0.5
 """Longest pause of the loop; every change in the cluster ends it early."""
 
@@ -121,6 +123,7 @@ class _Drain:
         try:
             for name, why in self.locks.take({site.name: t.cast(Record, site.record) for site in todo}).items():
                 self.sites[name].outcome, self.sites[name].message = "held", why
+                self.swaps.lose(name, why)
             self.swaps.hold()
             self._fenced(todo)
             self.evictor = Evictor(
@@ -335,6 +338,8 @@ class _Drain:
     def _close(self, site: Site, outcome: str, message: str) -> None:
         if self.evictor:
             self.evictor.withdraw(site.name)
+        if outcome in NOT_OURS:
+            self.swaps.lose(site.name, message)
         site.close(outcome, f"Node {site.name}: {message}", self.ctx.clock.now())
         self.ctx.tell(outcome, site.message, node=site.name)
         if outcome not in ("adopted_by", "drained"):

@@ -26,7 +26,8 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.floo
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.guard_back import absent
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.guard_work import SURGING, Site, Work
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.observe import Live, owners_of, surged
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.surging import Case, Surging
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.surge_case import Case
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.surging import Surging
 
 FAILURES = frozenset(
     {
@@ -164,8 +165,9 @@ class _Wave:
         return bool(self.cases) or self.floors.todo
 
     def plan(self, seen: Snapshot) -> dict[str, Surge]:
-        """The surges that are wanted now, by the UID of the workload."""
-        return _wanted(self.call.ctx, self.options, seen, self.nodes, self.me)
+        """The surges that are wanted now, by the UID of the workload; nodes that were lost since need none."""
+        lost = self.call.lost()
+        return _wanted(self.call.ctx, self.options, seen, [name for name in self.nodes if name not in lost], self.me)
 
     def _is_ready(self, uid: str, wanted: Surge) -> Surge | None:
         """The recorded surge, where an earlier call of this run did it all and nobody took it back."""

@@ -25,7 +25,8 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.cont
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.floors import Floors
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.guard_work import SURGING, UNDO_WITHIN, Work
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.observe import Live, surged
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.surging import Case, Surging
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.surge_case import Case
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.surging import Surging
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.write import at_first, write
 
 

@@ -127,11 +127,14 @@ class Work:
                 why = record.owner(name) if record else f"Node {name} is not in maintenance any more."
                 self.sites[name].close("adopted_by", why)
 
+    def lost(self) -> dict[str, str]:
+        """The nodes that somebody took over while we held them, and who, in words."""
+        return {name: why for locks in self._locks for name, why in locks.lost().items()}
+
     def unlock(self) -> None:
         """Leave the locks for the next call of the run."""
-        for locks in self._locks:
-            for name, why in locks.lost().items():
-                self.sites[name].close("adopted_by", f"Node {name} was taken over: {why}")
+        for name, why in self.lost().items():
+            self.sites[name].close("adopted_by", f"Node {name} was taken over: {why}")
         leave_all(self.ctx, self._locks)
         self._locks.clear()
 

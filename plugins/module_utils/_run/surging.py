@@ -9,9 +9,8 @@ and from anywhere ``undo`` -> ``undone``, after which a surge that was only in t
 
 from __future__ import annotations
 
-import functools
 import typing as t
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.errors import (
     AlreadyExists,
@@ -20,95 +19,26 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan import swap
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.change import Change
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.endpoints import Endpoints
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.objects import Ref
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.snapshot import Snapshot
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.surge import (
     BadSurgeError,
     Surge,
-    surges_in,
-    unreadable,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.context import Context, Run, StopRun
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.hands import Hands
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.lease import LostLockError
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.surge_case import Case, Look, Planner
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.surge_lease import (
     LostSurgeError,
     NodesFence,
     SurgeLeases,
 )
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.surge_nodes import let_go, strays, without
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.write import PASSING
 
 GRACE = 2.0
 """Seconds a refused or unplaced newcomer is given: a scheduler or a quota may be just behind."""
 PATIENT_WITH = frozenset({"surge_refused", "surge_unschedulable"})
-
-State = t.Literal["plan", "held", "raise", "wait", "ready", "undo", "undone"]
-Planner = t.Callable[[Snapshot], t.Mapping[str, Surge]]
-
-
-@dataclass
-class Case:
-    """One workload.
-
-    ``again`` says that its present surge is only in the way of the wanted one, ``shrunk`` what the
-    surge becomes where some of its nodes still need it.
-    """
-
-    workload: Ref
-    nodes: tuple[str, ...]
-    state: State
-    surge: Surge | None = None
-    again: bool = False
-    shrunk: Surge | None = None
-    claimed: bool = False
-    forgotten: str = ""
-    foreign: str = ""
-    foreign_since: float = 0.0
-    serving_since: float | None = None
-    blocked_since: float | None = None
-    outcome: str = ""
-    message: str = ""
-    remedy: str = ""
-    waiting: str = ""
-    kept: tuple[str, ...] = ()
-
-    @property
-    def open(self) -> bool:
-        """Whether it still needs steps."""
-        return self.state not in ("ready", "undone")
-
-    @property
-    def failed(self) -> bool:
-        """Whether it ended without the protection it was asked for."""
-        return bool(self.outcome) and self.outcome not in (
-            "raised",
-            "already_raised",
-            "ended",
-            "given_back",
-            "given_back_in_part",
-        )
-
-
-class _Look:
-    """What all cases ask of one view of the cluster, each found out once."""
-
-    def __init__(self, snapshot: Snapshot, planner: Planner) -> None:
-        self.snapshot, self._planner = snapshot, planner
-
-    @functools.cached_property
-    def endpoints(self) -> Endpoints:
-        return Endpoints(self.snapshot.slices)
-
-    @functools.cached_property
-    def recorded(self) -> t.Mapping[str, Surge]:
-        return {surge.uid: surge for surge in surges_in(self.snapshot)}
-
-    @functools.cached_property
-    def unreadable(self) -> t.Mapping[str, BadSurgeError]:
-        return unreadable(self.snapshot)
-
-    @functools.cached_property
-    def wanted(self) -> t.Mapping[str, Surge]:
-        return self._planner(self.snapshot)
 
 
 class Surging:
@@ -129,7 +59,7 @@ class Surging:
         cases: list[Case],
     ) -> None:
         self._ctx, self._me, self._settle, self._planner = ctx, me, settle, planner
-        self._leaving = frozenset(leaving)
+        self._leaving, self._lost = frozenset(leaving), set[str]()
         self._leases = SurgeLeases(ctx, str(me), fence)
         self._hands = Hands(ctx, lambda: fence(self._leaving))
         self.cases = cases
@@ -141,11 +71,13 @@ class Surging:
 
     def step(self, snapshot: Snapshot) -> None:
         """Do for every workload what can be done now."""
-        look = _Look(snapshot, self._planner)
+        look = Look(snapshot, self._planner)
         for case in self.cases:
             try:
                 if case.open:
                     self._step(case, look)
+            except LostLockError as lost:
+                self._lose(case, lost)
             except LostSurgeError as error:
                 self._end(case, "adopted_by", str(error), "Look at the other run; it goes on with the surge.")
             except StopRun as stop:
@@ -172,7 +104,18 @@ class Surging:
 
     # -- the steps ----------------------------------------------------------------------------------
 
-    def _step(self, case: Case, look: _Look) -> None:
+    def _lose(self, case: Case, lost: LostLockError) -> None:
+        """Go on for the other nodes that the surge serves."""
+        self._lost.add(lost.node)
+        case.nodes = tuple(node for node in case.nodes if node not in self._lost)
+        if case.surge:
+            case.surge, case.fewer = without(case.surge, self._lost), True
+        if not (case.surge.nodes if case.surge else case.nodes):
+            self._end(case, lost.code, lost.message, lost.remedy)
+
+    def _step(self, case: Case, look: Look) -> None:
+        if case.fewer and case.state in ("raise", "wait") and not self._let_go(case, look.snapshot):
+            return
         match case.state:
             case "plan" | "held":
                 self._plan(case, look)
@@ -183,7 +126,18 @@ class Surging:
             case "undo":
                 self._undo(case, look.snapshot)
 
-    def _plan(self, case: Case, look: _Look) -> None:
+    def _let_go(self, case: Case, snapshot: Snapshot) -> bool:
+        """Let the pods of lost nodes stay: whether that is done, and the view shows it."""
+        surge = t.cast("Surge", case.surge)
+        smaller = let_go(self._leases, self._hands, snapshot, surge)
+        if smaller is None:
+            case.waiting = f"the changes to {surge.workload} to be seen"
+            return False
+        case.surge, case.fewer = smaller, False
+        self._tell("note", case, f"the surge of {surge.workload} goes on for {', '.join(sorted(smaller.nodes))}")
+        return True
+
+    def _plan(self, case: Case, look: Look) -> None:
         """Find out whose the workload is, and write our record if it is nobody's."""
         if bad := look.unreadable.get(case.workload.uid):
             raise bad
@@ -198,7 +152,7 @@ class Surging:
             case.state = "held"
             case.waiting = f"run {found.run} of {found.by} to end its surge of {found.workload} (since {found.since})"
 
-    def _begin(self, case: Case, look: _Look) -> None:
+    def _begin(self, case: Case, look: Look) -> None:
         wanted = look.wanted.get(case.workload.uid)
         if wanted is None and (why := swap.restless(look.snapshot, case.workload.uid)):
             # What is still moving is refused for now; an undo of a moment ago looks like that, too.
@@ -223,10 +177,11 @@ class Surging:
             case.foreign, case.foreign_since = found.resource_version, now
         return now - case.foreign_since >= found.duration
 
-    def _take(self, case: Case, found: Surge, look: _Look) -> None:
+    def _take(self, case: Case, found: Surge, look: Look) -> None:
         """Go on with our own run's surge where it fits, else take it back and plan anew."""
         try:
-            case.surge, case.claimed, case.waiting = self._leases.hold(found), True, ""
+            case.fewer = not self._lost.isdisjoint(found.nodes) or strays(look.snapshot, found)
+            case.surge, case.claimed, case.waiting = self._leases.hold(without(found, self._lost)), True, ""
         except LostSurgeError:
             # It was not silent after all, or ended at this moment.
             case.state, case.waiting = "held", f"a fresh view of the surge of {found.workload}"
@@ -303,9 +258,10 @@ class Surging:
 
     def _undo(self, case: Case, snapshot: Snapshot) -> None:
         surge = t.cast("Surge", case.surge)
-        if not case.claimed:
+        if not case.claimed or case.fewer:
+            # What is given back as a whole gives the pods of a lost node their costs back, too.
             case.surge = surge = self._leases.hold(surge)
-            case.claimed = True
+            case.claimed, case.fewer = True, False
         workload = snapshot.workload(surge.uid)
         if workload and self._hands.behind(workload.ref, workload.resource_version):
             return

@@ -21,11 +21,13 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.sna
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.surge import BadSurgeError, Surge
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.context import Context, StopRun
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.hands import Hands
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.lease import LostLockError
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.surge_lease import (
     LostSurgeError,
     NodesFence,
     SurgeLeases,
 )
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.surge_nodes import let_go, strays, without
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.write import PASSING
 
 SETTLE = 2.0
@@ -39,6 +41,8 @@ class _Swap:
     surge: Surge
     state: t.Literal["open", "lowered", "done", "failed"] = "open"
     claimed: bool = False
+    fewer: bool = False
+    """It lost a node of several, which is not written down yet."""
     raising: bool = False
     serving_since: float | None = None
     waiting: str = ""
@@ -93,7 +97,11 @@ class Swaps:
                 continue
             try:
                 self._hold(one)
-                self._step(one, snapshot, endpoints)
+                one.fewer = one.fewer or strays(snapshot, one.surge)
+                if not one.fewer or self._let_go(one, snapshot):
+                    self._step(one, snapshot, endpoints)
+            except LostLockError as lost:
+                self._lose(one, lost.node, str(lost))
             except PASSING as error:
                 one.waiting = str(error)
             except (LostSurgeError, StopRun, BadSurgeError, ClusterError) as error:
@@ -104,11 +112,19 @@ class Swaps:
         for one in self._swaps.values():
             try:
                 self._hold(one)
+            except LostLockError as lost:
+                self._lose(one, lost.node, str(lost))
             except PASSING:
                 # ``step`` tries again, and tells for what it waits.
                 continue
             except (LostSurgeError, StopRun, BadSurgeError, ClusterError) as error:
                 self._fail(one, str(error))
+
+    def lose(self, node: str, why: str) -> None:
+        """The node is not ours to empty any more: its pods stay, and its surges go on for their other nodes."""
+        for one in self._swaps.values():
+            if node in one.surge.nodes and one.state not in ("done", "failed"):
+                self._lose(one, node, why)
 
     def close(self) -> None:
         """Renew no lease any more."""
@@ -129,6 +145,21 @@ class Swaps:
     def _hold(self, one: _Swap) -> None:
         if not one.claimed:
             one.surge, one.claimed = self._leases.hold(one.surge), True
+
+    def _lose(self, one: _Swap, node: str, why: str) -> None:
+        one.surge, one.fewer = without(one.surge, [node]), True
+        if not one.surge.nodes:
+            self._fail(one, why)
+
+    def _let_go(self, one: _Swap, snapshot: Snapshot) -> bool:
+        """Let the pods of lost nodes stay: whether that is done, and the view shows it."""
+        smaller = let_go(self._leases, self._hands, snapshot, one.surge)
+        if smaller is None:
+            one.waiting = f"the changes to {one.surge.workload} to be seen"
+            return False
+        one.surge, one.fewer = smaller, False
+        self._tell("note", one, f"the surge of {smaller.workload} goes on for {', '.join(sorted(smaller.nodes))}")
+        return True
 
     def _step(self, one: _Swap, snapshot: Snapshot, endpoints: Endpoints) -> None:
         workload = snapshot.workload(one.surge.uid)

@@ -24,7 +24,8 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.obj
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.snapshot import Snapshot
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.surge import Surge
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.context import Context, Run
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.surging import Case, Surging
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.surge_case import Case
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.surging import Surging
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.swaps import Swaps
 from ansible_collections.kubeops.node_maintenance.tests.unit.plan import world as worlds
 from ansible_collections.kubeops.node_maintenance.tests.unit.plan.play import recorded
