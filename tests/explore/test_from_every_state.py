@@ -23,6 +23,7 @@ from ansible_collections.kubeops.node_maintenance.tests.explore.points import SC
 from ansible_collections.kubeops.node_maintenance.tests.explore.sample import SAMPLE, SEED
 from ansible_collections.kubeops.node_maintenance.tests.explore.states import Collector, normal
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.machine import Choices
+from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.serving import Autoscalers
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.world import Saved, World
 
 EVERY = int(os.environ.get("EVERY") or "3") * SAMPLE
@@ -54,6 +55,10 @@ def goes_on(state: Saved, scene: str, before: dict[str, t.Any]) -> None:
         assert outcome is not None
         if not outcome.ok:
             raise Violation(f"I8: one undisturbed run does not come through: {outcome.failed}, {outcome.wrong}")
+        world.settle()
+        # The controllers began anew with this state. An autoscaler that does so amid a surge takes the count that it
+        # finds for a wish of its own, and raises what was given back to it again until that wish is too old.
+        world.machine.run_for(Autoscalers.window + 2 * Autoscalers.period)
         world.settle()
         judge.all_as_before()
         stays(world)
