@@ -73,6 +73,14 @@ options:
       - Only say so when you know that they are not.
     type: bool
     default: false
+  stored:
+    description:
+      - Whether O(run) is one that M(kubeops.node_maintenance.maintenance_state) has started. Then V(cordoned) takes out
+        only what that run still has to do.
+      - So a start that stood still before it took a node's lock does not do the node once more when another start of
+        the same run has gone on in its place. Its nodes are V(adopted_by) then.
+    type: bool
+    default: false
 seealso:
   - module: kubeops.node_maintenance.node_drain
   - module: kubeops.node_maintenance.maintenance_state

@@ -98,6 +98,10 @@ def explore(point: Point) -> None:
 def replaced(point: Point) -> None:
     """The process stands still at that request; somebody else calls the same command, and it thaws when all is done.
 
+    A start begins when it stores its run, or finds it stored. One that stood still before that has nothing in the
+    cluster and has learnt of nobody: when it thaws it is the same command once more, later, and may do everything.
+    From then on it does nothing more.
+
     Raises:
         Violation: what the thawed process did was seen.
     """
@@ -117,11 +121,12 @@ def replaced(point: Point) -> None:
         if second is None or not second.ok:
             said = (second.failed, second.wrong) if second else "killed"
             raise Violation(f"I8: the same command does not come through: {said}")
-        arrived = len(world.log)
+        thawed = world.machine.now
         world.machine.run_until(lambda: not task.alive, within=WITHIN)
         world.settle()
-        late = [sent for sent in world.log[arrived:] if sent.process == "me" and acted(sent)]
-        if late:
+        mine = [sent for sent in world.log if sent.process == "me" and sent.arrived > thawed]
+        begun = min((sent.arrived for sent in mine if begins(sent)), default=float("inf"))
+        if late := [sent for sent in mine if acted(sent) and sent.arrived < begun]:
             raise Violation(
                 f"I5: thawed, it still did {[(s.request.verb, s.request.resource, s.request.name) for s in late]}"
             )
@@ -148,11 +153,12 @@ def robbed(scene: scenes.Scene, ordinal: int, fault: Fault) -> None:
         world.machine.run_until(lambda: not undoing.alive, within=WITHIN)
         if wrong := undoing.value():
             raise Violation(f"no way back for run {known['run']}: {wrong}")
-        arrived = len(world.log)
+        undone = world.machine.now
         world.machine.run_until(lambda: not task.alive, within=WITHIN)
         world.settle()
         judge.check()
-        if late := [sent for sent in world.log[arrived:] if sent.process == "me" and acted(sent)]:
+        mine = [sent for sent in world.log if sent.process == "me" and sent.arrived > undone]
+        if late := [sent for sent in mine if acted(sent)]:
             told = [(sent.request.verb, sent.request.resource, sent.request.name) for sent in late]
             raise Violation(f"I5: robbed, it still did {told}")
 
@@ -168,6 +174,11 @@ def acted(sent: Sent) -> bool:
     """Whether it changed something of the users': what is its own it may take back."""
     mine = sent.request.resource in ("leases.coordination.k8s.io", "configmaps")
     return sent.request.writes and 200 <= sent.status < 300 and not mine
+
+
+def begins(sent: Sent) -> bool:
+    """Whether a run was stored by it."""
+    return (sent.request.verb, sent.request.resource, sent.status) == ("create", "configmaps", 201)
 
 
 def out(world: World) -> str:

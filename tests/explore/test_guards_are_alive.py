@@ -22,11 +22,13 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.lock
 from ansible_collections.kubeops.node_maintenance.tests.explore import scenes, stories
 from ansible_collections.kubeops.node_maintenance.tests.explore.judge import Judge, Violation, holder_of, record
 from ansible_collections.kubeops.node_maintenance.tests.explore.points import (
+    LONG,
     SCENES,
     Point,
     asked_for,
     explore,
     play,
+    replaced,
     robbed,
 )
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.faults import Fault
@@ -64,6 +66,11 @@ def is_lock_patch(request: verbs.Request) -> bool:
     return request.resource == kinds.LEASES.resource and request.verb == "patch" and request.name.startswith("node-")
 
 
+def takes_lock(request: verbs.Request) -> bool:
+    meta = (request.body or {}).get("metadata") or {}
+    return request.resource == kinds.LEASES.resource and request.verb == "create" and meta["name"].startswith("node-")
+
+
 def makes_budget(request: verbs.Request) -> bool:
     return request.resource == kinds.BUDGETS.resource and request.verb == "create"
 
@@ -77,6 +84,16 @@ def cut_off(meets: Meets, fault: Fault) -> Notices:
     def notice() -> None:
         for ordinal in asked_for(SCENE, meets):
             robbed(SCENE, ordinal, fault)
+
+    return notice
+
+
+def stood_still(meets: Meets) -> Notices:
+    """The run stands still before each such request, and another start of it does everything meanwhile."""
+
+    def notice() -> None:
+        for ordinal in asked_for(SCENE, meets):
+            replaced(Point("eviction", ordinal, Fault("frozen", LONG)))
 
     return notice
 
@@ -298,6 +315,11 @@ GUARDS = (
         "the record after the lock",
         replaced_by(guard_work.Work, "_look_again", lambda self: None),
         cut_off(is_lock_patch, Fault("frozen", 600.0)),
+    ),
+    Guard(
+        "what is kept of the run after the lock",
+        replaced_by(cordon, "not_to_do", lambda *args: {}),
+        stood_still(takes_lock),
     ),
     Guard("deletion costs before raising", replaced_by(swap, "_costs", lambda *args: []), undisturbed),
 )

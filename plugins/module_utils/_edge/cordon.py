@@ -23,6 +23,7 @@ FACE = ClusterFace(
         "lease_namespace": {"type": "str"},
         "lease_duration": {"type": "str"},
         "adopt": {"type": "bool", "default": False},
+        "stored": {"type": "bool", "default": False},
     },
     durations=("lease_duration",),
     lists=("nodes",),

@@ -47,6 +47,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.lock
     lease_namespace,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.observe import lists, owners_of
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.runs import not_to_do
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.write import UNREAD, write
 
 State = t.Literal["cordoned", "out", "returning", "parked", "uncordoned"]
@@ -59,7 +60,8 @@ AT_ONCE = 8
 class CordonOptions:
     """Options of the module.
 
-    ``lease_duration``: seconds for which ``cordoned`` and ``out`` leave the lock, for work that nobody renews it for.
+    ``stored``: what is kept of the caller's run says what ``cordoned`` may still take out. ``lease_duration``: seconds
+    for which ``cordoned`` and ``out`` leave the lock, for work that nobody renews it for.
     """
 
     state: State
@@ -69,6 +71,7 @@ class CordonOptions:
     lease_namespace: str | None = None
     lease_duration: float | None = None
     adopt: bool = False
+    stored: bool = False
 
 
 @dataclass
@@ -275,6 +278,8 @@ def _act(ctx: Context, options: CordonOptions, todo: list[_Task]) -> None:
                 task = next(x for x in group if x.name == node)
                 task.outcome, task.wanted = "held", task.record
                 task.message = f"{held.message}. Wait until it ends, or see what it is with the recover playbook."
+            if options.state == "cordoned" and options.stored:
+                given_up += _refuse_done(ctx, [task for task in group if not task.failed])
             if options.state == "out":
                 _refuse_undrained(ctx, [task for task in group if not task.failed])
             with ctx.clock.pool(AT_ONCE, "node") as pool:
@@ -333,6 +338,25 @@ def with_lease(change: Change, task: _Task) -> Change:
     meta = dict(body["metadata"])
     meta["annotations"] = {**meta["annotations"], names.RECORD: task.wanted.dump()}
     return replace(change, body={**body, "metadata": meta})
+
+
+def _refuse_done(ctx: Context, tasks: list[_Task]) -> list[str]:
+    """A start that stood still takes nothing out that another start of its run has done meanwhile; gives those nodes.
+
+    Asked under the locks: whoever finishes a node notes it before its lock goes.
+    """
+    run_id, _nonce = ctx.caller
+    if not (run_id and tasks):
+        return []
+    try:
+        why, outcome = not_to_do(ctx, run_id, [task.name for task in tasks]), "adopted_by"
+    except (ClusterError, BadRecordError) as error:
+        text = f"What is kept of run {run_id} cannot be read, so nobody knows whether the node is still to do: {error}"
+        why, outcome = {task.name: f"Node {task.name}: {text}" for task in tasks}, "failed"
+    for task in tasks:
+        if task.name in why:
+            task.outcome, task.message, task.wanted = outcome, why[task.name], task.record
+    return list(why)
 
 
 def _refuse_undrained(ctx: Context, tasks: list[_Task]) -> None:

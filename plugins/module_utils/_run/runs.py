@@ -213,6 +213,26 @@ def _going(ctx: Context, run: StoredRun, message: str, seconds: float, *, resume
     )
 
 
+def not_to_do(ctx: Context, run_id: str, nodes: t.Iterable[str]) -> dict[str, str]:
+    """Which of the nodes the run does not have to do any more, and why, in words.
+
+    Raises:
+        BadRecordError: what is kept of the run cannot be understood.
+        ClusterError: it may not be read, or the server could not be reached.
+    """
+    raw = read(ctx, _config_map(run_id))
+    run = stored_run(raw) if raw else None
+    if run is None:
+        why = "is not kept any more: another start went on with it and ended it, or somebody undid it"
+        then = "starts anew"
+        done = list(nodes)
+    else:
+        why, then = "has finished it by another start", "goes on with what is left"
+        done = [name for name in nodes if name in run.finished]
+    text = f"Run {run_id} {why}. This start did nothing to the node; the same command {then}."
+    return {name: f"Node {name} is not taken out. {text}" for name in done}
+
+
 def noted(ctx: Context, nodes: t.Sequence[str], seconds: float = IDLE) -> Result:
     """Note nodes as finished in the caller's run, which counts as alive for ``seconds`` then.
 

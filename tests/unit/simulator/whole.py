@@ -204,7 +204,8 @@ class _Playbook:
                 if not again.data["feasible"]:
                     self.outcome.wrong.append(f"The cluster changed, and the wave {nodes} does not fit any more.")
                     return
-            result = self.call_nodes("cordoned", self._cordon("cordoned", nodes, adopt=bool(given.run)), run, told)
+            options = {"adopt": bool(given.run), "stored": True}
+            result = self.call_nodes("cordoned", self._cordon("cordoned", nodes, **options), run, told)
             cordoned = _good(result)
             protected = self._protect(cordoned, told)
             ready = self._drain(protected, told)
