@@ -13,7 +13,10 @@ from chaos.tracks import side_by_side
 from support.koordinator import configured, quickened
 from support.lab import Lab
 
-SAMPLE = ("node/koordinator/killed-after/post-podmigrationjobs-2", "node/koordinator/answer-lost/post-podmigrationjobs-1")
+SAMPLE = (
+    "node/koordinator/killed-after/post-podmigrationjobs-2",
+    "node/koordinator/answer-lost/post-podmigrationjobs-1",
+)
 
 
 def test_faults_by_jobs(koord: Lab, tmp_path: Path) -> None:
