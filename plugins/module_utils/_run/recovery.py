@@ -139,6 +139,7 @@ def recover(ctx: Context, *, finished: bool, parked: bool) -> Result:
         if wanted is None:
             done.add(name, "bad_record", why, failed=True)
     by_run: dict[str, list[str]] = {}
+    staying: set[str] = set()
     for name, record in found.records.items():
         if wanted not in (None, record.run):
             continue
@@ -148,8 +149,11 @@ def recover(ctx: Context, *, finished: bool, parked: bool) -> Result:
         if way == "give_back":
             by_run.setdefault(record.run, []).append(name)
         else:
+            staying.add(record.run)
             done.add(name, way, message)
     loose = [lease for lease in found.snapshot.leases if _is_loose(found, lease, wanted)]
+    # Whether a run lives is asked only where its memory may go, and that takes the silence of a minute.
+    loose = [lease for lease in loose if _is_lock(lease) or not (finished or holder_of(lease) in staying)]
     silent = _side_by_side(ctx, by_run, loose, done, explicit=bool(wanted))
     _orphans(ctx, found, wanted, done)
     _loose_locks(ctx, [x for x in loose if _is_lock(x)], silent, done)
@@ -158,7 +162,7 @@ def recover(ctx: Context, *, finished: bool, parked: bool) -> Result:
         job_leftovers.give_up(ctx, wanted, {*still, *bad})
     if not finished:
         predicted = {name for some in by_run.values() for name in some} if ctx.check else set()
-        held = {record.run for name, record in still.items() if name not in predicted}
+        held = staying | {record.run for name, record in still.items() if name not in predicted}
         alive = {holder_of(lease) for lease in loose if life.place_of(lease) not in silent}
         stored = {run.id for run in found.runs.values() if wanted in (None, run.id)}
         signs = {holder_of(lease) for lease in loose if not _is_lock(lease)}

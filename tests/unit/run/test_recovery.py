@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import functools
 import typing as t
 from collections.abc import Iterator
 
@@ -166,6 +167,17 @@ def test_what_a_dead_run_kept_goes_with_its_last_node(world: World) -> None:
     result = undone(world)
     assert outcomes(result) == {"n1": "uncordoned", "n2": "left"}
     assert f"run-{run.partition('/')[0]}" in left(world), "n2 may still be gone on with"
+
+
+@pytest.mark.parametrize("states", [("finished", "undone"), ("undone", "undone")])
+def test_nobody_waits_for_a_sign_of_life_that_decides_nothing(world: World, states: tuple[t.Any, t.Any]) -> None:
+    run = begun(world, "n1", "n2")
+    at(world, "parked", "n1", run=run)
+    otto, start = world.process("otto"), world.machine.now
+    for options in map(StateOptions, states):
+        assert not otto.run(functools.partial(state, options=options), run.partition("/")[0]).failed
+    assert world.machine.now - start < 5.0
+    assert f"run-{run.partition('/')[0]}" in left(world)
 
 
 def test_a_lock_that_was_left_on_a_free_node_goes_and_a_living_one_stays(world: World) -> None:
