@@ -38,7 +38,7 @@ def tell(story: stories.Story, choices: Choices, ends: set[str] | None = None) -
         judge.evicted_once()
         end = "" if ends is None else difference(world, story.scene.begins)
         if ends is None or end not in ends:
-            made_good(world, judge)
+            made_good(world, judge, story)
         if ends is not None:
             ends.add(end)
 
@@ -55,7 +55,7 @@ def ended(tasks: t.Iterable[Task]) -> t.Callable[[], bool]:
     return over
 
 
-def made_good(world: World, judge: Judge) -> None:
+def made_good(world: World, judge: Judge, story: stories.Story) -> None:
     """From wherever it has settled, undoing each run by its name brings all back; then nothing of ours is left."""
     runs = {str(known["run"]) for _name, raw in nodes(world) if (known := record(raw))}
     # The last, without a name, is for what belongs to no node any more.
@@ -68,6 +68,9 @@ def made_good(world: World, judge: Judge) -> None:
     left = [what for what in ours(world) if not kept_on_purpose(world, what)]
     if left:
         raise Violation(f"I3: left behind: {left}")
+    judge.unchanged(but=story.touches)
+    if unwanted := story.unwanted(world):
+        raise Violation(f"I3: not as people wanted it: {unwanted}")
 
 
 def recovered(world: World, run: str) -> list[str]:

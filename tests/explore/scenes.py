@@ -10,6 +10,7 @@ import functools
 import typing as t
 from dataclasses import dataclass, field, replace
 
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan import names
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.case import Choices
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator import koordinator, manifests
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.store import Raw
@@ -108,6 +109,48 @@ def small(*, nodes: int = 2) -> Scene:
     )
     given = Input(("n1",), settle=0.0, gap=0.05, gates=("ready",))
     return Scene("small", objects, {"single": 1, "pair": 1}, given)
+
+
+def scaled() -> Scene:
+    """Two nodes, and on the first a pod whose number an HPA sets by its load."""
+    first = (manifests.node("n1"), manifests.deployment("single", 1), manifests.autoscaler("single", 1, 3, load=1))
+    given = Input(("n1",), settle=0.0, gap=0.05, gates=("ready",))
+    objects = (manifests.node("n2"), manifests.service("single"))
+    return Scene("scaled", objects, {"single": 1}, given, first=first)
+
+
+def deleted() -> Scene:
+    """A single pod and three of one kind; people delete one of each, so that as many fewer may serve."""
+    objects = (
+        manifests.node("n1"),
+        manifests.node("n2"),
+        manifests.deployment("single", 1),
+        manifests.service("single"),
+        manifests.deployment("trio", 3),
+        manifests.service("trio"),
+    )
+    return Scene("deleted", objects, {"single": 0, "trio": 1}, Input(("n1",), settle=0.0, gap=0.05, gates=("ready",)))
+
+
+def crowd() -> Scene:
+    """Three nodes and four pods: one that an HPA scales, and three behind a budget. People do as they like to them."""
+    objects = (
+        *(manifests.node(f"n{number}") for number in (1, 2, 3)),
+        manifests.deployment("single", 1),
+        manifests.service("single"),
+        manifests.autoscaler("single", 1, 3, load=1),
+        manifests.deployment("trio", 3),
+        manifests.service("trio"),
+        manifests.budget("trio", maxUnavailable=1),
+    )
+    given = Input(("n1",), settle=0.0, gap=0.05, gates=("ready",), timeout=120.0)
+    return Scene("crowd", objects, {}, given)
+
+
+def locked() -> Scene:
+    """One node, and our namespace for its lock."""
+    given = Input(("n1",))
+    return Scene("locked", (manifests.node("n1"), manifests.namespace(names.NAMESPACE)), {}, given)
 
 
 def without_tasks(scene: Scene) -> Scene:

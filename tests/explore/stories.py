@@ -6,6 +6,9 @@
 
 A story starts its actors; which of them goes on after each step, when each person acts and when each watch's event
 arrives is chosen by the machine's choices, so a story and a list of numbers are one run.
+
+Nine tenths of the orders are of small stories: one or two nodes and calls that move no pod. The others move pods; one
+in fifty is of whole playbooks, half of them of everybody at once on three nodes with four pods.
 """
 
 from __future__ import annotations
@@ -16,21 +19,25 @@ from dataclasses import dataclass, replace
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.errors import ClusterError
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan import names
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.case import Choices
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.context import Context, Result, StopRun
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.context import (
+    Context,
+    Result,
+    Run,
+    StopRun,
+)
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.cordon import CordonOptions, State, cordon
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drain import DrainOptions, drain
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.guard import GuardOptions, guard
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.lock import Locks
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.state import StateOptions, state
-from ansible_collections.kubeops.node_maintenance.tests.explore import scenes
-from ansible_collections.kubeops.node_maintenance.tests.unit.simulator import manifests
-from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.answers import Refused
+from ansible_collections.kubeops.node_maintenance.tests.explore import people, scenes
+from ansible_collections.kubeops.node_maintenance.tests.explore.judge import Violation, holder_of
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.machine import Task
-from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.whole import maintain
+from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.serving import Autoscalers
+from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.whole import maintain, recover
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.world import Actor, World
-
-WHEN = (0.0, 0.05, 0.3, 1.0, 2.5, 6.0, 16.0, 61.0)
-"""Seconds that somebody may let pass before acting; one of them is chosen."""
 
 Loop = Callable[[Context], Result]
 
@@ -39,7 +46,8 @@ Loop = Callable[[Context], Result]
 class Story:
     """``begin`` starts all who act; ``touches``: people change objects of these kinds, which stay as they want them.
 
-    ``share`` is the part of all orders that is given to this story.
+    ``share`` is the part of all orders that is given to this story. ``unwanted`` says at the end, in words, what is
+    not as people wanted it at last.
     """
 
     name: str
@@ -47,11 +55,7 @@ class Story:
     begin: Callable[[World], list[Task]]
     share: float
     touches: tuple[str, ...] = ()
-
-
-def some_time(world: World) -> float:
-    """A pause that the choices pick."""
-    return WHEN[world.machine.choices.choose(len(WHEN))]
+    unwanted: Callable[[World], str] = lambda world: ""
 
 
 def calls(actor: Actor, run: str, *loops: Loop) -> Task:
@@ -59,7 +63,7 @@ def calls(actor: Actor, run: str, *loops: Loop) -> Task:
 
     def work() -> bool:
         for loop in loops:
-            actor.clock.sleep(some_time(actor.world))
+            actor.clock.sleep(people.some_time(actor.world))
             ctx = actor.ctx(run)
             try:
                 if loop(ctx).failed:
@@ -69,21 +73,6 @@ def calls(actor: Actor, run: str, *loops: Loop) -> Task:
             finally:
                 ctx.cluster.close()
         return True
-
-    return actor.spawn(work)
-
-
-def person(world: World, *acts: Callable[[], object]) -> Task:
-    """Somebody with kubectl; what is refused to them they let be."""
-    actor = world.process("person")
-
-    def work() -> None:
-        for act in acts:
-            actor.clock.sleep(some_time(world))
-            try:
-                act()
-            except Refused:
-                continue
 
     return actor.spawn(work)
 
@@ -116,7 +105,7 @@ def _hands(world: World) -> list[Task]:
     return [
         calls(world.process("a"), "a/a1", to("cordoned"), to("returning"), to("uncordoned")),
         calls(world.process("b"), "", to("uncordoned")),
-        person(world, lambda: world.cordon("n1", False), lambda: world.cordon("n1")),
+        people.person(world, lambda: world.cordon("n1", False), lambda: world.cordon("n1")),
     ]
 
 
@@ -137,8 +126,11 @@ def _guards(world: World) -> list[Task]:
 def _drain_and_person(world: World) -> list[Task]:
     return [
         calls(world.process("a"), "a/a1", to("cordoned"), guarded("present"), drained()),
-        person(
-            world, lambda: world.cordon("n1", False), lambda: scale(world, "pair", 1), lambda: scale(world, "pair", 3)
+        people.person(
+            world,
+            lambda: world.cordon("n1", False),
+            lambda: people.scale(world, "pair", 1),
+            lambda: people.scale(world, "pair", 3),
         ),
     ]
 
@@ -146,47 +138,159 @@ def _drain_and_person(world: World) -> list[Task]:
 def _node_again(world: World) -> list[Task]:
     return [
         calls(world.process("a"), "a/a1", to("cordoned"), guarded("present"), drained()),
-        person(world, lambda: again(world, "n1")),
+        people.person(world, lambda: people.again(world, "n1")),
     ]
 
 
 def _two_maintains(world: World) -> list[Task]:
     a, b = world.process("a"), world.process("b")
-    given = world_scene(world).given
-    other = replace(given, nodes=("n2",))
-    return [a.spawn(lambda: maintain(a, given)), b.spawn(lambda: maintain(b, other))]
+    other = replace(SMALL.given, nodes=("n2",))
+    return [a.spawn(lambda: maintain(a, SMALL.given)), b.spawn(lambda: maintain(b, other))]
 
 
 def _maintain_and_recover(world: World) -> list[Task]:
     a, b = world.process("a"), world.process("b")
-    return [a.spawn(lambda: maintain(a, world_scene(world).given)), calls(b, "", undone())]
+    return [a.spawn(lambda: maintain(a, SMALL.given)), calls(b, "", undone())]
 
 
-def scale(world: World, name: str, replicas: int) -> None:
-    """``kubectl scale``."""
-    world.patch(kinds.DEPLOYMENTS, name, {"spec": {"replicas": replicas}}, subresource="scale")
+def _one_lock(world: World) -> list[Task]:
+    """The lock alone: two who want it, and stand still now and then."""
+    a, b = world.process("a"), world.process("b")
+
+    def suspended() -> None:
+        for actor in (a, b):
+            world.process("fate").clock.sleep(people.some_time(world))
+            actor.process.freeze(people.some_time(world))
+
+    return [holds(a, "a/a1"), holds(b, "b/b1"), world.process("fate").spawn(suspended)]
 
 
-def again(world: World, name: str) -> None:
-    """The node is deleted, and registers again under the same name."""
-    world.delete(kinds.NODES, name)
-    world.apply(manifests.node(name))
+def holds(actor: Actor, run: str) -> Task:
+    """Takes the lock of n1 twice, and is sure to have it whenever it has passed its fence."""
+    world, name = actor.world, names.node_lease_name("n1")
+
+    def work() -> None:
+        for drop in ((), ("n1",)):
+            actor.clock.sleep(people.some_time(world))
+            ctx = actor.ctx(run)
+            locks = Locks(ctx, Run(*run.split("/")), {"n1": f"{names.NAMESPACE}/{name}"})
+            try:
+                if locks.take():
+                    continue
+                actor.clock.sleep(people.some_time(world))
+                locks.fence()
+                holder = holder_of(world.find(kinds.LEASES, name, names.NAMESPACE) or {})
+                if holder != run:
+                    raise Violation(f"I5: {run} passed its fence while {holder or 'nobody'} held the lock")
+            except (StopRun, ClusterError):
+                continue
+            finally:
+                locks.leave(drop=drop)
+                ctx.cluster.close()
+
+    return actor.spawn(work)
 
 
-def world_scene(world: World) -> scenes.Scene:
-    """The scene of the small stories."""
-    del world
-    return SMALL
+def whole(actor: Actor, run: str, *nodes: str) -> Task:
+    """One start of a playbook that takes nodes out, with all that belongs to it, and gives them back."""
+    loops = (to("cordoned", *nodes), guarded("present", *nodes), drained(*nodes))
+    return calls(actor, run, *loops, guarded("absent", *nodes), to("uncordoned", *nodes))
 
 
-SMALL = scenes.small()
+def _taints(world: World) -> list[Task]:
+    return [
+        whole(world.process("a"), "a/a1", "n1"),
+        people.person(
+            world,
+            lambda: people.taint(world, "n1"),
+            lambda: people.taint(world, "n1", False),
+            people.any_of(world, lambda: None, lambda: people.untaint(world, "n1")),
+            lambda: people.taint(world, "n1"),
+        ),
+    ]
+
+
+def _taint_is_gone(world: World) -> str:
+    found = any(taint == people.THEIRS for taint in people.taints(world, "n1"))
+    return "" if found else "a person's taint of n1 is gone"
+
+
+def _deletions(world: World) -> list[Task]:
+    return [
+        whole(world.process("a"), "a/a1", "n1"),
+        people.person(
+            world,
+            people.any_of(
+                world,
+                lambda: people.delete_pod(world, "single"),
+                lambda: people.delete_pod(world, "single", on="n2"),
+                lambda: people.delete_pod(world, "single", now=True),
+            ),
+            people.any_of(
+                world,
+                lambda: people.delete_pod(world, "trio"),
+                lambda: people.delete_pod(world, "trio", on="n1", now=True),
+                lambda: people.delete_pod(world, "trio", on="n2"),
+            ),
+        ),
+    ]
+
+
+def _changing_load(world: World) -> list[Task]:
+    """The HPA looks often and knows no window, so that it follows each change of the load at once."""
+    scaler = world.controller(Autoscalers)
+    scaler.period, scaler.window = 3.0, 0.0
+    return [
+        whole(world.process("a"), "a/a1", "n1"),
+        people.person(world, *(lambda pods=pods: people.load(world, "single", pods) for pods in (3, 1, 2, 1))),
+    ]
+
+
+def _crowd(world: World) -> list[Task]:
+    a, b, carl = world.process("a"), world.process("b"), world.process("carl")
+    given = CROWD.given
+    scaler = world.controller(Autoscalers)
+    scaler.period, scaler.window = 3.0, 0.0
+
+    def undo() -> list[str]:
+        carl.clock.sleep(people.some_time(world))
+        return recover(carl, gates=given.gates, timeout=60.0)
+
+    anything = people.any_of(
+        world,
+        *(
+            lambda node=node, wanted=wanted: world.cordon(node, wanted)
+            for node in ("n1", "n3")
+            for wanted in (True, False)
+        ),
+        *(lambda pods=pods: people.scale(world, "trio", pods) for pods in (2, 3)),
+        *(lambda pods=pods: people.load(world, "single", pods) for pods in (3, 1)),
+        *(lambda app=app: people.delete_pod(world, app) for app in ("single", "trio")),
+        *(lambda wanted=wanted: people.taint(world, "n1", wanted) for wanted in (True, False)),
+        lambda: people.untaint(world, "n2"),
+        lambda: people.again(world, "n2"),
+    )
+    return [
+        a.spawn(lambda: maintain(a, given)),
+        b.spawn(lambda: maintain(b, replace(given, nodes=("n2",)))),
+        carl.spawn(undo),
+        people.person(world, anything, anything, anything),
+    ]
+
+
+SMALL, CROWD = scenes.small(), scenes.crowd()
 ALL: tuple[Story, ...] = (
-    Story("two runs take one node", SMALL, _locks, 0.34),
-    Story("a run, a call by hand and a person", SMALL, _hands, 0.22, ("Node",)),
-    Story("two starts of one run on two nodes", SMALL, _starts, 0.22),
-    Story("two runs guard one workload", scenes.small(nodes=3), _guards, 0.08),
-    Story("a drain and a person", SMALL, _drain_and_person, 0.05, ("Node", "Deployment")),
-    Story("a drain of a node that registers again", SMALL, _node_again, 0.04, ("Node",)),
-    Story("two runs of the playbook", scenes.small(nodes=3), _two_maintains, 0.03),
-    Story("a run and a recover", SMALL, _maintain_and_recover, 0.02),
+    Story("two want one lock", scenes.locked(), _one_lock, 0.25),
+    Story("two runs take one node", SMALL, _locks, 0.28),
+    Story("a run, a call by hand and a person", SMALL, _hands, 0.25, ("Node",)),
+    Story("two starts of one run on two nodes", SMALL, _starts, 0.1),
+    Story("two runs guard one workload", scenes.small(nodes=3), _guards, 0.02),
+    Story("a drain and a person", SMALL, _drain_and_person, 0.02, ("Node", "Deployment")),
+    Story("a drain of a node that registers again", SMALL, _node_again, 0.02, ("Node",)),
+    Story("a run and a person who taints", SMALL, _taints, 0.015, ("Node",), _taint_is_gone),
+    Story("a run and pods that people delete", scenes.deleted(), _deletions, 0.015),
+    Story("a surge and an HPA that changes its mind", scenes.scaled(), _changing_load, 0.01, ("Deployment",)),
+    Story("two runs of the playbook", scenes.small(nodes=3), _two_maintains, 0.005),
+    Story("a run and a recover", SMALL, _maintain_and_recover, 0.005),
+    Story("everybody at once", CROWD, _crowd, 0.01, ("Node", "Deployment", "HorizontalPodAutoscaler")),
 )

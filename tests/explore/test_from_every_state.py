@@ -102,7 +102,7 @@ def test_from_every_state_of_a_story_there_is_a_way_back(
             judge = Judge(world, story.scene.floors)
             try:
                 world.settle()
-                made_good(world, judge)
+                made_good(world, judge, story)
                 stays(world)
             except AssertionError as error:
                 wrong.append(f"state {number}: {error}")

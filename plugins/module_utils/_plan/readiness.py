@@ -18,6 +18,9 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.sna
 CONSENTED = frozenset({"interruption_allowed", "local_volume", "reactive_budget"})
 """Codes of plans that are carried out although nothing serves meanwhile, or that a refused request sets going."""
 
+OF_SEVERAL = frozenset({"replicas", "guarded", "not_ready", "pending"})
+"""Codes of plans that rest on others of the workload that serve, or on the pod itself serving nobody."""
+
 PER_NODE = frozenset({"DaemonSet", "Job", "Node"})
 """Owners whose pods do not stand in for each other."""
 
@@ -57,6 +60,30 @@ def short(
         needs = _needs(workload.ref, wanted - 1, serving)
         return Short(workload.ref, f"{needs} It has no budget, so one goes at a time.")
     return _of_unknown(snapshot, pod, leaving)
+
+
+class Last(t.NamedTuple):
+    """The workload that wants this pod alone by now, and whether it is the only one there is."""
+
+    object: Ref
+    message: str
+    alone: bool
+
+
+def last(snapshot: Snapshot, pod: Pod) -> Last | None:
+    """Whether a pod that was one of several is the last that is wanted: it may not go before a newcomer serves.
+
+    Somebody, or an autoscaler, has scaled its workload down to one since it was planned. No budget keeps it: one that
+    lets one pod be missing lets the last one go.
+    """
+    workload = snapshot.workload_of(pod)
+    if not pod.ready or pod.deleting or pod.finished or workload is None or workload.deleting or workload.replicas != 1:
+        return None
+    others = [p for p in snapshot.pods_of(workload) if p.uid != pod.uid and not p.finished]
+    if others:
+        return Last(workload.ref, f"{workload.ref} was scaled down to one, and has not ended the others yet.", False)
+    told = f"{workload.ref} was scaled down to one meanwhile, and nothing would serve without this pod."
+    return Last(workload.ref, told, True)
 
 
 def _under(snapshot: Snapshot, budget: Budget, pod: Pod, leaving: t.Collection[str]) -> Short | None:

@@ -151,6 +151,8 @@ class Evictor:
                 return
             if move.state != "waiting" or move.plan.route != "evict" or now < move.not_before:
                 continue
+            if self._is_last(move, snapshot, now):
+                continue
             budget = self._budget_of(move, snapshot)
             move.budget = (budget.namespace, budget.name) if budget else None
             if budget and not self._may_ask(budget, move, snapshot, now):
@@ -230,6 +232,24 @@ class Evictor:
             return None
         return readiness.short(snapshot, pod, self._leaving, self.prior)
 
+    def _is_last(self, move: Move, snapshot: Snapshot, now: float) -> bool:
+        """Whether its workload wants this pod alone by now; then a swap has to be prepared, which ends this move."""
+        found = self._last(move, snapshot)
+        if found is None:
+            return False
+        move.block(found.object.kind, found.object.namespace, found.object.name, found.message)
+        if found.alone:
+            move.end(
+                "failed", "needs_surge", now, f"{found.message} Run the same command again: it moves it by a swap."
+            )
+        return True
+
+    def _last(self, move: Move, snapshot: Snapshot) -> readiness.Last | None:
+        pod = snapshot.pod(move.pod.uid)
+        if self.delete or pod is None or move.plan.code not in readiness.OF_SEVERAL:
+            return None
+        return readiness.last(snapshot, pod)
+
     def _send(self, move: Move) -> None:
         self._line(move).busy = True
         move.state, move.tries = "asked", move.tries + 1
@@ -270,7 +290,8 @@ class Evictor:
         self.fence(move.pod.node)
         snapshot, at = self._view
         stale = self.ctx.clock.now() - at > STALE
-        if stale or move.pod.node in self._closed or self._short(move, snapshot):
+        short = self._short(move, snapshot) or self._last(move, snapshot)
+        if stale or move.pod.node in self._closed or short:
             raise Withdrawn
 
     def _accept(self, move: Move, line: _Line) -> None:

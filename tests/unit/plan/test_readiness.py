@@ -10,7 +10,7 @@ import typing as t
 
 import pytest
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.readiness import short
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.readiness import last, short
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.snapshot import Snapshot
 from ansible_collections.kubeops.node_maintenance.tests.unit.plan.objects import (
     Raw,
@@ -59,6 +59,23 @@ def test_pods_that_are_ending_count_as_gone() -> None:
 @pytest.mark.parametrize(("replicas", "waits"), [(1, False), (2, False), (3, True), (6, True)])
 def test_what_is_wanted_now_counts(replicas: int, waits: bool) -> None:
     assert bool(held(web(2, replicas))) == waits
+
+
+def test_the_last_that_is_wanted_is_told_from_one_of_several() -> None:
+    def of(found: Snapshot, name: str = "p0") -> tuple[bool, str] | None:
+        asked = found.pod(f"uid-{name}")
+        assert asked is not None
+        why = last(found, asked)
+        return (why.alone, why.message) if why else None
+
+    assert of(web(2, 2)) is None
+    assert of(web(1, 2)) is None
+    assert of(web(1, 0)) is None
+    assert of(web(2, 1)) == (False, "Deployment shop/web was scaled down to one, and has not ended the others yet.")
+    told = "Deployment shop/web was scaled down to one meanwhile, and nothing would serve without this pod."
+    assert of(web(1, 1)) == (True, told)
+    assert of(web(0, 1, unready=1), "u0") is None
+    assert of(web(1, 1, unready=1)) == (False, of(web(2, 1))[1])  # type: ignore[index]
 
 
 def test_a_surge_is_not_what_is_wanted() -> None:

@@ -274,12 +274,13 @@ class Machine:
             raise Killed
 
     def wake(self, task: Task) -> None:
-        """End a thread's pause; called once for a pause."""
+        """End a thread's pause; called once for a pause. It may have ended by its time just now."""
         if task.process.dead:
             return
         task.ticket += 1
         task.woken = True
-        self.ready.append(task)
+        if task not in self.ready:
+            self.ready.append(task)
 
     def post(self, action: Action) -> None:
         """Have it done soon; also one that was waiting for its time."""

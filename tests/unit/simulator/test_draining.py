@@ -194,6 +194,19 @@ def test_no_replacement_is_waited_for_that_nobody_wants(what: Callable[[World], 
         assert said(ended(world, task, within=300))[0] == "drained"
 
 
+def test_the_last_pod_of_what_was_scaled_down_meanwhile_stays() -> None:
+    with world_of(manifests.deployment("web", 2, annotations=SLOW), manifests.service("web")) as world:
+        _me, task = begun(world)
+        served: list[int] = []
+        world.on_event.append(lambda event: served.append(world.serving("web")))
+        until_evicted(world, 1)
+        world.patch(kinds.DEPLOYMENTS, "web", {"spec": {"replicas": 1}}, subresource="scale")
+        outcome, message = said(ended(world, task))
+        assert (outcome, min(served)) == ("failed", 1)
+        assert "Deployment shop/web was scaled down to one meanwhile" in message
+        assert "Run the same command again" in message
+
+
 def test_an_owner_of_the_meantime_is_read() -> None:
     with world_of(manifests.deployment("web", 5, annotations=SLOW)) as world:
         _me, task = begun(world)

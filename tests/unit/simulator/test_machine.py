@@ -116,6 +116,24 @@ def test_a_wait_ends_with_its_time() -> None:
     assert bench.run() == ["3 False", "7 False", "8 False"]
 
 
+def test_who_is_woken_at_the_end_of_its_time_is_woken_once() -> None:
+    bench = Bench(Choices([0, 1]))
+    event = bench.clock.event()
+
+    def wait() -> None:
+        bench.say(str(event.wait(1.0)))
+        bench.clock.sleep(5.0)
+        bench.say("slept")
+
+    def ring() -> None:
+        bench.clock.sleep(1.0)
+        event.set()
+
+    bench.process.spawn(wait, "wait")
+    bench.process.spawn(ring, "ring")
+    assert bench.run() == ["1 True", "6 slept"]
+
+
 def test_a_lock_is_held_by_one_and_given_to_who_waits_longest() -> None:
     bench = Bench()
     lock = bench.clock.lock()

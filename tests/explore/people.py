@@ -1,0 +1,98 @@
+# Copyright: Contributors to the kubeops.node_maintenance collection
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What people with kubectl, and the load of their applications, do while runs are at work."""
+
+from __future__ import annotations
+
+import typing as t
+from collections.abc import Callable
+
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan import names
+from ansible_collections.kubeops.node_maintenance.tests.unit.simulator import manifests
+from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.answers import Refused
+from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.machine import Task
+from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.serving import LOAD
+from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.store import Raw
+from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.world import World
+
+PERSON = "person"
+"""The name of the process that all people are."""
+THEIRS: Raw = {"key": "person", "value": "", "effect": "NoSchedule"}
+"""The taint that a person puts on a node."""
+WHEN = (0.0, 0.05, 0.3, 1.0, 2.5, 6.0, 16.0, 61.0)
+"""Seconds that somebody may let pass before acting; one of them is chosen."""
+
+Act = Callable[[], object]
+
+
+def some_time(world: World) -> float:
+    """A pause that the choices pick."""
+    return WHEN[world.machine.choices.choose(len(WHEN))]
+
+
+def person(world: World, *acts: Act) -> Task:
+    """Somebody does this in this order; what is refused to them they let be."""
+    actor = world.process(PERSON)
+
+    def work() -> None:
+        for act in acts:
+            actor.clock.sleep(some_time(world))
+            try:
+                act()
+            except Refused:
+                continue
+
+    return actor.spawn(work)
+
+
+def any_of(world: World, *acts: Act) -> Act:
+    """One of these, as the choices pick."""
+    return lambda: acts[world.machine.choices.choose(len(acts))]()
+
+
+def scale(world: World, name: str, replicas: int) -> None:
+    """`kubectl scale`."""
+    world.patch(kinds.DEPLOYMENTS, name, {"spec": {"replicas": replicas}}, subresource="scale")
+
+
+def again(world: World, name: str) -> None:
+    """The node is deleted, and registers again under the same name."""
+    world.delete(kinds.NODES, name)
+    world.apply(manifests.node(name))
+
+
+def taint(world: World, name: str, wanted: bool = True) -> None:
+    """`kubectl taint` with a taint of their own, or with a dash behind it."""
+    others = [found for found in taints(world, name) if found["key"] != THEIRS["key"]]
+    _tainted(world, name, [*others, dict(THEIRS)] if wanted else others)
+
+
+def untaint(world: World, name: str) -> None:
+    """Takes our taint away, as somebody who knows better."""
+    _tainted(world, name, [found for found in taints(world, name) if found["key"] != names.TAINT_KEY])
+
+
+def taints(world: World, name: str) -> list[Raw]:
+    return list(world.get(kinds.NODES, name)["spec"].get("taints") or ())
+
+
+def delete_pod(world: World, app: str, *, on: str = "", now: bool = False) -> None:
+    """`kubectl delete pod`, of the first of an app that is not ending yet; `now` is `--grace-period=0 --force`."""
+    for pod in world.pods(app=app, on=on):
+        meta = pod["metadata"]
+        if "deletionTimestamp" not in meta:
+            options: dict[str, t.Any] = {"gracePeriodSeconds": 0} if now else {}
+            world.delete(kinds.PODS, meta["name"], meta["namespace"], **options)
+            return
+
+
+def load(world: World, name: str, pods: int) -> None:
+    """So many pods are asked for by the load of what an HPA scales."""
+    world.patch(kinds.HPAS, name, {"metadata": {"annotations": {LOAD: str(pods)}}})
+
+
+def _tainted(world: World, name: str, wanted: list[Raw]) -> None:
+    world.patch(kinds.NODES, name, {"spec": {"taints": wanted or None}})
