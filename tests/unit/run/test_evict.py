@@ -2,294 +2,300 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What the evictor does with each answer an API server can give, also those no lab gives on demand."""
+"""What the evictor does with each answer an API server can give, on a simulated cluster."""
 
 from __future__ import annotations
 
-import threading
-import time
 import typing as t
-from collections.abc import Iterator
-from dataclasses import dataclass, field
 
 import pytest
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import errors
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.clock import Clock
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.verbs import Request
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan import names
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.migrate import PodPlan
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.objects import Budget, Pod
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.snapshot import Snapshot
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.context import Context
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.evict import Evictor, Move
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.lease import LostLockError
-from ansible_collections.kubeops.node_maintenance.tests.unit.plan import objects
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.observe import gather
+from ansible_collections.kubeops.node_maintenance.tests.unit.simulator import manifests, nodes, serving
+from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.faults import Fault, What
+from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.store import Raw
+from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.world import World
 
 
-@dataclass
-class Time(Clock):
-    present: float = 100.0
-
-    def now(self) -> float:
-        return self.present
+def nobody(node: str) -> None:
+    """The lock of whatever node is ours."""
+    del node
 
 
-@dataclass
-class Server:
-    """Answers evictions from a script, in order; without a script it accepts."""
+class Scene:
+    """An evictor of a process of its own; `moves` are its pods in the order of their names."""
 
-    script: list[Exception] = field(default_factory=list)
-    asked: list[Request] = field(default_factory=list)
-    gate: threading.Event = field(default_factory=threading.Event)
-    patience: list[float] = field(default_factory=list)
+    def __init__(
+        self,
+        *objects: Raw,
+        code: str = "replicas",
+        fence: t.Callable[[str], None] = nobody,
+        grace: int | None = None,
+        **options: t.Any,
+    ) -> None:
+        self.world = World([manifests.node("n1", pods=60), *objects])
+        self.me = self.world.process("me")
+        self.evictor = Evictor(self.me.ctx(), fence, lambda: None, 8, grace, False, **options)
+        self.seen = self.look()
+        self.moves = [Move(PodPlan(pod, "evict", code, "", None), "waiting", 0.0) for pod in self.seen.pods]
 
-    def send(self, request: Request, *, patience: float, fence: t.Callable[[], None] | None = None) -> dict[str, t.Any]:
-        self.patience.append(patience)
-        if fence is not None:
-            fence()
-        self.asked.append(request)
-        self.gate.wait(5)
-        if self.script:
-            raise self.script.pop(0)
-        return {}
+    def look(self) -> Snapshot:
+        wanted = ("nodes", "pods", "budgets", "deployments", "replica_sets")
+        return self.me.run(lambda ctx: gather(ctx.cluster, wanted))
+
+    def step(self, moves: t.Sequence[Move] | None = None) -> None:
+        """One turn on the cluster as it was seen last."""
+        todo = self.moves if moves is None else moves
+        self.me.run(lambda _ctx: self.evictor.step(todo, self.seen))
+
+    def settle(self, seconds: float = 40.0) -> None:
+        """Take in the answers as they come, until none is under way."""
+        until = self.world.machine.now + seconds
+        while not self.evictor.idle and self.world.machine.now < until:
+            self.world.machine.run_for(0.02)
+            self.me.run(lambda _ctx: self.evictor.settle())
+        assert self.evictor.idle
+
+    def turn(self) -> None:
+        self.step()
+        self.settle()
+
+    @property
+    def asked(self) -> list[Request]:
+        """The evictions that came to the server."""
+        return [sent.request for sent in self.world.log if of_evictions(sent.request) and sent.arrived]
+
+    def states(self) -> list[str]:
+        return [move.state for move in self.moves]
+
+    def body(self) -> Raw:
+        (request,) = self.asked
+        return dict(request.body or {})
+
+    def fails(self, what: What, times: int = 1) -> None:
+        self.me.faults.when(of_evictions, Fault(what), times=times)
+
+    def overtaken(self, by: t.Callable[[], t.Any]) -> None:
+        self.me.faults.overtaken(of_evictions, by)
 
 
-@pytest.fixture
-def server() -> Server:
-    made = Server()
-    made.gate.set()
-    return made
+def of_evictions(request: Request) -> bool:
+    return request.resource == "pods/eviction"
 
 
-@pytest.fixture
-def clock() -> Time:
-    return Time()
-
-
-@pytest.fixture
-def evictor(server: Server, clock: Time) -> Iterator[Evictor]:
-    made = Evictor(Context(t.cast("t.Any", server), clock=clock), lambda node: None, lambda: None, 8, None, False)
-    yield made
-    server.gate.set()
-    made.close()
-
-
-def pods(count: int) -> list[Pod]:
-    return [Pod.of(objects.pod(f"p{n}")) for n in range(count)]
-
-
-def moves(found: list[Pod]) -> list[Move]:
-    return [Move(PodPlan(p, "evict", "replicas", "", None), "waiting", 100.0) for p in found]
-
-
-def budget(allowed: int, version: str = "5", name: str = "web", healthy: int = 5) -> Budget:
-    return Budget.of(
+def pods(count: int, **options: t.Any) -> list[Raw]:
+    """Pods of nobody, with label app=web."""
+    made = manifests.template("web", **options)
+    return [
         {
-            "metadata": {"name": name, "namespace": "shop", "uid": name, "resourceVersion": version, "generation": 1},
-            "spec": {"maxUnavailable": 3, "selector": {"matchLabels": {"app": "web"}}},
-            "status": {
-                "observedGeneration": 1,
-                "disruptionsAllowed": allowed,
-                "currentHealthy": healthy,
-                "desiredHealthy": healthy - allowed,
-                "expectedPods": healthy,
-            },
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": f"p{number:02}", "namespace": manifests.SHOP, **made["metadata"]},
+            "spec": made["spec"],
         }
-    )
+        for number in range(count)
+    ]
 
 
-def snapshot(found: list[Pod], *budgets: Budget) -> Snapshot:
-    return Snapshot(pods=tuple(found), budgets=budgets)
+@pytest.fixture
+def scene(request: pytest.FixtureRequest) -> t.Iterator[t.Callable[..., Scene]]:
+    """Makes a scene; its threads end with the test."""
+    made: list[Scene] = []
+
+    def make(*objects: Raw, **options: t.Any) -> Scene:
+        made.append(Scene(*objects, **options))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.world.close()
 
 
-def settled(evictor: Evictor) -> None:
-    until = time.monotonic() + 5
-    while not evictor.idle and time.monotonic() < until:
-        evictor.settle()
-        time.sleep(0.005)
-    assert evictor.idle
+Make = t.Callable[..., Scene]
 
 
-def test_one_budget_has_one_request_in_flight(evictor: Evictor, server: Server) -> None:
-    server.gate.clear()
-    found = pods(5)
-    line = moves(found)
-    evictor.step(line, snapshot(found, budget(3)))
-    evictor.step(line, snapshot(found, budget(3)))
-    assert [m.state for m in line] == ["asked", "waiting", "waiting", "waiting", "waiting"]
-    server.gate.set()
-    settled(evictor)
-    assert len(server.asked) == 1
+def test_one_budget_has_one_request_in_flight(scene: Make) -> None:
+    five = scene(*pods(5), manifests.budget("web", minAvailable=2))
+    five.step()
+    five.step()
+    assert five.states() == ["asked", "waiting", "waiting", "waiting", "waiting"]
+    five.settle()
+    assert len(five.asked) == 1
 
 
-def test_a_reactive_budget_is_asked_though_it_allows_nothing(evictor: Evictor, server: Server, clock: Time) -> None:
+def test_a_reactive_budget_is_asked_though_it_allows_nothing(scene: Make) -> None:
     """Its owner lifts it only when somebody tries; which budgets are such ones, the plan has decided."""
-    (found,) = pods(1)
-    spent = budget(0, healthy=3)
-    move = Move(PodPlan(found, "evict", "reactive_budget", "", None), "waiting", 100.0)
-    server.script = [errors.BudgetSpent("not yet", status=429)]
-    evictor.step([move], snapshot([found], spent))
-    settled(evictor)
-    assert (len(server.asked), move.state, move.refusals) == (1, "waiting", 1)
-    evictor.step([move], snapshot([found], spent))
-    assert len(server.asked) == 1, "not again at once"
-    clock.present += 60
-    evictor.step([move], snapshot([found], spent))
-    settled(evictor)
-    assert (len(server.asked), move.state) == (2, "leaving")
+    one = scene(*pods(1), manifests.budget("web", minAvailable=1), code="reactive_budget")
+    one.turn()
+    (move,) = one.moves
+    assert (len(one.asked), move.state, move.refusals) == (1, "waiting", 1)
+    one.step()
+    assert len(one.asked) == 1, "not again at once"
+    one.world.machine.run_for(60.0)
+    one.world.controller(serving.Budgets).stop()
+    lifted = {"status": {"disruptionsAllowed": 1, "desiredHealthy": 0}}
+    one.overtaken(lambda: one.world.patch(kinds.BUDGETS, "web", lifted, subresource="status"))
+    one.turn()
+    assert (len(one.asked), move.state) == (2, "leaving")
 
 
-def test_no_more_are_asked_than_a_budget_allows_until_its_status_changes(evictor: Evictor, server: Server) -> None:
-    found = pods(5)
-    line = moves(found)
+def test_no_more_are_asked_than_a_budget_allows_until_its_status_changes(scene: Make) -> None:
+    five = scene(*pods(5), manifests.budget("web", minAvailable=3))
     for _turn in range(5):
-        evictor.step(line, snapshot(found, budget(2, healthy=4)))
-        settled(evictor)
-    assert len(server.asked) == 2
-    evictor.step(line, snapshot(found, budget(1, version="6", healthy=3)))
-    settled(evictor)
-    assert len(server.asked) == 3
+        five.turn()
+    assert len(five.asked) == 2
+    five.world.machine.run_for(10.0)
+    five.world.patch(kinds.BUDGETS, "web", {"spec": {"minAvailable": 2}})
+    five.world.machine.run_for(1.0)
+    five.seen = five.look()
+    five.turn()
+    assert len(five.asked) == 3
 
 
-def test_pods_without_a_budget_go_in_parallel(evictor: Evictor, server: Server) -> None:
-    server.gate.clear()
-    found = pods(12)
-    line = moves(found)
-    evictor.step(line, snapshot(found))
-    until = time.monotonic() + 5
-    while len(server.asked) < 8 and time.monotonic() < until:
-        time.sleep(0.005)
-    time.sleep(0.05)
-    assert len(server.asked) == 8
-    server.gate.set()
-    settled(evictor)
+def test_pods_without_a_budget_go_in_parallel(scene: Make) -> None:
+    twelve = scene(*pods(12))
+    twelve.me.faults.when(of_evictions, Fault("late", 1.0), times=12)
+    twelve.step()
+    twelve.world.machine.run_for(0.5)
+    assert sum(of_evictions(sent.request) for sent in twelve.world.log) == 8
+    assert twelve.asked == [], "they are under way"
+    twelve.settle()
 
 
-def test_evictions_carry_the_uid_of_the_pod(evictor: Evictor, server: Server) -> None:
-    found = pods(1)
-    evictor.step(moves(found), snapshot(found))
-    settled(evictor)
-    body = server.asked[0].body
-    assert body is not None
-    assert body["deleteOptions"]["preconditions"] == {"uid": "uid-p0"}
+def test_evictions_carry_the_uid_of_the_pod(scene: Make) -> None:
+    one = scene(*pods(1))
+    one.turn()
+    assert one.body()["deleteOptions"]["preconditions"] == {"uid": one.moves[0].pod.uid}
 
 
-def spent() -> errors.ClusterError:
-    cause = errors.Cause("DisruptionBudget", "needs 5 healthy pods and has 4 currently")
-    return errors.BudgetSpent("no", status=429, causes=(cause,))
+def test_a_refused_budget_is_asked_again_when_it_changes_and_not_before(scene: Make) -> None:
+    five = scene(*pods(5), manifests.budget("web", minAvailable=4))
+    first = five.moves[:1]
+    disruption = five.world.controller(serving.Budgets)
+    disruption.stop()
+    spent = {"status": {"disruptionsAllowed": 0, "currentHealthy": 4}}
+    five.overtaken(lambda: five.world.patch(kinds.BUDGETS, "web", spent, subresource="status"))
+    five.step(first)
+    five.settle()
+    assert first[0].state == "waiting"
+    assert first[0].blocked_by is not None
+    assert "has 4" in first[0].blocked_by["message"]
+    five.step(first)
+    assert len(five.asked) == 1
+    disruption.go_on()
+    five.world.machine.run_for(1.0)
+    five.seen = five.look()
+    five.step(first)
+    five.settle()
+    assert [move.state for move in first] == ["leaving"]
+    assert first[0].blocked_by is None
 
 
-def test_a_refused_budget_is_asked_again_when_it_changes_and_not_before(
-    evictor: Evictor, server: Server, clock: Time
-) -> None:
-    server.script = [spent()]
-    found = pods(5)
-    line = moves(found[:1])
-    evictor.step(line, snapshot(found, budget(1)))
-    settled(evictor)
-    assert line[0].state == "waiting"
-    assert line[0].blocked_by is not None
-    assert "has 4" in line[0].blocked_by["message"]
-    evictor.step(line, snapshot(found, budget(1)))
-    assert len(server.asked) == 1
-    clock.present += 1
-    evictor.step(line, snapshot(found, budget(1, version="6")))
-    settled(evictor)
-    assert [m.state for m in line] == ["leaving"]
-    assert line[0].blocked_by is None
+def test_a_pod_that_is_not_there_any_more_has_left(scene: Make) -> None:
+    one = scene(*pods(1))
+    one.overtaken(lambda: one.world.delete(kinds.PODS, "p00", gracePeriodSeconds=0))
+    one.turn()
+    assert (one.moves[0].state, one.moves[0].outcome) == ("gone", "already_gone")
 
 
-def test_a_pod_that_is_not_there_any_more_has_left(evictor: Evictor, server: Server) -> None:
-    server.script = [errors.NotFound("gone", status=404)]
-    found = pods(1)
-    line = moves(found)
-    evictor.step(line, snapshot(found))
-    settled(evictor)
-    assert (line[0].state, line[0].outcome) == ("gone", "already_gone")
+def test_a_conflict_does_not_say_that_a_pod_has_left(scene: Make) -> None:
+    one = scene(*pods(1))
+    one.fails("conflict")
+    one.turn()
+    (move,) = one.moves
+    assert (move.state, move.blocked_by) == ("waiting", None)
+    one.step()
+    assert move.state == "waiting"
+    one.world.machine.run_for(1.0)
+    one.turn()
+    assert (move.state, move.tries) == ("leaving", 2)
 
 
-def test_a_conflict_does_not_say_that_a_pod_has_left(evictor: Evictor, server: Server, clock: Time) -> None:
-    server.script = [errors.Conflict("somebody wrote the budget", status=409)]
-    found = pods(1)
-    line = moves(found)
-    evictor.step(line, snapshot(found))
-    settled(evictor)
-    assert (line[0].state, line[0].blocked_by) == ("waiting", None)
-    evictor.step(line, snapshot(found))
-    assert line[0].state == "waiting"
-    clock.present += 1
-    evictor.step(line, snapshot(found))
-    settled(evictor)
-    assert (line[0].state, line[0].tries) == ("leaving", 2)
-
-
-@pytest.mark.parametrize(
-    "error",
-    [
-        errors.DeniedByWebhook("not now", status=403),
-        errors.NamespaceTerminating("ends", status=403),
-        errors.ServerError("oops", status=500),
-        errors.UnknownOutcome("cut"),
-        errors.Unreachable("away"),
-    ],
-)
-def test_what_may_pass_is_tried_again_after_a_growing_pause(
-    evictor: Evictor, server: Server, clock: Time, error: Exception
-) -> None:
-    server.script = [error, error]
-    found = pods(1)
-    line = moves(found)
+def again_after_pauses(one: Scene) -> None:
+    """The first two tries were in vain, the third one is not."""
+    (move,) = one.moves
     for pause in (1.0, 2.0):
-        evictor.step(line, snapshot(found))
-        settled(evictor)
-        assert line[0].state == "waiting"
-        assert line[0].not_before - clock.present == pause
-        clock.present = line[0].not_before
-    evictor.step(line, snapshot(found))
-    settled(evictor)
-    assert line[0].state == "leaving"
+        one.turn()
+        assert move.state == "waiting"
+        assert move.not_before - one.me.clock.now() == pytest.approx(pause)
+        one.step()
+        assert move.state == "waiting"
+        one.world.machine.run_for(pause)
+    one.turn()
+    assert move.state == "leaving"
+    assert move.tries == 3
 
 
-def test_a_missing_permission_ends_the_move(evictor: Evictor, server: Server) -> None:
-    server.script = [errors.Forbidden("no", status=403)]
-    found = pods(1)
-    line = moves(found)
-    evictor.step(line, snapshot(found))
-    settled(evictor)
-    assert line[0].state == "failed"
+FAULTS: tuple[What, ...] = ("webhook", "error", "lost", "in doubt", "unreachable", "throttled")
 
 
-def test_two_foreign_budgets_are_never_asked(evictor: Evictor, server: Server) -> None:
-    found = pods(1)
-    line = moves(found)
-    evictor.step(line, snapshot(found, budget(1), budget(1, name="other")))
-    assert server.asked == []
-    assert line[0].outcome == "two_budgets"
-    assert "shop/web" in line[0].reason
-    assert "shop/other" in line[0].reason
+@pytest.mark.parametrize("what", FAULTS)
+def test_what_may_pass_is_tried_again_after_a_growing_pause(scene: Make, what: What) -> None:
+    one = scene(*pods(1, terminationGracePeriodSeconds=60, annotations={nodes.STOP: "50s"}))
+    one.fails(what, times=2)
+    again_after_pauses(one)
 
 
-def test_a_status_that_the_pods_contradict_is_not_believed(evictor: Evictor, server: Server) -> None:
-    found = [Pod.of(objects.pod(f"p{n}", ready=n == 0)) for n in range(5)]
-    evictor.step(moves(found[:1]), snapshot(found, budget(3)))
-    assert server.asked == []
+def test_in_a_namespace_that_ends_is_tried_again_after_a_growing_pause(scene: Make) -> None:
+    """Evictions are refused there, and its pods end by themselves; here one that a finalizer holds."""
+    (raw,) = pods(1)
+    raw["metadata"]["finalizers"] = ["example.org/held"]
+    one = scene(raw)
+    one.world.delete(kinds.NAMESPACES, manifests.SHOP)
+    for pause in (1.0, 2.0, 4.0):
+        one.turn()
+        (move,) = one.moves
+        assert move.state == "waiting"
+        assert move.blocked_by is not None
+        assert "is being terminated" in move.blocked_by["message"]
+        assert move.not_before - one.me.clock.now() == pytest.approx(pause)
+        one.world.machine.run_for(pause)
 
 
-def web(ready: int, replicas: int) -> Snapshot:
-    """A Deployment without a budget."""
-    made = [objects.pod(f"p{n}", owner=objects.owned("ReplicaSet", "web")) for n in range(ready)]
-    return objects.snapshot(objects.deployment("web", replicas), pods=made)
+def test_a_missing_permission_ends_the_move(scene: Make) -> None:
+    one = scene(*pods(1))
+    one.fails("forbidden")
+    one.turn()
+    assert one.states() == ["failed"]
 
 
-def test_without_a_budget_no_more_than_one_is_missing(evictor: Evictor, server: Server) -> None:
-    found = web(4, 4)
-    line = moves(list(found.pods))
+def test_two_foreign_budgets_are_never_asked(scene: Make) -> None:
+    both = [manifests.budget(name, "web", minAvailable=0) for name in ("web", "other")]
+    one = scene(*pods(1), *both)
+    one.step()
+    assert one.asked == []
+    (move,) = one.moves
+    assert move.outcome == "two_budgets"
+    assert "shop/web" in move.reason
+    assert "shop/other" in move.reason
+
+
+def test_a_status_that_the_pods_contradict_is_not_believed(scene: Make) -> None:
+    five = scene(*pods(5), manifests.budget("web", minAvailable=2))
+    five.world.controller(serving.Budgets).stop()
+    five.world.controller(nodes.Kubelets).stop()
+    for number in range(1, 5):
+        unready = {"status": {"conditions": [{"type": "Ready", "status": "False"}]}}
+        five.world.patch(kinds.PODS, f"p{number:02}", unready, subresource="status")
+    five.seen = five.look()
+    assert next(iter(five.seen.budgets)).allowed == 3
+    five.step(five.moves[:1])
+    assert five.asked == []
+
+
+def test_without_a_budget_no_more_than_one_is_missing(scene: Make) -> None:
+    web = scene(manifests.deployment("web", 4))
     for _turn in range(3):
-        evictor.step(line, found)
-        settled(evictor)
-    assert len(server.asked) == 1
-    assert line[1].blocked_by == {
+        web.turn()
+    assert len(web.asked) == 1
+    assert web.moves[1].blocked_by == {
         "kind": "Deployment",
         "namespace": "shop",
         "name": "web",
@@ -298,124 +304,118 @@ def test_without_a_budget_no_more_than_one_is_missing(evictor: Evictor, server: 
     }
 
 
-class Hesitant:
-    """The lock of a node, which is proven only when the test says so."""
+def nothing(web: Scene) -> None:
+    """All stays as it is."""
 
-    def __init__(self) -> None:
-        self.asked, self.proven = threading.Event(), threading.Event()
 
-    def __call__(self, node: str) -> None:
-        self.asked.set()
-        self.proven.wait(5)
+def another_unready(web: Scene) -> None:
+    web.world.controller(nodes.Kubelets).stop()
+    unready = {"status": {"conditions": [{"type": "Ready", "status": "False"}]}}
+    web.world.patch(kinds.PODS, web.moves[1].pod.name, unready, subresource="status")
+    web.seen = web.look()
+    web.step([])
+
+
+def in_service_again(web: Scene) -> None:
+    web.evictor.withdraw("n1")
+
+
+def time_passes(web: Scene) -> None:
+    web.world.machine.run_for(5.0)
 
 
 @pytest.mark.parametrize(
     ("what", "sent"),
     [
-        pytest.param(lambda evictor, clock: None, 1, id="nothing"),
-        pytest.param(lambda evictor, clock: evictor.step([], web(3, 4)), 0, id="another pod is not ready any more"),
-        pytest.param(lambda evictor, clock: evictor.withdraw("n1"), 0, id="the node is in service again"),
-        pytest.param(
-            lambda evictor, clock: setattr(clock, "present", clock.present + 5), 0, id="nobody has looked since"
-        ),
+        pytest.param(nothing, 1, id="nothing"),
+        pytest.param(another_unready, 0, id="another pod is not ready any more"),
+        pytest.param(in_service_again, 0, id="the node is in service again"),
+        pytest.param(time_passes, 0, id="nobody has looked since"),
     ],
 )
 def test_what_was_decided_has_to_hold_when_the_first_byte_would_leave(
-    server: Server, clock: Time, what: t.Callable[[Evictor, Time], None], sent: int
+    scene: Make, what: t.Callable[[Scene], None], sent: int
 ) -> None:
-    fence = Hesitant()
-    server.gate.set()
-    evictor = Evictor(Context(t.cast("t.Any", server), clock=clock), fence, lambda: None, 8, None, False)
-    found = web(4, 4)
-    line = moves(list(found.pods[:1]))
-    evictor.step(line, found)
-    assert fence.asked.wait(5)
-    what(evictor, clock)
-    fence.proven.set()
-    settled(evictor)
-    evictor.close()
-    assert len(server.asked) == sent
-    assert line[0].state == ("leaving" if sent else "waiting")
+    asked: list[str] = []
+
+    def hesitant(node: str) -> None:
+        """The lock of a node, which is proven only when the test says so."""
+        asked.append(node)
+        proven.wait()
+
+    web = scene(manifests.deployment("web", 4), fence=hesitant)
+    proven = web.me.clock.event()
+    first = web.moves[:1]
+    web.step(first)
+    web.world.machine.run_for(0.01)
+    assert asked == ["n1"]
+    what(web)
+    proven.set()
+    web.settle()
+    assert len(web.asked) == sent
+    assert first[0].state == ("leaving" if sent else "waiting")
 
 
-def test_a_request_is_sent_once_and_then_decided_anew(evictor: Evictor, server: Server) -> None:
-    found = web(4, 4)
-    evictor.step(moves(list(found.pods[:1])), found)
-    settled(evictor)
-    assert server.patience == [0.0]
+def test_a_request_is_sent_once_and_then_decided_anew(scene: Make) -> None:
+    web = scene(manifests.deployment("web", 4))
+    web.me.faults.when(of_evictions, Fault("down", 30.0))
+    web.step(web.moves[:1])
+    web.settle()
+    assert len(web.asked) == 1
+    assert web.moves[0].state == "waiting"
+    web.world.machine.run_for(60.0)
+    assert len(web.asked) == 1, "nothing is sent that was decided a while ago"
 
 
-def test_a_lost_lock_stops_everything(server: Server, clock: Time) -> None:
+def test_a_lost_lock_stops_everything(scene: Make) -> None:
     def fence(node: str) -> None:
         raise LostLockError(node, "by somebody")
 
-    evictor = Evictor(Context(t.cast("t.Any", server), clock=clock), fence, lambda: None, 8, None, False)
-    found = pods(1)
-    evictor.step(moves(found), snapshot(found))
-    evictor.close()
+    one = scene(*pods(1), fence=fence)
+    one.step()
     with pytest.raises(LostLockError, match="n1 was taken over"):
-        evictor.settle()
-    assert server.asked == []
+        one.settle()
+    assert one.asked == []
 
 
-def test_grace_period_zero_is_zero(server: Server, clock: Time) -> None:
-    evictor = Evictor(Context(t.cast("t.Any", server), clock=clock), lambda node: None, lambda: None, 8, 0, False)
-    found = pods(1)
-    evictor.step(moves(found), snapshot(found))
-    settled(evictor)
-    evictor.close()
-    body = server.asked[0].body
-    assert body is not None
-    assert body["deleteOptions"]["gracePeriodSeconds"] == 0
+def test_grace_period_zero_is_zero(scene: Make) -> None:
+    one = scene(*pods(1), grace=0)
+    one.turn()
+    assert one.body()["deleteOptions"]["gracePeriodSeconds"] == 0
+    assert one.world.pods() == [], "the server took it so"
 
 
-def fenced_off() -> errors.ClusterError:
-    words = f"ValidatingAdmissionPolicy '{names.FENCE_POLICY}' with binding '{names.FENCE_POLICY}' denied request: gone"
-    return errors.DeniedByWebhook(words, status=403)
+def test_evictions_name_the_lock_of_their_node(scene: Make) -> None:
+    one = scene(*pods(1), fenced={"n1": "node-a=r1/n1"})
+    one.turn()
+    assert one.body()["metadata"]["annotations"] == {names.FENCE: "node-a=r1/n1"}
 
 
-def test_evictions_name_the_lock_of_their_node(evictor: Evictor, server: Server) -> None:
-    found = pods(1)
-    evictor.fenced = {found[0].node: "node-a=r1/n1"}
-    evictor.step(moves(found), snapshot(found))
-    settled(evictor)
-    body = server.asked[0].body
-    assert body is not None
-    assert body["metadata"]["annotations"] == {names.FENCE: "node-a=r1/n1"}
-
-
-def test_the_servers_fence_is_asked_again_once_where_the_lock_is_ours(evictor: Evictor, server: Server) -> None:
-    found = pods(1)
-    todo = moves(found)
+def test_the_servers_fence_is_asked_again_once_where_the_lock_is_ours(scene: Make) -> None:
     regained: list[str] = []
-    evictor.regain = regained.append
-    server.script = [fenced_off()]
-    evictor.step(todo, snapshot(found))
-    settled(evictor)
-    assert regained == [found[0].node]
-    assert todo[0].state == "leaving"
-    assert len(server.asked) == 2
+    one = scene(*pods(1), regain=regained.append)
+    one.fails("fenced")
+    one.turn()
+    assert regained == ["n1"]
+    assert one.states() == ["leaving"]
+    assert len(one.asked) == 2
 
 
-def test_the_servers_fence_ends_a_run_whose_lock_is_lost(evictor: Evictor, server: Server) -> None:
+def test_the_servers_fence_ends_a_run_whose_lock_is_lost(scene: Make) -> None:
     def regain(node: str) -> None:
         raise LostLockError(node, "run r2 has it")
 
-    found = pods(1)
-    evictor.regain = regain
-    server.script = [fenced_off()]
-    evictor.step(moves(found), snapshot(found))
+    one = scene(*pods(1), regain=regain)
+    one.fails("fenced")
     with pytest.raises(LostLockError) as stopped:
-        settled(evictor)
+        one.turn()
     assert stopped.value.code == "adopted_by"
-    assert len(server.asked) == 1, "it is not sent again"
+    assert len(one.asked) == 1, "it is not sent again"
 
 
-def test_a_fence_that_refuses_its_own_holder_fails_the_pod_and_says_so(evictor: Evictor, server: Server) -> None:
-    found = pods(1)
-    todo = moves(found)
-    server.script = [fenced_off(), fenced_off()]
-    evictor.step(todo, snapshot(found))
-    settled(evictor)
-    assert todo[0].state == "failed"
-    assert names.FENCE_POLICY in todo[0].reason
+def test_a_fence_that_refuses_its_own_holder_fails_the_pod_and_says_so(scene: Make) -> None:
+    one = scene(*pods(1))
+    one.fails("fenced", times=2)
+    one.turn()
+    assert one.states() == ["failed"]
+    assert names.FENCE_POLICY in one.moves[0].reason

@@ -158,6 +158,17 @@ def two_budgets() -> Refused:
     return refused(500, "", said)
 
 
+def denied_by_webhook() -> Refused:
+    return refused(400, "", 'admission webhook "deny.example.org" denied the request without explanation')
+
+
+def denied_by_policy(pod: str, policy: str) -> Refused:
+    """A policy that says `reason: Forbidden`."""
+    said = f"ValidatingAdmissionPolicy '{policy}' with binding '{policy}' denied request: simulated"
+    about = {"name": pod, "kind": "pods", "causes": [{"message": said}]}
+    return refused(403, "Forbidden", f'pods "{pod}" is forbidden: {said}', **about)
+
+
 def too_old(asked: int, known: int) -> Refused:
     return refused(410, "Expired", f"too old resource version: {asked} ({known})")
 

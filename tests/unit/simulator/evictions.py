@@ -20,6 +20,10 @@ def evict(objects: Objects, namespace: str, name: str, eviction: Raw) -> Raw:
     Raises:
         Refused: it does not, or the pod is not there, or another one.
     """
+    around = objects.read(kinds.NAMESPACES, "", namespace)
+    if "deletionTimestamp" in around["metadata"]:
+        # An eviction is created, and nothing is created any more in a namespace that ends.
+        raise answers.terminating(kinds.PODS, name, namespace)
     options = eviction.get("deleteOptions") or {}
     pod = objects.read(kinds.PODS, namespace, name)
     if not _free_to_go(pod):

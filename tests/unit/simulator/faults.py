@@ -25,6 +25,9 @@ What = t.Literal[
     "frozen",
     "frozen sent",
     "hang",
+    "unreachable",
+    "webhook",
+    "fenced",
 ]
 
 
@@ -40,6 +43,8 @@ class Fault:
     * `down`: from now on and for `seconds` every request of that process is answered 503, and its watches end.
     * `frozen`: all threads of the process stand still for `seconds` before it passes its fence.
       `frozen sent`: the same right after the request was done, before its answer is read.
+    * `webhook`: somebody's admission webhook denies it. `fenced`: the policy of our fence in the server does.
+    * `unreachable`: there is no connection to be had, so it never leaves.
     * `hang`: never done, and nothing comes back until its sender has waited for as long as it wants to.
     """
 

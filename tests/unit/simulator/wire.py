@@ -19,7 +19,9 @@ from dataclasses import dataclass
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import tunnel
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.client import Lost
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.errors import Unreachable
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.verbs import Request
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan import names
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator import answers
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.apiserver import ApiServer, Watcher
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.clocks import EPOCH
@@ -200,6 +202,8 @@ class Link:
         sent.left = machine.now
         if what == "killed before":
             self.process.kill()
+        if what == "unreachable":
+            raise Unreachable("connection refused", request=request)
         self.faults.overtake(request)
         if what == "hang":
             machine.pause(machine.now + read_timeout)
@@ -287,6 +291,10 @@ def _refusal(fault: Fault, request: Request) -> answers.Refused | None:
             return answers.overloaded(2)
         case "error":
             return answers.internal()
+        case "webhook":
+            return answers.denied_by_webhook()
+        case "fenced":
+            return answers.denied_by_policy(request.name, names.FENCE_POLICY)
         case "forbidden":
             message = f'{request.resource} "{request.name}" is forbidden: User "somebody" cannot {request.verb} it'
             return answers.refused(403, "Forbidden", message, name=request.name, kind=request.resource)

@@ -110,7 +110,7 @@ def a_namespace_that_ends_takes_nothing_new_and_all_with_it(here: Here) -> t.Any
     here.send(verbs.create(CONFIG, held))
     here.send(verbs.delete(kinds.NAMESPACES, other))
     late = {**held, "metadata": {"name": "late", "namespace": other}}
-    told = here.told(verbs.create(CONFIG, late))
+    told = [here.told(verbs.create(CONFIG, late)), here.told(verbs.evict(other, "web", ""))]
     here.until(lambda: here.get(kinds.NAMESPACES, other)["status"]["phase"] == "Terminating", "terminating")
     here.until(lambda: "deletionTimestamp" in here.send(verbs.get(CONFIG, "held", other))["metadata"], "swept")
     here.send(verbs.merge_patch(CONFIG, "held", {"metadata": {"finalizers": None}}, other))
