@@ -18,6 +18,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.rec
     Record,
     record_of,
 )
+from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.store import merged
 
 FOREIGN = {"key": "dedicated", "value": "db", "effect": "NoSchedule", "timeAdded": "2026-01-01T00:00:00Z"}
 LATER = {"key": "late", "effect": "PreferNoSchedule"}
@@ -36,33 +37,21 @@ def raw(**changes: t.Any) -> dict[str, t.Any]:
     return node
 
 
-def merged(node: dict[str, t.Any], change: Change | None) -> dict[str, t.Any]:
-    """What the API server makes of the patch (RFC 7386)."""
+def patched(node: dict[str, t.Any], change: Change | None) -> dict[str, t.Any]:
+    """What the API server makes of the change."""
     assert change is not None
-
-    def merge(target: t.Any, patch: t.Any) -> t.Any:
-        if not isinstance(patch, dict):
-            return patch
-        result = dict(target) if isinstance(target, dict) else {}
-        for key, value in patch.items():
-            if value is None:
-                result.pop(key, None)
-            else:
-                result[key] = merge(result.get(key), value)
-        return result
-
-    return t.cast("dict[str, t.Any]", merge(node, change.body))
+    return t.cast("dict[str, t.Any]", merged(node, change.body))
 
 
 def taken(node: dict[str, t.Any], *, taint: bool = True) -> tuple[dict[str, t.Any], Record]:
     record, change = cordon.take_out(Node.of(node), DRAFT, taint=taint)
-    return merged(node, change), record
+    return patched(node, change), record
 
 
 def test_one_patch_carries_cordon_taint_marks_and_record() -> None:
     record, change = cordon.take_out(Node.of(raw()), DRAFT, taint=True)
     assert change.resource_version == "7"
-    node = Node.of(merged(raw(), change))
+    node = Node.of(patched(raw(), change))
     assert node.unschedulable
     assert [x["key"] for x in node.taints] == ["dedicated", names.TAINT_KEY]
     assert node.taints[0] == FOREIGN
@@ -78,14 +67,14 @@ def test_a_node_is_given_back_as_it_was(prior: bool, taint: bool) -> None:
     out, record = taken(before, taint=taint)
     given = cordon.give_back(Node.of(out), record)
     assert given.kept == ()
-    assert merged(out, given.change) == before
+    assert patched(out, given.change) == before
 
 
 def test_a_mark_that_was_there_before_stays() -> None:
     before = raw(metadata__annotations={"karpenter.sh/do-not-disrupt": "true", "x": "y"})
     out, record = taken(before)
     assert "annotation/karpenter.sh/do-not-disrupt" not in record.marks
-    assert merged(out, cordon.give_back(Node.of(out), record).change) == before
+    assert patched(out, cordon.give_back(Node.of(out), record).change) == before
 
 
 def test_what_somebody_else_changed_is_kept_and_named() -> None:
@@ -94,7 +83,7 @@ def test_what_somebody_else_changed_is_kept_and_named() -> None:
     out["spec"]["unschedulable"] = False
     out["metadata"]["annotations"]["karpenter.sh/do-not-disrupt"] = "false"
     given = cordon.give_back(Node.of(out), record)
-    back = merged(out, given.change)
+    back = patched(out, given.change)
     assert back["spec"]["taints"] == [FOREIGN, LATER]
     assert back["metadata"]["annotations"] == {"karpenter.sh/do-not-disrupt": "false"}
     assert len(given.kept) == 2
@@ -104,13 +93,13 @@ def test_what_somebody_else_changed_is_kept_and_named() -> None:
 
 def test_returning_lifts_only_our_taint_and_parking_puts_it_back() -> None:
     out, record = taken(raw())
-    back = merged(out, cordon.at_step(Node.of(out), record, "returning"))
+    back = patched(out, cordon.at_step(Node.of(out), record, "returning"))
     node = Node.of(back)
     assert node.unschedulable
     assert node.taints == (FOREIGN,)
     held = record_of(node)
     assert held is not None
-    parked = Node.of(merged(back, cordon.at_step(node, held, "parked")))
+    parked = Node.of(patched(back, cordon.at_step(node, held, "parked")))
     assert [x["key"] for x in parked.taints] == ["dedicated", names.TAINT_KEY]
 
 

@@ -8,17 +8,9 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.clock import Clock
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.objects import Raw
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.context import Context
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.services import STEPS, Services
-
-
-class Time(Clock):
-    present = 0.0
-
-    def epoch(self) -> float:
-        return self.present
+from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.world import World
 
 
 def serving(count: int) -> list[Raw]:
@@ -26,26 +18,27 @@ def serving(count: int) -> list[Raw]:
     return [{"metadata": meta, "endpoints": [{"addresses": [f"10.0.0.{n}"]} for n in range(count)]}]
 
 
-def sampled(counts: t.Iterable[int]) -> list[list[t.Any]]:
-    clock = Time()
-    services = Services(Context(t.cast("t.Any", None), clock=clock))
-    for count in counts:
-        services.sample(serving(count))
-        clock.present += 1.0
-    (shown,) = services.shown()
-    samples: list[list[t.Any]] = shown["samples"]
-    return samples
+def sampled(counts: t.Iterable[int]) -> tuple[str, list[list[t.Any]]]:
+    """When it began, and what is kept of these counts, of which there is one in each second."""
+    with World() as world:
+        me = world.process("me")
+        began, services = me.clock.wall(), Services(me.ctx())
+        for count in counts:
+            services.sample(serving(count))
+            world.machine.run_for(1.0)
+        (shown,) = services.shown()
+        return began, shown["samples"]
 
 
 def test_a_service_that_flaps_for_days_stays_small_and_its_low_points_are_kept() -> None:
-    samples = sampled([5, 4] * 3000 + [0] + [5, 4] * 3000)
+    began, samples = sampled([5, 4] * 3000 + [0] + [5, 4] * 3000)
     assert len(samples) <= STEPS + 1
     assert min(count for _at, count in samples) == 0
-    assert samples[0] == ["1970-01-01T00:00:00.000Z", 5]
+    assert samples[0] == [began, 5]
     times = [at for at, _count in samples]
     assert times == sorted(times)
     assert samples[-2][1] == samples[-1][1] == 4
 
 
 def test_few_steps_are_kept_as_they_were() -> None:
-    assert [count for _at, count in sampled([3, 3, 2, 2, 3])] == [3, 2, 3, 3]
+    assert [count for _at, count in sampled([3, 3, 2, 2, 3])[1]] == [3, 2, 3, 3]
