@@ -18,6 +18,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan imp
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator import answers, evictions
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.machine import FOREVER, Machine
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.object_rules import SCALED, Objects
+from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.programs import Forward, Program
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.store import Event, Raw, Store, encoded, field_of
 
 _BY_PATH: t.Mapping[tuple[str, str, str], Kind] = {
@@ -125,6 +126,7 @@ class ApiServer:
         self.established_after = 0.5
         self._established: dict[str, float] = {}
         self.absent: set[str] = set()
+        self.program = Program()
         self.watchers: list[Watcher] = []
         self._pages: dict[str, tuple[str, list[Raw]]] = {}
         self.store.listeners.append(self._spread)
@@ -141,6 +143,8 @@ class ApiServer:
             return 200, encoded(self._discovery(place))
         self._authorise(request, place, place.kind)
         match request.method:
+            case "GET" if place.subresource == "log":
+                return 200, self.program.log(self.objects.read(place.kind, place.namespace, place.name)).encode()
             case "GET" if place.name:
                 return 200, self._get(place, place.kind)
             case "GET":
@@ -158,6 +162,17 @@ class ApiServer:
         raise answers.refused(
             405, "MethodNotAllowed", "the server does not allow this method on the requested resource"
         )
+
+    def forward(self, request: Request) -> Forward:
+        """Opens a port of a pod.
+
+        Raises:
+            Refused: an answer of 300 and above.
+        """
+        place = self._place(request)
+        kind = t.cast("Kind", place.kind)
+        self._authorise(request, place, kind)
+        return Forward(self.program.page(self.objects.read(kind, place.namespace, place.name)))
 
     def watch(self, request: Request) -> Watcher:
         """Opens a watch.

@@ -105,6 +105,23 @@ class Kubelets(Controller):
                 for name in names
             ],
         )
+        if words := self.server.program.start(pod):
+            self.crash(key, words)
+
+    def crash(self, key: Key, words: str) -> None:
+        """The containers of a running pod end with these words, whenever they are started again."""
+        if key not in self.store.of(PODS):
+            return
+        self.set_ready(key, False)
+        pod, now = self.store.of(PODS)[key], self.objects.wall()
+        ended = {"exitCode": 1, "reason": "Error", "message": words, "startedAt": now, "finishedAt": now}
+        loop = {"waiting": {"reason": "CrashLoopBackOff"}}
+        states = [
+            {**container, "ready": False, "started": False, "restartCount": container["restartCount"] + 3}
+            | {"state": loop, "lastState": {"terminated": ended}}
+            for container in pod["status"]["containerStatuses"]
+        ]
+        self.set_status(kinds.PODS, pod, containerStatuses=states)
 
     def _end(self, key: Key, pod: Raw) -> None:
         meta = pod["metadata"]

@@ -27,6 +27,7 @@ from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.apiserver
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.clocks import EPOCH
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.faults import Fault, Faults
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.machine import FOREVER, Action, Process, Task
+from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.programs import Forward
 
 BOOKMARK_EVERY = 60.0
 BOOKMARK_BEFORE_END = 2.0
@@ -47,8 +48,10 @@ class Sent:
 class Whole:
     """An answer that is there as a whole, or (`text` None) is lost on its way."""
 
-    def __init__(self, status: int, text: bytes | None, headers: t.Mapping[str, str]) -> None:
-        self.status, self.headers, self._text = status, headers, text
+    def __init__(
+        self, status: int, text: bytes | None, headers: t.Mapping[str, str], forward: Forward | None = None
+    ) -> None:
+        self.status, self.headers, self._text, self._forward = status, headers, text, forward
 
     def chunks(self) -> t.Iterator[bytes]:
         if self._text is None:
@@ -59,7 +62,9 @@ class Whole:
         """Nothing is open."""
 
     def wire(self) -> tunnel.Wire:
-        raise Lost("there is no wire in a simulated cluster")
+        if self._forward is None:
+            raise Lost("no wire was asked for")
+        return self._forward
 
 
 class Open(Whole):
@@ -257,6 +262,9 @@ class Link:
                 watch = Open(self, watcher, read_timeout)
                 self.open_watches.append(watch)
                 return watch
+            if request.upgrade:
+                sent.status = 101
+                return Whole(101, b"", {}, self.server.forward(request))
             sent.status, text = self.server.answer(request)
         except answers.Refused as refusal:
             sent.status = refusal.code
