@@ -14,13 +14,10 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan imp
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.change import Change
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.endpoints import Endpoints
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.surge import Surge, surges_in
-from ansible_collections.kubeops.node_maintenance.tests.unit.plan.objects import budget
 from ansible_collections.kubeops.node_maintenance.tests.unit.plan.world import World
 
 NOW = "2026-01-01T00:00:00.000Z"
 ROUNDS = 40
-WAVE = ("n1", "n2")
-"""The nodes that leave in every world."""
 
 
 class Cut(Exception):
@@ -56,7 +53,7 @@ def recorded(world: World) -> Surge:
 
 def prepare(world: World, hand: Hand, *nodes: str, pin: bool = False) -> None:
     """The first half, from wherever it is."""
-    if not world.objects["leases"]:
+    if not world.leases:
         hand.do([wanted(world, *nodes, pin=pin).writing("r1/x", NOW)])
     for _round in range(ROUNDS):
         surge, seen = recorded(world), world.snapshot()
@@ -71,7 +68,7 @@ def prepare(world: World, hand: Hand, *nodes: str, pin: bool = False) -> None:
 def finish(world: World, hand: Hand) -> None:
     """The second half, from wherever it is."""
     for _round in range(ROUNDS):
-        if not world.objects["leases"]:
+        if not world.leases:
             return
         surge, seen = recorded(world), world.snapshot()
         if swap.alive(seen, surge) or swap.raised(seen, surge):
@@ -91,7 +88,7 @@ def undo_all(world: World, hand: Hand) -> tuple[str, ...]:
     """Back, from wherever it is; what was kept of others."""
     kept: tuple[str, ...] = ()
     for _round in range(ROUNDS):
-        if not world.objects["leases"]:
+        if not world.leases:
             return kept
         surge = recorded(world)
         undo = swap.giving_back(world.snapshot(), surge)
@@ -101,12 +98,3 @@ def undo_all(world: World, hand: Hand) -> tuple[str, ...]:
             hand.do([surge.forgetting()])
         world.act()
     pytest.fail("the surge was never given back")
-
-
-def blocked_budget(world: World) -> World:
-    """Two and more replicas are swapped only where a budget allows nothing."""
-    if not world.objects["budgets"]:
-        count = len(world.pods)
-        world.objects["budgets"].append(budget("web", 0, healthy=count, desired=count))
-        world.at_first = world.kept()
-    return world

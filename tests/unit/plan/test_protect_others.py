@@ -10,6 +10,7 @@ import typing as t
 
 import pytest
 
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan import names, swap
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.endpoints import Endpoints
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.surge import (
@@ -22,16 +23,15 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.sur
 from ansible_collections.kubeops.node_maintenance.tests.unit.plan.objects import owned, workload
 from ansible_collections.kubeops.node_maintenance.tests.unit.plan.play import (
     NOW,
-    WAVE,
     Hand,
-    blocked_budget,
     finish,
     prepare,
     recorded,
     undo_all,
     wanted,
 )
-from ansible_collections.kubeops.node_maintenance.tests.unit.plan.world import World
+from ansible_collections.kubeops.node_maintenance.tests.unit.plan.world import WAVE, Listed, World
+from ansible_collections.kubeops.node_maintenance.tests.unit.simulator import manifests, serving, workloads
 
 # -- others on the way ------------------------------------------------------------------------------
 
@@ -39,18 +39,18 @@ from ansible_collections.kubeops.node_maintenance.tests.unit.plan.world import W
 def test_a_count_that_somebody_else_set_is_kept_and_reported() -> None:
     world = World(["n1"])
     prepare(world, Hand(world), "n1")
-    world.top["spec"]["replicas"] = 5
+    world.scale(5)
     world.act()
     assert swap.lowered_count(world.snapshot(), recorded(world), world.snapshot().workloads[0]) is None
     kept = undo_all(world, Hand(world))
-    assert world.top["spec"]["replicas"] == 5
+    assert world.replicas == 5
     assert kept == ("somebody else set Deployment shop/web to 5 replicas; it stays so",)
 
 
 def test_under_an_autoscaler_the_count_goes_down_by_the_leaving_pods_alive() -> None:
     world = World(["n1"], bounds=(1, 9))
     prepare(world, Hand(world), "n1")
-    world.top["spec"]["replicas"] = 4
+    world.scale(4)
     world.act()
     world.act()
     seen = world.snapshot()
@@ -69,9 +69,9 @@ def test_under_an_autoscaler_the_count_goes_down_by_the_leaving_pods_alive() -> 
 def test_bounds_that_somebody_else_set_are_kept_one_by_one(field: str, value: int, kept: str) -> None:
     world = World(["n1"], bounds=(1, 1))
     prepare(world, Hand(world), "n1")
-    world.objects["autoscalers"][0]["spec"][field] = value
+    world.sim.patch(kinds.HPAS, "web", {"spec": {field: value}})
     assert kept in undo_all(world, Hand(world))
-    after = world.objects["autoscalers"][0]["spec"]
+    after = world.autoscaler["spec"]
     expected = {"minReplicas": 1, "maxReplicas": 1, field: value}
     assert after["minReplicas"] == expected["minReplicas"]
     assert after["maxReplicas"] == max(expected["maxReplicas"], expected["minReplicas"])
@@ -80,11 +80,11 @@ def test_bounds_that_somebody_else_set_are_kept_one_by_one(field: str, value: in
 def test_a_budget_rule_that_somebody_else_changed_is_kept() -> None:
     world = World(["n1", "n9"], rule={"maxUnavailable": 0})
     prepare(world, Hand(world), "n1", pin=True)
-    assert world.objects["budgets"][0]["spec"]["minAvailable"] == 2
-    assert "maxUnavailable" not in world.objects["budgets"][0]["spec"]
-    world.objects["budgets"][0]["spec"]["minAvailable"] = 1
+    assert world.budget["spec"]["minAvailable"] == 2
+    assert "maxUnavailable" not in world.budget["spec"]
+    world.sim.patch(kinds.BUDGETS, "web", {"spec": {"minAvailable": 1}})
     kept = undo_all(world, Hand(world))
-    assert world.objects["budgets"][0]["spec"]["minAvailable"] == 1
+    assert world.budget["spec"]["minAvailable"] == 1
     assert kept == ("somebody else changed the rule of PodDisruptionBudget shop/web; it stays so",)
 
 
@@ -97,12 +97,12 @@ def test_a_workload_that_is_gone_leaves_nothing_of_the_surge() -> None:
     world = World(["n1"], bounds=(1, 1))
     prepare(world, Hand(world), "n1")
     surge = recorded(world)
-    world.objects["deployments"].clear()
-    world.objects["replica_sets"].clear()
-    undo = swap.giving_back(world.snapshot(), surge)
+    world.sim.delete(kinds.DEPLOYMENTS, "web")
+    seen = world.snapshot(lambda listed: listed["replica_sets"].clear())
+    undo = swap.giving_back(seen, surge)
     assert {c.target.kind for c in undo.changes} == {"HorizontalPodAutoscaler", "Pod"}
     assert not undo.waiting
-    blocked = swap.blocked(world.snapshot(), surge, ["n1"])
+    blocked = swap.blocked(seen, surge, ["n1"])
     assert blocked is not None
     assert blocked.code == "workload_gone"
 
@@ -110,8 +110,13 @@ def test_a_workload_that_is_gone_leaves_nothing_of_the_surge() -> None:
 def test_a_rollout_that_began_meanwhile_ends_before_the_count_is_lowered() -> None:
     world = World(["n1"])
     prepare(world, Hand(world), "n1")
-    world.objects["replica_sets"].append(workload("ReplicaSet", "web-2", 1, owned("Deployment", "web")))
-    seen, surge = world.snapshot(), recorded(world)
+    surge = recorded(world)
+
+    def began(listed: Listed) -> None:
+        owner = [{**owned("Deployment", "web")[0], "uid": world.uid}]
+        listed["replica_sets"].append(workload("ReplicaSet", "web-2", 1, owner))
+
+    seen = world.snapshot(began)
     assert "ReplicaSets have replicas" in swap.waiting_for(seen, surge, Endpoints(seen.slices), ["n1"], lowering=True)
     undo = swap.giving_back(seen, surge)
     assert undo.changes == ()
@@ -122,33 +127,38 @@ def test_a_rollout_that_began_meanwhile_ends_before_the_count_is_lowered() -> No
 
 
 def raised_world(on: t.Sequence[str] = ("n1",)) -> World:
-    world = blocked_budget(World(list(on)))
+    world = World(on).block()
     prepare(world, Hand(world), "n1")
     return world
 
 
-def newcomer(world: World) -> t.Any:
-    return next(p for p in world.pods if p["metadata"]["name"].startswith("web-1") and p["spec"]["nodeName"] == "n9")
+def nobody(listed: Listed) -> None:
+    """Nothing is other than it is."""
 
 
-def why(world: World, *, lowering: bool = False) -> str:
-    seen = world.snapshot()
+def why(world: World, *, lowering: bool = False, but: t.Callable[[Listed], None] = nobody) -> str:
+    seen = world.snapshot(but)
     return swap.waiting_for(seen, recorded(world), Endpoints(seen.slices), ["n1"], lowering=lowering)
 
 
 def test_waiting_names_what_is_missing() -> None:
     world = raised_world()
     assert why(world) == ""
-    name = newcomer(world)["metadata"]["name"]
+    name = world.newcomer()["metadata"]["name"]
     world.set_ready(name, False)
     assert why(world) == f"Pod shop/{name} is not ready"
     world.set_ready(name, True)
-    world.top["status"]["availableReplicas"] = 1
-    world.top["spec"]["minReadySeconds"] = 30
-    world.replica_set["spec"]["minReadySeconds"] = 30
-    assert why(world) == "1 of 2 pods are available (minReadySeconds 30)"
-    world.top["status"]["availableReplicas"] = 2
-    world.top["status"]["observedGeneration"] = 0
+    world.act()
+    assert why(world) == ""
+
+    def young(listed: Listed) -> None:
+        for raw in (*listed["deployments"], *listed["replica_sets"]):
+            raw["spec"]["minReadySeconds"] = 30
+            raw["status"]["availableReplicas"] = 1
+
+    assert why(world, but=young) == "1 of 2 pods are available (minReadySeconds 30)"
+    world.sim.controller(workloads.Deployments).stop()
+    world.sim.patch(kinds.DEPLOYMENTS, "web", {"spec": {"paused": True}})
     assert why(world) == "the controller of Deployment shop/web has not seen its count of 2 yet"
 
 
@@ -157,7 +167,7 @@ def test_waiting_for_the_endpoints_of_every_service_and_family() -> None:
     seen = world.snapshot()
     old = next(iter(recorded(world).leaving))
     six = {
-        "metadata": {"namespace": "shop", "labels": {"kubernetes.io/service-name": "web"}},
+        "metadata": {"name": "web-6", "namespace": "shop", "labels": {"kubernetes.io/service-name": "web"}},
         "addressType": "IPv6",
         "endpoints": [{"targetRef": {"uid": old}}],
     }
@@ -166,13 +176,17 @@ def test_waiting_for_the_endpoints_of_every_service_and_family() -> None:
 
 
 def test_a_pod_that_will_be_evicted_holds_up_the_lowering_and_not_the_raising() -> None:
-    world = blocked_budget(World(["n1", "n1", "n9"]))
-    world.down = ["web-0"]
+    world = World(["n1", "n1", "n9"]).block()
+    world.sim.controller(serving.Budgets).stop()
     world.set_ready("web-0", False)
-    prepare(world, Hand(world), "n1")
-    assert [leaver.name for leaver in recorded(world).leaving.values()] == ["web-1"]
+    surge = wanted(world, "n1")
+    world.apply(surge.writing("r1/x", NOW))
+    for change in swap.raising(world.snapshot(), surge):
+        world.apply(change)
+    world.act(5.0)
+    assert [world.alias(leaver.name) for leaver in recorded(world).leaving.values()] == ["web-1"]
     assert why(world) == ""
-    assert why(world, lowering=True) == "Pod shop/web-0 is not ready"
+    assert why(world, lowering=True) == f"Pod shop/{world.first[0]} is not ready"
 
 
 def test_a_count_not_yet_brought_about_is_never_lowered_again() -> None:
@@ -186,39 +200,41 @@ def test_a_count_not_yet_brought_about_is_never_lowered_again() -> None:
     assert swap.lowered_count(seen, recorded(world), seen.workloads[0]) is None
 
 
-def refused_creation(world: World) -> None:
-    world.pods.remove(newcomer(world))
-    world.replica_set["status"]["replicas"] = 1
-    world.replica_set["status"]["conditions"] = [
-        {"type": "ReplicaFailure", "status": "True", "reason": "FailedCreate", "message": "exceeded quota: pods"}
+def found(listed: Listed, kind: str, name: str) -> t.Any:
+    return next(raw for raw in listed[kind] if raw["metadata"]["name"] == name)
+
+
+def refused_creation(world: World, listed: Listed) -> None:
+    listed["pods"].remove(found(listed, "pods", world.newcomer()["metadata"]["name"]))
+    failure = {"type": "ReplicaFailure", "status": "True", "reason": "FailedCreate", "message": "exceeded quota: pods"}
+    listed["replica_sets"][0]["status"].update(replicas=1, conditions=[failure])
+
+
+def unplaced(world: World, listed: Listed) -> None:
+    raw = found(listed, "pods", world.newcomer()["metadata"]["name"])
+    raw["spec"]["nodeName"] = ""
+    raw["status"]["conditions"] = [
+        {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/3 nodes"}
     ]
 
 
-def unplaced(world: World) -> None:
-    raw = newcomer(world)
-    raw["spec"]["nodeName"] = ""
-    raw["status"]["conditions"].append(
-        {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/3 nodes"}
-    )
+def preempting(world: World, listed: Listed) -> None:
+    found(listed, "pods", world.newcomer()["metadata"]["name"])["status"]["nominatedNodeName"] = "n9"
 
 
-def preempting(world: World) -> None:
-    newcomer(world)["status"]["nominatedNodeName"] = "n9"
+def on_leaving_node(world: World, listed: Listed) -> None:
+    found(listed, "pods", world.newcomer()["metadata"]["name"])["spec"]["nodeName"] = "n1"
 
 
-def on_leaving_node(world: World) -> None:
-    newcomer(world)["spec"]["nodeName"] = "n1"
+def on_cordoned_node(world: World, listed: Listed) -> None:
+    found(listed, "nodes", "n9")["spec"]["unschedulable"] = True
 
 
-def on_cordoned_node(world: World) -> None:
-    next(n for n in world.objects["nodes"] if n["metadata"]["name"] == "n9")["spec"]["unschedulable"] = True
+def put_back(world: World, listed: Listed) -> None:
+    listed["deployments"][0]["spec"]["replicas"] = 1
 
 
-def put_back(world: World) -> None:
-    world.top["spec"]["replicas"] = 1
-
-
-def nothing(world: World) -> None:
+def nothing(world: World, listed: Listed) -> None:
     """All is well."""
 
 
@@ -234,12 +250,11 @@ def nothing(world: World) -> None:
         (nothing, "", ""),
     ],
 )
-def test_what_stands_in_the_way(event: t.Callable[[World], None], code: str, words: str) -> None:
+def test_what_stands_in_the_way(event: t.Callable[[World, Listed], None], code: str, words: str) -> None:
     world = raised_world()
-    event(world)
-    found = swap.blocked(world.snapshot(), recorded(world), ["n1"])
-    assert (found.code if found else "") == code
-    assert found is None or (words in found.message and found.remedy)
+    blocked = swap.blocked(world.snapshot(lambda listed: event(world, listed)), recorded(world), ["n1"])
+    assert (blocked.code if blocked else "") == code
+    assert blocked is None or (words in blocked.message and blocked.remedy)
 
 
 # -- the record -----------------------------------------------------------------------------------------
@@ -252,7 +267,7 @@ def test_the_record_survives_its_lease() -> None:
     found = recorded(world)
     assert found == surge
     assert (found.holder, found.duration) == ("r1/x", 60)
-    spec = world.objects["leases"][0]["spec"]
+    spec = world.leases[0]["spec"]
     assert spec["renewTime"] == "2026-01-01T00:00:00.000000Z"
     renewed = found.renewing("r1/y", NOW)
     world.apply(renewed)
@@ -261,8 +276,9 @@ def test_the_record_survives_its_lease() -> None:
 
 def test_other_leases_are_no_surges() -> None:
     world = World(["n1"])
-    world.objects["leases"].append({"metadata": {"name": "node-n1"}, "spec": {}})
-    assert surges_in(world.snapshot()) == ()
+    seen = world.snapshot(lambda listed: listed["leases"].append({"metadata": {"name": "node-n1"}, "spec": {}}))
+    assert len(seen.leases) == 1
+    assert surges_in(seen) == ()
 
 
 @pytest.mark.parametrize("text", ["", "{}", "[]", '{"v":2}', '{"v":1}', '{"v":1,"leaving":{},"bounds":null,"pins":[]}'])
@@ -278,12 +294,13 @@ def test_surges_are_found_by_node_and_as_orphans() -> None:
     assert len(surges_for(seen, ["n1", "n5"])) == 1
     assert surges_for(seen, ["n9"]) == ()
     assert not orphaned(seen, recorded(world))
-    world.objects["nodes"][0]["metadata"]["uid"] = "another machine"
+    world.sim.delete(kinds.NODES, "n1")
+    world.sim.apply(manifests.node("n1"))
     assert orphaned(world.snapshot(), recorded(world))
 
 
 def test_a_surge_of_two_nodes_goes_on_for_the_one_that_stays() -> None:
-    world = blocked_budget(World(["n1", "n2"]))
+    world = World(["n1", "n2"]).block()
     prepare(world, Hand(world), *WAVE)
     surge = recorded(world)
     smaller = swap.shrunk(world.snapshot(), surge, ["n1"])

@@ -6,24 +6,22 @@
 
 from __future__ import annotations
 
-import json
 import typing as t
 
 import pytest
 
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan import names, swap
 from ansible_collections.kubeops.node_maintenance.tests.unit.plan.play import (
-    WAVE,
     Cut,
     Hand,
-    blocked_budget,
     finish,
     prepare,
     recorded,
     undo_all,
     wanted,
 )
-from ansible_collections.kubeops.node_maintenance.tests.unit.plan.world import World
+from ansible_collections.kubeops.node_maintenance.tests.unit.plan.world import WAVE, World
 
 WORLDS: dict[str, t.Callable[[], World]] = {
     "single": lambda: World(["n1"]),
@@ -39,18 +37,16 @@ WORLDS: dict[str, t.Callable[[], World]] = {
 
 @pytest.fixture(params=WORLDS)
 def world(request: pytest.FixtureRequest) -> World:
-    return blocked_budget(WORLDS[request.param]())
+    return WORLDS[request.param]().block()
 
 
 def build(world: World) -> World:
     """The same world once more, untouched."""
-    again = World.__new__(World)
-    again.__dict__.update({k: json.loads(json.dumps(v)) for k, v in world.__dict__.items()})
-    return again
+    return World(again=world)
 
 
 def test_exactly_the_leaving_pods_end_and_everything_is_as_before(world: World) -> None:
-    leaving = [p["metadata"]["name"] for p in world.pods if p["spec"]["nodeName"] in WAVE]
+    leaving = world.leaving()
     count, hand = len(world.pods), Hand(world)
     prepare(world, hand, *WAVE, pin=True)
     assert len(world.pods) == count + len(leaving)
@@ -63,8 +59,8 @@ def test_exactly_the_leaving_pods_end_and_everything_is_as_before(world: World) 
 def test_the_costs_go_first_then_the_bounds_then_the_count() -> None:
     world = World(["n1"], bounds=(1, 1))
     surge = wanted(world, "n1")
-    kinds = [(c.verb, c.target.kind) for c in swap.raising(world.snapshot(), surge)]
-    assert kinds == [("patch", "Pod"), ("patch", "HorizontalPodAutoscaler"), ("scale", "Deployment")]
+    asked = [(c.verb, c.target.kind) for c in swap.raising(world.snapshot(), surge)]
+    assert asked == [("patch", "Pod"), ("patch", "HorizontalPodAutoscaler"), ("scale", "Deployment")]
     assert surge.bounds is not None
     assert (surge.bounds.minimum, surge.bounds.maximum) == (2, 2)
 
@@ -72,8 +68,8 @@ def test_the_costs_go_first_then_the_bounds_then_the_count() -> None:
 def test_the_bounds_come_back_before_the_count_is_lowered() -> None:
     world = World(["n1"], bounds=(1, 3))
     prepare(world, Hand(world), "n1")
-    kinds = [c.target.kind for c in swap.lowering(world.snapshot(), recorded(world))]
-    assert kinds == ["HorizontalPodAutoscaler", "Deployment"]
+    asked = [c.target.kind for c in swap.lowering(world.snapshot(), recorded(world))]
+    assert asked == ["HorizontalPodAutoscaler", "Deployment"]
 
 
 def cuts(world: World, *steps: t.Callable[[World, Hand], object]) -> int:
@@ -98,14 +94,14 @@ def test_killed_anywhere_the_same_run_goes_on(world: World, act_after_death: boo
     total = cuts(world, whole)
     for cut in range(total):
         here = build(world)
-        leaving = [p["metadata"]["name"] for p in here.pods if p["spec"]["nodeName"] in WAVE]
+        leaving = here.leaving()
         hand = Hand(here, cut)
         with pytest.raises(Cut):
             whole(here, hand)
         if act_after_death:
             here.act()
         again = Hand(here)
-        if any(p["spec"]["nodeName"] in WAVE for p in here.pods):
+        if here.leaving():
             first_half(here, again)
         finish(here, again)
         assert sorted(here.ended) == sorted(leaving), cut
@@ -154,7 +150,7 @@ def test_a_surge_given_back_in_part_can_be_taken_up_again(world: World) -> None:
     prepare(world, Hand(world), *WAVE)
     with pytest.raises(Cut):
         undo_all(world, Hand(world, 2))
-    leaving = {p["metadata"]["name"] for p in world.pods if p["spec"]["nodeName"] in WAVE}
+    leaving = set(world.leaving())
     prepare(world, Hand(world), *WAVE)
     finish(world, Hand(world))
     assert leaving <= set(world.ended)
@@ -164,10 +160,10 @@ def test_a_surge_given_back_in_part_can_be_taken_up_again(world: World) -> None:
 @pytest.mark.parametrize("cost", ["100", "-5", names.LOWEST_COST])
 def test_a_foreign_cost_comes_back_on_a_pod_that_stays(cost: str) -> None:
     world = World(["n1"])
-    world.pods[0]["metadata"]["annotations"] = {names.DELETION_COST: cost}
+    world.annotate("web-0", cost)
     world.at_first = world.kept()
     prepare(world, Hand(world), "n1")
-    assert world.pods[0]["metadata"]["annotations"][names.DELETION_COST] == names.LOWEST_COST
+    assert world.annotations("web-0")[names.DELETION_COST] == names.LOWEST_COST
     undo_all(world, Hand(world))
     assert world.kept() == world.at_first
 
@@ -175,17 +171,22 @@ def test_a_foreign_cost_comes_back_on_a_pod_that_stays(cost: str) -> None:
 def test_a_cost_that_somebody_else_sets_meanwhile_stays() -> None:
     world = World(["n1"])
     prepare(world, Hand(world), "n1")
-    world.pods[0]["metadata"]["annotations"] = {names.DELETION_COST: "7"}
+    world.annotate("web-0", "7")
     undo_all(world, Hand(world))
-    assert world.pods[0]["metadata"]["annotations"] == {names.DELETION_COST: "7"}
+    assert world.annotations("web-0") == {names.DELETION_COST: "7"}
 
 
 def test_the_template_s_own_cost_is_what_newcomers_get_back() -> None:
     world = World(["n1"])
-    for raw in (world.top, world.replica_set):
-        raw["spec"]["template"]["metadata"]["annotations"] = {names.DELETION_COST: "3"}
+    template = {"metadata": {"annotations": {names.DELETION_COST: "3"}}}
+    world.sim.patch(kinds.DEPLOYMENTS, "web", {"spec": {"template": template}})
+    world.sim.cordon("n9")
+    world.sim.cordon("n1", False)
+    world.act(30.0)
+    world.first = [raw["metadata"]["name"] for raw in world.pods]
+    world.sim.cordon("n9", False)
+    world.sim.cordon("n1")
     prepare(world, Hand(world), "n1")
-    newcomer = next(p for p in world.pods if p["spec"]["nodeName"] == "n9")
-    newcomer["metadata"]["annotations"] = {names.DELETION_COST: names.LOWEST_COST}
+    world.annotate(world.newcomer()["metadata"]["name"], names.LOWEST_COST)
     (change,) = swap.raising(world.snapshot(), recorded(world))
     assert change.body == {"metadata": {"annotations": {names.DELETION_COST: "3"}}}

@@ -1,182 +1,191 @@
 # Copyright: Contributors to the kubeops.node_maintenance collection
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A Deployment with its controllers in a few lines, so that a swap can be played to its end.
-
-Changes are applied as the API server does (merge patch, resourceVersion as a condition); the
-ReplicaSet's controller ends pods in its own order: not ready, lowest deletion cost, youngest.
-"""
+"""A Deployment in a simulated cluster that stands still but for `act`, so that a swap can be played step by step."""
 
 from __future__ import annotations
 
 import copy
+import functools
+import json
 import typing as t
 
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan import names
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.change import Change
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.migrate import Choices, routes
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.objects import PARSERS
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.snapshot import Snapshot
-from ansible_collections.kubeops.node_maintenance.tests.unit.plan.objects import (
-    Raw,
-    budget,
-    deployment,
-    node,
-    owned,
-    pod,
-)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.act import request_for
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.observe import KINDS
+from ansible_collections.kubeops.node_maintenance.tests.unit.simulator import manifests, nodes
+from ansible_collections.kubeops.node_maintenance.tests.unit.simulator import world as simulated
+from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.evictions import is_ready
+from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.store import Event, Raw
 
-LISTS = {
-    "Deployment": "deployments",
-    "HorizontalPodAutoscaler": "autoscalers",
-    "Lease": "leases",
-    "Pod": "pods",
-    "PodDisruptionBudget": "budgets",
-}
+WAVE = ("n1", "n2")
+"""The nodes that leave; they take no new pods."""
+LISTS = ("nodes", "pods", "deployments", "replica_sets", "budgets", "autoscalers", "leases", "slices")
+Listed = dict[str, list[Raw]]
 
 
-class Conflict(Exception):
-    """The resourceVersion is another one by now."""
-
-
-def merged(target: t.Any, patch: t.Any) -> t.Any:
-    """RFC 7386."""
-    if not isinstance(patch, dict):
-        return copy.deepcopy(patch)
-    result = dict(target) if isinstance(target, dict) else {}
-    for key, value in patch.items():
-        if value is None:
-            result.pop(key, None)
-        else:
-            result[key] = merged(result.get(key), value)
-    return result
+@functools.cache
+def _begun(on: tuple[str, ...], bounds: tuple[int, int] | None, rule: str) -> simulated.Saved:
+    everybody = sorted({*on, "n9"})
+    with simulated.World([*map(manifests.node, everybody), manifests.namespace(names.NAMESPACE)]) as world:
+        world.apply(manifests.deployment("web", 0), manifests.service("web"))
+        for count, wanted in enumerate(on, 1):
+            for name in everybody:
+                world.cordon(name, name != wanted)
+            world.patch(kinds.DEPLOYMENTS, "web", {"spec": {"replicas": count}})
+            world.settle()
+        for name in everybody:
+            world.cordon(name, name in WAVE)
+        world.apply(*([manifests.autoscaler("web", *bounds)] if bounds else ()))
+        world.apply(*([manifests.budget("web", **json.loads(rule))] if rule else ()))
+        world.settle()
+        return world.saved()
 
 
 class World:
-    """Deployment `web` in namespace `shop`, its pods on the given nodes, its Service, node n9 with room."""
+    """Deployment `web` in namespace `shop`, its pods on the given nodes, its Service, node n9 with room.
 
-    def __init__(self, on: t.Sequence[str], *, bounds: tuple[int, int] | None = None, rule: Raw | None = None) -> None:
-        self.objects: dict[str, list[Raw]] = deployment("web", len(on), annotations={})
-        self.version, self.clock = 100, 0
-        self.down: list[str] = []
+    `web-0` and so on are its first pods in tests' words; `ended` are those that were told to end.
+    """
+
+    def __init__(
+        self,
+        on: t.Sequence[str] = (),
+        *,
+        bounds: tuple[int, int] | None = None,
+        rule: Raw | None = None,
+        again: World | None = None,
+    ) -> None:
+        saved = again.sim.saved() if again else _begun(tuple(on), bounds, json.dumps(rule) if rule else "")
+        self.sim: simulated.World = simulated.World.of(saved)
+        self.sim.on_event.append(self._hear)
+        self.kubelets = self.sim.controller(nodes.Kubelets)
+        self.kubelets.start_seconds, self.kubelets.stop_seconds = 0.5, 0.2
         self.ended: list[str] = []
-        self.least_ready = len(on)
-        self.objects["nodes"] = [node(name) for name in sorted({*on, "n9"})]
-        self.objects["pods"] = [pod(f"web-{i}", name, owned("ReplicaSet", "web")) for i, name in enumerate(on)]
-        self.objects.update(autoscalers=[], leases=[], budgets=[])
-        if bounds:
-            self.objects["autoscalers"].append(
-                {
-                    "metadata": {"name": "web", "namespace": "shop", "uid": "uid-hpa", "resourceVersion": "1"},
-                    "spec": {
-                        "scaleTargetRef": {"kind": "Deployment", "name": "web"},
-                        "minReplicas": bounds[0],
-                        "maxReplicas": bounds[1],
-                    },
-                }
-            )
-        if rule is not None:
-            self.objects["budgets"].append(budget("web", 0, healthy=len(on), desired=len(on), rule=rule))
-        self.at_first = self.kept()
+        first = sorted(self.pods, key=lambda raw: int(raw["metadata"]["uid"][:8], 16))
+        self.first: list[str] = again.first if again else [raw["metadata"]["name"] for raw in first]
+        self.least_ready = len(self.pods)
+        self.at_first: Raw = again.at_first if again else self.kept()
+
+    # -- what is there ---------------------------------------------------------------------------------------
 
     @property
     def top(self) -> Raw:
-        return self.objects["deployments"][0]
+        """The Deployment."""
+        return self.sim.get(kinds.DEPLOYMENTS, "web")
 
     @property
-    def replica_set(self) -> Raw:
-        return self.objects["replica_sets"][0]
+    def uid(self) -> str:
+        return str(self.top["metadata"]["uid"])
+
+    @property
+    def replicas(self) -> int:
+        return int(self.top["spec"]["replicas"])
 
     @property
     def pods(self) -> list[Raw]:
-        return self.objects["pods"]
+        """Those that are not ending."""
+        return [raw for raw in self.sim.pods(app="web") if "deletionTimestamp" not in raw["metadata"]]
+
+    @property
+    def autoscaler(self) -> Raw:
+        return self.sim.get(kinds.HPAS, "web")
+
+    @property
+    def budget(self) -> Raw:
+        return self.sim.get(kinds.BUDGETS, "web")
+
+    @property
+    def leases(self) -> list[Raw]:
+        """The records of surges."""
+        return self.raws("leases")
+
+    def raws(self, kind: str) -> list[Raw]:
+        return [raw for _key, raw in sorted(self.sim.store.of(KINDS[kind].resource).items())]
+
+    def alias(self, name: str) -> str:
+        return f"web-{self.first.index(name)}" if name in self.first else name
 
     def names(self) -> list[str]:
-        return sorted(p["metadata"]["name"] for p in self.pods)
+        return sorted(self.alias(raw["metadata"]["name"]) for raw in self.pods)
+
+    def pod(self, name: str) -> Raw:
+        """By its name, or by what tests call it."""
+        return next(raw for raw in self.pods if name in (raw["metadata"]["name"], self.alias(raw["metadata"]["name"])))
+
+    def annotations(self, name: str) -> Raw:
+        return dict(self.pod(name)["metadata"].get("annotations") or {})
+
+    def leaving(self) -> list[str]:
+        """The pods on nodes that leave."""
+        return sorted(self.alias(raw["metadata"]["name"]) for raw in self.pods if raw["spec"].get("nodeName") in WAVE)
+
+    def newcomer(self) -> Raw:
+        return next(raw for raw in self.pods if raw["metadata"]["name"] not in self.first)
 
     def kept(self) -> Raw:
         """What has to be as before in the end: specs and costs, not names and versions."""
-        parts = {kind: [x["spec"] for x in self.objects[kind]] for kind in ("deployments", "autoscalers", "budgets")}
-        costs = [p["metadata"]["annotations"] for p in self.pods if p["metadata"]["annotations"]]
-        return copy.deepcopy({**parts, "leases": self.objects["leases"], "costs": costs})
+        parts = {kind: [raw["spec"] for raw in self.raws(kind)] for kind in ("deployments", "autoscalers", "budgets")}
+        costs = [cost for raw in self.pods if (cost := (raw["metadata"].get("annotations") or {}))]
+        return copy.deepcopy({**parts, "leases": self.leases, "costs": costs})
 
-    def snapshot(self) -> Snapshot:
-        found = {**self.objects, "slices": [self.slice()]}
-        found = copy.deepcopy(found)
-        return Snapshot.of({kind: [PARSERS[kind](raw) for raw in raws] for kind, raws in found.items()})
+    def snapshot(self, but: t.Callable[[Listed], object] = lambda listed: None) -> Snapshot:
+        """The cluster as it is, or as it would be: `but` may change what was listed."""
+        listed = copy.deepcopy({kind: self.raws(kind) for kind in LISTS})
+        but(listed)
+        return Snapshot.of({kind: [PARSERS[kind](raw) for raw in raws] for kind, raws in listed.items()})
 
-    def slice(self) -> Raw:
-        endpoints = [
-            {"conditions": {"ready": self.is_ready(p)}, "targetRef": {"uid": p["metadata"]["uid"]}} for p in self.pods
-        ]
-        labels = {"kubernetes.io/service-name": "web"}
-        meta = {"name": "web-x", "namespace": "shop", "labels": labels}
-        return {"metadata": meta, "addressType": "IPv4", "endpoints": endpoints}
+    def plans(self, *leaving: str, **choices: t.Any) -> t.Any:
+        return routes(self.snapshot(), leaving, Choices(**choices))
 
-    def plans(self, *nodes: str, **choices: t.Any) -> t.Any:
-        return routes(self.snapshot(), nodes, Choices(**choices))
-
-    @staticmethod
-    def is_ready(raw: Raw) -> bool:
-        return bool(raw["status"]["conditions"][0]["status"] == "True")
-
-    def set_ready(self, name: str, ready: bool) -> None:
-        raw = next(p for p in self.pods if p["metadata"]["name"] == name)
-        raw["status"]["conditions"][0]["status"] = "True" if ready else "False"
+    # -- what happens ----------------------------------------------------------------------------------------
 
     def apply(self, change: Change) -> None:
-        """Make one change as the API server would."""
-        self.version += 1
-        found = self.objects[LISTS[change.target.kind]]
-        if change.verb == "create":
-            raw = merged({}, change.body)
-            raw["metadata"] |= {"uid": f"uid-{raw['metadata']['name']}", "creationTimestamp": self.now()}
-            raw["metadata"]["resourceVersion"] = str(self.version)
-            found.append(raw)
+        """Make one change; nobody acts on it yet.
+
+        Raises:
+            Refused: the object is another one by now.
+        """
+        self.sim.server.answer(request_for(change))
+
+    def act(self, seconds: float = 1.0) -> None:
+        """Everybody may act: what was asked for is brought about, and pods of before become Ready."""
+        self.sim.machine.run_for(seconds)
+
+    def scale(self, count: int) -> None:
+        """As a person does it."""
+        self.sim.patch(kinds.DEPLOYMENTS, "web", {"spec": {"replicas": count}})
+
+    def annotate(self, name: str, cost: str) -> None:
+        """Somebody sets a pod's deletion cost."""
+        body = {"metadata": {"annotations": {names.DELETION_COST: cost}}}
+        self.sim.patch(kinds.PODS, self.pod(name)["metadata"]["name"], body)
+
+    def set_ready(self, name: str, ready: bool) -> None:
+        self.kubelets.set_ready((manifests.SHOP, self.pod(name)["metadata"]["name"]), ready)
+        self.act(0.0)
+
+    def no_more_start(self) -> None:
+        """New pods find a place and never run."""
+        self.kubelets.start_seconds = 10.0**6
+
+    def block(self) -> World:
+        """A budget that allows nothing: two and more replicas are swapped only then."""
+        if not self.raws("budgets"):
+            self.sim.apply(manifests.budget("web", minAvailable=len(self.pods)))
+            self.act()
+            self.at_first = self.kept()
+        return self
+
+    def _hear(self, event: Event) -> None:
+        if event.resource != kinds.PODS.resource:
             return
-        here = next(x for x in found if x["metadata"]["name"] == change.target.name)
-        if change.resource_version not in ("", here["metadata"]["resourceVersion"]):
-            raise Conflict(str(change.target))
-        found.remove(here)
-        if change.verb == "delete":
-            return
-        after = merged(here, change.body)
-        after["metadata"]["resourceVersion"] = str(self.version)
-        if change.target.kind == "Deployment":
-            after["metadata"]["generation"] += 1
-        found.append(after)
-
-    def now(self) -> str:
-        return f"2026-01-01T00:{self.clock // 60:02}:{self.clock % 60:02}Z"
-
-    def act(self) -> None:
-        """One round of the controllers: pods made last round become Ready, the count is brought about."""
-        self.clock += 1
-        for raw in self.pods:
-            if raw["metadata"]["name"] not in self.down:
-                raw["status"]["conditions"][0]["status"] = "True"
-        count = self.top["spec"]["replicas"]
-        while len(self.pods) < count:
-            name = f"web-{self.version}-{len(self.pods)}"
-            self.version += 1
-            made = pod(name, "n9", owned("ReplicaSet", "web"), ready=False, created=self.now())
-            self.pods.append(made)
-        while len(self.pods) > count:
-            doomed = min(self.pods, key=self.rank)
-            self.pods.remove(doomed)
-            self.ended.append(doomed["metadata"]["name"])
-        self.replica_set["spec"]["replicas"] = count
-        ready = sum(map(self.is_ready, self.pods))
-        self.least_ready = min(self.least_ready, ready)
-        for raw in (self.top, self.replica_set):
-            raw["status"] = {
-                "observedGeneration": raw["metadata"]["generation"],
-                "replicas": len(self.pods),
-                "readyReplicas": ready,
-                "availableReplicas": ready,
-            }
-
-    def rank(self, raw: Raw) -> tuple[bool, int, list[int]]:
-        cost = int(raw["metadata"]["annotations"].get(names.DELETION_COST, "0"))
-        youth = [-ord(c) for c in raw["metadata"]["creationTimestamp"]]
-        return self.is_ready(raw), cost, youth
+        gone = event.what == "DELETED" or "deletionTimestamp" in event.raw["metadata"]
+        if gone and event.before is not None and "deletionTimestamp" not in event.before["metadata"]:
+            self.ended.append(self.alias(event.raw["metadata"]["name"]))
+        self.least_ready = min(self.least_ready, sum(map(is_ready, self.pods)))

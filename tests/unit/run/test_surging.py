@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import pytest
 
-from ansible_collections.kubeops.node_maintenance.tests.unit.plan import objects
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan import names
 from ansible_collections.kubeops.node_maintenance.tests.unit.plan.play import Hand, prepare, recorded, wanted
-from ansible_collections.kubeops.node_maintenance.tests.unit.plan.world import World
-from ansible_collections.kubeops.node_maintenance.tests.unit.run.halves import NEWCOMERS, End, Play
+from ansible_collections.kubeops.node_maintenance.tests.unit.plan.world import Listed, World
+from ansible_collections.kubeops.node_maintenance.tests.unit.run.halves import End, Play
+from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.evictions import is_ready
+from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.faults import Fault
 
 
 @pytest.fixture
@@ -20,12 +23,12 @@ def world() -> World:
 
 
 def test_a_surge_serves_for_the_settle_time_before_it_is_ready(world: World) -> None:
-    play = Play(world)
+    play, began = Play(world), world.sim.machine.now
     case = play.rounds()
     assert (case.state, case.outcome) == ("ready", "raised")
     assert recorded(world).stage == "ready"
-    assert play.clock.present >= 1003.0
-    assert play.server.sent == [
+    assert world.sim.machine.now - began >= 3.0
+    assert play.sent == [
         "create leases.coordination.k8s.io",
         "patch pods",
         "patch deployments.apps/scale",
@@ -39,10 +42,10 @@ def test_another_run_that_lives_is_waited_for(world: World) -> None:
     play = Play(world)
     for _round in range(100):
         play.rounds(1)
-        world.apply(recorded(world).renewing("other/n", "2026-01-01T00:00:00.000Z"))
+        world.apply(recorded(world).renewing("other/n", play.ctx.clock.wall()))
     assert play.case.state == "held"
     assert play.case.waiting.startswith("run other of me@here to end its surge of Deployment shop/web")
-    assert not [sent for sent in play.server.sent if sent.startswith(("patch", "delete"))]
+    assert not [sent for sent in play.sent if sent.startswith(("patch", "delete"))]
 
 
 def test_a_silent_run_s_surge_is_undone_and_ours_made(world: World) -> None:
@@ -54,15 +57,15 @@ def test_a_silent_run_s_surge_is_undone_and_ours_made(world: World) -> None:
     assert (case.state, case.outcome) == ("ready", "raised")
     assert recorded(world).run == "r1"
     assert recorded(world).prior_replicas == 1
-    assert world.top["spec"]["replicas"] == 2
+    assert world.replicas == 2
     assert world.least_ready == 1
 
 
 def test_a_workload_still_moving_after_an_undo_is_planned_once_it_rests(world: World) -> None:
     """The controller has not confirmed the count yet: that is no reason to leave the pod unprotected."""
-    world.top["metadata"]["generation"] += 1
+    world.sim.patch(kinds.DEPLOYMENTS, "web", {"spec": {"revisionHistoryLimit": 3}})
     play = Play(world)
-    play.surging.step(world.snapshot())
+    play.step(world.snapshot())
     assert play.case.state == "plan"
     assert "has not seen the latest specification" in play.case.waiting
     assert play.rounds().outcome == "raised"
@@ -87,12 +90,12 @@ def test_the_same_run_goes_on_without_a_second_raise(world: World) -> None:
     case = again.rounds()
     assert case.outcome == "raised"
     assert recorded(world).holder == "r1/n2"
-    assert "patch deployments.apps/scale" not in again.server.sent
+    assert "patch deployments.apps/scale" not in again.sent
 
 
 def test_a_permission_that_is_missing_undoes_what_was_begun(world: World) -> None:
     play = Play(world)
-    play.server.deny = "deployments.apps/scale"
+    play.me.faults.when(lambda request: request.resource == "deployments.apps/scale", Fault("forbidden"), times=100)
     case = play.rounds()
     assert (case.state, case.outcome) == ("undone", "surge_denied")
     assert "patch deployments.apps/scale shop/web" in case.message
@@ -100,10 +103,10 @@ def test_a_permission_that_is_missing_undoes_what_was_begun(world: World) -> Non
 
 
 def test_time_is_up_and_the_surge_is_taken_back(world: World) -> None:
-    world.down = NEWCOMERS
+    world.no_more_start()
     play = Play(world)
     play.rounds(10)
-    play.surging.fail_open("timed_out", "not ready after 10 s")
+    play.does(lambda: play.surging.fail_open("timed_out", "not ready after 10 s"))
     case = play.rounds()
     assert (case.state, case.outcome) == ("undone", "timed_out")
     assert "not ready after 10 s" in case.message
@@ -114,26 +117,26 @@ def test_time_is_up_and_the_surge_is_taken_back(world: World) -> None:
 def test_a_refused_newcomer_is_given_a_moment_and_then_undone(world: World) -> None:
     play = Play(world)
     play.rounds(2, 0.1)
-    world.replica_set["status"]["conditions"] = [
-        {"type": "ReplicaFailure", "status": "True", "reason": "FailedCreate", "message": "exceeded quota"}
-    ]
-    world.replica_set["status"]["replicas"] = 1
-    frozen = world.snapshot()
-    play.surging.step(frozen)
+
+    def refused(listed: Listed) -> None:
+        failure = {"type": "ReplicaFailure", "status": "True", "reason": "FailedCreate", "message": "exceeded quota"}
+        listed["replica_sets"][0]["status"].update(replicas=1, conditions=[failure])
+
+    frozen = world.snapshot(refused)
+    play.step(frozen)
     states = [play.case.state]
-    play.clock.present += 2.5
-    play.surging.step(frozen)
+    world.act(2.5)
+    play.step(frozen)
     assert [*states, play.case.state] == ["wait", "undo"]
     assert play.rounds().outcome == "surge_refused"
     assert world.kept() == world.at_first
 
 
 def test_a_count_that_is_put_back_ends_the_surge(world: World) -> None:
-    world.down = NEWCOMERS
+    world.no_more_start()
     play = Play(world)
     play.rounds(2)
-    world.top["spec"]["replicas"] = 1
-    world.top["metadata"]["generation"] += 1
+    world.scale(1)
     world.act()
     case = play.rounds()
     assert case.outcome == "surge_reverted"
@@ -143,10 +146,11 @@ def test_a_count_that_is_put_back_ends_the_surge(world: World) -> None:
 
 def test_a_reverter_that_ends_the_leaving_pod_has_done_the_swap(world: World) -> None:
     play = Play(world)
-    play.rounds(4, 0.1)
-    assert all(map(world.is_ready, world.pods))
-    world.top["spec"]["replicas"] = 1
-    world.top["metadata"]["generation"] += 1
+    play.rounds(5, 0.2)
+    assert len(world.pods) == 2
+    assert all(map(is_ready, world.pods))
+    assert play.case.open
+    world.scale(1)
     world.act()
     case = play.rounds()
     assert case.outcome == "ended"
@@ -157,11 +161,10 @@ def test_a_view_that_lags_behind_our_own_write_is_not_believed(world: World) -> 
     """The old count in an old view is not somebody else's doing."""
     play = Play(world)
     before = world.snapshot()
-    play.surging.step(before)
-    play.surging.step(before)
-    play.surging.step(before)
+    for _time in range(3):
+        play.step(before)
     assert play.case.state in ("raise", "wait")
-    assert play.server.sent.count("patch deployments.apps/scale") == 1
+    assert play.sent.count("patch deployments.apps/scale") == 1
     assert play.rounds().outcome == "raised"
 
 
@@ -180,34 +183,30 @@ def test_the_leaving_pod_ends_and_nothing_is_left(world: World) -> None:
 
 
 def test_nothing_is_lowered_while_another_pod_is_not_ready() -> None:
-    world = World(["n1", "n9", "n9"])
-    world.objects["budgets"].append(objects.budget("web", 0, healthy=3, desired=3))
-    world.at_first = world.kept()
+    world = World(["n1", "n9", "n9"]).block()
     Play(world).rounds()
-    world.down = ["web-2"]
     world.set_ready("web-2", False)
     end = End(world)
     swaps = end.rounds(10)
     assert not swaps.done
-    assert swaps.waiting == {"uid-Deployment-web": "Pod shop/web-2 is not ready"}
+    assert swaps.waiting == {world.uid: f"Pod shop/{world.first[2]} is not ready"}
     assert not world.ended
-    world.down = []
+    world.set_ready("web-2", True)
     assert end.rounds().done_with("n1")
     assert world.ended == ["web-0"]
 
 
 def test_a_surge_that_somebody_took_back_fails_closed(world: World) -> None:
     Play(world).rounds()
-    world.top["spec"]["replicas"] = 1
-    world.down = ["web-0"]
-    newcomer = next(p for p in world.pods if p["metadata"]["name"] != "web-0")
-    world.pods.remove(newcomer)
-    world.down = []
+    world.annotate(world.newcomer()["metadata"]["name"], names.LOWEST_COST)
+    world.annotate("web-0", "0")
+    world.scale(1)
     world.act()
+    assert world.names() == ["web-0"]
     swaps = End(world).rounds()
     assert swaps.done
     assert not swaps.done_with("n1")
-    assert "somebody else changed the count" in swaps.failures["uid-Deployment-web"]
+    assert "somebody else changed the count" in swaps.failures[world.uid]
     assert len(world.pods) == 1
 
 
@@ -215,9 +214,9 @@ def test_a_surge_of_a_process_that_was_killed_before_it_settled(world: World) ->
     prepare(world, Hand(world), "n1")
     assert recorded(world).stage == "raising"
     end = End(world, "r1/n2")
-    end.swaps.step(world.snapshot())
+    end.step()
     assert not world.ended
-    assert end.swaps.waiting["uid-Deployment-web"] == "the new pods of Deployment shop/web to serve for 2 s"
+    assert end.swaps.waiting[world.uid] == "the new pods of Deployment shop/web to serve for 2 s"
     assert end.rounds().done_with("n1")
 
 
@@ -226,7 +225,7 @@ def test_a_surge_that_another_run_took_over_is_left_to_it(world: World) -> None:
     end = End(world)
     world.apply(recorded(world).renewing("other/n", "2026-01-01T00:00:00.000Z"))
     swaps = end.rounds()
-    assert "is held by run other now" in swaps.failures["uid-Deployment-web"]
+    assert "is held by run other now" in swaps.failures[world.uid]
     assert not world.ended
 
 
@@ -234,21 +233,21 @@ def test_a_second_look_at_an_old_view_does_not_lower_twice(world: World) -> None
     Play(world).rounds()
     end, before = End(world), world.snapshot()
     for _round in range(3):
-        end.swaps.step(before)
-    assert world.top["spec"]["replicas"] == 1
-    assert end.server.sent.count("patch deployments.apps/scale") == 1
+        end.step(before)
+    assert world.replicas == 1
+    assert end.sent.count("patch deployments.apps/scale") == 1
 
 
 def test_check_mode_names_what_ending_takes(world: World) -> None:
     Play(world).rounds()
     end = End(world)
-    end.swaps.predict(world.snapshot())
+    end.does(lambda: end.swaps.predict(world.snapshot()))
     predicted = [change.sentence for change in end.ctx.changes]
     real = End(world)
     real.rounds()
     assert predicted == [change.sentence for change in real.ctx.changes]
-    assert not end.server.sent
+    assert not end.sent
 
 
 def test_a_wanted_surge_names_its_pods(world: World) -> None:
-    assert [leaver.name for leaver in wanted(world, "n1").leaving.values()] == ["web-0"]
+    assert [world.alias(leaver.name) for leaver in wanted(world, "n1").leaving.values()] == ["web-0"]

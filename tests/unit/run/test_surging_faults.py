@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import pytest
 
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.verbs import Request
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.objects import Ref
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.snapshot import Snapshot
@@ -14,10 +15,10 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.sur
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.context import Run
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.surge_case import Case
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.surging import Surging
-from ansible_collections.kubeops.node_maintenance.tests.unit.plan import objects
 from ansible_collections.kubeops.node_maintenance.tests.unit.plan.play import recorded
 from ansible_collections.kubeops.node_maintenance.tests.unit.plan.world import World
 from ansible_collections.kubeops.node_maintenance.tests.unit.run.halves import End, Play
+from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.faults import Fault
 
 
 @pytest.fixture
@@ -27,45 +28,50 @@ def world() -> World:
 
 def test_a_surge_lease_is_renewed_three_times_a_minute_whatever_the_loop_does(world: World) -> None:
     play = Play(world)
-    play.rounds(1)
-    (keeper,) = play.clock.background
+    play.rounds(1, 0.0)
     before = recorded(world).resource_version
-    keeper()
-    assert play.server.sent.count("patch leases.coordination.k8s.io") == 3
+    world.act(60.0)
+    assert play.sent.count("patch leases.coordination.k8s.io") == 3
     assert recorded(world).resource_version != before
 
 
 def test_a_renewal_never_brings_an_older_record_back(world: World) -> None:
     play = Play(world)
-    play.rounds()
-    (keeper,) = play.clock.background
-    keeper()
+    for _round in range(6):
+        play.step()
+        world.act()
+    assert recorded(world).stage == "ready"
+    before = recorded(world).resource_version
+    world.act(60.0)
+    assert recorded(world).resource_version != before
     assert recorded(world).stage == "ready"
 
 
 @pytest.mark.parametrize("lost", range(4))
 def test_a_lost_answer_of_the_first_half_is_looked_up(world: World, lost: int) -> None:
     play = Play(world)
-    play.server.lose = lost
+    play.loses(lost)
     case = play.rounds()
     assert (case.state, case.outcome) == ("ready", "raised")
     undisturbed = Play(World(["n1"]))
     undisturbed.rounds()
-    assert play.server.writes == undisturbed.server.writes
+    assert play.writes == undisturbed.writes
     assert [change.sentence for change in play.ctx.changes] == [c.sentence for c in undisturbed.ctx.changes]
     assert recorded(world).stage == "ready"
+    assert play.me.faults.met
 
 
 @pytest.mark.parametrize("lost", range(3))
 def test_a_lost_answer_of_the_second_half_is_looked_up(world: World, lost: int) -> None:
     Play(world).rounds()
     end = End(world)
-    end.server.lose = lost
+    end.loses(lost)
     assert end.rounds().done_with("n1")
     assert not end.swaps.failures
-    assert len(end.server.writes) == 3
+    assert len(end.writes) == 3
     assert world.ended == ["web-0"]
     assert world.kept() == world.at_first
+    assert end.me.faults.met
 
 
 @pytest.mark.parametrize("lost", range(4))
@@ -73,16 +79,17 @@ def test_a_lost_answer_of_giving_back_is_looked_up(world: World, lost: int) -> N
     Play(world).rounds()
     back = Play(world, state="undo")
     back.case.surge = recorded(world)
-    back.server.lose = lost
+    back.loses(lost)
     assert back.rounds().outcome == "given_back"
     assert world.kept() == world.at_first
     assert world.names() == ["web-0"]
+    assert back.me.faults.met
 
 
 def test_every_write_of_a_surge_proves_its_nodes_first(world: World) -> None:
     play = Play(world)
     play.rounds()
-    assert play.fenced == [("n1",)] * len(play.server.writes)
+    assert play.fenced == [("n1",)] * len(play.writes)
     assert len(play.fenced) == 4
 
 
@@ -90,26 +97,31 @@ def test_what_was_frozen_past_its_surge_s_lease_sends_nothing_more(world: World)
     """The node's lock tells nothing here: the other run wants the same workload for another node."""
     play = Play(world)
 
-    def freeze(request: Request) -> None:
-        if request.resource.endswith("/scale") and recorded(world).holder == "r1/n1":
-            play.clock.present += 90.0
-            world.apply(recorded(world).renewing("other/n", "2026-01-01T00:01:30.000Z"))
+    def taken(request: Request) -> bool:
+        if not request.resource.endswith("/scale") or recorded(world).holder != "r1/n1":
+            return False
+        world.sim.machine.after(80.0, take, "another run takes the surge")
+        return True
 
-    play.server.before = freeze
+    def take() -> None:
+        world.apply(recorded(world).renewing("other/n", "2026-01-01T00:01:30.000Z"))
+
+    play.me.faults.when(taken, Fault("frozen", 90.0))
     case = play.rounds()
     assert (case.state, case.outcome) == ("undone", "adopted_by")
     assert "is held by run other now" in case.message
-    assert not [sent for sent in play.server.sent if sent.endswith("/scale")]
+    scales = [sent for sent in world.sim.log if sent.request.resource.endswith("/scale") and sent.arrived]
+    assert scales == []
 
 
 def test_a_surge_that_shows_life_when_it_is_taken_is_left_alone(world: World) -> None:
     Play(world, "other/n").rounds()
     play = Play(world)
     play.rounds(1)
-    play.clock.present += 61.0
+    world.act(61.0)
     silent = world.snapshot()
     world.apply(recorded(world).renewing("other/n", "2026-01-01T00:01:01.000Z"))
-    play.surging.step(silent)
+    play.step(silent)
     assert play.case.state == "held"
     assert recorded(world).holder == "other/n"
 
@@ -117,45 +129,36 @@ def test_a_surge_that_shows_life_when_it_is_taken_is_left_alone(world: World) ->
 # -- what is wanted is read live ----------------------------------------------------------------------
 
 
-def scale(world: World, count: int) -> None:
-    """As a person does it."""
-    world.top["spec"]["replicas"] = count
-    world.top["metadata"]["generation"] += 1
-    world.top["metadata"]["resourceVersion"] = str(world.version + 1)
-    world.version += 1
-
-
 @pytest.mark.parametrize("after", range(1, 5))
 def test_a_workload_that_is_scaled_up_while_its_surge_comes_up_keeps_its_new_count(world: World, after: int) -> None:
     play = Play(world)
     play.rounds(after)
-    scale(world, 4)
+    world.scale(4)
     world.act()
     assert play.rounds().outcome == "raised"
     end = End(world)
     assert end.rounds().done_with("n1")
     assert not end.swaps.failures
-    assert world.top["spec"]["replicas"] == len(world.pods) == 4
+    assert world.replicas == len(world.pods) == 4
     assert world.ended == ["web-0"]
     assert world.least_ready >= 1
-    assert not world.objects["leases"]
+    assert not world.leases
 
 
 @pytest.mark.parametrize("count", [2, 4, 5])
 @pytest.mark.parametrize("after", range(4))
 def test_a_count_that_is_set_during_the_second_half_is_kept(count: int, after: int) -> None:
-    world = World(["n1", "n9", "n9"])
-    world.objects["budgets"].append(objects.budget("web", 0, healthy=3, desired=3))
+    world = World(["n1", "n9", "n9"]).block()
     Play(world).rounds()
     end = End(world)
     end.rounds(after)
-    scale(world, count)
+    world.scale(count)
     end.rounds(30)
     assert end.swaps.done_with("n1"), end.swaps.waiting or end.swaps.failures
     assert "web-0" in world.ended
-    assert not world.objects["leases"]
+    assert not world.leases
     # What is as we made it cannot be told from what we made.
-    assert world.top["spec"]["replicas"] == (3 if count == 4 and not after else count)
+    assert world.replicas == (3 if count == 4 and not after else count)
     assert world.least_ready >= 2
 
 
@@ -163,30 +166,29 @@ def test_a_count_that_is_set_during_the_second_half_is_kept(count: int, after: i
 def test_a_workload_that_is_scaled_to_nothing_ends_its_surge(world: World, after: int) -> None:
     play = Play(world)
     play.rounds(after)
-    scale(world, 0)
+    world.scale(0)
     world.act()
     play.rounds()
     assert play.surging.done
-    if world.objects["leases"]:
+    if world.leases:
         assert End(world).rounds().done_with("n1")
-    assert world.top["spec"]["replicas"] == 0
-    assert not world.objects["leases"]
+    assert world.replicas == 0
+    assert not world.leases
 
 
 @pytest.mark.parametrize("half", ["first", "second"])
 def test_a_workload_that_is_deleted_ends_its_surge(world: World, half: str) -> None:
     play = Play(world)
     play.rounds(2 if half == "first" else 30)
-    gone = {kind: list(world.objects[kind]) for kind in ("deployments", "replica_sets")}
     end = End(world)
-    for kind in gone:
-        world.objects[kind].clear()
+    world.sim.delete(kinds.DEPLOYMENTS, "web")
     for _round in range(5):
-        (play.surging if half == "first" else end.swaps).step(world.snapshot())
+        world.act()
+        (play if half == "first" else end).step()
     assert play.surging.done
     assert play.case.outcome == ("ended" if half == "first" else "raised")
     assert half == "first" or end.swaps.done_with("n1")
-    assert not world.objects["leases"]
+    assert not world.leases
 
 
 def test_the_routes_are_planned_once_for_all_workloads_of_a_look(world: World) -> None:
@@ -198,7 +200,7 @@ def test_the_routes_are_planned_once_for_all_workloads_of_a_look(world: World) -
 
     others = [Case(Ref("Deployment", f"w{n}", "shop", f"uid-{n}", "apps/v1"), ("n1",), "plan") for n in range(50)]
     surging = Surging(play.ctx, Run("r1", "n1"), 2.0, plan, play.fence, ["n1"], [*others, play.case])
-    surging.step(world.snapshot())
+    play.does(lambda: surging.step(world.snapshot()))
     assert planned == [1]
     assert {case.state for case in others} == {"undone"}
     assert play.case.state == "wait"
