@@ -15,7 +15,7 @@ import typing as t
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.errors import ClusterError
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan import guards, standing
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.objects import Pod
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.objects import Node, Pod
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.record import Record
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.snapshot import Snapshot
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.surge import Surge, surges_for
@@ -28,7 +28,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.evic
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.hands import Hands
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.job_feed import JobFeed
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.lease import LostLockError
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.observe import Live, gather, surged
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.observe import Live, gather, lists, surged
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.prediction import predict
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.progress import Progress
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.record_locks import RecordLocks
@@ -44,6 +44,8 @@ QUIET = 1.0
 """Seconds without any change among a node's pods before it may be called drained."""
 NOT_OURS = ("adopted_by", "uncordoned", "untainted")
 """Outcomes of nodes that others have now; what is still there stays, also what was to leave by a swap."""
+NOT_TO_LOCK = ("gone", "replaced", "adopted_by")
+"""Outcomes of nodes that nobody of our run comes back for: a lock on them that is still ours goes."""
 TICK = 0.5
 """Longest pause of the loop; every change in the cluster ends it early."""
 
@@ -124,6 +126,8 @@ class _Drain:
             for name, why in self.locks.take({site.name: t.cast(Record, site.record) for site in todo}).items():
                 self.sites[name].outcome, self.sites[name].message = "held", why
                 self.swaps.lose(name, why)
+            # What the watches know is from before the locks, and they may be far behind.
+            self._stand({node.name: node for node in lists(self.ctx.cluster, ("nodes",))["nodes"]})
             self.swaps.hold()
             self._fenced(todo)
             self.evictor = Evictor(
@@ -145,7 +149,7 @@ class _Drain:
                 self.evictor.close()
         finally:
             self.swaps.close()
-            self.locks.leave(drop=[name for name, site in self.sites.items() if site.outcome in ("gone", "replaced")])
+            self.locks.leave(drop=[name for name, site in self.sites.items() if site.outcome in NOT_TO_LOCK])
 
     def _fenced(self, todo: list[Site]) -> None:
         """First those whose machines are off: their pods and volumes only have to be let go."""
@@ -174,7 +178,7 @@ class _Drain:
         Raises:
             LostLockError: somebody took a node over; the others go on in the next turn.
         """
-        self._stand(snapshot)
+        self._stand(snapshot.nodes)
         evictor.settle()
         self._wind_up()
         self._follow(snapshot)
@@ -190,14 +194,14 @@ class _Drain:
                 self._judge(site, snapshot)
         self.progress.tell(self.sites.values(), self.swaps.waiting.values(), self.replacements.waited_for)
 
-    def _stand(self, snapshot: Snapshot) -> None:
+    def _stand(self, nodes: t.Mapping[str, Node]) -> None:
         """Stop at once for a node that is no longer ours to empty: taken over, gone, or given back by somebody."""
         for name, why in self.locks.lost().items():
             self._adopted(name, why)
         for site in self.sites.values():
             if not site.open:
                 continue
-            site.node = snapshot.nodes.get(site.name)
+            site.node = nodes.get(site.name)
             if fallen := standing.fallen(site.node, t.cast(Record, site.record)):
                 self._close(site, fallen.outcome, fallen.message)
 

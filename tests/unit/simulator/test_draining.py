@@ -86,6 +86,21 @@ def untainted(world: World) -> None:
     world.patch(kinds.NODES, "n1", {"spec": {"taints": None}})
 
 
+def given_back(world: World) -> None:
+    world.patch(kinds.NODES, "n1", {"metadata": {"annotations": {names.RECORD: None}}, "spec": {"taints": None}})
+    world.cordon("n1", False)
+
+
+def test_a_node_that_was_given_back_before_it_was_locked_is_left_alone_without_a_lock() -> None:
+    with world_of(manifests.deployment("web", 4)) as world:
+        me, task = begun(world)
+        locking = kinds.LEASES.resource
+        me.faults.overtaken(lambda r: r.writes and r.resource == locking, lambda: given_back(world))
+        result = ended(world, task)
+        assert (said(result)[0], evictions(world)) == ("adopted_by", [])
+        assert world.store.of(locking) == {}
+
+
 @pytest.mark.parametrize(
     ("what", "outcome", "failed"),
     [
