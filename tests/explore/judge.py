@@ -53,7 +53,7 @@ class Judge:
     floors: t.Mapping[str, int]
     broken: list[str] = field(default_factory=list)
     _holders: dict[str, str] = field(default_factory=dict)
-    _freed: set[str] = field(default_factory=set)
+    _freed: dict[str, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.before = picture(self.world)
@@ -116,9 +116,9 @@ class Judge:
         """Whether a person lets pods onto a node that is in maintenance: what comes then is their will."""
         name, current = event.raw["metadata"]["name"], self.world.machine.current
         if record(event.raw) is None or event.what == "DELETED":
-            self._freed.discard(name)
+            self._freed.pop(name, None)
         elif current is not None and current.process.name == PERSON and closed(event.before or {}) > closed(event.raw):
-            self._freed.add(name)
+            self._freed.setdefault(name, self.world.machine.now)
 
     def _fenced(self, event: Event) -> None:
         """A node's record is written by nobody but the holder of its lock (I5)."""
@@ -143,21 +143,23 @@ class Judge:
                 self.broken.append(f"I7: {node} is called drained while {pod['metadata']['name']} is on it")
 
     def _in_service(self, event: Event) -> None:
-        """Nothing is evicted from a node that nobody has in maintenance (I5)."""
+        """Nothing is evicted from a node that nobody has in maintenance, or that a person lets pods onto (I5)."""
         before, meta, node = event.before, event.raw["metadata"], event.raw["spec"].get("nodeName")
         if before is None or "deletionTimestamp" in before["metadata"] or not node:
             return
         if event.what != "DELETED" and "deletionTimestamp" not in meta:
             return
         raw = self.world.store.get(NODES, "", node)
-        if raw is None or record(raw) is not None:
+        freed = self._freed.get(node)
+        if raw is None or (record(raw) is not None and freed is None):
             return
         now = self.world.machine.now
         for sent in reversed(self.world.log[-100:]):
             request = sent.request
             about = (request.resource, request.namespace, request.name)
             mine = about == ("pods/eviction", meta["namespace"], meta["name"])
-            if mine and (sent.arrived, sent.status) == (now, 0):
+            # Nobody can know what a person did at the very moment at which it leaves.
+            if mine and (sent.arrived, sent.status) == (now, 0) and (freed is None or sent.left > freed):
                 self.broken.append(f"I5: {sent.process} evicted {meta['name']} from {node}, which is in service")
 
     def _stays_empty(self, event: Event) -> None:

@@ -7,137 +7,40 @@
 from __future__ import annotations
 
 import typing as t
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import pytest
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds, verbs
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.client import Cluster
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan import swap
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.change import Change
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run import act, cordon, guard_work, write
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.context import Run
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run import cordon, guard_work, write
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.lease import NodeLock
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.lock import Locks
-from ansible_collections.kubeops.node_maintenance.tests.explore import scenes, stories
-from ansible_collections.kubeops.node_maintenance.tests.explore.judge import Judge, Violation, holder_of, record
-from ansible_collections.kubeops.node_maintenance.tests.explore.points import (
-    LONG,
-    SCENES,
-    Point,
-    asked_for,
-    explore,
-    play,
-    replaced,
-    robbed,
+from ansible_collections.kubeops.node_maintenance.tests.explore import guards_of_runs, scenes, stories
+from ansible_collections.kubeops.node_maintenance.tests.explore.guards import (
+    SCENE,
+    Guard,
+    cut_off,
+    faulty,
+    holder,
+    is_eviction,
+    is_lock_patch,
+    is_node_patch,
+    locks,
+    makes_budget,
+    meanwhile,
+    prepared,
+    replaced_by,
+    stood_still,
+    takes_lock,
+    undisturbed,
+    without_version,
 )
+from ansible_collections.kubeops.node_maintenance.tests.explore.judge import Violation, record
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.faults import Fault
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.whole import maintain
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.world import World
-
-Out = t.Callable[[pytest.MonkeyPatch], None]
-Meets = t.Callable[[verbs.Request], bool]
-Notices = t.Callable[[], None]
-NAMESPACE = "kubeops-node-maintenance"
-SCENE = SCENES["eviction"]
-
-
-@dataclass(frozen=True)
-class Guard:
-    """``out`` takes it out; ``notices`` raises then, and does not with it."""
-
-    name: str
-    out: Out
-    notices: Notices
-
-
-# -- requests -----------------------------------------------------------------------------------------------
-
-
-def is_eviction(request: verbs.Request) -> bool:
-    return request.resource == kinds.PODS.resource + "/eviction"
-
-
-def is_node_patch(request: verbs.Request) -> bool:
-    return request.resource == kinds.NODES.resource and request.verb == "patch"
-
-
-def is_lock_patch(request: verbs.Request) -> bool:
-    return request.resource == kinds.LEASES.resource and request.verb == "patch" and request.name.startswith("node-")
-
-
-def takes_lock(request: verbs.Request) -> bool:
-    meta = (request.body or {}).get("metadata") or {}
-    return request.resource == kinds.LEASES.resource and request.verb == "create" and meta["name"].startswith("node-")
-
-
-def makes_budget(request: verbs.Request) -> bool:
-    return request.resource == kinds.BUDGETS.resource and request.verb == "create"
-
-
-# -- explorations -------------------------------------------------------------------------------------------
-
-
-def cut_off(meets: Meets, fault: Fault) -> Notices:
-    """The run stands still at each such request, and is undone meanwhile."""
-
-    def notice() -> None:
-        for ordinal in asked_for(SCENE, meets):
-            robbed(SCENE, ordinal, fault)
-
-    return notice
-
-
-def stood_still(meets: Meets) -> Notices:
-    """The run stands still before each such request, and another start of it does everything meanwhile."""
-
-    def notice() -> None:
-        for ordinal in asked_for(SCENE, meets):
-            replaced(Point("eviction", ordinal, Fault("frozen", LONG)))
-
-    return notice
-
-
-def faulty(meets: Meets, fault: Fault) -> Notices:
-    """The run meets the fault at each such request."""
-
-    def notice() -> None:
-        for ordinal in asked_for(SCENE, meets):
-            explore(Point("eviction", ordinal, fault))
-
-    return notice
-
-
-def undisturbed() -> None:
-    with SCENE.world() as world:
-        judge = Judge(world, SCENE.floors)
-        outcome = play(world, world.process("me"), SCENE)
-        assert outcome is not None
-        if not outcome.ok:
-            raise Violation(f"I8: {outcome.failed} {outcome.wrong}")
-        world.settle()
-        judge.all_as_before()
-
-
-def meanwhile(meets: Meets, seconds: float, act_: t.Callable[[World, verbs.Request], None]) -> Notices:
-    """The first such request arrives late, and in between somebody acts; their will counts at the end."""
-
-    def notice() -> None:
-        with SCENE.world() as world:
-            judge, me = Judge(world, SCENE.floors), world.process("me")
-            me.faults.when(meets, Fault("late", seconds))
-            task = me.spawn(lambda: maintain(me, SCENE.given))
-            world.machine.run_until(lambda: bool(me.faults.met))
-            act_(world, me.faults.met[0][1])
-            judge.before.update({key: told for key, told in judge_of(world).items() if key.startswith("Node")})
-            world.machine.run_until(lambda: not task.alive)
-            judge.check()
-
-    return notice
-
-
-def judge_of(world: World) -> dict[str, t.Any]:
-    return Judge(world, {}).before
 
 
 def taints_survive() -> None:
@@ -161,22 +64,6 @@ def replaced_pod(world: World, request: verbs.Request) -> None:
     """The pod whose eviction is on its way is deleted by a person; another one gets its name elsewhere."""
     world.delete(kinds.PODS, request.name, request.namespace, gracePeriodSeconds=0)
     world.machine.run_for(3.0)
-
-
-def locks(world: World, name: str, nodes: t.Sequence[str]) -> Locks:
-    ctx = world.process(name).ctx(f"{name}/{name}1")
-    return Locks(ctx, Run(name, f"{name}1"), {node: f"{NAMESPACE}/node-{node}" for node in nodes})
-
-
-def holder(world: World, node: str) -> str:
-    return holder_of(world.find(kinds.LEASES, f"node-{node}", NAMESPACE) or {}).partition("/")[0]
-
-
-def prepared() -> World:
-    """A small world with our namespace."""
-    world = scenes.small(nodes=2).world()
-    world.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}})
-    return world
 
 
 def late_taker() -> None:
@@ -231,10 +118,6 @@ def tasks_at_work() -> None:
 # -- the guards ---------------------------------------------------------------------------------------------
 
 
-def replaced_by(target: object, name: str, value: object) -> Out:
-    return lambda patch: patch.setattr(target, name, value)
-
-
 def once(patch: pytest.MonkeyPatch) -> None:
     """The fence is asked before the first attempt of a request, and not before the others."""
     real = Cluster.send
@@ -245,19 +128,6 @@ def once(patch: pytest.MonkeyPatch) -> None:
         return real(self, request, **options)
 
     patch.setattr(Cluster, "send", send)
-
-
-def without_version(kind: str) -> Out:
-    def out(patch: pytest.MonkeyPatch) -> None:
-        real = act.request_for
-
-        def request_for(change: Change) -> verbs.Request:
-            return real(replace(change, resource_version="") if change.target.kind == kind else change)
-
-        for module in (act, write):
-            patch.setattr(module, "request_for", request_for)
-
-    return out
 
 
 def without_uid(patch: pytest.MonkeyPatch) -> None:
@@ -296,9 +166,9 @@ GUARDS = (
         cut_off(makes_budget, Fault("frozen", 600.0)),
     ),
     Guard("the fence inside each attempt", once, cut_off(makes_budget, Fault("frozen", 600.0))),
-    Guard("resourceVersion of node patches", without_version("Node"), taints_survive),
+    Guard("resourceVersion of node patches", without_version("Node", "patch"), taints_survive),
     Guard("uid of evictions", without_uid, meanwhile(is_eviction, 8.0, replaced_pod)),
-    Guard("resourceVersion of lock patches", without_version("Lease"), late_taker),
+    Guard("resourceVersion of lock patches", without_version("Lease", "patch"), late_taker),
     Guard(
         "only the lease that was watched",
         replaced_by(Locks, "_unchanged", staticmethod(lambda seen: lambda lease: True)),
@@ -325,7 +195,7 @@ GUARDS = (
 )
 
 
-@pytest.mark.parametrize("guard", GUARDS, ids=lambda guard: guard.name.replace(" ", "-"))
+@pytest.mark.parametrize("guard", [*GUARDS, *guards_of_runs.GUARDS], ids=lambda guard: guard.name.replace(" ", "-"))
 def test_it_is_missed_when_it_is_taken_out(
     guard: Guard, monkeypatch: pytest.MonkeyPatch, record_property: t.Callable[[str, object], None]
 ) -> None:

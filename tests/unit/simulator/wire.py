@@ -113,6 +113,12 @@ class Open(Whole):
         self._leave()
         self._wake()
 
+    def hang(self) -> None:
+        """Half open from now on: nothing is delivered any more, and nobody is told."""
+        self._link.server.watchers.remove(self._watcher)
+        self._watcher.queue.clear()
+        self._watcher.bookmarks = False
+
     def cut(self) -> None:
         """As if the connection broke."""
         self._cut = True
