@@ -82,11 +82,15 @@ def shown(ctx: Context, leases: t.Iterable[Raw]) -> set[str]:
     for lease in leases:
         spec = lease.get("spec") or {}
         renewed = spec.get("renewTime")
-        if renewed and is_ours(lease) and lease["metadata"]["name"].startswith(names.RUN_PREFIX):
+        if renewed and _is_sign(lease):
             silent_for = now - datetime.datetime.fromisoformat(renewed)
             if silent_for.total_seconds() <= (spec.get("leaseDurationSeconds") or 0):
                 runs.add(holder_of(lease))
     return runs
+
+
+def _is_sign(lease: Raw) -> bool:
+    return is_ours(lease) and bool(lease["metadata"]["name"].startswith(names.RUN_PREFIX))
 
 
 def hide(ctx: Context, run_id: str, nonce: str = "") -> None:
@@ -186,21 +190,22 @@ def silent(ctx: Context, leases: t.Iterable[Raw]) -> set[Place]:
     """Which of the leases nobody renews: all are watched together, each for its own duration.
 
     Any write is a sign of life, a deletion too. One that was left for work that nobody renews it for counts
-    as alive: its silence says nothing.
+    as alive: its silence says nothing. A run's sign of life does so until it has run out on the server's clock,
+    and is watched for a minute then.
 
     Raises:
         ClusterError: they may not be read, or the server could not be reached.
     """
     start, dead = ctx.clock.now(), set()
     watched = {place_of(lease): lease for lease in leases}
+    needed = {place: _silence(ctx, lease) for place, lease in watched.items()}
     while watched:
         passed = ctx.clock.now() - start
         for place, lease in list(watched.items()):
-            duration = float((lease.get("spec") or {}).get("leaseDurationSeconds") or 0)
-            if not holder_of(lease) or passed >= duration:
+            if not holder_of(lease) or passed >= needed[place]:
                 dead.add(place)
                 del watched[place]
-            elif duration > IDLE:
+            elif needed[place] > IDLE:
                 del watched[place]
         if not watched:
             break
@@ -211,3 +216,10 @@ def silent(ctx: Context, leases: t.Iterable[Raw]) -> set[Place]:
             if seen is None or seen["metadata"]["resourceVersion"] != lease["metadata"]["resourceVersion"]:
                 del watched[place]
     return dead
+
+
+def _silence(ctx: Context, lease: Raw) -> float:
+    """For how many seconds the lease has to stay as it is until nobody renews it."""
+    duration = float((lease.get("spec") or {}).get("leaseDurationSeconds") or 0)
+    ran_out = duration > IDLE and _is_sign(lease) and not shown(ctx, [lease])
+    return IDLE if ran_out else duration

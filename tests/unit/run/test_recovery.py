@@ -241,3 +241,16 @@ def test_a_run_between_two_waves_is_listed_as_living_and_a_dead_one_as_dead(worl
     assert listed(world) == {run.partition("/")[0]: True}, "the next wave may take as long as it said"
     world.machine.run_for(200.0)
     assert listed(world) == {run.partition("/")[0]: False}
+
+
+def test_what_is_kept_of_a_dead_run_goes_also_where_its_sign_was_to_last_for_long(world: World) -> None:
+    run = begun(world, "n1", "n2")
+    tina = world.process("tina")
+    tina.run(lambda ctx: state(ctx, StateOptions("noted", nodes=("n1",), lease_duration=900.0)), run)
+    world.machine.kill(tina.process)
+    world.machine.run_for(800.0)
+    assert not undone(world).failed
+    assert listed(world) == {run.partition("/")[0]: True}, "it may still come back"
+    world.machine.run_for(200.0)
+    assert not undone(world).failed
+    assert listed(world) == {}
