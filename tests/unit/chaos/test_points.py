@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -142,17 +143,23 @@ def test_a_kill_after_comes_when_the_server_has_answered(proxy: Proxy, sleeper: 
 
 
 def test_what_is_frozen_is_thawed_when_the_others_are_done(proxy: Proxy, sleeper: subprocess.Popen[bytes]) -> None:
-    states: list[str] = []
+    stopped: list[bool] = []
 
-    def state() -> str:
-        return (Path("/proc") / str(sleeper.pid) / "stat").read_text().rpartition(")")[2].split()[0]
+    def becomes(wanted: bool) -> bool:
+        # A signal is delivered when its process gets a processor.
+        for _moment in range(500):
+            state = (Path("/proc") / str(sleeper.pid) / "stat").read_text().rpartition(")")[2].split()[0]
+            if (state == "T") == wanted:
+                return True
+            time.sleep(0.01)
+        return False
 
-    made = Fault(Point("node", "eviction", "frozen", "w2"), proxy, 1.0, lambda: states.append(state()))
+    made = Fault(Point("node", "eviction", "frozen", "w2"), proxy, 1.0, lambda: stopped.append(becomes(True)))
     made.pid = sleeper.pid
     made.decide(ASKED[2]).before()
     made.over()
-    assert states == ["T"]
-    assert state() != "T"
+    assert stopped == [True]
+    assert becomes(False)
 
 
 def test_what_the_others_met_is_told(proxy: Proxy, sleeper: subprocess.Popen[bytes]) -> None:
