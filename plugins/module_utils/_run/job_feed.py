@@ -27,7 +27,6 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.job
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs.job import (
     API_VERSION,
     KIND,
-    NO_LIMITER,
     Job,
     Mode,
     Wish,
@@ -58,7 +57,6 @@ HOPELESS = 2
 """Jobs in a row whose Reservation no scheduler looked at for their whole ttl; then no more are made."""
 TRIES = HICCUPS + 1
 """How often a job's creation is decided at one look: the other moves wait meanwhile."""
-NUDGED = f"{names.PREFIX}/nudged"
 
 
 @dataclass
@@ -260,10 +258,10 @@ class JobFeed:
         gone = flight.move.done
         if gone and flight.evicted and not flight.freed and feed.keeps_name(flight.move.pod):
             flight.freed = True
-            self._sweep.annotate(job, NO_LIMITER, "true")
+            self._sweep.remind(job, unlimited=True)
         elif now - flight.news >= SILENT and not job.paused:
             flight.news = now
-            self._sweep.annotate(job, NUDGED, self.ctx.clock.wall())
+            self._sweep.remind(job, unlimited=False)
 
     # -- starting -----------------------------------------------------------------------------------
 

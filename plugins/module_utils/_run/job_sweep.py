@@ -11,10 +11,7 @@ from dataclasses import dataclass, field
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.errors import (
     ClusterError,
-    Conflict,
     Forbidden,
-    NotFound,
-    UnknownOutcome,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan import names
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.change import Change
@@ -25,9 +22,15 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.job
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.objects import Ref
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run import write as writing
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.act import PATIENCE, apply
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.act import PATIENCE
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.context import Context
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.job_work import free, reject, remove
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.job_work import (
+    free,
+    reject,
+    remove,
+    unlimit,
+    wake,
+)
 
 LOOK_EVERY = 0.25
 """Seconds between two lists of Reservations."""
@@ -73,15 +76,16 @@ class Sweep:
                 swept |= {job.uid, job.reservation or job.uid}
         return not ended and self._reservations_gone(node, swept)
 
-    def annotate(self, job: Job, key: str, value: str) -> None:
-        """Bring a job that has passed arbitration before its controller again."""
-        body = {"metadata": {"annotations": {key: value}}}
-        change = Change("patch", job.ref, f"Remind koord-descheduler of {job.ref}", body=body)
+    def remind(self, job: Job, *, unlimited: bool) -> None:
+        """Bring a job that has passed arbitration before its controller again; a refusal is told in the report.
+
+        ``unlimited``: without the object limiter, once its eviction was sent.
+        """
+        let_end = unlimited and job.evicting and NO_LIMITER not in job.annotations
         try:
-            apply(self.ctx, change, fence=self.fence)
-        except (NotFound, Conflict, UnknownOutcome):
-            # It ended at this moment, or is looked at again a little later.
-            return
+            (unlimit if let_end else wake)(self.ctx, job, self.fence)
+        except ClusterError as error:
+            self.ctx.note("kept", f"koord-descheduler could not be reminded of {job.ref}: {error}")
 
     def _orphans(self, node: str, jobs: t.Mapping[str, Job], mine: t.Collection[str]) -> bool:
         """Whether jobs are at work whose pods left before this call began: those of a run that was killed.
@@ -99,7 +103,7 @@ class Sweep:
             waiting = True
             if job.passed and now - reminded >= SILENT:
                 self._orphaned[job.name] = since, now
-                self.annotate(job, NO_LIMITER, "true")
+                self.remind(job, unlimited=True)
         return waiting
 
     def _reservations_gone(self, node: str, wanted: set[str]) -> bool:

@@ -22,7 +22,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.job
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs.verdict import REJECTED, stage
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.objects import Pod, Raw, Ref
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run import write as writing
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.act import PATIENCE
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.act import PATIENCE, Fence
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.context import Context
 
 FAILED = (
@@ -192,7 +192,7 @@ def reject(ctx: Context, job: Job, why: str) -> Raw | None:
     return written
 
 
-def unlimit(ctx: Context, job: Job) -> Raw | None:
+def unlimit(ctx: Context, job: Job, fence: Fence | None = None) -> Raw | None:
     """Let a job end whose eviction was sent, whatever the object limiter says. ``None``: the job is gone.
 
     The limiter is asked for the pod of the job's name. After the eviction of a StatefulSet's pod that is its
@@ -211,10 +211,10 @@ def unlimit(ctx: Context, job: Job) -> Raw | None:
             resource_version=job.resource_version,
         )
 
-    return _write(ctx, job, change)
+    return _write(ctx, job, change, fence)
 
 
-def wake(ctx: Context, job: Job) -> Raw | None:
+def wake(ctx: Context, job: Job, fence: Fence | None = None) -> Raw | None:
     """Have the controller look at a job that has passed arbitration. ``None``: the job is gone.
 
     After a restart it does not look at a job that was Running (seen with v1.7.0), and after refusals by a budget
@@ -232,7 +232,7 @@ def wake(ctx: Context, job: Job) -> Raw | None:
             resource_version=job.resource_version,
         )
 
-    return _write(ctx, job, change)
+    return _write(ctx, job, change, fence)
 
 
 def free(ctx: Context, reservation: str) -> bool:
@@ -254,12 +254,12 @@ def remove(ctx: Context, job: Job) -> None:
     writing.remove(ctx, Change("delete", job.ref, f"Delete {job.ref}", before=before, after={}))
 
 
-def _write(ctx: Context, job: Job, change: t.Callable[[Job], Change | None]) -> Raw | None:
+def _write(ctx: Context, job: Job, change: t.Callable[[Job], Change | None], fence: Fence | None = None) -> Raw | None:
     """Write a job on what it is; its last state, ``None`` where it is gone or another has its name."""
 
     def decide(raw: Raw | None) -> Change | None:
         found = Job.of(raw) if raw else None
         return change(found) if found and found.uid == job.uid else None
 
-    found = writing.write(ctx, job.ref, decide).object
+    found = writing.write(ctx, job.ref, decide, fence=fence).object
     return found if found and found["metadata"]["uid"] == job.uid else None

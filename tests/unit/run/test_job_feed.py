@@ -55,8 +55,8 @@ class Scene:
         if "me" in self.world.actors:
             self.world.actors["me"].process.kill()
         self.me = self.world.process("me")
-        ctx = self.me.ctx()
-        self.feed = JobFeed(ctx, self.choices, lambda: None, lambda: None, {"n1": "r1"})
+        self.ctx = self.me.ctx()
+        self.feed = JobFeed(self.ctx, self.choices, lambda: None, lambda: None, {"n1": "r1"})
         self.me.run(lambda _ctx: self.feed.start())
 
     def snapshot(self) -> Snapshot:
@@ -140,6 +140,20 @@ def test_silence_after_arbitration_is_broken_now_and_then(world: World) -> None:
     for _tick in range(45):
         scene.step()
     assert len(scene.sent("PATCH")) == 2
+
+
+@pytest.mark.parametrize("what", ["forbidden", "error", "conflict", "lost"])
+def test_a_reminder_that_is_refused_ends_nothing_else(world: World, what: What) -> None:
+    scene = Scene(world, 1)
+    scene.step()
+    scene.becomes("web-0", passed=True, phase="Running")
+    scene.me.faults.when(lambda request: request.method == "PATCH", Fault(what), times=job_feed.TRIES)
+    for _tick in range(100):
+        scene.step()
+    assert len(scene.sent("PATCH")) > job_feed.TRIES
+    told = [event.message for event in scene.ctx.timeline if event.what == "kept"]
+    assert any("could not be reminded" in message for message in told) == (what in ("forbidden", "error"))
+    assert scene.moves[0].plan.route == "job"
 
 
 @pytest.mark.parametrize(("fallback", "state", "route"), [("eviction", "waiting", "evict"), ("fail", "failed", "job")])
