@@ -71,10 +71,13 @@ def _until(machine: Machine, timeout: float | None) -> float:
 
 
 class Lock:
-    """`threading.Lock`, and with `again` a re-entrant one. Who waits longest gets it."""
+    """`threading.Lock`, and with `again` a re-entrant one. Who waits longest gets it.
 
-    def __init__(self, machine: Machine, *, again: bool = False) -> None:
-        self._machine, self._again = machine, again
+    Where the machine is `fine`, others are let in before it is taken, but for a `short` one.
+    """
+
+    def __init__(self, machine: Machine, *, again: bool = False, short: bool = False) -> None:
+        self._machine, self._again, self._short = machine, again, short
         self._owner: Task | None = None
         self._depth = 0
         self._waiting: collections.deque[Task] = collections.deque()
@@ -82,7 +85,7 @@ class Lock:
     def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
         machine = self._machine
         me = machine.current
-        if machine.fine and me is not None:
+        if machine.fine and me is not None and not self._short and (machine.ready or me.process.frozen):
             machine.hop()
         if self._depth == 0 or (self._again and self._owner is me):
             self._owner, self._depth = me, self._depth + 1
@@ -141,8 +144,8 @@ class Lock:
 class Condition(Lock):
     """`threading.Condition` with its re-entrant lock."""
 
-    def __init__(self, machine: Machine) -> None:
-        super().__init__(machine, again=True)
+    def __init__(self, machine: Machine, *, short: bool = False) -> None:
+        super().__init__(machine, again=True, short=short)
         self._asleep: list[Task] = []
 
     def wait(self, timeout: float | None = None) -> bool:
@@ -240,25 +243,35 @@ class Thread:
             self._end.wait(timeout)
 
 
+class _Future(Future[t.Any]):
+    """A future whose waits are waits on the machine."""
+
+    def __init__(self, machine: Machine) -> None:
+        self._condition = t.cast("threading.Condition", Condition(machine, short=True))
+        self._state = "PENDING"
+        self._result: t.Any = None
+        self._exception: BaseException | None = None
+        self._waiters: list[t.Any] = []
+        self._done_callbacks: list[t.Any] = []
+
+
 class Pool(Executor):
     """`ThreadPoolExecutor`: a thread for each of up to `workers` tasks, which goes on with what is left."""
 
     def __init__(self, clock: SimulatedClock, workers: int, name: str) -> None:
-        self._clock, self._workers, self._name = clock, workers, name
-        self._queue: collections.deque[tuple[Future[t.Any], t.Callable[[], t.Any]]] = collections.deque()
-        self._busy: list[Thread] = []
+        self._process, self._machine, self._workers, self._name = clock.process, clock.machine, workers, name
+        self._queue: collections.deque[tuple[_Future, t.Callable[[], t.Any]]] = collections.deque()
+        self._busy: list[Task] = []
+        self._idle = Event(clock.machine)
         self._closed = False
 
     def submit(self, fn: t.Callable[..., t.Any], /, *args: t.Any, **kwargs: t.Any) -> Future[t.Any]:
         if self._closed:
             raise RuntimeError("the pool is closed")
-        future: Future[t.Any] = Future()
-        future._condition = self._clock.condition()  # all its waits are waits on this
+        future = _Future(self._machine)
         self._queue.append((future, lambda: fn(*args, **kwargs)))
         if len(self._busy) < self._workers:
-            thread = Thread(self._clock.process, self._work, f"{self._name}-{len(self._busy)}")
-            self._busy.append(thread)
-            thread.start()
+            self._busy.append(self._process.spawn(self._work, f"{self._name}-{len(self._busy)}"))
         return future
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
@@ -266,12 +279,12 @@ class Pool(Executor):
         if cancel_futures:
             while self._queue:
                 self._queue.popleft()[0].cancel()
-        if wait:
-            for thread in list(self._busy):
-                thread.join()
+        while wait and self._busy:
+            self._idle.clear()
+            self._idle.wait()
 
     def _work(self) -> None:
-        me = next(thread for thread in self._busy if thread._task is self._clock.machine.current)
+        me = t.cast("Task", self._machine.current)
         try:
             while self._queue:
                 future, call = self._queue.popleft()
@@ -287,3 +300,5 @@ class Pool(Executor):
                     future.set_result(result)
         finally:
             self._busy.remove(me)
+            if not self._busy:
+                self._idle.set()

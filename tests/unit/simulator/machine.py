@@ -48,7 +48,7 @@ class Choices:
             picked = self.recorded[at]
             picked = picked if picked < count else 0
         else:
-            picked = self.chance.randrange(count) if self.chance else 0
+            picked = int(self.chance.random() * count) if self.chance else 0
         self.made.append((picked, count))
         return picked
 
