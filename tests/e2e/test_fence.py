@@ -122,8 +122,7 @@ class Overtaken:
         self.cluster.send(self.eviction, fence=passed)
 
     def end(self) -> None:
-        self.taker.drop([self.node])
-        self.taker.leave()
+        self.taker.leave(drop=[self.node])
 
 
 def test_without_it_what_is_on_its_way_when_the_lock_is_lost_arrives(arena: Arena, lab: Lab, cluster: Cluster) -> None:
