@@ -231,6 +231,7 @@ class _Drain:
             {name: site.record.run for name, site in self.sites.items() if site.record},
             self.options.grace_period,
             self.deadline,
+            self.prior,
         )
 
     def _queue(self) -> list[Move]:

@@ -104,6 +104,34 @@ class Withdrawn(Exception):
     """A queued request was not sent after all: the reason for it does not hold any more."""
 
 
+def too_few(
+    move: Move, snapshot: Snapshot, leaving: t.Collection[str], prior: t.Mapping[str, int]
+) -> readiness.Short | None:
+    """Why too few others serve for its pod to go; not asked where somebody consented. For the rest see ``short``."""
+    pod = snapshot.pod(move.pod.uid)
+    if pod is None or move.plan.code in readiness.CONSENTED:
+        return None
+    return readiness.short(snapshot, pod, leaving, prior)
+
+
+def stays_as_last(move: Move, snapshot: Snapshot, now: float) -> bool:
+    """Whether its workload wants this pod alone by now; then a swap has to be prepared, which ends this move."""
+    found = _last(move, snapshot)
+    if found is None:
+        return False
+    move.block(found.object.kind, found.object.namespace, found.object.name, found.message)
+    if found.alone:
+        move.end("failed", "needs_surge", now, f"{found.message} Run the same command again: it moves it by a swap.")
+    return True
+
+
+def _last(move: Move, snapshot: Snapshot) -> readiness.Last | None:
+    pod = snapshot.pod(move.pod.uid)
+    if pod is None or move.plan.code not in readiness.OF_SEVERAL:
+        return None
+    return readiness.last(snapshot, pod)
+
+
 @dataclass
 class Evictor:
     """Sends evictions (with ``delete`` plain deletions) and settles their answers on the loop's thread.
@@ -151,7 +179,7 @@ class Evictor:
                 return
             if move.state != "waiting" or move.plan.route != "evict" or now < move.not_before:
                 continue
-            if self._is_last(move, snapshot, now):
+            if not self.delete and stays_as_last(move, snapshot, now):
                 continue
             budget = self._budget_of(move, snapshot)
             move.budget = (budget.namespace, budget.name) if budget else None
@@ -226,29 +254,7 @@ class Evictor:
         return False
 
     def _short(self, move: Move, snapshot: Snapshot) -> readiness.Short | None:
-        """Why too few others serve for this pod to go; not asked of who deletes, nor where somebody consented."""
-        pod = snapshot.pod(move.pod.uid)
-        if self.delete or pod is None or move.plan.code in readiness.CONSENTED:
-            return None
-        return readiness.short(snapshot, pod, self._leaving, self.prior)
-
-    def _is_last(self, move: Move, snapshot: Snapshot, now: float) -> bool:
-        """Whether its workload wants this pod alone by now; then a swap has to be prepared, which ends this move."""
-        found = self._last(move, snapshot)
-        if found is None:
-            return False
-        move.block(found.object.kind, found.object.namespace, found.object.name, found.message)
-        if found.alone:
-            move.end(
-                "failed", "needs_surge", now, f"{found.message} Run the same command again: it moves it by a swap."
-            )
-        return True
-
-    def _last(self, move: Move, snapshot: Snapshot) -> readiness.Last | None:
-        pod = snapshot.pod(move.pod.uid)
-        if self.delete or pod is None or move.plan.code not in readiness.OF_SEVERAL:
-            return None
-        return readiness.last(snapshot, pod)
+        return None if self.delete else too_few(move, snapshot, self._leaving, self.prior)
 
     def _send(self, move: Move) -> None:
         self._line(move).busy = True
@@ -290,7 +296,7 @@ class Evictor:
         self.fence(move.pod.node)
         snapshot, at = self._view
         stale = self.ctx.clock.now() - at > STALE
-        short = self._short(move, snapshot) or self._last(move, snapshot)
+        short = self._short(move, snapshot) or (None if self.delete else _last(move, snapshot))
         if stale or move.pod.node in self._closed or short:
             raise Withdrawn
 

@@ -39,7 +39,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.mig
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.objects import Raw, Ref
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.snapshot import Snapshot
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.context import Context
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.evict import Move
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.evict import Move, stays_as_last, too_few
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.job_sweep import (
     OVERDUE,
     SILENT,
@@ -80,6 +80,7 @@ class JobFeed:
     """All jobs of a drain. ``fence`` is asked right before each request, ``wake`` called on news of a job.
 
     ``runs`` are the ids of the runs that hold the nodes, by node. ``deadline`` is when the drain ends at the latest.
+    ``prior`` is what workloads with a surge want without it, by their UID.
     """
 
     ctx: Context
@@ -89,6 +90,7 @@ class JobFeed:
     runs: t.Mapping[str, str]
     grace_seconds: int | None = None
     deadline: float = float("inf")
+    prior: t.Mapping[str, int] = field(default_factory=dict)
     _flights: dict[str, Flight] = field(default_factory=dict)
     _taken: dict[feed.Key, list[float]] = field(default_factory=dict)
     _held_since: dict[str, float] = field(default_factory=dict)
@@ -285,6 +287,7 @@ class JobFeed:
             for move in line:
                 self._instead(move, self._broken)
             return
+        line = [move for move in line if self._others_serve(move, snapshot, now)]
         if not line:
             return
         by_uid = {move.pod.uid: move for move in line}
@@ -306,6 +309,16 @@ class JobFeed:
         unseen = [manifest(f.name, f.move.pod.ref, Wish()) for f in flights if f.name not in seen]
         evicting = {flight.move.pod.uid for flight in flights if flight.evicted}
         return feed.Traffic([*under_way, *unseen], self._taken, now, evicting)
+
+    def _others_serve(self, move: Move, snapshot: Snapshot, now: float) -> bool:
+        """Whether enough of its workload serve without the pod: its controller asks a budget, which may be gone."""
+        if stays_as_last(move, snapshot, now):
+            return False
+        leaving = {uid for uid, flight in self._flights.items() if flight.evicted}
+        found = too_few(move, snapshot, leaving, self.prior)
+        if found:
+            move.block(found.object.kind, found.object.namespace, found.object.name, found.message)
+        return found is None
 
     def _hold(self, move: Move, why: cause.Cause, now: float) -> None:
         move.block("PodMigrationJob", move.pod.namespace, move.pod.name, why.message)

@@ -40,6 +40,7 @@ class Scene:
 
     def __init__(self, world: World, count: int = 3, **choices: t.Any) -> None:
         self.world = world
+        self.wanted, self.missing = 9, 0
         self.pods = [
             objects.pod(f"web-{i}", owner=objects.owned("ReplicaSet", "web"), requests={"cpu": "10m"})
             for i in range(count)
@@ -60,7 +61,9 @@ class Scene:
         self.me.run(lambda _ctx: self.feed.start())
 
     def snapshot(self) -> Snapshot:
-        return objects.snapshot(objects.deployment("web", 9), pods=self.pods)
+        web = objects.owned("ReplicaSet", "web")
+        others = [objects.pod(f"web-{i}", owner=web, on="n2") for i in range(9, 18 - len(self.pods) - self.missing)]
+        return objects.snapshot(objects.deployment("web", self.wanted), pods=[*self.pods, *others])
 
     def step(self, seconds: float = 1.0) -> list[str]:
         """A tick of the loop; returns the pods that have jobs."""
@@ -140,6 +143,25 @@ def test_silence_after_arbitration_is_broken_now_and_then(world: World) -> None:
     for _tick in range(45):
         scene.step()
     assert len(scene.sent("PATCH")) == 2
+
+
+def test_no_job_is_made_where_too_few_others_serve(world: World) -> None:
+    scene = Scene(world, 3)
+    scene.missing = 1
+    assert scene.step() == [], "one of nine is missing already, and no budget allows more"
+    assert scene.moves[0].blocked_by is not None
+    assert "needs 8 ready pods beside this one and has 7" in scene.moves[0].blocked_by["message"]
+    scene.missing = 0
+    assert scene.step() == ["web-0", "web-1"]
+
+
+def test_no_job_is_made_for_the_last_pod_that_is_wanted(world: World) -> None:
+    scene = Scene(world, 1)
+    scene.wanted, scene.missing = 1, 8
+    assert scene.step() == []
+    [move] = scene.moves
+    assert (move.state, move.outcome) == ("failed", "needs_surge")
+    assert "Run the same command again: it moves it by a swap." in move.reason
 
 
 @pytest.mark.parametrize("what", ["forbidden", "error", "conflict", "lost"])
