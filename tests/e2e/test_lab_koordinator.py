@@ -146,9 +146,20 @@ def test_a_pod_that_is_deleted_takes_its_process_along_and_the_next_has_the_new_
     assert running_configuration(lab)["DeschedulingInterval"] == yaml.safe_load(text)["deschedulingInterval"]
 
 
+def rolled_out(lab: Lab) -> bool:
+    """Whether the one pod there is, ready, is of the Deployment's present template."""
+    deployment = lab.api.get(koordinator.DEPLOYMENT)
+    status = deployment["status"]
+    return (
+        status.get("observedGeneration") == deployment["metadata"]["generation"]
+        and status.get("updatedReplicas") == status.get("readyReplicas") == status.get("replicas") == 1
+        and len(koordinator.descheduler_pods(lab)) == 1
+    )
+
+
 def test_a_configuration_that_is_refused_shows_as_in_a_cluster(lab: Lab) -> None:
     """The rollout stands still, the old pod works on, the new one says why it crashes."""
-    until(lambda: container(the_pod(lab)).get("ready"), 60, "the descheduler is ready")
+    until(lambda: rolled_out(lab), 60, "what others changed is rolled out")
     old = the_pod(lab)["metadata"]["name"]
     text = lab.api.get(koordinator.CONFIG)["data"][koordinator.KEY]
     lab.api.patch(koordinator.CONFIG, {"data": {koordinator.KEY: text.replace("evictBurst: 1", "evictBurst: -1")}})
