@@ -7,7 +7,7 @@ MAKEFLAGS += --no-print-directory
 LAB_NAME ?= lab
 LAB_NODES ?= 6
 LABS ?= 3
-ORDERS ?= 20000
+ORDERS ?= 100000
 
 VENV := .build/venv
 LINK := .build/collections/ansible_collections/kubeops/node_maintenance
@@ -68,21 +68,28 @@ lint: $(READY) ## style, types, documentation, sanity
 test: $(READY) ## everything that must hold, the lab included
 	@$(call say,test,lint)
 	@python -m nox --session lint
-	@$(call say,test,sanity; beside it unit tests per ansible-core$(comma) clients$(comma) explorations)
-	@$(MAKE) --jobs=2 --output-sync=line test-sanity test-units
+	@$(call say,test,sanity; beside it unit tests per ansible-core$(comma) clients)
+	@$(MAKE) --jobs=2 test-sanity test-units
 	@$(call say,test,the lab: its binaries are built once per machine)
 	@$(PLAY) kubeops.node_maintenance.lab -e lab_state=built
-	@$(call say,test,end to end on $(LABS) labs side by side)
-	@python -m pytest -v --numprocesses $(LABS) --reruns 1 --rerun-show-tracebacks -rfER --durations=15 tests/e2e # deadlines meet busy machines
+	@$(call say,test,end to end on $(LABS) labs side by side; beside it explorations on what is idle)
+	@$(MAKE) --jobs=2 test-labs test-explorations
+	@$(call say,test,all done)
 
-.PHONY: test-sanity test-units
+# Two go on at a time, so each line says whose it is.
+tagged = 2>&1 | sed -u 's/^/$(1) | /'
+.PHONY: test-sanity test-units test-labs test-explorations
 test-sanity:
-	@python -m nox --session sanity
+	@python -m nox --session sanity $(call tagged,sanity)
 test-units:
-	@python -m nox --session unit clients
-	@SAMPLE=8 python -m nox --session explore -- $(addprefix tests/explore/test_,every_order.py guards_are_alive.py every_request.py)
+	@python -m nox --session unit clients $(call tagged,unit)
+test-labs:
+	@python -m pytest -v --numprocesses $(LABS) --reruns 1 --rerun-show-tracebacks -rfER --durations=15 tests/e2e \
+	  $(call tagged,labs) # once more, because deadlines meet busy machines
+test-explorations:
+	@ORDERS='$(ORDERS)' SEED='$(SEED)' nice -n 19 python -m nox --session explore $(call tagged,explore)
 
-explore: $(READY) ## faults at every request and orders of all who act, in a simulated cluster; ORDERS, SEED
+explore: $(READY) ## faults at every request and orders of all who act, in a simulated cluster; ORDERS, SEED, SAMPLE
 	@ORDERS='$(ORDERS)' SEED='$(SEED)' python -m nox --session explore
 
 chaos: $(READY) ## random faults on labs of its own; SECONDS, SEED, LABS, TRACKS, OUTAGE; ONLY=SCENE/BACKEND/FAULT/AT runs one again

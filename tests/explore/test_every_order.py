@@ -24,7 +24,7 @@ from ansible_collections.kubeops.node_maintenance.tests.explore.sample import SA
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.machine import Choices
 
 FOUND = Path(__file__).parent / "found"
-ORDERS = int(os.environ.get("ORDERS") or "20000") // SAMPLE
+ORDERS = int(os.environ.get("ORDERS") or "100000") // SAMPLE
 PARTS = 8
 
 
