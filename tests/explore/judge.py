@@ -4,9 +4,10 @@
 
 """What must hold after every step in a simulated cluster, whoever acts and whatever breaks.
 
-The invariants are those of the reliability notes: I1 no service below its floor, which is what a budget of the users
-allows where they have one (I2), I4 no pod evicted twice, I5 nobody acts on a node that another has taken over, I7 a
-node that was called drained stays empty, I3 all is as before at the end.
+The invariants are those of the reliability notes: I1 no service below its floor, I2 no budget of the users broken by an
+eviction of ours, I4 no pod evicted twice, I5 nobody acts on a node that another has taken over, I6 no run has more
+nodes out than its wave, and one control-plane node at most, I7 a node that was called drained stays empty, I3 all is as
+before at the end. What can be asked of a whole run only is in invariants.py.
 """
 
 from __future__ import annotations
@@ -19,12 +20,16 @@ from dataclasses import dataclass, field
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan import names
+from ansible_collections.kubeops.node_maintenance.tests.explore.budgets import Budgets
 from ansible_collections.kubeops.node_maintenance.tests.explore.people import PERSON
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.store import Event, Raw
+from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.wire import Sent
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.world import World
 
 PODS, NODES = kinds.PODS.resource, kinds.NODES.resource
 SLICES, LEASES = kinds.ENDPOINT_SLICES.resource, kinds.LEASES.resource
+BUDGETS = kinds.BUDGETS.resource
+CONTROL_PLANE = "node-role.kubernetes.io/control-plane"
 KEPT = (
     kinds.NODES,
     kinds.DEPLOYMENTS,
@@ -57,6 +62,7 @@ class Judge:
 
     def __post_init__(self) -> None:
         self.before = picture(self.world)
+        self._budgets = Budgets(self.world)
         self.world.on_event.append(self._event)
         for (_place, name), lease in self.world.store.of(LEASES).items():
             self._holders[name] = holder_of(lease)
@@ -111,6 +117,9 @@ class Judge:
         elif event.resource == PODS:
             self._stays_empty(event)
             self._in_service(event)
+            self.broken += self._budgets.gone(event, self._evictions)
+        elif event.resource == BUDGETS:
+            self._budgets.changed(event)
 
     def _note_will(self, event: Event) -> None:
         """Whether a person lets pods onto a node that is in maintenance: what comes then is their will."""
@@ -125,6 +134,7 @@ class Judge:
         before, after = record(event.before or {}), record(event.raw)
         if before == after or after is None:
             return
+        self._in_wave(before, after)
         if after["step"] == "drained" != (before or {}).get("step"):
             self._empty(event.raw["metadata"]["name"])
         holder = self._holders.get(names.node_lease_name(event.raw["metadata"]["name"]), "")
@@ -132,6 +142,33 @@ class Judge:
         if holder.rpartition("/")[2] != writer.rpartition("/")[2]:
             name = event.raw["metadata"]["name"]
             self.broken.append(f"I5: {writer} wrote the record of {name} while {holder or 'nobody'} held its lock")
+
+    def _in_wave(self, before: Raw | None, after: Raw) -> None:
+        """A run has no more nodes out than the greatest of its waves, and of control planes one is out (I6).
+
+        Parked nodes are not counted: they wait for a person. Nor are nodes that single calls take out, without a
+        stored run: their wave is what each call names.
+        """
+        run, found = after["run"], self.world.store.of(NODES).values()
+        if not _at_work(after) or (before is not None and before["run"] == run and _at_work(before)):
+            return
+        out = [(raw, known) for raw in found if (known := record(raw)) and _at_work(known)]
+        mine = sorted(raw["metadata"]["name"] for raw, known in out if known["run"] == run)
+        stored = self.world.store.get(kinds.CONFIGMAPS.resource, names.NAMESPACE, names.run_name(run))
+        wave = max(map(len, json.loads(stored["data"]["plan"])), default=0) if stored else 0
+        if wave and len(mine) > wave:
+            self.broken.append(f"I6: run {run} has {', '.join(mine)} out at once, and its waves are of {wave}")
+        planes = sorted(raw["metadata"]["name"] for raw, _known in out if CONTROL_PLANE in raw["metadata"]["labels"])
+        if len(planes) > 1:
+            self.broken.append(f"I6: the control planes {', '.join(planes)} are out at once")
+
+    def _evictions(self, meta: Raw) -> t.Iterator[Sent]:
+        """The evictions of that pod by processes of ours that are being carried out: one, or none."""
+        about = ("pods/eviction", meta["namespace"], meta["name"], self.world.machine.now, 0)
+        for sent in reversed(self.world.log[-100:]):
+            request = sent.request
+            if (request.resource, request.namespace, request.name, sent.arrived, sent.status) == about:
+                yield sent
 
     def _empty(self, node: str) -> None:
         """What is called drained is empty, but for what DaemonSets run there (I7)."""
@@ -153,13 +190,9 @@ class Judge:
         freed = self._freed.get(node)
         if raw is None or (record(raw) is not None and freed is None):
             return
-        now = self.world.machine.now
-        for sent in reversed(self.world.log[-100:]):
-            request = sent.request
-            about = (request.resource, request.namespace, request.name)
-            mine = about == ("pods/eviction", meta["namespace"], meta["name"])
+        for sent in self._evictions(meta):
             # Nobody can know what a person did at the very moment at which it leaves.
-            if mine and (sent.arrived, sent.status) == (now, 0) and (freed is None or sent.left > freed):
+            if freed is None or sent.left > freed:
                 self.broken.append(f"I5: {sent.process} evicted {meta['name']} from {node}, which is in service")
 
     def _stays_empty(self, event: Event) -> None:
@@ -181,6 +214,11 @@ def closed(node: Raw) -> int:
     """How many things keep pods away from it, of those that a maintenance puts there."""
     taints = node["spec"].get("taints") or ()
     return bool(node["spec"].get("unschedulable")) + any(taint["key"] == names.TAINT_KEY for taint in taints)
+
+
+def _at_work(known: Raw) -> bool:
+    """Whether a node with this record counts for its wave."""
+    return bool(known["step"] != "parked")
 
 
 def holder_of(lease: Raw) -> str:

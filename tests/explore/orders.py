@@ -10,11 +10,11 @@ import functools
 import json
 import typing as t
 
-from ansible_collections.kubeops.node_maintenance.tests.explore import stories
+from ansible_collections.kubeops.node_maintenance.tests.explore import invariants, stories
 from ansible_collections.kubeops.node_maintenance.tests.explore.judge import Judge, Violation, ours, record
 from ansible_collections.kubeops.node_maintenance.tests.explore.states import difference
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.machine import Choices, Task
-from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.whole import recover
+from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.whole import Outcome, recover
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.world import World
 
 WITHIN = 900.0
@@ -29,9 +29,14 @@ def tell(story: stories.Story, choices: Choices, ends: set[str] | None = None) -
         judge = Judge(world, story.scene.floors)
         world.machine.on_step.append(judge.check)
         tasks = story.begin(world)
-        world.machine.run_until(ended(tasks), within=WITHIN)
-        for task in tasks:
-            task.value()
+        invariants.ended(world, ended(tasks), WITHIN)
+        values = [task.value() for task in tasks]
+        invariants.all_told(world)
+        outcomes = [value for value in values if isinstance(value, Outcome)]
+        if outcomes:
+            invariants.no_secrets(world, outcomes)
+        for outcome in outcomes:
+            invariants.says_why(world, outcome)
         world.machine.on_step.clear()
         world.settle()
         judge.check()
@@ -77,7 +82,7 @@ def recovered(world: World, run: str) -> list[str]:
     """What is wrong after ``recover``, with a run's name or without."""
     me = world.process("last")
     task = me.spawn(functools.partial(recover, me, run, ("ready",), 60.0))
-    world.machine.run_until(lambda: not task.alive, within=WITHIN)
+    invariants.ended(world, lambda: not task.alive, WITHIN)
     return t.cast("list[str]", task.value())
 
 

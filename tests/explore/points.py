@@ -6,12 +6,13 @@
 
 from __future__ import annotations
 
+import functools
 import typing as t
 from dataclasses import dataclass, replace
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.verbs import Request
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.lease import WORKING
-from ansible_collections.kubeops.node_maintenance.tests.explore import scenes
+from ansible_collections.kubeops.node_maintenance.tests.explore import invariants, scenes
 from ansible_collections.kubeops.node_maintenance.tests.explore.judge import NODES, Judge, Violation, record
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.faults import EVERY, Fault
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.whole import Outcome, maintain, recover
@@ -26,6 +27,9 @@ SCENES = {scene.name: scene for scene in (scenes.begin_and_end("eviction"), scen
 
 SURVIVED = ("lost", "conflict", "throttled", "throttled with time", "in doubt")
 """After these the run goes on by itself; after the others the same command may be needed once more."""
+
+LASTING = ("down",)
+"""While these last, asking again is what a run should do."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +47,7 @@ class Point:
 def play(world: World, actor: Actor, scene: scenes.Scene) -> Outcome | None:
     """The run, to its end; ``None`` where it was killed."""
     task = actor.spawn(lambda: maintain(actor, scene.given))
-    world.machine.run_until(lambda: not task.alive, within=WITHIN)
+    invariants.ended(world, lambda: not task.alive, WITHIN)
     return None if actor.process.dead else t.cast("Outcome", task.value())
 
 
@@ -56,7 +60,47 @@ def requests_of(scene: scenes.Scene) -> int:
         assert outcome.ok, (outcome.failed, outcome.wrong)
         world.settle()
         judge.all_as_before()
+        told(world, outcome)
         return me.link.count
+
+
+@functools.cache
+def undisturbed(name: str) -> int:
+    """The same for the scene of that name, counted once."""
+    return requests_of(SCENES[name])
+
+
+def told(world: World, *outcomes: Outcome | None) -> None:
+    """What the runs tell of themselves is true, enough and not too much.
+
+    Raises:
+        Violation: it is not.
+    """
+    known = [outcome for outcome in outcomes if outcome is not None]
+    invariants.all_told(world)
+    invariants.no_secrets(world, known)
+    for outcome in known:
+        invariants.says_why(world, outcome)
+
+
+def looks(world: World, scene: scenes.Scene, run: str = "") -> Actor:
+    """The same command in check mode, which writes nothing, however it ends (I10)."""
+    actor = world.process("looks")
+    play(world, actor, replace(scene, given=replace(scene.given, run=run, check=True)))
+    invariants.only_looked(world, actor.name)
+    return actor
+
+
+def foretold(scene: scenes.Scene) -> None:
+    """Check mode, and then the run: it changes what was foretold, and nothing else.
+
+    Raises:
+        Violation: they differ.
+    """
+    with scene.world() as world:
+        looked, me = looks(world, scene), world.process("me")
+        play(world, me, scene)
+        invariants.foretold(looked, me)
 
 
 def points(scene: scenes.Scene) -> list[Point]:
@@ -77,6 +121,9 @@ def explore(point: Point) -> None:
         if not me.faults.met or not point.fault.fits(me.faults.met[0][1]):
             return
         judge.check()
+        if point.fault.what not in LASTING:
+            invariants.few_requests(me.link.count, undisturbed(point.scene))
+        told(world, outcome)
         if point.fault.what in SURVIVED and (outcome is None or not outcome.ok):
             raise Violation(f"I8: the run does not live through it: {outcome and (outcome.failed, outcome.wrong)}")
         if outcome is None or not outcome.ok:
@@ -90,6 +137,7 @@ def explore(point: Point) -> None:
             if again is None or not again.ok:
                 said = (again.failed, again.wrong) if again else "killed"
                 raise Violation(f"I8: the same command does not come through: {said}")
+            told(world, again)
         world.settle()
         judge.all_as_before()
         judge.evicted_once()
@@ -122,7 +170,7 @@ def replaced(point: Point) -> None:
             said = (second.failed, second.wrong) if second else "killed"
             raise Violation(f"I8: the same command does not come through: {said}")
         thawed = world.machine.now
-        world.machine.run_until(lambda: not task.alive, within=WITHIN)
+        invariants.ended(world, lambda: not task.alive, WITHIN)
         world.settle()
         mine = [sent for sent in world.log if sent.process == "me" and sent.arrived > thawed]
         begun = min((sent.arrived for sent in mine if begins(sent)), default=float("inf"))
@@ -150,11 +198,11 @@ def robbed(scene: scenes.Scene, ordinal: int, fault: Fault) -> None:
             return
         other = world.process("other")
         undoing = other.spawn(lambda: recover(other, str(known["run"])))
-        world.machine.run_until(lambda: not undoing.alive, within=WITHIN)
+        invariants.ended(world, lambda: not undoing.alive, WITHIN)
         if wrong := undoing.value():
             raise Violation(f"no way back for run {known['run']}: {wrong}")
         undone = world.machine.now
-        world.machine.run_until(lambda: not task.alive, within=WITHIN)
+        invariants.ended(world, lambda: not task.alive, WITHIN)
         world.settle()
         judge.check()
         mine = [sent for sent in world.log if sent.process == "me" and sent.arrived > undone]

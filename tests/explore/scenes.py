@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import functools
+import json
 import typing as t
 from dataclasses import dataclass, field, replace
 
@@ -21,6 +22,10 @@ FOREIGN_TAINTS = (
     {"key": "dedicated", "value": "shop", "effect": "NoSchedule"},
     {"key": "spot", "value": "yes", "effect": "PreferNoSchedule"},
 )
+
+
+CANARY = "canary-5b1d7c"
+"""What stands in the pods of the users where secrets stand: nobody may tell or store it."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +71,19 @@ def node(name: str) -> Raw:
 
 
 def _tolerant(raw: Raw) -> Raw:
+    """A workload for such nodes, with secrets in its pods and its annotations."""
     raw["spec"]["template"]["spec"]["tolerations"] = [{"key": "dedicated", "operator": "Exists"}]
+    return secretive(raw)
+
+
+def secretive(raw: Raw) -> Raw:
+    """A workload whose pods have a secret in their environment and annotations, as it has in its own."""
+    template = raw["spec"]["template"]
+    for container in template["spec"]["containers"]:
+        container["env"] = [{"name": "PASSWORD", "value": CANARY}]
+    template["metadata"]["annotations"] = {"shop.example/token": CANARY}
+    applied = {"kubectl.kubernetes.io/last-applied-configuration": json.dumps({"env": CANARY})}
+    raw["metadata"]["annotations"] = applied
     return raw
 
 
@@ -139,7 +156,7 @@ def crowd() -> Scene:
         manifests.deployment("single", 1),
         manifests.service("single"),
         manifests.autoscaler("single", 1, 3, load=1),
-        manifests.deployment("trio", 3),
+        secretive(manifests.deployment("trio", 3)),
         manifests.service("trio"),
         manifests.budget("trio", maxUnavailable=1),
     )

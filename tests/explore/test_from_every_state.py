@@ -18,7 +18,7 @@ import pytest
 from ansible_collections.kubeops.node_maintenance.tests.explore import stories
 from ansible_collections.kubeops.node_maintenance.tests.explore.judge import Judge, Violation, picture
 from ansible_collections.kubeops.node_maintenance.tests.explore.orders import WITHIN, made_good
-from ansible_collections.kubeops.node_maintenance.tests.explore.points import SCENES, out, play
+from ansible_collections.kubeops.node_maintenance.tests.explore.points import SCENES, foretold, looks, out, play, told
 from ansible_collections.kubeops.node_maintenance.tests.explore.sample import SAMPLE, SEED
 from ansible_collections.kubeops.node_maintenance.tests.explore.states import Collector, normal
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.machine import Choices
@@ -48,10 +48,12 @@ def goes_on(state: Saved, scene: str, before: dict[str, t.Any]) -> None:
         judge.before = before
         world.machine.run_for(5.0)
         given = replace(given, run=out(world))
+        looks(world, SCENES[scene], given.run)
         outcome = play(world, world.process("again"), replace(SCENES[scene], given=given))
         assert outcome is not None
         if not outcome.ok:
             raise Violation(f"I8: one undisturbed run does not come through: {outcome.failed}, {outcome.wrong}")
+        told(world, outcome)
         world.settle()
         # The controllers began anew with this state. An autoscaler that does so amid a surge takes the count that it
         # finds for a wish of its own, and raises what was given back to it again until that wish is too old.
@@ -59,6 +61,11 @@ def goes_on(state: Saved, scene: str, before: dict[str, t.Any]) -> None:
         world.settle()
         judge.all_as_before()
         stays(world)
+
+
+@pytest.mark.parametrize("scene", SCENES)
+def test_check_mode_foretells_what_the_run_changes(scene: str) -> None:
+    foretold(SCENES[scene])
 
 
 @pytest.mark.parametrize("part", range(PARTS))

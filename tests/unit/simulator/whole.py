@@ -35,7 +35,7 @@ Loop = t.Callable[[Context], Result]
 class Input:
     """What a user gives `maintain`, in its final types. `work` is what the tasks do to the nodes that are out.
 
-    `run` is `maintain_run`; `evacuates`: the nodes stay out. Times in seconds.
+    `run` is `maintain_run`; `evacuates`: the nodes stay out; `check` is `--check`. Times in seconds.
     """
 
     nodes: tuple[str, ...]
@@ -50,6 +50,7 @@ class Input:
     timeout: float = 600.0
     tasks_timeout: float = 3600.0
     gap: float = 0.2
+    check: bool = False
 
     @property
     def fingerprint(self) -> dict[str, t.Any]:
@@ -209,11 +210,17 @@ class _Playbook:
             cordoned = _good(result)
             protected = self._protect(cordoned, told)
             ready = self._drain(protected, told)
+            if given.check:
+                self.outcome.failed.update({name: _said(name, told) for name in nodes if name not in ready})
+                return
             if ready and given.work and not given.evacuates:
                 lease = given.tasks_timeout
                 ready = _good(self.call_nodes("out", self._cordon("out", ready, lease_duration=lease), run, told))
         except _Broken as error:
             broken, ready = str(error), []
+            if given.check:
+                self.outcome.wrong.append(broken)
+                return
         lost = [name for name in (nodes if cordoned is None else cordoned) if name not in ready]
         if lost:
             self._give_back_lost(lost, told)
@@ -350,7 +357,7 @@ class _Playbook:
     def _call(self, name: str, loop: Loop, run: str) -> Result:
         if self.outcome.calls:
             self.actor.clock.sleep(self.given.gap)
-        ctx = self.actor.ctx(run)
+        ctx = self.actor.ctx(run, check=self.given.check)
         try:
             result = loop(ctx)
         except StopRun as stop:

@@ -94,7 +94,10 @@ class Saved:
 
 @dataclass
 class Actor:
-    """Something that makes requests: a run of ours, another one, a script. `told` is its progress."""
+    """Something that makes requests: a run of ours, another one, a script.
+
+    `told` is its progress, `contexts` are its calls: what each has changed and noted.
+    """
 
     world: World
     process: Process
@@ -102,6 +105,7 @@ class Actor:
     link: Link
     faults: Faults
     told: list[Event] = field(default_factory=list)
+    contexts: list[Context] = field(default_factory=list)
 
     @property
     def name(self) -> str:
@@ -112,7 +116,7 @@ class Actor:
 
     def ctx(self, run: str = "", *, check: bool = False) -> Context:
         """What a loop is given, with a connection of its own."""
-        return Context(
+        ctx = Context(
             self.cluster(),
             check=check,
             run=Run.parse(run),
@@ -120,6 +124,8 @@ class Actor:
             clock=self.clock,
             by=f"{self.name}@sim",
         )
+        self.contexts.append(ctx)
+        return ctx
 
     def call(self, loop: t.Callable[[Context], t.Any], run: str = "", *, name: str = "") -> Task:
         """A thread of this process that runs the loop; its `value()` is the loop's, once it has ended."""
