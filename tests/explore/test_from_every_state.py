@@ -40,6 +40,17 @@ def stays(world: World) -> None:
         raise Violation("it does not stay there")
 
 
+def forgets(world: World) -> None:
+    """It settles, and wishes of autoscalers grow too old.
+
+    The controllers began anew with a state. An autoscaler that does so amid a surge takes the count that it finds for
+    a wish of its own, and raises what was given back to it again until that wish is too old.
+    """
+    world.settle()
+    world.machine.run_for(Autoscalers.window + 2 * Autoscalers.period)
+    world.settle()
+
+
 def goes_on(state: Saved, scene: str, before: dict[str, t.Any]) -> None:
     """The same command, once; by the run's name where tasks may be at work on the host."""
     given = SCENES[scene].given
@@ -54,11 +65,7 @@ def goes_on(state: Saved, scene: str, before: dict[str, t.Any]) -> None:
         if not outcome.ok:
             raise Violation(f"I8: one undisturbed run does not come through: {outcome.failed}, {outcome.wrong}")
         told(world, outcome)
-        world.settle()
-        # The controllers began anew with this state. An autoscaler that does so amid a surge takes the count that it
-        # finds for a wish of its own, and raises what was given back to it again until that wish is too old.
-        world.machine.run_for(Autoscalers.window + 2 * Autoscalers.period)
-        world.settle()
+        forgets(world)
         judge.all_as_before()
         stays(world)
 
@@ -96,7 +103,7 @@ def test_from_every_state_of_a_story_there_is_a_way_back(
 ) -> None:
     choices = Choices(chance=random.Random(f"{SEED} {story.name} states"))
     with story.scene.world(choices=choices, fine=True) as world:
-        states = Collector(world, set())
+        before, states = picture(world), Collector(world, set())
         tasks = story.begin(world)
         world.machine.run_until(lambda: not any(task.alive for task in tasks), within=WITHIN)
     wrong = []
@@ -104,9 +111,11 @@ def test_from_every_state_of_a_story_there_is_a_way_back(
     for number, state in mine:
         with World.of(state) as world:
             judge = Judge(world, story.scene.floors)
+            judge.before = before
             try:
                 world.settle()
-                made_good(world, judge, story)
+                made_good(world, judge, story, told=False)
+                forgets(world)
                 stays(world)
             except AssertionError as error:
                 wrong.append(f"state {number}: {error}")
