@@ -50,7 +50,11 @@ def person(world: World, *acts: Act) -> Task:
 
 def any_of(world: World, *acts: Act) -> Act:
     """One of these, as the choices pick."""
-    return lambda: acts[world.machine.choices.choose(len(acts))]()
+
+    def act() -> None:
+        acts[world.machine.choices.choose(len(acts))]()
+
+    return act
 
 
 def scale(world: World, name: str, replicas: int) -> None:

@@ -12,7 +12,6 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan imp
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.objects import Ref
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.snapshot import Snapshot
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.surge import Surge
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.context import Run
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.surge_case import Case
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.surging import Surging
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.swaps import Swaps
@@ -59,7 +58,8 @@ class Play(Caller):
 
     def __init__(self, world: World, run: str = "r1/n1", state: t.Any = "plan") -> None:
         super().__init__(world, run)
-        me = t.cast("Run", self.ctx.run)
+        me = self.ctx.run
+        assert me is not None
         self.case = Case(Ref("Deployment", "web", "shop", world.uid, "apps/v1"), ("n1",), state)
         self.surging = Surging(self.ctx, me, 2.0, self.plan, self.fence, ["n1"], [self.case])
 
