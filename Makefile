@@ -8,6 +8,7 @@ LAB_NAME ?= lab
 LAB_NODES ?= 6
 LABS ?= 3
 ORDERS ?= 100000
+SANITY := core-2.19 core-2.16 core-2.21
 
 VENV := .build/venv
 LINK := .build/collections/ansible_collections/kubeops/node_maintenance
@@ -69,7 +70,7 @@ test: $(READY) ## everything that must hold, the lab included
 	@$(call say,test,lint)
 	@python -m nox --session lint
 	@$(call say,test,sanity; beside it unit tests per ansible-core$(comma) clients)
-	@$(MAKE) --jobs=2 test-sanity test-units
+	@$(MAKE) --jobs=2 test-units $(addprefix test-sanity-,$(SANITY))
 	@$(call say,test,the lab: its binaries are built once per machine)
 	@$(PLAY) kubeops.node_maintenance.lab -e lab_state=built
 	@$(call say,test,end to end on $(LABS) labs side by side; beside it explorations on what is idle)
@@ -78,9 +79,9 @@ test: $(READY) ## everything that must hold, the lab included
 
 # Two go on at a time, so each line says whose it is.
 tagged = 2>&1 | sed -u 's/^/$(1) | /'
-.PHONY: test-sanity test-units test-labs test-explorations
-test-sanity:
-	@python -m nox --session sanity $(call tagged,sanity)
+.PHONY: test-units test-labs test-explorations
+test-sanity-%:
+	@python -m nox --session 'sanity($*)' $(call tagged,sanity $*)
 test-units:
 	@python -m nox --session unit clients $(call tagged,unit)
 test-labs:

@@ -202,7 +202,8 @@ def sanity(session: nox.Session, leg: Leg) -> None:
     environment(session, tree=BUILD / name)
     with step(session, "environment"):
         session.install(PINS, f"ansible-core=={leg.core}")
-    home = BUILD / "home"
+    # One of its own: legs may go on side by side.
+    home = BUILD / f"home-{leg.name}"
     stand_in(home / ".ansible/test/cache")
     pip_configuration(session, home / ".config/pip/pip.conf")
     session.env["HOME"] = str(home)
