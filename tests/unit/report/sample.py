@@ -214,7 +214,7 @@ class Sample:
                 "skipped": outcomes["daemonset"],
                 "failed": 0,
                 "refusals": refusals,
-                "requests": outcomes["evicted"] + refusals + 17 + 2 * len(wave),
+                "requests": outcomes["evicted"] + refusals + 18 + 2 * len(wave),
                 "seconds": round(self.clock - begin, 3),
             },
             services=[
