@@ -276,6 +276,7 @@ class _Drain:
 
     def _gone(self, move: Move, now: float) -> None:
         outcome = {"swap": "swapped", "job": "migrated"}.get(move.plan.route, "gone")
+        move.came_true(self.ctx)
         if move.ours:
             outcome = "deleted" if self.options.choices.disable_eviction else "evicted"
         if move.plan.tolerant:

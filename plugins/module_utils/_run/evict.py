@@ -53,7 +53,10 @@ State = t.Literal["waiting", "asked", "leaving", "gone", "failed", "skipped"]
 
 @dataclass
 class Move:
-    """One pod on its way off its node. Times are of the context's monotonic clock."""
+    """One pod on its way off its node. Times are of the context's monotonic clock.
+
+    ``unsure`` is what was sent for it and never answered: what it did shows when the pod is gone.
+    """
 
     plan: PodPlan
     state: State
@@ -67,6 +70,7 @@ class Move:
     left_at: float | None = None
     blocked_by: dict[str, str] | None = None
     ours: bool = False
+    unsure: Change | None = None
     budget: tuple[str, str] | None = None
 
     @property
@@ -78,6 +82,13 @@ class Move:
     def done(self) -> bool:
         """Whether nothing more will happen to it."""
         return self.state in ("gone", "failed", "skipped")
+
+    def came_true(self, ctx: Context) -> None:
+        """Remember the request without an answer, now that the pod is gone."""
+        if self.unsure:
+            self.ours = True
+            ctx.changed(self.unsure)
+            self.unsure = None
 
     def end(self, state: State, outcome: str, now: float, reason: str = "") -> None:
         """Close the move with one word and, where it helps, a sentence."""
@@ -284,6 +295,7 @@ class Evictor:
                 self._send_now(move, change)
         except Exception as caught:
             error = caught
+        move.unsure = change if isinstance(error, UnknownOutcome) else None if error is None else move.unsure
         self._answers.put((move, error))
         self.wake()
 
@@ -309,6 +321,7 @@ class Evictor:
     def _refuse(self, move: Move, line: _Line, error: ClusterError) -> None:
         now, pod = self.ctx.clock.now(), move.pod
         if isinstance(error, NotFound):
+            move.came_true(self.ctx)
             move.end("gone", "already_gone", now)
             return
         if isinstance(error, Conflict):
