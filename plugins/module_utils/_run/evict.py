@@ -275,15 +275,7 @@ class Evictor:
         self._pool.submit(self._ask, move)
 
     def _ask(self, move: Move) -> None:
-        pod = move.pod
-        verb: t.Literal["evict", "delete"] = "delete" if self.delete else "evict"
-        change = Change(
-            verb,
-            pod.ref,
-            f"{verb.capitalize()} {pod.ref} from node {pod.node}",
-            grace_seconds=self.grace_seconds,
-            fence=self.fenced.get(pod.node, ""),
-        )
+        pod, change = move.pod, self._change(move)
         error: Exception | None = None
         try:
             try:
@@ -295,9 +287,19 @@ class Evictor:
                 self._send_now(move, change)
         except Exception as caught:
             error = caught
-        move.unsure = change if isinstance(error, UnknownOutcome) else None if error is None else move.unsure
         self._answers.put((move, error))
         self.wake()
+
+    def _change(self, move: Move) -> Change:
+        pod = move.pod
+        verb: t.Literal["evict", "delete"] = "delete" if self.delete else "evict"
+        return Change(
+            verb,
+            pod.ref,
+            f"{verb.capitalize()} {pod.ref} from node {pod.node}",
+            grace_seconds=self.grace_seconds,
+            fence=self.fenced.get(pod.node, ""),
+        )
 
     def _send_now(self, move: Move, change: Change) -> None:
         # Without patience: what was decided a while ago is not sent any more, the loop decides anew.
@@ -308,18 +310,21 @@ class Evictor:
         self.fence(move.pod.node)
         snapshot, at = self._view
         stale = self.ctx.clock.now() - at > STALE
-        short = self._short(move, snapshot) or (None if self.delete else _last(move, snapshot))
-        if stale or move.pod.node in self._closed or short:
+        needed = not self.delete and (self._short(move, snapshot) or _last(move, snapshot))
+        if stale or move.pod.node in self._closed or needed:
             raise Withdrawn
 
     def _accept(self, move: Move, line: _Line) -> None:
         now = self.ctx.clock.now()
         line.taken += 1
         move.state, move.left_at, move.ours, move.blocked_by = "leaving", now, True, None
+        move.unsure = None
         self.ctx.note("evicted", move.plan.reason, node=move.pod.node, namespace=move.pod.namespace, name=move.pod.name)
 
     def _refuse(self, move: Move, line: _Line, error: ClusterError) -> None:
         now, pod = self.ctx.clock.now(), move.pod
+        if isinstance(error, UnknownOutcome):
+            move.unsure = self._change(move)
         if isinstance(error, NotFound):
             move.came_true(self.ctx)
             move.end("gone", "already_gone", now)
