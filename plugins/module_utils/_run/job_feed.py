@@ -287,7 +287,8 @@ class JobFeed:
             for move in line:
                 self._instead(move, self._broken)
             return
-        line = [move for move in line if self._others_serve(move, snapshot, now)]
+        leaving = {uid for uid, flight in self._flights.items() if flight.evicted}
+        line = [move for move in line if self._others_serve(move, leaving, snapshot, now)]
         if not line:
             return
         by_uid = {move.pod.uid: move for move in line}
@@ -310,11 +311,10 @@ class JobFeed:
         evicting = {flight.move.pod.uid for flight in flights if flight.evicted}
         return feed.Traffic([*under_way, *unseen], self._taken, now, evicting)
 
-    def _others_serve(self, move: Move, snapshot: Snapshot, now: float) -> bool:
+    def _others_serve(self, move: Move, leaving: t.Collection[str], snapshot: Snapshot, now: float) -> bool:
         """Whether enough of its workload serve without the pod: its controller asks a budget, which may be gone."""
         if stays_as_last(move, snapshot, now):
             return False
-        leaving = {uid for uid, flight in self._flights.items() if flight.evicted}
         found = too_few(move, snapshot, leaving, self.prior)
         if found:
             move.block(found.object.kind, found.object.namespace, found.object.name, found.message)
