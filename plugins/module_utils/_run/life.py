@@ -82,14 +82,15 @@ def shown(ctx: Context, leases: t.Iterable[Raw]) -> set[str]:
     for lease in leases:
         spec = lease.get("spec") or {}
         renewed = spec.get("renewTime")
-        if renewed and _is_sign(lease):
+        if renewed and is_sign(lease):
             silent_for = now - datetime.datetime.fromisoformat(renewed)
             if silent_for.total_seconds() <= (spec.get("leaseDurationSeconds") or 0):
                 runs.add(holder_of(lease))
     return runs
 
 
-def _is_sign(lease: Raw) -> bool:
+def is_sign(lease: Raw) -> bool:
+    """Whether it is a run's sign of life."""
     return is_ours(lease) and bool(lease["metadata"]["name"].startswith(names.RUN_PREFIX))
 
 
@@ -221,5 +222,5 @@ def silent(ctx: Context, leases: t.Iterable[Raw]) -> set[Place]:
 def _silence(ctx: Context, lease: Raw) -> float:
     """For how many seconds the lease has to stay as it is until nobody renews it."""
     duration = float((lease.get("spec") or {}).get("leaseDurationSeconds") or 0)
-    ran_out = duration > IDLE and _is_sign(lease) and not shown(ctx, [lease])
+    ran_out = duration > IDLE and is_sign(lease) and not shown(ctx, [lease])
     return IDLE if ran_out else duration

@@ -257,7 +257,7 @@ def _is_loose(found: _Found, lease: Raw, wanted: str | None) -> bool:
     if _is_lock(lease):
         node = meta["name"].removeprefix(names.NODE_LEASE_PREFIX)
         return node not in found.records and node not in found.bad
-    return bool(meta["name"].startswith(names.RUN_PREFIX))
+    return life.is_sign(lease)
 
 
 def _orphans(ctx: Context, found: _Found, wanted: str | None, done: _Recovery) -> None:
