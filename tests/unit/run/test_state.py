@@ -177,7 +177,8 @@ def test_a_release_of_its_last_node_forgets_the_run_and_one_before_does_not(worl
     assert runs(world) == set()
 
 
-def test_whoever_ends_a_run_removes_the_lock_that_a_killed_start_left_of_a_node_that_is_back(world: World) -> None:
+def killed_before_its_lock_went(world: World) -> None:
+    """A start that gave node a back, and died before the end of its lock."""
     mine = begun(world)
     out(world, mine.data["run"], "a", step="returning")
     noted(world, mine.data["run"], "a")
@@ -185,6 +186,10 @@ def test_whoever_ends_a_run_removes_the_lock_that_a_killed_start_left_of_a_node_
     actor.faults.when(lambda r: r.method == "PATCH" and r.resource == "nodes", Fault("killed after"))
     task = actor.call(lambda ctx: cordon(ctx, CordonOptions("uncordoned", ("a",))), mine.data["run"])
     world.machine.run_until(lambda: not task.alive)
+
+
+def test_whoever_ends_a_run_removes_the_lock_that_a_killed_start_left_of_a_node_that_is_back(world: World) -> None:
+    killed_before_its_lock_went(world)
     assert not world.get(kinds.NODES, "a")["spec"].get("unschedulable")
     assert "node-a" in leases(world)
     again = begun(world)
@@ -264,13 +269,7 @@ def test_a_sign_of_life_that_cannot_be_taken_away_is_told(world: World) -> None:
 
 
 def test_a_lock_that_was_left_and_cannot_be_deleted_is_told(world: World) -> None:
-    mine = begun(world)
-    out(world, mine.data["run"], "a", step="returning")
-    noted(world, mine.data["run"], "a")
-    actor = world.process("me")
-    actor.faults.when(lambda r: r.method == "PATCH" and r.resource == "nodes", Fault("killed after"))
-    task = actor.call(lambda ctx: cordon(ctx, CordonOptions("uncordoned", ("a",))), mine.data["run"])
-    world.machine.run_until(lambda: not task.alive)
+    killed_before_its_lock_went(world)
     again = begun(world)
     world.process("me").faults.when(
         lambda r: r.method == "DELETE" and r.name == "node-a" and r.resource == kinds.LEASES.resource,
