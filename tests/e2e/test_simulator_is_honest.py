@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from support.arena import Arena
+from support.arena import Arena, arena_name
 from support.lab import Lab
 from support.rights import AGENT
 
@@ -28,7 +28,7 @@ AT_A_TIME = 6
 def seen(lab: Lab, name: str) -> Any:
     """What the behaviour gives on the lab, in an arena of its own."""
     cluster = connect(ConnectionOptions(kubeconfig=str(lab.kubeconfig)), user_agent=AGENT)
-    arena = Arena(lab.api, f"behaviour-{list(BEHAVIOURS).index(name)}")
+    arena = Arena(lab.api, arena_name(f"behaviour {list(BEHAVIOURS).index(name)}"))
     here = Here(cluster, arena.namespace, arena.nodes)
     try:
         return plain(BEHAVIOURS[name](here), here)
