@@ -20,9 +20,9 @@ from collections import Counter
 from dataclasses import dataclass, replace
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan import no_execute, protect, taints
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.case import PodPlan
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.finding import Finding
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.objects import Node, Pod, Raw
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.pod_plan import PodPlan
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.record import Record
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.snapshot import Snapshot
 

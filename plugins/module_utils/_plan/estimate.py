@@ -16,13 +16,13 @@ import collections
 import math
 import typing as t
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.case import PodPlan
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs.limits import (
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.migration_controller import (
     Controller,
     interval,
     per_workload,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.objects import Raw
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.pod_plan import PodPlan
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.snapshot import Snapshot
 
 ENDS = 30.0

@@ -26,7 +26,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.obj
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.snapshot import Snapshot
 
 if t.TYPE_CHECKING:
-    from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.migrate import PodPlan
+    from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.pod_plan import PodPlan
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,14 +8,13 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan import dead, selectors
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.case import Case, Choices, PodPlan, Table
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.case import Case, Table
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs.way import by_job
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.objects import Pod
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.pod_plan import Choices, PodPlan
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.rules import RULES, SETTLED, tolerant
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.snapshot import Snapshot
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.surge import surges_in, unreadable
-
-__all__ = ["Choices", "PodPlan", "left_to_move", "routes"]
 
 
 def routes(

@@ -9,8 +9,8 @@ import typing as t
 from dataclasses import dataclass
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan import dead, names
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.case import Choices, PodPlan
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.finding import Finding
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.pod_plan import Choices, PodPlan
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.snapshot import Snapshot
 
 

@@ -17,14 +17,14 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan imp
     budgets,
     dead,
     held,
-    migrate,
     surge_room,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.estimate import limiter_seconds
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.finding import Finding, Severity
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs.limits import interval
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs.way import PATIENCE
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.migration_controller import interval
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.objects import Node, Ref
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.pod_plan import Choices, PodPlan
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.snapshot import Snapshot
 
 Waves = tuple[tuple[str, ...], ...]
@@ -41,14 +41,14 @@ class Asked:
 
     nodes: tuple[str, ...]
     waves: Waves
-    choices: migrate.Choices
+    choices: Choices
     run: str = ""
     now: str = ""
     stay_out: bool = False
     terminating: frozenset[str] = frozenset()
 
 
-def findings(snapshot: Snapshot, plans: t.Sequence[migrate.PodPlan], asked: Asked) -> tuple[Finding, ...]:
+def findings(snapshot: Snapshot, plans: t.Sequence[PodPlan], asked: Asked) -> tuple[Finding, ...]:
     """All findings, blockers first, otherwise in the order: nodes, schedulable rest, pods, surges."""
     found = [
         *unknown_nodes(snapshot, asked.nodes),
@@ -175,8 +175,8 @@ WARNED = frozenset(
 """Codes that do not stop a run and still have to be said."""
 
 
-def _pods(snapshot: Snapshot, plans: t.Sequence[migrate.PodPlan], asked: Asked) -> list[Finding]:
-    groups: dict[tuple[str, Severity, str, str], list[migrate.PodPlan]] = {}
+def _pods(snapshot: Snapshot, plans: t.Sequence[PodPlan], asked: Asked) -> list[Finding]:
+    groups: dict[tuple[str, Severity, str, str], list[PodPlan]] = {}
     for plan in plans:
         severity = _severity(plan)
         if plan.code == "unhealthy_blocked" and dead.lost(snapshot.nodes.get(plan.pod.node)):
@@ -188,18 +188,18 @@ def _pods(snapshot: Snapshot, plans: t.Sequence[migrate.PodPlan], asked: Asked) 
     return [*found, *_spent(snapshot, plans), *_pace(snapshot, plans, asked), *_not_selected(plans, asked)]
 
 
-def _severity(plan: migrate.PodPlan) -> Severity | None:
+def _severity(plan: PodPlan) -> Severity | None:
     if plan.route == "refuse" or plan.code == "unhealthy_blocked":
         return "blocker"
     return "warning" if plan.code in WARNED else None
 
 
-def _subject(plan: migrate.PodPlan) -> str:
+def _subject(plan: PodPlan) -> str:
     """What the finding is about: the workload that somebody has to act on, else the pod."""
     return str(plan.workload or plan.pod.ref)
 
 
-def _grouped(code: str, severity: Severity, subject: str, group: t.Sequence[migrate.PodPlan]) -> Finding:
+def _grouped(code: str, severity: Severity, subject: str, group: t.Sequence[PodPlan]) -> Finding:
     nodes = tuple(dict.fromkeys(plan.pod.node for plan in group))
     pods = ", ".join(plan.pod.name for plan in group[:5]) + (f" and {len(group) - 5} more" if len(group) > 5 else "")
     first = group[0]
@@ -208,7 +208,7 @@ def _grouped(code: str, severity: Severity, subject: str, group: t.Sequence[migr
     return Finding(code, severity, subject, message, first.remedy, nodes)
 
 
-def _spent(snapshot: Snapshot, plans: t.Iterable[migrate.PodPlan]) -> list[Finding]:
+def _spent(snapshot: Snapshot, plans: t.Iterable[PodPlan]) -> list[Finding]:
     """Budgets that allow nothing at the moment; the drain waits for them."""
     found: dict[Ref, Finding] = {}
     for plan in plans:
@@ -231,7 +231,7 @@ def _spent(snapshot: Snapshot, plans: t.Iterable[migrate.PodPlan]) -> list[Findi
     return list(found.values())
 
 
-def _pace(snapshot: Snapshot, plans: t.Iterable[migrate.PodPlan], asked: Asked) -> list[Finding]:
+def _pace(snapshot: Snapshot, plans: t.Iterable[PodPlan], asked: Asked) -> list[Finding]:
     """Workloads that Koordinator's object limiter keeps on their nodes for long."""
     controller = asked.choices.controller
     if controller is None:
@@ -259,7 +259,7 @@ def _pace(snapshot: Snapshot, plans: t.Iterable[migrate.PodPlan], asked: Asked) 
     return found
 
 
-def _not_selected(plans: t.Sequence[migrate.PodPlan], asked: Asked) -> list[Finding]:
+def _not_selected(plans: t.Sequence[PodPlan], asked: Asked) -> list[Finding]:
     left = [plan for plan in plans if plan.code == "not_selected"]
     if not left:
         return []

@@ -20,7 +20,8 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan imp
     taints,
     volumes,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.case import Case, PodPlan
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.case import Case
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.pod_plan import PodPlan
 
 TOLERATES = "tolerates_maintenance"
 JOB_FINALIZER = "batch.kubernetes.io/job-tracking"

@@ -8,9 +8,9 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan import quota
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.case import PodPlan
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.finding import Finding
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.objects import Raw, Workload
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.pod_plan import PodPlan
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.snapshot import Snapshot
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.surge import surges_in
 

@@ -22,7 +22,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.sna
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.surge import Bounds, Leaver, Surge
 
 if t.TYPE_CHECKING:
-    from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.migrate import PodPlan
+    from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.pod_plan import PodPlan
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,11 +21,9 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan import cordon as plan
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan import dead, names
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.change import Change
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.migrate import (
-    Choices,
-    left_to_move,
-)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.migrate import left_to_move
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.objects import Node, Raw, Ref
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.pod_plan import Choices
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.record import (
     BadRecordError,
     Record,

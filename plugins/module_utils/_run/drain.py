@@ -24,10 +24,11 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.act 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.context import Context, Result
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.dead import Evacuation, Silence
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drain_options import DrainOptions
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.evict import Evictor, Move
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.evict import Evictor
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.hands import Hands
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.job_feed import JobFeed
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.lease import LostLockError
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.move import Move
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.observe import Live, gather, lists, surged
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.prediction import predict
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.progress import Progress

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.errors import ClusterError
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan import guards, migrate, swap, volumes
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.case import Choices
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.pod_plan import Choices, PodPlan
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.record import BadRecordError, record_of
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.snapshot import Snapshot
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.surge import Surge, surges_in
@@ -218,9 +218,7 @@ class _Wave:
             call.show_surge(surge, "already_raised")
 
 
-def _routes(
-    ctx: Context, options: GuardOptions, snapshot: Snapshot, nodes: t.Collection[str]
-) -> tuple[migrate.PodPlan, ...]:
+def _routes(ctx: Context, options: GuardOptions, snapshot: Snapshot, nodes: t.Collection[str]) -> tuple[PodPlan, ...]:
     """The pods' routes, as if everything the drain may be allowed later were allowed.
 
     What is refused in the end stops the run before any pod moves; that is the plan's to say.

@@ -10,9 +10,9 @@ from dataclasses import replace
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds, verbs
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.errors import Forbidden, NotFound
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.finding import Finding
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs import limits
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs.way import RESERVES
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.migrate import Choices
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.migration_controller import several
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.pod_plan import Choices
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.act import PATIENCE
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.context import Context, StopRun
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.koordinator import Koordinator, look
@@ -85,7 +85,7 @@ def _lacking(found: Koordinator) -> tuple[Finding, ...]:
         )
     if controller and controller.default_job_mode != RESERVES:
         lacking = [finding for finding in lacking if finding.code != "no_scheduler"]
-    if controller and (said := limits.several(controller)):
+    if controller and (said := several(controller)):
         lacking.append(
             Finding(
                 "several_controllers",

@@ -9,8 +9,8 @@ import types
 import typing as t
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs.job import Job
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs.limits import Controller
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs.verdict import View
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.migration_controller import Controller
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.context import Context
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.job_watch import JobWatch
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.observe import Live

@@ -33,13 +33,12 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.job
     manifest,
     name_of,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs.limits import Controller
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs.verdict import View, verdict
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.migrate import Choices
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.migration_controller import Controller
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.objects import Raw, Ref
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.pod_plan import Choices
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.snapshot import Snapshot
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.context import Context
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.evict import Move, stays_as_last, too_few
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.job_sweep import (
     OVERDUE,
     SILENT,
@@ -49,6 +48,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.job_
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.job_watch import JobWatch
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.job_work import reread
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.move import Move, stays_as_last, too_few
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.write import HICCUPS, PASSING, write
 
 LOOK_EVERY = 0.25

@@ -29,8 +29,8 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.job
     go_duration,
     manifest,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs.limits import Controller
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs.verdict import View, stage, verdict
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.migration_controller import Controller
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.objects import Pod, Raw, Ref
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.act import PATIENCE
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.context import Context

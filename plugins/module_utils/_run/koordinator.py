@@ -16,6 +16,10 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.errors import Forbidden, NotFound
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.finding import Finding
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs import limits
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.migration_controller import (
+    Controller,
+    several,
+)
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.objects import Raw
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.act import PATIENCE
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.context import Context
@@ -47,7 +51,7 @@ class Koordinator:
     """
 
     jobs: tuple[Raw, ...] = ()
-    controller: limits.Controller | None = None
+    controller: Controller | None = None
     source: str = ""
     doubt: str = ""
     missing: tuple[Finding, ...] = ()
@@ -101,7 +105,7 @@ def _ready(deployment: Raw) -> bool:
     return bool((deployment.get("status") or {}).get("readyReplicas"))
 
 
-def _controller(ctx: Context, namespace: str) -> tuple[limits.Controller | None, str]:
+def _controller(ctx: Context, namespace: str) -> tuple[Controller | None, str]:
     where = f"ConfigMap {namespace}/{CONFIG}"
     try:
         raw = ctx.cluster.send(verbs.get(kinds.CONFIGMAPS, CONFIG, namespace), patience=PATIENCE)
@@ -118,7 +122,7 @@ def _controller(ctx: Context, namespace: str) -> tuple[limits.Controller | None,
         return None, f"{where} is no YAML: {str(error).splitlines()[0]}."
     except limits.UnreadableError as error:
         return None, f"{where} cannot be used: {error}."
-    said = limits.several(controller)
+    said = several(controller)
     return controller, f"{said} The limits are those of the first." if said else ""
 
 

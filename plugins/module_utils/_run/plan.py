@@ -24,6 +24,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan imp
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.estimate import estimate_seconds
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.finding import Finding
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.objects import Node, Raw
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.pod_plan import Choices, PodPlan
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.record import (
     BadRecordError,
     Record,
@@ -56,7 +57,7 @@ class PlanOptions:
 
     nodes: tuple[str, ...] = ()
     node_selector: str = ""
-    choices: migrate.Choices = field(default_factory=migrate.Choices)
+    choices: Choices = field(default_factory=Choices)
     goal: Goal = "maintained"
     max_parallel: int = 1
     zone_key: str = "topology.kubernetes.io/zone"
@@ -170,7 +171,7 @@ def _foreign_leases(ctx: Context, nodes: list[Node]) -> list[Raw]:
     return found
 
 
-def _room(ctx: Context, snapshot: Snapshot, plans: t.Iterable[migrate.PodPlan]) -> tuple[Snapshot, list[Finding]]:
+def _room(ctx: Context, snapshot: Snapshot, plans: t.Iterable[PodPlan]) -> tuple[Snapshot, list[Finding]]:
     """Quotas and limit ranges, when there are newcomers to fit in."""
     if not any(plan.route == "swap" for plan in plans):
         return snapshot, []
@@ -268,7 +269,7 @@ def _result(
     )
 
 
-def _pod(plan: migrate.PodPlan, fate: dead.Fate | None) -> dict[str, t.Any]:
+def _pod(plan: PodPlan, fate: dead.Fate | None) -> dict[str, t.Any]:
     pod = plan.pod
     return {
         "namespace": pod.namespace,

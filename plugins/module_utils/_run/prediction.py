@@ -12,7 +12,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run impo
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.act import apply
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.context import Context
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drain_options import DrainOptions
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.evict import Move
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.move import Move
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.sites import Site
 
 

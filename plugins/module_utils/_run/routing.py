@@ -10,11 +10,12 @@ import typing as t
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan import migrate, volumes
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.objects import Pod, Workload
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.pod_plan import Choices, PodPlan
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.snapshot import Snapshot
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.surge import Surge
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run import job_backend, owners
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.context import Context
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.evict import Move
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.move import Move
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.observe import OWNER_KINDS, Live, owners_of
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.replaced import Replacements
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.sites import Site
@@ -35,7 +36,7 @@ class Routing:
     def __init__(
         self,
         ctx: Context,
-        choices: migrate.Choices,
+        choices: Choices,
         live: Live,
         sites: t.Mapping[str, Site],
         surges: t.Mapping[str, Surge],
@@ -147,7 +148,7 @@ class Routing:
             if {moves[pod].plan.code == "not_selected" for pod in surge.leaving if pod in moves} == {True}
         )
 
-    def _routes(self, snapshot: Snapshot, nodes: t.Collection[str]) -> tuple[migrate.PodPlan, ...]:
+    def _routes(self, snapshot: Snapshot, nodes: t.Collection[str]) -> tuple[PodPlan, ...]:
         return migrate.routes(snapshot, nodes, self.choices, now=self.ctx.clock.server(), known=self._first)
 
     def _refuse_late(self, site: Site) -> None:

@@ -15,7 +15,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.rec
     record_of,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.context import Context, Result
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.evict import Move
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.move import Move
 
 PASSED = ("", "drained", "already_drained", "selected_gone", "gone")
 """Outcomes of a node that are no failure: in work, empty, empty of what was selected, or deleted meanwhile."""

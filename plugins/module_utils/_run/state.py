@@ -9,7 +9,7 @@ import typing as t
 from dataclasses import dataclass
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.errors import Forbidden
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.case import Choices
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.pod_plan import Choices
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run import permissions, recovery, runs
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.context import Context, Result, StopRun
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.lock import IDLE

@@ -11,8 +11,8 @@ from dataclasses import replace
 import pytest
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan import cordon, dead, names
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.case import PodPlan, Route
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.objects import Node, Pod
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.pod_plan import PodPlan, Route
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.record import Record
 from ansible_collections.kubeops.node_maintenance.tests.unit.plan.objects import (
     Raw,

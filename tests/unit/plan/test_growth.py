@@ -14,6 +14,7 @@ from dataclasses import replace
 import pytest
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan import guards, migrate, protect, swap
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.pod_plan import Choices
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.snapshot import Snapshot
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.surge import Surge
 from ansible_collections.kubeops.node_maintenance.tests.unit.plan.objects import Raw, deployment, owned, pod, snapshot
@@ -65,7 +66,7 @@ def looked_at(seen: Snapshot) -> dict[str, int]:
 
 
 def surges(seen: Snapshot) -> tuple[Surge, ...]:
-    return swap.surges(seen, migrate.routes(seen, ["n1"], migrate.Choices()), run="r", by="me", since="now")
+    return swap.surges(seen, migrate.routes(seen, ["n1"], Choices()), run="r", by="me", since="now")
 
 
 def all_rollouts(seen: Snapshot) -> None:
@@ -89,7 +90,7 @@ def all_given_back(seen: Snapshot) -> None:
 
 
 def all_guards(seen: Snapshot) -> None:
-    guarded = migrate.routes(seen, ["n1"], migrate.Choices())
+    guarded = migrate.routes(seen, ["n1"], Choices())
     assert len(guards.guards(seen, guarded)) == len(seen.workloads) // 2
 
 

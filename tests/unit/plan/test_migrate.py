@@ -10,13 +10,9 @@ from dataclasses import replace
 import pytest
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan import names
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.migrate import (
-    Choices,
-    PodPlan,
-    left_to_move,
-    routes,
-)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.migrate import left_to_move, routes
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.objects import Ref
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.pod_plan import Choices, PodPlan
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.record import Record, Step
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.snapshot import Snapshot
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.surge import Leaver, Surge

@@ -12,8 +12,9 @@ import pytest
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan import names, preflight
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.estimate import estimate_seconds
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.finding import Finding
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.migrate import Choices, PodPlan, routes
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.migrate import routes
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.permissions import missing, needs
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.pod_plan import Choices, PodPlan
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.record import Record, Step
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.snapshot import Snapshot
 from ansible_collections.kubeops.node_maintenance.tests.unit.plan.objects import (

@@ -12,7 +12,8 @@ import typing as t
 import pytest
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan import guards, names
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.migrate import Choices, routes
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.migrate import routes
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.pod_plan import Choices
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.snapshot import Snapshot
 from ansible_collections.kubeops.node_maintenance.tests.unit.plan.objects import (
     Raw,

@@ -16,8 +16,9 @@ import pytest
 import yaml
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan import dead, names
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.migrate import Choices, routes
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.migrate import routes
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.permissions import READS, Need, needs
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.pod_plan import Choices
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.snapshot import Snapshot
 from ansible_collections.kubeops.node_maintenance.tests.unit.plan.objects import (
     Raw,

@@ -10,6 +10,7 @@ import typing as t
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan import migrate, swap
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.objects import Ref
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.pod_plan import Choices
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.snapshot import Snapshot
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.surge import Surge
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.surge_case import Case
@@ -64,7 +65,7 @@ class Play(Caller):
         self.surging = Surging(self.ctx, me, 2.0, self.plan, self.fence, ["n1"], [self.case])
 
     def plan(self, seen: Snapshot) -> dict[str, Surge]:
-        plans = migrate.routes(seen, ["n1"], migrate.Choices(swap_blocked=True))
+        plans = migrate.routes(seen, ["n1"], Choices(swap_blocked=True))
         run = self.ctx.run.id if self.ctx.run else ""
         found = swap.surges(seen, plans, run=run, by="me@here", since=self.ctx.clock.server())
         return {surge.uid: surge for surge in found}

@@ -20,8 +20,8 @@ import pytest
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.verbs import Request
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan import dead, names
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.case import PodPlan
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.objects import Node, Pod
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.pod_plan import PodPlan
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.record import Record, record_of
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.context import Context, StopRun
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.dead import (
@@ -32,7 +32,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.dead
     Evacuation,
     Silence,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.evict import Move, State
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.move import Move, State
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.observe import Live
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.sites import Site
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator import manifests, nodes

@@ -11,8 +11,8 @@ import pytest
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import errors
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.finding import Finding
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs.limits import Controller
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.migrate import Choices
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.migration_controller import Controller
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.pod_plan import Choices
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run import job_backend
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.context import Context, StopRun
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.koordinator import Koordinator

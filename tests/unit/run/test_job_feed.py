@@ -15,12 +15,13 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan import names
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs import way
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs.job import NO_LIMITER
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs.limits import Controller
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.migrate import Choices, routes
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.migrate import routes
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.migration_controller import Controller
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.pod_plan import Choices
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.snapshot import Snapshot
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run import job_feed, job_sweep
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.evict import Move
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.job_feed import JobFeed
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.move import Move
 from ansible_collections.kubeops.node_maintenance.tests.unit.plan import objects
 from ansible_collections.kubeops.node_maintenance.tests.unit.run.job_cluster import (
     becomes,

@@ -18,7 +18,7 @@ import pytest
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.verbs import Request
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs.job import NO_LIMITER, Job, Wish
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs.limits import Controller
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.migration_controller import Controller
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.objects import Pod
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.context import Context
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.job_board import AROUND, Board

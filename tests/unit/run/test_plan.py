@@ -12,8 +12,8 @@ import pytest
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan import names
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.migrate import Choices
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.objects import Ref
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.pod_plan import Choices
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.record import Record, Step
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.context import StopRun
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.owners import merged, scalable

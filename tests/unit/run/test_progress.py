@@ -9,9 +9,9 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs.cause import limited
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.migrate import PodPlan
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.objects import Pod
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.evict import Move
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.pod_plan import PodPlan
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.move import Move
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.progress import Progress
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.sites import Site
 from ansible_collections.kubeops.node_maintenance.tests.unit.plan import objects

@@ -13,7 +13,7 @@ import typing as t
 from dataclasses import dataclass, field
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.errors import ClusterError
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.case import Choices
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.pod_plan import Choices
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.record import BadRecordError
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.surge import BadSurgeError
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.call import stopped

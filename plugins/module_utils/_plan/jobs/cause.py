@@ -16,7 +16,7 @@ import typing as t
 from dataclasses import dataclass
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan import selectors
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs.limits import (
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.migration_controller import (
     Controller,
     interval,
     per_workload,

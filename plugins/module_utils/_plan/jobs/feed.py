@@ -15,7 +15,6 @@ import typing as t
 from dataclasses import dataclass, field
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan import budgets
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.case import PodPlan
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.estimate import starts
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs.cause import (
     Cause,
@@ -25,8 +24,12 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.job
     waiting,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs.job import Job
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs.limits import Controller, interval
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.migration_controller import (
+    Controller,
+    interval,
+)
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.objects import Pod, Raw
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.pod_plan import PodPlan
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.snapshot import Snapshot
 
 Key = tuple[str, str]

@@ -16,7 +16,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan imp
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs import cause
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs.cause import Cause
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs.job import Job
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs.limits import Controller
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.migration_controller import Controller
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.objects import Pod, Raw
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.snapshot import Snapshot
 

@@ -16,13 +16,17 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.case import Case, PodPlan
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.case import Case
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs.cause import (
     Cause,
     forbidden,
     unserved,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs.limits import Controller, interval
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.migration_controller import (
+    Controller,
+    interval,
+)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.pod_plan import PodPlan
 
 JOBBED = frozenset({"replicas", "guarded", "interruption_allowed"})
 """Codes of evictions that a job could do. The others end pods that serve nobody, or that nothing would replace."""

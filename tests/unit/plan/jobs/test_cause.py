@@ -10,7 +10,10 @@ import pytest
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan import names
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs import cause
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs.limits import Controller, Limiter
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.migration_controller import (
+    Controller,
+    Limiter,
+)
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.objects import Pod
 from ansible_collections.kubeops.node_maintenance.tests.unit.plan.objects import (
     Raw,

@@ -13,8 +13,12 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.job
     keys_of,
     ttl_of,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs.limits import Controller, Limiter
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.migrate import Choices, routes
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.migrate import routes
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.migration_controller import (
+    Controller,
+    Limiter,
+)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.pod_plan import Choices
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.snapshot import Snapshot
 from ansible_collections.kubeops.node_maintenance.tests.unit.plan.objects import (
     Raw,

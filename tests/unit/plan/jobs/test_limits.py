@@ -10,10 +10,12 @@ import pytest
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs import limits
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs.limits import (
-    Controller,
-    Limiter,
     UnreadableError,
     controller,
+)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.migration_controller import (
+    Controller,
+    Limiter,
     interval,
     per_workload,
 )

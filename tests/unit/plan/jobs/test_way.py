@@ -13,8 +13,12 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.est
     limiter_seconds,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs import way
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs.limits import Controller, Limiter
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.migrate import Choices, PodPlan, routes
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.migrate import routes
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.migration_controller import (
+    Controller,
+    Limiter,
+)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.pod_plan import Choices, PodPlan
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.snapshot import Snapshot
 from ansible_collections.kubeops.node_maintenance.tests.unit.plan.objects import (
     TOLERATES_ALL,
