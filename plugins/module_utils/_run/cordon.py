@@ -45,7 +45,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.lock
     lease_namespace,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.observe import lists, owners_of
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.runs import not_to_do
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.stored_runs import not_to_do
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.write import UNREAD, write
 
 State = t.Literal["cordoned", "out", "returning", "parked", "uncordoned"]

@@ -39,9 +39,9 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.hold
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.lease import WORKING
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.lock import RENEW_EVERY, lease_namespace
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.observe import lists
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.runs import (
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.runs import forget
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.stored_runs import (
     config_maps,
-    forget,
     journals,
     readable,
     records,

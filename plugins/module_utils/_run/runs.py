@@ -9,20 +9,12 @@ import contextlib
 import typing as t
 from dataclasses import replace
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.errors import ClusterError, NotFound
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.errors import ClusterError
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan import names
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.change import Change
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.journal import (
-    LABEL,
-    BadJournalError,
-    Journal,
-)
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.objects import Node, Raw, Ref
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.objects import Raw
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.record import (
-    BadRecordError,
     Record,
-    record_of,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.state import (
     StoredRun,
@@ -30,60 +22,12 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.sta
     stored_run,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run import life
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.act import PATIENCE
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.context import Context, Result, Run, StopRun
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.holders import holder_of
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.lock import IDLE, lease_namespace
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.observe import lists
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.stored_runs import records, run_ref, stored
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.write import read, write
-
-
-def config_maps(ctx: Context) -> list[dict[str, t.Any]]:
-    """Our ConfigMaps: stored runs, and journals of deschedulers."""
-    try:
-        listing = ctx.cluster.items(
-            kinds.CONFIGMAPS,
-            namespace=names.NAMESPACE,
-            labels=f"{names.MANAGED_BY_LABEL}={names.MANAGED_BY}",
-            patience=PATIENCE,
-        )
-    except NotFound:
-        return []
-    return listing.items
-
-
-def stored(ctx: Context) -> list[StoredRun]:
-    """All stored runs that can be read."""
-    return list(readable(config_maps(ctx)))
-
-
-def readable(raws: t.Iterable[Raw]) -> t.Iterator[StoredRun]:
-    """The stored runs among these ConfigMaps; of one that cannot be read ``recover`` tells."""
-    for raw in raws:
-        with contextlib.suppress(BadRecordError):
-            if run := stored_run(raw):
-                yield run
-
-
-def journals(raws: t.Iterable[Raw]) -> t.Iterator[Journal]:
-    """Those that can be read; of the others ``descheduler_config`` tells."""
-    for raw in raws:
-        if LABEL in (raw["metadata"].get("labels") or {}):
-            with contextlib.suppress(BadJournalError):
-                yield Journal.of(raw)
-
-
-def records(nodes: t.Iterable[Node]) -> tuple[dict[str, Record], dict[str, str]]:
-    """The records by node, and of those that cannot be read why, in words."""
-    found: dict[str, Record] = {}
-    bad: dict[str, str] = {}
-    for node in nodes:
-        try:
-            if record := record_of(node):
-                found[node.name] = record
-        except BadRecordError as error:
-            bad[node.name] = str(error)
-    return found, bad
 
 
 def _out(ctx: Context) -> tuple[dict[str, Record], dict[str, str]]:
@@ -94,10 +38,6 @@ def _out(ctx: Context) -> tuple[dict[str, Record], dict[str, str]]:
 def _caller(ctx: Context) -> Run:
     """The run that calls; the module asks for it before it comes here."""
     return t.cast("Run", ctx.run)
-
-
-def _config_map(run_id: str) -> Ref:
-    return Ref("ConfigMap", names.run_name(run_id), names.NAMESPACE, api_version="v1")
 
 
 def resumable(ctx: Context, given: t.Mapping[str, t.Any] | None) -> dict[str, t.Any] | None:
@@ -127,7 +67,7 @@ def started(ctx: Context, given: dict[str, t.Any], waves: t.Sequence[t.Sequence[
                 "unknown_run",
                 f"There is no run {ctx.run.id}.",
                 f"Known runs: {', '.join(run.id for run in known) or 'none'}. Without maintain_run a new one starts.",
-                str(_config_map(ctx.run.id)),
+                str(run_ref(ctx.run.id)),
             )
         return _going(ctx, found, f"Resuming run {found.id} by its name.", seconds)
     message = ""
@@ -143,7 +83,7 @@ def started(ctx: Context, given: dict[str, t.Any], waves: t.Sequence[t.Sequence[
                 f"Run {run.id} of {run.by}, begun {run.since} by the same command, is still at work.",
                 f"Wait until it ends. If it was killed: -e maintain_run={run.id} goes on with it, and "
                 f"`ansible-playbook kubeops.node_maintenance.recover -e recover_run={run.id}` undoes it.",
-                str(_config_map(run.id)),
+                str(run_ref(run.id)),
             )
         message = f"Run {run.id} of the same command is of {run.since}, too old to be resumed: starting anew. "
         forget(ctx, run.id)
@@ -161,7 +101,7 @@ def started(ctx: Context, given: dict[str, t.Any], waves: t.Sequence[t.Sequence[
     )
     change = Change(
         "create",
-        _config_map(fresh.id),
+        run_ref(fresh.id),
         f"Store run {fresh.id}",
         body=fresh.to_config_map(),
         before={},
@@ -213,26 +153,6 @@ def _going(ctx: Context, run: StoredRun, message: str, seconds: float, *, resume
     )
 
 
-def not_to_do(ctx: Context, run_id: str, nodes: t.Iterable[str]) -> dict[str, str]:
-    """Which of the nodes the run does not have to do any more, and why, in words.
-
-    Raises:
-        BadRecordError: what is kept of the run cannot be understood.
-        ClusterError: it may not be read, or the server could not be reached.
-    """
-    raw = read(ctx, _config_map(run_id))
-    run = stored_run(raw) if raw else None
-    if run is None:
-        why = "is not kept any more: another start went on with it and ended it, or somebody undid it"
-        then = "starts anew"
-        done = list(nodes)
-    else:
-        why, then = "has finished it by another start", "goes on with what is left"
-        done = [name for name in nodes if name in run.finished]
-    text = f"Run {run_id} {why}. This start did nothing to the node; the same command {then}."
-    return {name: f"Node {name} is not taken out. {text}" for name in done}
-
-
 def noted(ctx: Context, nodes: t.Sequence[str], seconds: float = IDLE) -> Result:
     """Note nodes as finished in the caller's run, which counts as alive for ``seconds`` then.
 
@@ -278,7 +198,7 @@ def _note(ctx: Context, run_id: str, nodes: t.Sequence[str], *, by_hand: bool) -
             return None
         return Change(
             "patch",
-            _config_map(run_id),
+            run_ref(run_id),
             f"Note {', '.join(nodes)} as finished in run {run_id}",
             body={"data": {"finished": replace(run, finished=finished).data()["finished"]}},
             before={"finished": list(run.finished)},
@@ -286,7 +206,7 @@ def _note(ctx: Context, run_id: str, nodes: t.Sequence[str], *, by_hand: bool) -
             resource_version=run.resource_version,
         )
 
-    change = write(ctx, _config_map(run_id), decide).change
+    change = write(ctx, run_ref(run_id), decide).change
     if not seen:
         # Nodes that were parked by a run that ended have no stored run any more, and need none.
         return (), f"Run {run_id} is not stored: nothing to note." if nodes else ""
@@ -337,7 +257,7 @@ def ended(ctx: Context, *, failed: bool) -> Result:
             return None
         return Change(
             "patch",
-            _config_map(now.id),
+            run_ref(now.id),
             f"Note that run {now.id} ended with failures",
             body={"data": {"ended": ctx.clock.wall()}},
             before={"ended": ""},
@@ -345,7 +265,7 @@ def ended(ctx: Context, *, failed: bool) -> Result:
             resource_version=now.resource_version,
         )
 
-    write(ctx, _config_map(run.id), decide)
+    write(ctx, run_ref(run.id), decide)
     life.hide(ctx, me.id, me.nonce)
     return Result({"nodes": []}, message=f"Run {run.id} ended with failures; the same command resumes it.")
 
@@ -366,7 +286,7 @@ def _drop_left_locks(ctx: Context, run: StoredRun, out: t.Collection[str]) -> No
 
 def _deletion(run: StoredRun) -> Change:
     sentence = f"Forget the stored run {run.id}"
-    return Change("delete", _config_map(run.id), sentence, resource_version=run.resource_version)
+    return Change("delete", run_ref(run.id), sentence, resource_version=run.resource_version)
 
 
 def forget(ctx: Context, run_id: str, version: str = "") -> None:
@@ -384,7 +304,7 @@ def forget(ctx: Context, run_id: str, version: str = "") -> None:
         now = stored_run(raw) if raw else None
         return _deletion(now) if now and version in ("", now.resource_version) else None
 
-    target = _config_map(run_id)
+    target = run_ref(run_id)
     found = read(ctx, target)
     if found is None or decide(found) is not None:
         life.hide(ctx, run_id)
