@@ -17,21 +17,13 @@ from support.lab import Lab
 from support.rights import AGENT
 from support.waiting import until
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import (
-    errors,
-    kinds,
-    verbs,
-)
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.client import (
-    Cluster,
-)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import errors, kinds, verbs
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.client import Cluster
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.connection import (
     ConnectionOptions,
     connect,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.watch import (
-    Reflector,
-)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.watch import Reflector
 
 POLICIES = kinds.Kind(
     "admissionregistration.k8s.io",

@@ -29,12 +29,12 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.
     ConnectionOptions,
     connect,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.change import Change
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.objects import Ref
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.act import request_for
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.context import Context, Run
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.lock import Locks
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.server_fence import by_the_fence
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.change import Change
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Ref
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.act import request_for
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import Context, Run
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.lock import Locks
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.server_fence import by_the_fence
 
 AGAIN = 120.0
 """Seconds for a run that first has to see that the lease of a frozen one is not renewed."""

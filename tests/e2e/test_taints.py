@@ -25,9 +25,9 @@ from support.waiting import until
 from witness.api import STRATEGIC_PATCH, Api
 from witness.log import Json
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan import taints
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.call import perform
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.taint import TaintOptions, taint
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import taints
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.call import perform
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.nodes.taint import TaintOptions, taint
 
 ROUNDS = 100
 PRESSURES = ("MemoryPressure", "DiskPressure", "PIDPressure")

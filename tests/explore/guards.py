@@ -12,10 +12,10 @@ from dataclasses import dataclass, replace
 import pytest
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds, verbs
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.change import Change
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run import act, write
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.context import Run
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.lock import Locks
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.change import Change
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import act, write
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import Run
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.lock import Locks
 from ansible_collections.kubeops.node_maintenance.tests.explore import scenes
 from ansible_collections.kubeops.node_maintenance.tests.explore.judge import Judge, Violation, holder_of
 from ansible_collections.kubeops.node_maintenance.tests.explore.points import (

@@ -14,15 +14,19 @@ import pytest
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.clock import Stopwatch
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan import names, standing, swap
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.objects import Budget, Raw
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.record import Record
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.snapshot import Snapshot
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run import drain, gates, recovery, runs
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.evict import Evictor
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.lease import LostLockError, NodeLock
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.plan import PlanOptions, make_plan
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.state import StateOptions, state
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Budget, Raw
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.record import Record
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.snapshot import Snapshot
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.nodes import standing
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap import swap
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.lease import LostLockError, NodeLock
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drain import drain
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drain.evict import Evictor
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.nodes import gates
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.plan.plan import PlanOptions, make_plan
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.runs import recovery, runs
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.runs.state import StateOptions, state
 from ansible_collections.kubeops.node_maintenance.tests.explore import scenes, stories
 from ansible_collections.kubeops.node_maintenance.tests.explore.guards import (
     NAMESPACE,

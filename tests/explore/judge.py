@@ -19,7 +19,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan import names
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names
 from ansible_collections.kubeops.node_maintenance.tests.explore.budgets import Budgets
 from ansible_collections.kubeops.node_maintenance.tests.explore.people import PERSON
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.store import Event, Raw

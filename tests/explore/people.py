@@ -10,7 +10,7 @@ import typing as t
 from collections.abc import Callable
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan import names
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator import manifests
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.answers import Refused
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.machine import Task

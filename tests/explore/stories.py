@@ -19,19 +19,23 @@ from dataclasses import dataclass, replace
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.errors import ClusterError
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan import names
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.pod_plan import Choices
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.context import (
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.pod_plan import Choices
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import (
     Context,
     Result,
     Run,
     StopRun,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.cordon import CordonOptions, State, cordon
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drain import DrainOptions, drain
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.guard import GuardOptions, guard
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.lock import Locks
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.state import StateOptions, state
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.lock import Locks
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drain.drain import DrainOptions, drain
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.nodes.cordon import (
+    CordonOptions,
+    State,
+    cordon,
+)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.protect.guard import GuardOptions, guard
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.runs.state import StateOptions, state
 from ansible_collections.kubeops.node_maintenance.tests.explore import people, scenes
 from ansible_collections.kubeops.node_maintenance.tests.explore.judge import Violation, holder_of
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.machine import Task

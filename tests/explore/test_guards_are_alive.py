@@ -13,10 +13,12 @@ import pytest
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds, verbs
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.client import Cluster
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan import swap
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run import cordon, guard_work, write
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.lease import NodeLock
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.lock import Locks
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap import swap
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import write
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.lease import NodeLock
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.lock import Locks
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.nodes import cordon
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.protect import guard_work
 from ansible_collections.kubeops.node_maintenance.tests.explore import guards_of_runs, scenes, stories
 from ansible_collections.kubeops.node_maintenance.tests.explore.guards import (
     SCENE,

@@ -32,10 +32,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.kinds import Kind
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.retry import Backoff, Refusals
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.verbs import (
-    Request,
-    list_page,
-)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.verbs import Request, list_page
 
 CONNECT_TIMEOUT = 10.0
 FIRST_CONTACT = 4.0

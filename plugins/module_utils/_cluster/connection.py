@@ -28,9 +28,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.
     plain,
     tls_context,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.errors import (
-    ConfigError,
-)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.errors import ConfigError
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.exec_plugin import Credential, Plugin
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.transport import Transport
 

@@ -18,9 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.errors import (
-    ConfigError,
-)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.errors import ConfigError
 
 with suppress(ImportError):  # the `kubernetes` package brings it; connection.py reports both
     import yaml

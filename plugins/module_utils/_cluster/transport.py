@@ -20,10 +20,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.
     no_address,
     plain,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.errors import (
-    ConfigError,
-    Unreachable,
-)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.errors import ConfigError, Unreachable
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.pool import Attempt, manager
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.verbs import Request
 

@@ -12,11 +12,7 @@ import threading
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.client import (
-    Cluster,
-    Listing,
-    Stream,
-)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.client import Cluster, Listing, Stream
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.errors import (
     ClusterError,
     Expired,

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.face import ClusterFace, built
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.access import AccessOptions, install
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.plan.access import AccessOptions, install
 
 FACE = ClusterFace(
     name="maintenance_access",

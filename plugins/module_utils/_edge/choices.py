@@ -11,9 +11,9 @@ from pathlib import Path
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.errors import BadOption
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.face import Own
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan import budgets, selectors
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.objects import Ref
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.pod_plan import Choices
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import budgets, selectors
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Ref
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.pod_plan import Choices
 
 CHOICES: dict[str, t.Any] = {
     "backend": {"type": "str", "choices": ["auto", "eviction", "koordinator"], "default": "auto"},

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.face import ClusterFace, built
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.cordon import CordonOptions, cordon
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.nodes.cordon import CordonOptions, cordon
 
 FACE = ClusterFace(
     name="node_cordon",

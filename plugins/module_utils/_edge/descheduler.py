@@ -22,14 +22,14 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.des
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.place import PLACES, Place
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.rollout import Wish
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.schema import Schema
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.context import Context, Result
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.descheduler import (
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import Context, Result
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.descheduler.pause import pause, resume
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.descheduler.rollout import (
     NOTHING,
     DeschedulerOptions,
     descheduler,
     invalid,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.descheduler_pause import pause, resume
 
 _NEEDS_CONFIG = ("present", "validated")
 

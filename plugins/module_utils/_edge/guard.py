@@ -9,7 +9,7 @@ import typing as t
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.choices import reactive
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.face import ClusterFace, Own, built
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.guard import GuardOptions, guard
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.protect.guard import GuardOptions, guard
 
 
 def _prepared(own: Own, environ: t.Mapping[str, str]) -> Own:

@@ -19,8 +19,8 @@ from ansible.module_utils.parsing.convert_bool import boolean
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge import descheduler_input, durations, lists
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.errors import BadOption, BadOptions
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan import taints
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.verify import GATES
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import taints
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.nodes.verify import GATES
 
 PREFIX = "maintain_"
 RUN_ID = re.compile(r"[a-z0-9]([a-z0-9-]{0,50}[a-z0-9])?")

@@ -9,13 +9,13 @@ import typing as t
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.errors import BadOptions
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.face import ClusterFace, Own, built
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan import selectors
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs import check
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs.job import MODES, Wish
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs.targets import Selection
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs.typed import Fault
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.objects import Raw, Ref
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.jobs import JobOptions, jobs
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import selectors
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Raw, Ref
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.jobs.module import JobOptions, jobs
 
 _ONE_WAY = "pods, or nodes and/or pod_selector, or name; not several of them"
 

@@ -9,8 +9,8 @@ import typing as t
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.choices import CHOICES, checked, split
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.face import ClusterFace, Own, built
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.verify import GATES
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.plan import PlanOptions, make_plan
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.nodes.verify import GATES
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.plan.plan import PlanOptions, make_plan
 
 
 def _prepared(own: Own, environ: t.Mapping[str, str]) -> Own:

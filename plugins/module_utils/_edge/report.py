@@ -9,11 +9,11 @@ import typing as t
 from dataclasses import dataclass
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.face import Call, Face
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.report_files import (
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.report_page.files import (
     ReportError,
     write_report,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.call import failure
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.call import failure
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.face import ClusterFace, built
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.state import StateOptions, state
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.runs.state import StateOptions, state
 
 FACE = ClusterFace(
     name="maintenance_state",

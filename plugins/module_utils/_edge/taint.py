@@ -9,8 +9,8 @@ import typing as t
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.errors import BadOptions
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.face import ClusterFace, Own, built
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan import taints
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.taint import TaintOptions, taint
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import taints
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.nodes.taint import TaintOptions, taint
 
 
 def _prepared(own: Own, environ: t.Mapping[str, str]) -> Own:

@@ -10,9 +10,7 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.client import (
-    Cluster,
-)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.client import Cluster
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.connection import (
     ConnectionOptions,
     connect,

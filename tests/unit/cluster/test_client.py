@@ -17,12 +17,7 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import (
-    client,
-    errors,
-    kinds,
-    verbs,
-)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import client, errors, kinds, verbs
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.client import Cluster
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.clock import Clock
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.connection import (

@@ -17,11 +17,7 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import (
-    errors,
-    kinds,
-    verbs,
-)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import errors, kinds, verbs
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.connection import (
     LIBRARY_ERROR,
     ConnectionOptions,

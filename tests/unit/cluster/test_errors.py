@@ -10,15 +10,8 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import (
-    errors,
-    kinds,
-    verbs,
-)
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.errors import (
-    ClusterError,
-    from_answer,
-)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import errors, kinds, verbs
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.errors import ClusterError, from_answer
 from ansible_collections.kubeops.node_maintenance.tests.unit.cluster.api import RECORDED
 
 EXPECTED = {

@@ -17,12 +17,7 @@ from typing import Any
 import pytest
 import yaml
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import (
-    connection,
-    errors,
-    kinds,
-    verbs,
-)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import connection, errors, kinds, verbs
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.connection import (
     ConnectionOptions,
     connect,

@@ -13,22 +13,13 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import (
-    errors,
-    kinds,
-    verbs,
-    watch,
-)
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.client import (
-    Cluster,
-)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import errors, kinds, verbs, watch
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.client import Cluster
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.connection import (
     ConnectionOptions,
     connect,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.watch import (
-    Reflector,
-)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.watch import Reflector
 from ansible_collections.kubeops.node_maintenance.tests.unit.cluster.api import (
     INSIDE,
     RECORDED,

@@ -20,13 +20,9 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.fac
     plain,
     run_face,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.change import Change
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.objects import Ref
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.context import (
-    Context,
-    Result,
-    StopRun,
-)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.change import Change
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Ref
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import Context, Result, StopRun
 
 Engine = Callable[[Context, dict[str, Any]], Result]
 

@@ -10,15 +10,24 @@ import re
 import typing as t
 from pathlib import Path
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan import dead, protect, rules
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.routes import dead, rules
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap import protect
 
 HERE = Path(__file__).parents[3]
 UTILS = HERE / "plugins/module_utils"
 GUIDE = (HERE / "docs/docsite/rst/guide_plan.rst").read_text()
-SAYING = {
-    "_plan": ("dead.py", "held.py", "preflight.py", "rules.py", "surge_room.py", "verify.py", "permissions.py"),
-    "_run": ("plan.py", "job_backend.py", "koordinator.py"),
-}
+SAYING = (
+    "_plan/routes/dead.py",
+    "_plan/routes/held.py",
+    "_plan/routes/rules.py",
+    "_plan/swap/surge_room.py",
+    "_plan/nodes/verify.py",
+    "_plan/preflight/preflight.py",
+    "_plan/preflight/permissions.py",
+    "_run/plan/plan.py",
+    "_run/jobs/backend.py",
+    "_run/jobs/koordinator.py",
+)
 # calls that name a code -> the argument that is the code
 NAMING = {"to": 1, "_evictable": 1, "Finding": 0, "_finding": 0, "_blocker": 0}
 
@@ -26,15 +35,14 @@ NAMING = {"to": 1, "_evictable": 1, "Finding": 0, "_finding": 0, "_blocker": 0}
 def said() -> set[str]:
     """Every code that the sources hand to a plan or a finding as a word."""
     found = set[str]()
-    for room, files in SAYING.items():
-        for file in files:
-            for call in ast.walk(ast.parse((UTILS / room / file).read_text())):
-                if not isinstance(call, ast.Call):
-                    continue
-                name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
-                place = NAMING.get(name)
-                if place is not None and len(call.args) > place and isinstance(call.args[place], ast.Constant):
-                    found.add(str(t.cast("ast.Constant", call.args[place]).value))
+    for file in SAYING:
+        for call in ast.walk(ast.parse((UTILS / file).read_text())):
+            if not isinstance(call, ast.Call):
+                continue
+            name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
+            place = NAMING.get(name)
+            if place is not None and len(call.args) > place and isinstance(call.args[place], ast.Constant):
+                found.add(str(t.cast("ast.Constant", call.args[place]).value))
     return found
 
 

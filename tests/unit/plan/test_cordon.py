@@ -10,14 +10,15 @@ import typing as t
 
 import pytest
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan import cordon, names
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.change import Change, diff_of
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.objects import Node
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.record import (
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.change import Change, diff_of
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Node
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.record import (
     BadRecordError,
     Record,
     record_of,
 )
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.nodes import cordon
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.store import merged
 
 FOREIGN = {"key": "dedicated", "value": "db", "effect": "NoSchedule", "timeAdded": "2026-01-01T00:00:00Z"}

@@ -13,10 +13,11 @@ from dataclasses import replace
 
 import pytest
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan import guards, migrate, protect, swap
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.pod_plan import Choices
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.snapshot import Snapshot
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.surge import Surge
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.pod_plan import Choices
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.snapshot import Snapshot
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.routes import migrate
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap import guards, protect, swap
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap.surge import Surge
 from ansible_collections.kubeops.node_maintenance.tests.unit.plan.objects import Raw, deployment, owned, pod, snapshot
 
 PASSES = 6

@@ -9,13 +9,13 @@ from dataclasses import replace
 
 import pytest
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan import names
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.migrate import left_to_move, routes
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.objects import Ref
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.pod_plan import Choices, PodPlan
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.record import Record, Step
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.snapshot import Snapshot
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.surge import Leaver, Surge
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Ref
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.pod_plan import Choices, PodPlan
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.record import Record, Step
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.snapshot import Snapshot
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.routes.migrate import left_to_move, routes
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap.surge import Leaver, Surge
 from ansible_collections.kubeops.node_maintenance.tests.unit.plan.objects import (
     TOLERATES_ALL,
     Raw,

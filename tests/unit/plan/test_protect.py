@@ -10,7 +10,7 @@ import typing as t
 
 import pytest
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan import protect
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap import protect
 from ansible_collections.kubeops.node_maintenance.tests.unit.plan.objects import (
     Raw,
     claim,

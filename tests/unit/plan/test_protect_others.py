@@ -11,9 +11,10 @@ import typing as t
 import pytest
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan import names, swap
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.endpoints import Endpoints
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.surge import (
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.endpoints import Endpoints
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap import swap
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap.surge import (
     BadSurgeError,
     Surge,
     orphaned,

@@ -8,7 +8,7 @@ from fractions import Fraction
 
 import pytest
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan import quota
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap import quota
 from ansible_collections.kubeops.node_maintenance.tests.unit.plan.objects import Raw
 
 

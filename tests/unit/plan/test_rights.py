@@ -15,11 +15,16 @@ from pathlib import Path
 import pytest
 import yaml
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan import dead, names
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.migrate import routes
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.permissions import READS, Need, needs
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.pod_plan import Choices
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.snapshot import Snapshot
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.pod_plan import Choices
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.snapshot import Snapshot
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.preflight.permissions import (
+    READS,
+    Need,
+    needs,
+)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.routes import dead
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.routes.migrate import routes
 from ansible_collections.kubeops.node_maintenance.tests.unit.plan.objects import (
     Raw,
     deployment,

@@ -6,8 +6,8 @@ from __future__ import annotations
 
 import pytest
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan import scheduling
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.objects import Node
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Node
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.routes import scheduling
 from ansible_collections.kubeops.node_maintenance.tests.unit.plan.objects import Raw, node
 
 HOST = Node.of(node("n1", labels={"zone": "a", "cores": "8"}))

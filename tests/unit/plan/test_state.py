@@ -10,8 +10,9 @@ import typing as t
 
 import pytest
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan import names, state
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.snapshot import Snapshot
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.snapshot import Snapshot
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.runs import state
 
 GIVEN: dict[str, t.Any] = {"playbook": "maintain", "nodes": ["a", "b"], "tasks": "/t.yml", "reason": "disk"}
 OURS = {names.MANAGED_BY_LABEL: names.MANAGED_BY}
@@ -87,6 +88,6 @@ def test_every_kind_of_trace_is_found() -> None:
 
 
 def _node(changes: dict[str, t.Any]) -> t.Any:
-    from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.objects import Node
+    from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Node
 
     return Node.of({"metadata": {"name": "a"}, **changes})

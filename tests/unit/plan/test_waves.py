@@ -8,8 +8,8 @@ import typing as t
 
 import pytest
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.objects import Node
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.waves import waves
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Node
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.preflight.waves import waves
 from ansible_collections.kubeops.node_maintenance.tests.unit.plan.objects import node
 
 ZONE = "topology.kubernetes.io/zone"

@@ -11,14 +11,14 @@ import json
 import typing as t
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan import names
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.change import Change
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.migrate import routes
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.objects import PARSERS
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.pod_plan import Choices
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.snapshot import Snapshot
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.act import request_for
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.observe import KINDS
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.change import Change
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import PARSERS
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.pod_plan import Choices
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.snapshot import Snapshot
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.routes.migrate import routes
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.act import request_for
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.observe import KINDS
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator import manifests, nodes
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator import world as simulated
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.evictions import is_ready

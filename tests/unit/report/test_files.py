@@ -11,8 +11,8 @@ import pathlib
 
 import pytest
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge import report_html
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.report_files import (
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.report_page import pages
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.report_page.files import (
     ReportError,
     write_report,
 )
@@ -93,7 +93,7 @@ def test_a_link_is_replaced_and_not_written_through(tmp_path: pathlib.Path) -> N
 def test_a_page_that_cannot_be_made_leaves_no_data_either(
     tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(report_html, "MISSING", "No module named 'jinja2'")
+    monkeypatch.setattr(pages, "MISSING", "No module named 'jinja2'")
     with pytest.raises(ReportError, match="Jinja2"):
         write_report([], str(tmp_path), check=False)
     assert list(tmp_path.iterdir()) == []

@@ -13,8 +13,8 @@ import typing as t
 
 import pytest
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge import report_html
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.report_build import build_report
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.report_page import pages
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.report.build import build_report
 from ansible_collections.kubeops.node_maintenance.tests.unit.report.sample import NONCE, TOKEN, Sample
 
 VOID = {"meta", "br", "input", "link", "img"}
@@ -58,7 +58,7 @@ class Page(html.parser.HTMLParser):
 
 
 def page(results: t.Iterable[t.Any], **more: t.Any) -> Page:
-    return Page(report_html.render(build_report(results, **more)))
+    return Page(pages.render(build_report(results, **more)))
 
 
 def test_the_page_shows_every_part_of_a_run() -> None:
@@ -154,14 +154,14 @@ def test_no_name_of_a_cluster_becomes_a_part_of_the_page() -> None:
 
 
 def test_no_secret_is_on_the_page() -> None:
-    source = report_html.render(build_report(Sample().results))
+    source = pages.render(build_report(Sample().results))
     assert NONCE not in source
     assert TOKEN not in source
 
 
 @pytest.mark.parametrize(("nodes", "pods", "most"), [(1, 5, 40_000), (3, 14, 140_000), (100, 30, 4_500_000)])
 def test_the_page_stays_small(nodes: int, pods: int, most: int) -> None:
-    source = report_html.render(build_report(Sample(nodes, pods, fail_tasks=[0]).results))
+    source = pages.render(build_report(Sample(nodes, pods, fail_tasks=[0]).results))
     assert len(source.encode()) < most
     found = Page(source)
     assert found.count("details", "node") == nodes
@@ -195,10 +195,10 @@ def test_an_empty_run_makes_a_page_too() -> None:
 
 
 def test_equal_runs_make_equal_pages() -> None:
-    assert report_html.render(build_report(Sample().results)) == report_html.render(build_report(Sample().results))
+    assert pages.render(build_report(Sample().results)) == pages.render(build_report(Sample().results))
 
 
 def test_without_jinja_the_message_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(report_html, "MISSING", "No module named 'jinja2'")
-    with pytest.raises(report_html.NoTemplates, match="write the report on the controller"):
-        report_html.render(build_report([]))
+    monkeypatch.setattr(pages, "MISSING", "No module named 'jinja2'")
+    with pytest.raises(pages.NoTemplates, match="write the report on the controller"):
+        pages.render(build_report([]))

@@ -10,8 +10,8 @@ import typing as t
 
 import pytest
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.report import Report
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.report_build import build_report
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.report.build import build_report
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.report.model import Report
 from ansible_collections.kubeops.node_maintenance.tests.unit.report.sample import RULE, RUN, Sample, at
 
 Json = dict[str, t.Any]

@@ -11,8 +11,8 @@ import typing as t
 
 import pytest
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.report_build import build_report
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.report_show import (
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.report.build import build_report
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.report.text import (
     as_json,
     duration,
     summary_text,

@@ -16,9 +16,9 @@ import typing as t
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.verbs import Request
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.descheduler import FACE
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan import names
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.call import stopped
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.context import Context, StopRun
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.call import stopped
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import Context, StopRun
 from ansible_collections.kubeops.node_maintenance.tests.unit.run.job_cluster import still_world
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator import manifests, nodes
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.faults import Fault, What

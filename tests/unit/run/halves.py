@@ -8,14 +8,15 @@ from __future__ import annotations
 import itertools
 import typing as t
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan import migrate, swap
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.objects import Ref
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.pod_plan import Choices
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.snapshot import Snapshot
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.surge import Surge
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.surge_case import Case
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.surging import Surging
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.swaps import Swaps
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Ref
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.pod_plan import Choices
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.snapshot import Snapshot
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.routes import migrate
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap import swap
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap.surge import Surge
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.protect.surge_case import Case
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.protect.surging import Surging
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.protect.swaps import Swaps
 from ansible_collections.kubeops.node_maintenance.tests.unit.plan.play import recorded
 from ansible_collections.kubeops.node_maintenance.tests.unit.plan.world import World
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.faults import Fault

@@ -9,10 +9,10 @@ import typing as t
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.verbs import Request
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan import names
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.objects import Raw
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.context import Run
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.lock import Locks
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Raw
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import Run
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.lock import Locks
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.world import Actor, World
 
 T = t.TypeVar("T")

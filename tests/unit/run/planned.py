@@ -11,9 +11,9 @@ import functools
 import typing as t
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan import names
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.context import Result
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.plan import PlanOptions, make_plan
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import Result
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.plan.plan import PlanOptions, make_plan
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator import manifests
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.store import Raw
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.world import Saved, World

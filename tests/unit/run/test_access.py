@@ -12,14 +12,15 @@ import pytest
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.errors import Forbidden
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan import access, names
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.access import (
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.preflight import access
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import StopRun
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.plan.access import (
     AccessOptions,
     State,
     install,
     standing,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.context import StopRun
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator import manifests
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.faults import Fault
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.store import Raw

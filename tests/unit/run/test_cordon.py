@@ -13,13 +13,17 @@ from dataclasses import replace
 import pytest
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan import cordon as steps
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan import names
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.objects import Node
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.record import Record, Step
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.context import Context, Result, Run
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.cordon import CordonOptions, State, cordon
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.lock import Locks
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Node
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.record import Record, Step
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.nodes import cordon as steps
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import Context, Result, Run
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.lock import Locks
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.nodes.cordon import (
+    CordonOptions,
+    State,
+    cordon,
+)
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator import manifests
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.faults import Fault
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.store import Raw

@@ -10,12 +10,14 @@ from dataclasses import replace
 import pytest
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import errors
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.finding import Finding
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.migration_controller import Controller
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.pod_plan import Choices
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run import job_backend
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.context import Context, StopRun
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.koordinator import Koordinator
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.finding import Finding
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.migration_controller import (
+    Controller,
+)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.pod_plan import Choices
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import Context, StopRun
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.jobs import backend
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.jobs.koordinator import Koordinator
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator import koordinator
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.faults import Fault
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.world import World
@@ -39,7 +41,7 @@ def looked(monkeypatch: pytest.MonkeyPatch) -> t.Callable[[Koordinator], list[Co
             asked.append(ctx)
             return found
 
-        monkeypatch.setattr(job_backend, "look", look)
+        monkeypatch.setattr(backend, "look", look)
         return asked
 
     return finds
@@ -51,14 +53,14 @@ CONTEXT = Context(t.cast("t.Any", None))
 def test_nobody_looks_where_no_job_is_wanted(looked: t.Any) -> None:
     asked = looked(WHOLE)
     for choices in (Choices(backend="eviction"), Choices(backend="koordinator", disable_eviction=True)):
-        assert job_backend.prepared(CONTEXT, choices) == (choices, ())
+        assert backend.prepared(CONTEXT, choices) == (choices, ())
     assert asked == []
 
 
-@pytest.mark.parametrize("backend", ["auto", "koordinator"])
-def test_with_all_its_parts_the_live_limits_are_used(looked: t.Any, backend: str) -> None:
+@pytest.mark.parametrize("wanted", ["auto", "koordinator"])
+def test_with_all_its_parts_the_live_limits_are_used(looked: t.Any, wanted: str) -> None:
     looked(WHOLE)
-    choices, found = job_backend.prepared(CONTEXT, Choices(backend=backend))
+    choices, found = backend.prepared(CONTEXT, Choices(backend=wanted))
     assert choices.controller is LIMITS
     assert found == ()
 
@@ -77,24 +79,24 @@ def test_what_is_missing_stops_koordinator_and_lets_auto_evict(
     looked: t.Any, found: Koordinator, codes: list[str]
 ) -> None:
     looked(found)
-    choices, findings = job_backend.prepared(CONTEXT, Choices(backend="koordinator"))
+    choices, findings = backend.prepared(CONTEXT, Choices(backend="koordinator"))
     assert [finding.code for finding in findings] == codes
     assert {finding.severity for finding in findings} == {"blocker"}
     assert choices.controller is None
     with pytest.raises(StopRun) as stopped:
-        job_backend.required(CONTEXT, Choices(backend="koordinator"))
+        backend.required(CONTEXT, Choices(backend="koordinator"))
     assert stopped.value.code == codes[0]
 
-    choices, findings = job_backend.prepared(CONTEXT, Choices())
+    choices, findings = backend.prepared(CONTEXT, Choices())
     assert choices.controller is None
     assert [finding.code for finding in findings] == ([] if codes == ["no_crd"] else ["koordinator_unused"])
-    assert job_backend.required(CONTEXT, Choices()).controller is None
+    assert backend.required(CONTEXT, Choices()).controller is None
 
 
 def test_jobs_that_reserve_nothing_need_no_scheduler(looked: t.Any) -> None:
     direct = Controller(default_job_mode="EvictDirectly")
     looked(replace(WHOLE, controller=direct, missing=(missing("no_scheduler"),)))
-    choices, found = job_backend.prepared(CONTEXT, Choices(backend="koordinator"))
+    choices, found = backend.prepared(CONTEXT, Choices(backend="koordinator"))
     assert choices.controller is direct
     assert found == ()
 
@@ -105,10 +107,10 @@ def test_who_may_not_list_jobs_evicts_and_hears_of_it_only_where_there_are_any(t
         me = world.process("me")
         # Rights are asked for before the kind: also where there is none.
         me.faults.when(lambda request: request.verb == "list", Fault("forbidden"), times=100)
-        _choices, found = me.run(lambda ctx: job_backend.prepared(ctx, Choices()))
+        _choices, found = me.run(lambda ctx: backend.prepared(ctx, Choices()))
         assert [finding.code for finding in found] == codes
         with pytest.raises(errors.Forbidden):
-            me.run(lambda ctx: job_backend.prepared(ctx, Choices(backend="koordinator")))
+            me.run(lambda ctx: backend.prepared(ctx, Choices(backend="koordinator")))
 
 
 def test_a_server_that_is_away_is_no_cluster_without_jobs() -> None:
@@ -117,4 +119,4 @@ def test_a_server_that_is_away_is_no_cluster_without_jobs() -> None:
         me.faults.when(lambda request: request.verb == "list", Fault("forbidden"), times=100)
         me.faults.when(lambda request: request.path.endswith("v1alpha1"), Fault("down", 300.0))
         with pytest.raises(errors.Overloaded):
-            me.run(lambda ctx: job_backend.prepared(ctx, Choices()))
+            me.run(lambda ctx: backend.prepared(ctx, Choices()))

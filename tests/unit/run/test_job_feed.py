@@ -12,16 +12,18 @@ import pytest
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.verbs import Request
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan import names
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs import way
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs.job import NO_LIMITER
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.migrate import routes
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.migration_controller import Controller
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.pod_plan import Choices
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.snapshot import Snapshot
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run import job_feed, job_sweep
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.job_feed import JobFeed
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.move import Move
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.migration_controller import (
+    Controller,
+)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.pod_plan import Choices
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.snapshot import Snapshot
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.routes import way
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.routes.migrate import routes
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.move import Move
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.jobs import feed, sweep
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.jobs.feed import JobFeed
 from ansible_collections.kubeops.node_maintenance.tests.unit.plan import objects
 from ansible_collections.kubeops.node_maintenance.tests.unit.run.job_cluster import (
     becomes,
@@ -170,10 +172,10 @@ def test_a_reminder_that_is_refused_ends_nothing_else(world: World, what: What) 
     scene = Scene(world, 1)
     scene.step()
     scene.becomes("web-0", passed=True, phase="Running")
-    scene.me.faults.when(lambda request: request.method == "PATCH", Fault(what), times=job_feed.TRIES)
+    scene.me.faults.when(lambda request: request.method == "PATCH", Fault(what), times=feed.TRIES)
     for _tick in range(100):
         scene.step()
-    assert len(scene.sent("PATCH")) > job_feed.TRIES
+    assert len(scene.sent("PATCH")) > feed.TRIES
     told = [event.message for event in scene.ctx.timeline if event.what == "kept"]
     assert any("could not be reminded" in message for message in told) == (what in ("forbidden", "error"))
     assert scene.moves[0].plan.route == "job"
@@ -209,7 +211,7 @@ def test_after_two_jobs_that_no_scheduler_answered_no_more_are_made(world: World
 def test_a_controller_that_never_ends_a_job_is_not_waited_for(world: World) -> None:
     scene = Scene(world, 1)
     scene.step()
-    scene.step(170 + job_sweep.OVERDUE + 1)
+    scene.step(170 + sweep.OVERDUE + 1)
     assert scene.moves[0].plan.route == "evict"
     [status] = [r for r in scene.sent("PATCH") if r.path.endswith("/status")]
     assert t.cast("t.Any", status.body)["status"]["phase"] == "Failed"
@@ -254,7 +256,7 @@ def test_a_server_that_fails_again_and_again_is_left_alone_and_rivals_are_outlas
     world: World, what: What, route: str
 ) -> None:
     scene = Scene(world, 1)
-    scene.me.faults.when(lambda request: request.method == "POST", Fault(what), times=job_feed.TRIES)
+    scene.me.faults.when(lambda request: request.method == "POST", Fault(what), times=feed.TRIES)
     scene.step()
     assert (jobs_of(world), scene.moves[0].plan.route) == ({}, route)
     for _tick in range(3):
@@ -302,7 +304,7 @@ def test_a_reservation_that_nobody_deletes_is_deleted(world: World) -> None:
     while not scene.done_with("n1"):
         assert world.machine.now < began + 10
         scene.step()
-    assert world.machine.now > began + job_sweep.VANISHING
+    assert world.machine.now > began + sweep.VANISHING
     assert [request.name for request in scene.sent("DELETE")] == [name, reservation]
     assert world.find(kinds.RESERVATIONS, reservation) is None
 

@@ -10,10 +10,10 @@ import typing as t
 import pytest
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan import names
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs.job import Wish, manifest
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.objects import Ref
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run import job_leftovers
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Ref
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.jobs import leftovers
 from ansible_collections.kubeops.node_maintenance.tests.unit.run.job_cluster import jobs_of, put, still_world, writes
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.store import Raw
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.world import World
@@ -37,7 +37,7 @@ def world() -> t.Iterator[World]:
 def test_jobs_of_drains_are_traces_and_those_of_people_are_not(world: World) -> None:
     put(world, job("a"), phase="Succeeded")
     put(world, job("b", node=""))
-    [trace] = world.process("me").run(job_leftovers.traces)
+    [trace] = world.process("me").run(leftovers.traces)
     assert (trace.run, trace.object, trace.nodes) == ("r1", "PodMigrationJob a", ("n1",))
     assert trace.what == "a PodMigrationJob of a drain, which has succeeded"
     assert trace.since == jobs_of(world)["a"]["metadata"]["creationTimestamp"]
@@ -45,14 +45,14 @@ def test_jobs_of_drains_are_traces_and_those_of_people_are_not(world: World) -> 
 
 def test_where_there_is_no_koordinator_nothing_is_left() -> None:
     with World() as world:
-        assert world.process("me").run(job_leftovers.traces) == ()
+        assert world.process("me").run(leftovers.traces) == ()
         assert [sent.status for sent in world.log] == [404]
 
 
 def test_who_may_not_list_jobs_finds_none(world: World) -> None:
     put(world, job("a"))
     world.server.denied.add(("list", kinds.PODMIGRATIONJOBS.resource))
-    assert world.process("me").run(job_leftovers.traces) == ()
+    assert world.process("me").run(leftovers.traces) == ()
 
 
 def test_only_what_serves_nobody_any_more_is_given_up(world: World) -> None:
@@ -63,7 +63,7 @@ def test_only_what_serves_nobody_any_more_is_given_up(world: World) -> None:
     put(world, job("out", node="n2"))
     seen: list[Raw] = []
     world.on_event.append(lambda event: seen.append(event.raw) if event.what == "MODIFIED" else None)
-    world.process("me").run(lambda ctx: job_leftovers.give_up(ctx, "r1", {"n2"}))
+    world.process("me").run(lambda ctx: leftovers.give_up(ctx, "r1", {"n2"}))
     assert writes(world) == [
         "delete podmigrationjobs ended",
         "patch podmigrationjobs/status waits",

@@ -15,9 +15,9 @@ import pytest
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs.job import Wish, manifest
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs.targets import Selection
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.objects import Ref
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.context import Context, StopRun
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.jobs import JobOptions, State, jobs
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Ref
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import Context, StopRun
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.jobs.module import JobOptions, State, jobs
 from ansible_collections.kubeops.node_maintenance.tests.unit.run.job_cluster import becomes
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator import koordinator, manifests, workloads
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.faults import Fault, What

@@ -12,12 +12,12 @@ from functools import partial
 import pytest
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan import names
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.change import Change
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.objects import Raw, Ref
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run import lock
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.lease import WORKING, LostLockError
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.lock import (
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.change import Change
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Raw, Ref
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import lock
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.lease import WORKING, LostLockError
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.lock import (
     DYING,
     IDLE,
     LEAVE_WITHIN,
@@ -25,7 +25,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.lock
     RENEW_EVERY,
     leave_all,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.write import write
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.write import write
 from ansible_collections.kubeops.node_maintenance.tests.unit.run.locked import (
     done,
     held,

@@ -11,13 +11,13 @@ import typing as t
 import pytest
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan import names
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.objects import Ref
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.pod_plan import Choices
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.record import Record, Step
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.context import StopRun
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.owners import merged, scalable
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.state import StateOptions, state
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Ref
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.pod_plan import Choices
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.record import Record, Step
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import StopRun
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.owners import merged, scalable
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.runs.state import StateOptions, state
 from ansible_collections.kubeops.node_maintenance.tests.unit.run.planned import Build, asked, building, codes, plan
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator import manifests
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.store import Raw

@@ -13,12 +13,16 @@ from collections.abc import Iterator
 import pytest
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan import names
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.objects import Node
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.record import record_of
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.context import Context, Result
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.cordon import CordonOptions, State, cordon
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.state import StateOptions, state
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Node
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.record import record_of
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import Context, Result
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.nodes.cordon import (
+    CordonOptions,
+    State,
+    cordon,
+)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.runs.state import StateOptions, state
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator import manifests
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.faults import Fault
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.world import World

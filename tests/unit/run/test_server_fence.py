@@ -13,14 +13,17 @@ import pytest
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.errors import Forbidden, from_answer
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.verbs import Request
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan import names
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.change import Change
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.objects import Raw, Ref
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run import lock
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.act import request_for
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.context import Run
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.lease import LostLockError
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.server_fence import by_the_fence, forget
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.change import Change
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Raw, Ref
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import lock
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.act import request_for
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import Run
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.lease import LostLockError
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.server_fence import (
+    by_the_fence,
+    forget,
+)
 from ansible_collections.kubeops.node_maintenance.tests.unit.run.locked import done, held, leases, locks, rewrite
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator import manifests
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.faults import Fault, What

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.objects import Raw
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.services import STEPS, Services
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Raw
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.services import STEPS, Services
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.world import World
 
 

@@ -15,12 +15,12 @@ import pytest
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.verbs import Request
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan import names
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.pod_plan import Choices
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.context import Result
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.cordon import CordonOptions, cordon
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drain import DrainOptions, drain
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.guard import GuardOptions, guard
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.pod_plan import Choices
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import Result
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drain.drain import DrainOptions, drain
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.nodes.cordon import CordonOptions, cordon
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.protect.guard import GuardOptions, guard
 from ansible_collections.kubeops.node_maintenance.tests.unit.run.guarded import ME, asks, outcomes
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator import manifests
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.faults import Fault

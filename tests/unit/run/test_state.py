@@ -14,10 +14,14 @@ import pytest
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.verbs import Request
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan import names
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.context import Result, StopRun
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.cordon import CordonOptions, State, cordon
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.state import StateOptions, state
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import Result, StopRun
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.nodes.cordon import (
+    CordonOptions,
+    State,
+    cordon,
+)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.runs.state import StateOptions, state
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator import manifests
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.faults import Fault, What
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.world import World

@@ -9,7 +9,7 @@ from __future__ import annotations
 import pytest
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan import names
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names
 from ansible_collections.kubeops.node_maintenance.tests.unit.plan.play import Hand, prepare, recorded, wanted
 from ansible_collections.kubeops.node_maintenance.tests.unit.plan.world import Listed, World
 from ansible_collections.kubeops.node_maintenance.tests.unit.run.halves import End, Play

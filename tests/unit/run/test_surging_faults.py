@@ -9,12 +9,12 @@ import pytest
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.verbs import Request
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.objects import Ref
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.snapshot import Snapshot
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.surge import Surge
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.context import Run
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.surge_case import Case
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.surging import Surging
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Ref
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.snapshot import Snapshot
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap.surge import Surge
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import Run
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.protect.surge_case import Case
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.protect.surging import Surging
 from ansible_collections.kubeops.node_maintenance.tests.unit.plan.play import recorded
 from ansible_collections.kubeops.node_maintenance.tests.unit.plan.world import World
 from ansible_collections.kubeops.node_maintenance.tests.unit.run.halves import End, Play

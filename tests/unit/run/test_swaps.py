@@ -11,10 +11,10 @@ import pytest
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.verbs import Request
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan import names
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.pod_plan import Choices
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.context import Result
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drain import DrainOptions, drain
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.pod_plan import Choices
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import Result
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drain.drain import DrainOptions, drain
 from ansible_collections.kubeops.node_maintenance.tests.unit.run.guarded import (
     ME,
     asks,

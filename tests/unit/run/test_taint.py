@@ -12,14 +12,14 @@ import pytest
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.verbs import Request
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan import taints
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.context import Context, StopRun
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.taint import (
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import taints
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import Context, StopRun
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.write import TRIES
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.nodes.taint import (
     State,
     TaintOptions,
     taint,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.write import TRIES
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator import manifests
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.faults import Fault, What
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.store import Raw

@@ -15,11 +15,11 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.
     ServerError,
     UnknownOutcome,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan import names
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.change import Change
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.objects import Raw, Ref
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.context import Context, StopRun
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.write import (
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.change import Change
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Raw, Ref
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import Context, StopRun
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.write import (
     TRIES,
     Contended,
     Decide,

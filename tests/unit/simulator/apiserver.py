@@ -14,7 +14,7 @@ from urllib.parse import unquote
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.kinds import Kind
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.verbs import Request
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan import selectors
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import selectors
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator import answers, evictions
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.machine import FOREVER, Machine
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.object_rules import SCALED, Objects

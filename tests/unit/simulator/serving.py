@@ -9,7 +9,7 @@ import math
 import typing as t
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan import selectors
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import selectors
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.controllers import (
     PODS,
     Controller,

@@ -12,14 +12,14 @@ from functools import partial
 import pytest
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan import names
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.pod_plan import Choices
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.context import Result
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.cordon import CordonOptions, cordon
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drain import drain
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drain_options import DrainOptions
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.guard import GuardOptions, guard
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.plan import PlanOptions, make_plan
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.pod_plan import Choices
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import Result
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drain.drain import drain
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drain.options import DrainOptions
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.nodes.cordon import CordonOptions, cordon
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.plan.plan import PlanOptions, make_plan
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.protect.guard import GuardOptions, guard
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator import manifests
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.machine import Task
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.nodes import START, STOP

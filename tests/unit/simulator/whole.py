@@ -13,17 +13,17 @@ import typing as t
 from dataclasses import dataclass, field
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.errors import ClusterError
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.pod_plan import Choices
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.record import BadRecordError
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.surge import BadSurgeError
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.call import stopped
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.context import Context, Result, StopRun
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.cordon import CordonOptions, cordon
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drain import drain
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drain_options import DrainOptions
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.guard import GuardOptions, guard
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.plan import PlanOptions, make_plan
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.state import StateOptions, state
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.pod_plan import Choices
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.record import BadRecordError
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap.surge import BadSurgeError
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.call import stopped
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import Context, Result, StopRun
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drain.drain import drain
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drain.options import DrainOptions
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.nodes.cordon import CordonOptions, cordon
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.plan.plan import PlanOptions, make_plan
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.protect.guard import GuardOptions, guard
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.runs.state import StateOptions, state
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.world import Actor
 
 GATES = ("ready", "daemonsets", "pressure", "stable")

@@ -21,7 +21,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.client import Lost
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.errors import Unreachable
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.verbs import Request
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan import names
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator import answers
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.apiserver import ApiServer, Watcher
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.clocks import EPOCH

@@ -36,7 +36,7 @@ from dataclasses import dataclass, field
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.client import Cluster
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.context import Context, Event, Run
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import Context, Event, Run
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator import (
     koordinator,
     manifests,

@@ -14,9 +14,9 @@ import json
 import typing as t
 from dataclasses import asdict, dataclass
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan import names
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.place import Place
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.objects import Raw
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Raw
 
 PREFIX = "descheduler-"
 LABEL = f"{names.PREFIX}/descheduler"

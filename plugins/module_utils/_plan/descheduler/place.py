@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.check import Flavor
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.values import similar
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.objects import Raw
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Raw
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,9 +16,9 @@ import json
 import typing as t
 from dataclasses import dataclass
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan import names
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.place import template_of
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.objects import Raw
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Raw
 
 DIGEST = f"{names.PREFIX}/descheduler-config"
 """Annotation of the pod template: the digest of the configuration that its pods start with."""

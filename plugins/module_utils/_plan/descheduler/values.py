@@ -13,14 +13,17 @@ import sys
 import typing as t
 from dataclasses import dataclass, replace
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan import selectors
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.fault import Fault, warning
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.schema import (
     LABEL_SELECTOR,
     Field,
     Schema,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.taints import is_label_value, is_qualified
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import selectors
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.taints import (
+    is_label_value,
+    is_qualified,
+)
 
 _NUMBER = r"(?:\d+(?:\.\d*)?|\.\d+)"
 _UNITS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "μs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}

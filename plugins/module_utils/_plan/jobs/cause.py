@@ -15,14 +15,14 @@ import math
 import typing as t
 from dataclasses import dataclass
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan import selectors
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.migration_controller import (
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import selectors
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.migration_controller import (
     Controller,
     interval,
     per_workload,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.objects import Pod, Raw, Workload
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.snapshot import Snapshot
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Pod, Raw, Workload
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.snapshot import Snapshot
 
 EVICT = "descheduler.alpha.kubernetes.io/evict"
 """On a pod: every filter lets it pass. On a job: the object limiter does. The value does not matter."""

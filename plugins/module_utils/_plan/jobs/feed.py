@@ -14,8 +14,6 @@ import math
 import typing as t
 from dataclasses import dataclass, field
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan import budgets
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.estimate import starts
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs.cause import (
     Cause,
     forbidden,
@@ -23,14 +21,16 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.job
     next_token,
     waiting,
 )
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs.estimate import starts
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs.job import Job
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.migration_controller import (
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import budgets
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.migration_controller import (
     Controller,
     interval,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.objects import Pod, Raw
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.pod_plan import PodPlan
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.snapshot import Snapshot
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Pod, Raw
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.pod_plan import PodPlan
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.snapshot import Snapshot
 
 Key = tuple[str, str]
 """(``workload``, UID of a pod's controller) or (``namespace``, its name): what an object limiter counts by."""

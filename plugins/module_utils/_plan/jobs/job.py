@@ -15,9 +15,9 @@ import json
 import typing as t
 from dataclasses import dataclass, field
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan import names
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.values import seconds
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.objects import Raw, Ref
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Raw, Ref
 
 API_VERSION = "scheduling.koordinator.sh/v1alpha1"
 KIND = "PodMigrationJob"

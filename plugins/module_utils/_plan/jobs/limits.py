@@ -15,12 +15,12 @@ from dataclasses import dataclass
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler import koordinator, profiles
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.values import seconds
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.migration_controller import (
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.migration_controller import (
     Amount,
     Controller,
     Limiter,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.objects import Raw
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Raw
 
 PLUGIN = "MigrationController"
 KIND = "DeschedulerConfiguration"

@@ -8,10 +8,10 @@ from __future__ import annotations
 import copy
 import typing as t
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan import names, selectors
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs.cause import Cause
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs.job import API_VERSION, go_duration
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.objects import Pod, Raw, Ref
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names, selectors
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Pod, Raw, Ref
 
 KIND = "Reservation"
 

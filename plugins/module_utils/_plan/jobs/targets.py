@@ -8,11 +8,11 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan import selectors
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs.cause import Cause
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs.job import Job, Wish, name_of
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.objects import Pod, Raw, Ref
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.snapshot import Snapshot
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import selectors
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Pod, Raw, Ref
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.snapshot import Snapshot
 
 
 @dataclass(frozen=True, slots=True)

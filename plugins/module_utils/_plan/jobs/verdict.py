@@ -12,13 +12,15 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass, replace
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan import budgets
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs import cause
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs.cause import Cause
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs.job import Job
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.migration_controller import Controller
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.objects import Pod, Raw
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.snapshot import Snapshot
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import budgets
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.migration_controller import (
+    Controller,
+)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Pod, Raw
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.snapshot import Snapshot
 
 REJECTED = "Rejected"
 """The reason that we write; the controller has none for it."""

@@ -8,13 +8,13 @@ import typing as t
 
 import pytest
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan import names
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs import cause
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.migration_controller import (
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.migration_controller import (
     Controller,
     Limiter,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.objects import Pod
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Pod
 from ansible_collections.kubeops.node_maintenance.tests.unit.plan.objects import (
     Raw,
     deployment,

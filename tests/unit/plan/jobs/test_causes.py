@@ -18,7 +18,7 @@ SAYING = (
     "_plan/jobs/verdict.py",
     "_plan/jobs/reserve.py",
     "_plan/jobs/targets.py",
-    "_run/jobs.py",
+    "_run/jobs/module.py",
 )
 GUIDE = (HERE / "docs/docsite/rst/koordinator_jobs.rst").read_text(encoding="utf-8")
 

@@ -13,13 +13,13 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.job
     keys_of,
     ttl_of,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.migrate import routes
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.migration_controller import (
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.migration_controller import (
     Controller,
     Limiter,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.pod_plan import Choices
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.snapshot import Snapshot
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.pod_plan import Choices
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.snapshot import Snapshot
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.routes.migrate import routes
 from ansible_collections.kubeops.node_maintenance.tests.unit.plan.objects import (
     Raw,
     budget,

@@ -23,7 +23,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.job
     manifest,
     name_of,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.objects import Ref
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Ref
 
 POD = Ref("Pod", "web-5d4f-x7k2p", "shop", "8c6f", "v1")
 

@@ -13,7 +13,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.job
     UnreadableError,
     controller,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.migration_controller import (
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.migration_controller import (
     Controller,
     Limiter,
     interval,

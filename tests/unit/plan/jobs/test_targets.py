@@ -24,7 +24,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.job
     choose,
     targets,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.objects import Pod, Ref
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Pod, Ref
 from ansible_collections.kubeops.node_maintenance.tests.unit.plan import objects
 from ansible_collections.kubeops.node_maintenance.tests.unit.plan.objects import Raw
 

@@ -12,8 +12,10 @@ import pytest
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs.job import PASSED, Job, Wish, manifest
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs.verdict import View, stage, verdict
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.migration_controller import Controller
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.objects import Ref
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.migration_controller import (
+    Controller,
+)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Ref
 from ansible_collections.kubeops.node_maintenance.tests.unit.plan import objects
 from ansible_collections.kubeops.node_maintenance.tests.unit.plan.objects import Raw
 

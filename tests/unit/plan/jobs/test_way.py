@@ -8,18 +8,18 @@ import typing as t
 
 import pytest
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.estimate import (
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs.estimate import (
     estimate_seconds,
     limiter_seconds,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs import way
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.migrate import routes
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.migration_controller import (
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.migration_controller import (
     Controller,
     Limiter,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.pod_plan import Choices, PodPlan
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.snapshot import Snapshot
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.pod_plan import Choices, PodPlan
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.snapshot import Snapshot
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.routes import way
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.routes.migrate import routes
 from ansible_collections.kubeops.node_maintenance.tests.unit.plan.objects import (
     TOLERATES_ALL,
     Raw,

@@ -1,0 +1,134 @@
+# Copyright: Contributors to the kubeops.node_maintenance collection
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""A node's record: what was changed, by which run, and what it was before.
+
+The record is an annotation on the node and says what the node *is*; the lock (a lease) only says who
+works on it now. It is written in the same request as the change it describes.
+"""
+
+from __future__ import annotations
+
+import json
+import typing as t
+from dataclasses import dataclass, field, fields, replace
+
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Node, Raw
+
+VERSION = 1
+_ENCODER = json.JSONEncoder(sort_keys=True, separators=(",", ":"))
+
+Step = t.Literal["cordoned", "drained", "out", "returning", "parked"]
+
+
+class BadRecordError(ValueError):
+    """The annotation is there but cannot be understood; nobody may guess what it meant."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """A label or annotation that is ours while the node is out; ``prior`` is ``None`` where it was absent."""
+
+    prior: str | None
+    ours: str
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """The durable side of a maintenance.
+
+    ``prior`` holds ``unschedulable`` (bool) and ``bootID``; ``added`` the taints we added; ``marks``
+    maps ``annotation/<key>`` or ``label/<key>`` to what it was and what we made it; ``lease`` is
+    ``<namespace>/<name>`` of the lock; ``since`` is RFC 3339. Whoever knows the ``nonce`` may act.
+    """
+
+    run: str
+    nonce: str
+    by: str
+    reason: str
+    since: str
+    step: Step
+    node_uid: str
+    lease: str
+    prior: t.Mapping[str, t.Any]
+    added: tuple[Raw, ...] = ()
+    marks: t.Mapping[str, Mark] = field(default_factory=dict)
+
+    def at(self, step: Step, **changes: t.Any) -> Record:
+        """The same record at another step."""
+        return replace(self, step=step, **changes)
+
+    def foreign_to(self, run: str, nonce: str, *, check: bool = False) -> bool:
+        """Whether the node is another run's, or another start's of the same run, than the caller's.
+
+        The nonce is the right to act: a run that took up a parked node keeps the record's id, with a nonce
+        of its own. Calls by hand have no nonce, and the records that they make have none either: only those
+        are theirs. An empty ``run`` stands for the record's own. In check mode nobody has rewritten the
+        record that the real run would have adopted by now.
+        """
+        named = run in ("", self.run)
+        if check:
+            return not named and nonce != self.nonce and self.step != "parked"
+        return nonce != self.nonce or not (nonce or named)
+
+    def owner(self, node: str) -> str:
+        """Who has the node, for a caller who has it no more, or never had."""
+        return (
+            f"Node {node} belongs to run {self.run} of {self.by} (since {self.since}, step {self.step}). "
+            "Once nobody works on it, take it up with node_cordon, state returning or cordoned, or with the playbook "
+            f"recover -e recover_run={self.run}."
+        )
+
+    @property
+    def fence(self) -> str:
+        """What evictions on behalf of this record carry: ``<lease>=<run>/<nonce>``."""
+        holder = f"{self.run}/{self.nonce}" if self.nonce else self.run
+        return f"{self.lease.rpartition('/')[2]}={holder}"
+
+    def dump(self) -> str:
+        """The annotation's value; stable, so that equal records are equal text."""
+        return _ENCODER.encode({"v": VERSION, **self._plain()})
+
+    def public(self) -> dict[str, t.Any]:
+        """What results show: all but the nonce, which is the right to act."""
+        data = self._plain()
+        del data["nonce"]
+        return data
+
+    def _plain(self) -> dict[str, t.Any]:
+        """Every field as JSON has it; all but ``prior``, ``added`` and ``marks`` are texts."""
+        data = {name: getattr(self, name) for name in _FIELDS}
+        marks = {key: {"prior": mark.prior, "ours": mark.ours} for key, mark in self.marks.items()}
+        return {**data, "prior": dict(self.prior), "added": [dict(x) for x in self.added], "marks": marks}
+
+
+_FIELDS = tuple(one.name for one in fields(Record))
+
+
+def record_of(node: Node) -> Record | None:
+    """The node's record, ``None`` without one.
+
+    Raises:
+        BadRecordError: the annotation is not a record of a version this code knows.
+    """
+    text = node.annotations.get(names.RECORD)
+    if text is None:
+        return None
+    try:
+        data = json.loads(text)
+        version = data.pop("v")
+        if version != VERSION:
+            raise BadRecordError(
+                f"Node {node.name}: annotation {names.RECORD} has version {version}, this collection knows "
+                f"{VERSION}. Use the collection that wrote it, or remove the annotation by hand."
+            )
+        marks = {key: Mark(**mark) for key, mark in data.pop("marks").items()}
+        return Record(**{**data, "added": tuple(data["added"]), "marks": marks})
+    except BadRecordError:
+        raise
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise BadRecordError(
+            f"Node {node.name}: annotation {names.RECORD} cannot be read ({error}). It is the only memory of "
+            "what to give back: repair it, or remove it and uncordon the node by hand."
+        ) from error

@@ -1,0 +1,261 @@
+# Copyright: Contributors to the kubeops.node_maintenance collection
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""Taints and tolerations: every rule of how they match and how they are written, in one place.
+
+The rules of matching are those of ``Toleration.ToleratesTaint`` (k8s.io/api/core/v1), those of validity
+``validateNodeTaints`` of the API server (both read at v1.36.3). They read raw objects, so that the template
+of a workload can be asked as well as a pod.
+"""
+
+from __future__ import annotations
+
+import re
+import typing as t
+from dataclasses import dataclass
+
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.change import Change
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Node, Raw, Ref
+
+EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
+
+LEFT_ALONE = ("node.kubernetes.io/", "node.cloudprovider.kubernetes.io/")
+"""Prefixes of the taints that Kubernetes' own controllers set and clear; ``exact`` does not speak of them."""
+
+CORDON: Raw = {"key": names.UNSCHEDULABLE_TAINT, "effect": "NoSchedule"}
+
+DAEMON_TOLERATIONS: tuple[Raw, ...] = tuple(
+    {"key": f"node.kubernetes.io/{condition}", "operator": "Exists", "effect": effect}
+    for condition, effect in (
+        ("not-ready", "NoExecute"),
+        ("unreachable", "NoExecute"),
+        ("disk-pressure", "NoSchedule"),
+        ("memory-pressure", "NoSchedule"),
+        ("pid-pressure", "NoSchedule"),
+        ("unschedulable", "NoSchedule"),
+    )
+)
+"""What the DaemonSet controller adds to every pod it makes (``AddOrUpdateDaemonPodTolerations``)."""
+
+HOST_NETWORK_TOLERATION: Raw = {
+    "key": "node.kubernetes.io/network-unavailable",
+    "operator": "Exists",
+    "effect": "NoSchedule",
+}
+
+_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
+_LABEL = r"[a-z0-9]([a-z0-9-]*[a-z0-9])?"
+_PREFIX = re.compile(rf"{_LABEL}(\.{_LABEL})*")
+_INTEGER = re.compile(r"-?[1-9][0-9]*|0")
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What is wanted of one taint; an empty ``effect`` (with ``absent`` alone) means all effects of the key."""
+
+    key: str
+    value: str = ""
+    effect: str = ""
+    absent: bool = False
+
+    def means(self, taint: Raw) -> bool:
+        """Whether this is the taint: by key and effect, as for the API server and kubectl."""
+        return self.key == taint.get("key") and self.effect in ("", taint.get("effect"))
+
+    @property
+    def raw(self) -> Raw:
+        """As the API server takes it."""
+        value = {"value": self.value} if self.value else {}
+        return {"key": self.key, **value, "effect": self.effect}
+
+
+class Fault(t.NamedTuple):
+    """What is wrong with one word of the input: where it is, what it is, and what would be right."""
+
+    where: str
+    value: t.Any
+    expected: str
+
+
+def tolerates(tolerations: t.Iterable[Raw], taint: Raw) -> bool:
+    """Whether one of the tolerations covers the taint."""
+    return first_match(tolerations, taint) is not None
+
+
+def first_match(tolerations: t.Iterable[Raw], taint: Raw) -> Raw | None:
+    """The toleration that counts for the taint: the first of them that covers it (``GetMatchingTolerations``)."""
+    return next((toleration for toleration in tolerations if covers(toleration, taint)), None)
+
+
+def covers(toleration: Raw, taint: Raw) -> bool:
+    """Whether the toleration covers the taint; an empty effect is every effect, an empty key every key.
+
+    ``Lt`` and ``Gt`` compare the taint's number with the toleration's (Kubernetes 1.35, off by default): a
+    cluster that does not know them refuses such pods, so they are taken at their word.
+    """
+    effect, key = toleration.get("effect"), toleration.get("key")
+    if effect and effect != taint.get("effect"):
+        return False
+    if key and key != taint.get("key"):
+        return False
+    wanted, value = toleration.get("value") or "", taint.get("value") or ""
+    match toleration.get("operator") or "Equal":
+        case "Exists":
+            return True
+        case "Equal":
+            # An empty key is valid with Exists alone; the API server refuses it otherwise.
+            return bool(key) and wanted == value
+        case "Lt" | "Gt" as operator:
+            mine, its = _number(wanted), _number(value)
+            if mine is None or its is None:
+                return False
+            return its < mine if operator == "Lt" else its > mine
+    return False
+
+
+def untolerated(tolerations: t.Collection[Raw], taints: t.Iterable[Raw]) -> tuple[Raw, ...]:
+    """The taints that keep such a pod from the node; PreferNoSchedule keeps nobody."""
+    hard = (x for x in taints if x.get("effect") in ("NoSchedule", "NoExecute"))
+    return tuple(x for x in hard if not tolerates(tolerations, x))
+
+
+def in_words(taint: Raw) -> str:
+    """The taint as kubectl writes it, ``key=value:effect``."""
+    value = f"={taint['value']}" if taint.get("value") else ""
+    return f"{taint.get('key')}{value}:{taint.get('effect')}"
+
+
+def same_taint(one: Raw, other: Raw) -> bool:
+    """Whether two taints are one to the API server, which tells them apart by key and effect."""
+    return bool(one.get("key") == other.get("key") and one.get("effect") == other.get("effect"))
+
+
+def _number(text: str) -> int | None:
+    """A decimal integer of 64 bits in its canonical form, as the API server asks for; ``-0`` is none."""
+    if not _INTEGER.fullmatch(text):
+        return None
+    number = int(text)
+    return number if -(2**63) <= number < 2**63 else None
+
+
+def parse(word: str) -> Raw:
+    """One taint as people type it for ``kubectl taint``: ``key=value:effect``, with ``-`` behind it to remove it.
+
+    Without ``=`` the value is empty; without ``:`` all effects of the key are meant, which only a removal may say.
+    """
+    head, _colon, effect = word.removesuffix("-").partition(":")
+    key, _equals, value = head.partition("=")
+    said = {"key": key, "value": value, "effect": effect, "state": "absent" if word.endswith("-") else "present"}
+    return {name: text for name, text in said.items() if text or name == "key"}
+
+
+def read(raws: t.Sequence[Raw], state: str) -> tuple[tuple[Wish, ...], tuple[Fault, ...]]:
+    """The wishes of a list of ``{key, value, effect, state}``, and everything that is wrong with it.
+
+    ``state`` (``present``, ``absent`` or ``exact``) holds for those that say none. Booleans become ``true`` and
+    ``false`` and numbers their digits, as in a manifest's text.
+    """
+    wishes: list[Wish] = []
+    faults: list[Fault] = []
+    for index, raw in enumerate(raws):
+        own = raw.get("state") or ("absent" if state == "absent" else "present")
+        wish = Wish(_text(raw.get("key")), _text(raw.get("value")), _text(raw.get("effect")), own == "absent")
+        faults += _faults(f"taints[{index}]", wish)
+        if wish.absent and state == "exact":
+            faults.append(Fault(f"taints[{index}].state", own, "no taint to remove: exact removes what is not listed"))
+        for earlier, other in enumerate(wishes):
+            expected = ""
+            if wish.absent != other.absent and (wish.means(other.raw) or other.means(wish.raw)):
+                expected = "no taint both set and removed in one call"
+            elif wish.absent == other.absent and (wish.key, wish.effect) == (other.key, other.effect):
+                expected = "each key and effect once"
+            if expected:
+                faults.append(Fault(f"taints[{index}]", words(wish), f"{expected}; see taints[{earlier}]"))
+        wishes.append(wish)
+    return tuple(wishes), tuple(faults)
+
+
+def _faults(where: str, wish: Wish) -> t.Iterator[Fault]:
+    if not is_qualified(wish.key):
+        expected = "a key like dedicated or example.com/gpu (the name 63 characters at most, of letters, digits, -_.)"
+        yield Fault(f"{where}.key", wish.key, expected)
+    elif wish.key == names.TAINT_KEY:
+        yield Fault(f"{where}.key", wish.key, "another key: this one belongs to the maintenance itself (node_cordon)")
+    if not is_label_value(wish.value):
+        expected = "a label value: 63 characters at most, letters, digits, -_. and a letter or digit at both ends"
+        yield Fault(f"{where}.value", wish.value, expected)
+    if wish.effect not in EFFECTS and (wish.effect or not wish.absent):
+        yield Fault(f"{where}.effect", wish.effect, f"one of {', '.join(EFFECTS)}")
+
+
+def is_qualified(key: str) -> bool:
+    """Whether it can be the key of a taint or label: a name, or a domain, a slash and a name."""
+    prefix, slash, name = key.rpartition("/")
+    return bool(_NAME.fullmatch(name)) and (not slash or (len(prefix) <= 253 and bool(_PREFIX.fullmatch(prefix))))
+
+
+def is_label_value(value: str) -> bool:
+    """Whether it can be the value of a taint or label; the empty text can."""
+    return not value or bool(_NAME.fullmatch(value))
+
+
+def words(wish: Wish) -> str:
+    """The wish as kubectl writes it: ``key=value:effect``, with ``-`` behind it where the taint shall go."""
+    taint = in_words(wish.raw) if wish.effect else wish.key
+    return f"{taint}-" if wish.absent else taint
+
+
+def wished(current: tuple[Raw, ...], wishes: t.Sequence[Wish], *, exact: bool) -> tuple[Raw, ...]:
+    """The node's taints as they are wanted.
+
+    Whatever no wish speaks of stays as it is, at its place and with its ``timeAdded``; with ``exact`` it goes,
+    unless it belongs to Kubernetes or to a maintenance of ours. New taints come last.
+    """
+    kept: list[Raw] = []
+    for taint in current:
+        wish = next((wish for wish in wishes if wish.means(taint)), None)
+        if wish is None:
+            if not exact or _left_alone(taint):
+                kept.append(taint)
+        elif not wish.absent:
+            kept.append(taint if wish.value == (taint.get("value") or "") else wish.raw)
+    new = (w.raw for w in wishes if not w.absent and not any(w.means(taint) for taint in current))
+    return (*kept, *new)
+
+
+def _left_alone(taint: Raw) -> bool:
+    key: str = taint.get("key", "")
+    return key == names.TAINT_KEY or key.startswith(LEFT_ALONE)
+
+
+def new_no_execute(before: t.Iterable[Raw], after: t.Iterable[Raw]) -> tuple[Raw, ...]:
+    """The taints that end running pods and were not there before; one of another value is another one."""
+    had = {in_words(taint) for taint in before}
+    return tuple(x for x in after if x.get("effect") == "NoExecute" and in_words(x) not in had)
+
+
+def rewrite(node: Node, after: tuple[Raw, ...]) -> Change | None:
+    """The change of the node's whole list (the API has it as one value), or ``None`` where nothing is to do."""
+    if after == node.taints:
+        return None
+    before = [in_words(taint) for taint in node.taints]
+    wanted = [in_words(taint) for taint in after]
+    added = [word for word in wanted if word not in before]
+    gone = [word for word in before if word not in wanted]
+    deeds = ([f"set {', '.join(added)}"] if added else []) + ([f"remove {', '.join(gone)}"] if gone else [])
+    return Change(
+        "patch",
+        Ref("Node", node.name, uid=node.uid, api_version="v1"),
+        f"On node {node.name}: {'; '.join(deeds)}",
+        body={"spec": {"taints": [dict(taint) for taint in after] or None}},
+        before={"taints": before},
+        after={"taints": wanted},
+        resource_version=node.resource_version,
+    )
+
+
+def _text(value: t.Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return "" if value is None else str(value)

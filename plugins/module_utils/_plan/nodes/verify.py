@@ -1,0 +1,91 @@
+# Copyright: Contributors to the kubeops.node_maintenance collection
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""Whether a node that comes back may take pods: the gates.
+
+All gates are asked at once, so that a person sees everything that is missing, not the first of it.
+Our own taint and the cordon are looked through: they are still there, or have just gone, when the
+gates are asked.
+"""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names, taints
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.finding import Finding
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Node, Raw
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.record import Record
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.snapshot import Snapshot
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.routes import scheduling
+
+Gate = t.Literal["ready", "rebooted", "daemonsets", "pressure", "stable"]
+GATES: tuple[Gate, ...] = t.get_args(Gate)
+
+PRESSURES = ("MemoryPressure", "DiskPressure", "PIDPressure", "NetworkUnavailable")
+
+
+def gates(
+    snapshot: Snapshot, node: Node, record: Record | None, wanted: t.Collection[str], *, missing_seconds: float = 0.0
+) -> tuple[Finding, ...]:
+    """What keeps the node from taking pods; nothing when every wanted gate is passed.
+
+    ``rebooted`` compares the bootID with the record's. ``daemonsets`` needs nodes, pods and DaemonSets in
+    the snapshot. ``missing_seconds`` is how much longer the other gates have to hold for ``stable``;
+    only the loop that watches can know.
+    """
+    found: list[Finding] = []
+    if "ready" in wanted and not node.ready:
+        status = node.conditions.get("Ready", "not reported")
+        found.append(_blocker("not_ready", node, f"its condition Ready is {status}", "Look at its kubelet."))
+    if "rebooted" in wanted:
+        found += _rebooted(node, record)
+    if "pressure" in wanted:
+        found += [
+            _blocker("pressure", node, f"its condition {name} is True", "Free what it lacks, or wait.")
+            for name in PRESSURES
+            if node.conditions.get(name) == "True"
+        ]
+    if "daemonsets" in wanted:
+        found += _daemon_sets(snapshot, node)
+    if "stable" in wanted and not found and missing_seconds > 0:
+        found.append(_blocker("unstable", node, f"the gates have to hold {missing_seconds:.0f} s longer", "Wait."))
+    return tuple(found)
+
+
+def runs_on(daemon_set: Raw, node: Node) -> bool:
+    """Whether the DaemonSet keeps a pod on the node, as its controller decides it; our taint set aside."""
+    spec: Raw = ((daemon_set.get("spec") or {}).get("template") or {}).get("spec") or {}
+    if daemon_set["metadata"].get("deletionTimestamp") or not scheduling.selects(spec, node):
+        return False
+    tolerations = [*(spec.get("tolerations") or ()), *taints.DAEMON_TOLERATIONS]
+    if spec.get("hostNetwork"):
+        tolerations.append(taints.HOST_NETWORK_TOLERATION)
+    lasting = (x for x in node.taints if x.get("key") != names.TAINT_KEY)
+    return not taints.untolerated(tolerations, lasting)
+
+
+def _rebooted(node: Node, record: Record | None) -> list[Finding]:
+    before = record.prior.get("bootID") if record else None
+    if not before:
+        why = "no record tells its bootID before the maintenance"
+        return [_blocker("not_rebooted", node, why, "Take it out with node_cordon before it is rebooted.")]
+    if node.boot_id == before:
+        why = f"its bootID is still {before}: it has not been rebooted"
+        return [_blocker("not_rebooted", node, why, "Reboot it, or leave the gate rebooted out.")]
+    return []
+
+
+def _daemon_sets(snapshot: Snapshot, node: Node) -> list[Finding]:
+    serving = {p.owner.uid for p in snapshot.pods_on({node.name}) if p.owner and p.ready and not p.deleting}
+    found = []
+    for daemon_set in snapshot.daemon_sets:
+        meta = daemon_set["metadata"]
+        if meta["uid"] not in serving and runs_on(daemon_set, node):
+            why = f"DaemonSet {meta.get('namespace')}/{meta['name']} has no Ready pod on it"
+            found.append(_blocker("daemonset_missing", node, why, "Look at that pod, or wait for it."))
+    return found
+
+
+def _blocker(code: str, node: Node, why: str, remedy: str) -> Finding:
+    return Finding(code, "blocker", f"Node {node.name}", f"Node {node.name}: {why}.", remedy, (node.name,))

@@ -1,0 +1,275 @@
+# Copyright: Contributors to the kubeops.node_maintenance collection
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""Everything that stands against a maintenance, or is worth knowing, before the first write.
+
+All of it at once: somebody who has to mend five things wants to hear of five things. A blocker stops
+the run; a warning names what will happen; an info explains a difference from what one might expect.
+"""
+
+from __future__ import annotations
+
+import difflib
+import typing as t
+from dataclasses import dataclass
+
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs.estimate import limiter_seconds
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import budgets
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.finding import Finding, Severity
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.migration_controller import interval
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Node, Ref
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.pod_plan import Choices, PodPlan
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.snapshot import Snapshot
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.routes import dead, held
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.routes.way import PATIENCE
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap import surge_room
+
+Waves = tuple[tuple[str, ...], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What was asked for.
+
+    ``nodes`` as named (unknown ones too), ``waves`` of those that are to be taken out, ``run`` the id of
+    the run or ``""``, ``now`` RFC 3339. ``stay_out``: the nodes are not given back wave by wave.
+    ``terminating`` holds the namespaces that are being deleted.
+    """
+
+    nodes: tuple[str, ...]
+    waves: Waves
+    choices: Choices
+    run: str = ""
+    now: str = ""
+    stay_out: bool = False
+    terminating: frozenset[str] = frozenset()
+
+
+def findings(snapshot: Snapshot, plans: t.Sequence[PodPlan], asked: Asked) -> tuple[Finding, ...]:
+    """All findings, blockers first, otherwise in the order: nodes, schedulable rest, pods, surges."""
+    found = [
+        *unknown_nodes(snapshot, asked.nodes),
+        *_options(asked),
+        *_nodes(snapshot, asked),
+        *dead.findings(snapshot, plans, asked.nodes, asked.choices.fenced, asked.now),
+        *_last_schedulable(snapshot, asked),
+        *_pods(snapshot, plans, asked),
+        *surge_room.findings(snapshot, plans, asked.waves, asked.terminating),
+    ]
+    order: dict[Severity, int] = {"blocker": 0, "warning": 1, "info": 2}
+    return tuple(sorted(found, key=lambda finding: order[finding.severity]))
+
+
+def unknown_nodes(snapshot: Snapshot, wanted: t.Iterable[str]) -> list[Finding]:
+    """Names that no node has, with those that somebody may have meant."""
+    found = []
+    for name in dict.fromkeys(wanted):
+        if name in snapshot.nodes:
+            continue
+        address = [node.name for node in snapshot.nodes.values() if node.address == name]
+        close = address or difflib.get_close_matches(name, snapshot.nodes, n=3, cutoff=0.6)
+        meant = f" Did you mean {' or '.join(close)}?" if close else ""
+        found.append(
+            Finding(
+                "unknown_node",
+                "blocker",
+                f"Node {name}",
+                f"There is no node {name}.{meant}",
+                "Name nodes as `kubectl get nodes` does, not by their addresses.",
+                (name,),
+            )
+        )
+    return found
+
+
+def _options(asked: Asked) -> list[Finding]:
+    if not asked.choices.disable_eviction or asked.choices.force:
+        return []
+    return [
+        Finding(
+            "disable_eviction",
+            "blocker",
+            "disable_eviction",
+            "disable_eviction deletes pods without asking any budget.",
+            "Leave it out, or set force: true as well.",
+        )
+    ]
+
+
+def _nodes(snapshot: Snapshot, asked: Asked) -> list[Finding]:
+    found: list[Finding] = []
+    for name in asked.nodes:
+        node = snapshot.nodes.get(name)
+        if node is None:
+            continue
+        found += held.findings(node, snapshot.leases, run=asked.run, now=asked.now)
+        if node.unschedulable and not held.recorded(node):
+            found.append(
+                Finding(
+                    "foreign_cordon",
+                    "warning",
+                    f"Node {name}",
+                    f"Node {name} was cordoned by somebody else.",
+                    "It stays cordoned after the maintenance; uncordon it by hand if nobody needs that.",
+                    (name,),
+                )
+            )
+        if not node.ready and not held.recorded(node) and not dead.lost(node):
+            found.append(
+                Finding(
+                    "node_not_ready",
+                    "warning",
+                    f"Node {name}",
+                    f"Node {name} is not Ready: its pods may not end until its kubelet is back.",
+                    "Look at its kubelet first, if it is not what the maintenance is for.",
+                    (name,),
+                )
+            )
+    return found
+
+
+def _last_schedulable(snapshot: Snapshot, asked: Asked) -> list[Finding]:
+    """Whether each wave leaves a node that takes pods; all waves together where they stay out."""
+    together = tuple(dict.fromkeys(name for wave in asked.waves for name in wave))
+    for wave in (together,) if asked.stay_out and together else asked.waves:
+        leaving = [snapshot.nodes[name] for name in wave]
+        if any(node.name not in wave and _takes_pods_of(node, leaving) for node in snapshot.nodes.values()):
+            continue
+        return [
+            Finding(
+                "last_schedulable_node",
+                "blocker",
+                f"Node {wave[-1]}",
+                f"With {', '.join(wave)} out of service no Ready and schedulable node is left for the pods.",
+                "Take fewer nodes at a time, uncordon another node, or add one.",
+                wave,
+            )
+        ]
+    return []
+
+
+def _takes_pods_of(node: Node, leaving: t.Iterable[Node]) -> bool:
+    """Ready, schedulable and not out; taints that a leaving node has as well keep none of its pods away."""
+    known = {(x.get("key"), x.get("value"), x.get("effect")) for other in leaving for x in other.taints}
+    hard = (x for x in node.taints if x.get("effect") in ("NoSchedule", "NoExecute"))
+    free = all((x.get("key"), x.get("value"), x.get("effect")) in known for x in hard)
+    return node.ready and not node.unschedulable and free and not held.recorded(node)
+
+
+WARNED = frozenset(
+    {
+        "interruption_allowed",
+        "daemonset_gone",
+        "bare_pod",
+        "local_volume",
+        "disable_eviction",
+        "reactive_budget",
+        "stuck_terminating",
+        "job",
+        "tolerates_maintenance",
+    }
+)
+"""Codes that do not stop a run and still have to be said."""
+
+
+def _pods(snapshot: Snapshot, plans: t.Sequence[PodPlan], asked: Asked) -> list[Finding]:
+    groups: dict[tuple[str, Severity, str, str], list[PodPlan]] = {}
+    for plan in plans:
+        severity = _severity(plan)
+        if plan.code == "unhealthy_blocked" and dead.lost(snapshot.nodes.get(plan.pod.node)):
+            # No pod of a lost node is waited for: the drain ends as unreachable, or with a proof budgets do not matter.
+            severity = "warning"
+        if severity:
+            groups.setdefault((plan.code, severity, _subject(plan), plan.pod.namespace), []).append(plan)
+    found = [_grouped(code, severity, subject, group) for (code, severity, subject, _unused), group in groups.items()]
+    return [*found, *_spent(snapshot, plans), *_pace(snapshot, plans, asked), *_not_selected(plans, asked)]
+
+
+def _severity(plan: PodPlan) -> Severity | None:
+    if plan.route == "refuse" or plan.code == "unhealthy_blocked":
+        return "blocker"
+    return "warning" if plan.code in WARNED else None
+
+
+def _subject(plan: PodPlan) -> str:
+    """What the finding is about: the workload that somebody has to act on, else the pod."""
+    return str(plan.workload or plan.pod.ref)
+
+
+def _grouped(code: str, severity: Severity, subject: str, group: t.Sequence[PodPlan]) -> Finding:
+    nodes = tuple(dict.fromkeys(plan.pod.node for plan in group))
+    pods = ", ".join(plan.pod.name for plan in group[:5]) + (f" and {len(group) - 5} more" if len(group) > 5 else "")
+    first = group[0]
+    who = str(first.pod.ref) if len(group) == 1 else f"{len(group)} pods in {first.pod.namespace} ({pods})"
+    message = f"{who} on {', '.join(nodes)}: {first.reason}"
+    return Finding(code, severity, subject, message, first.remedy, nodes)
+
+
+def _spent(snapshot: Snapshot, plans: t.Iterable[PodPlan]) -> list[Finding]:
+    """Budgets that allow nothing at the moment; the drain waits for them."""
+    found: dict[Ref, Finding] = {}
+    for plan in plans:
+        if (
+            plan.route not in ("evict", "job")
+            or not plan.budgets
+            or plan.code in ("unhealthy_blocked", "reactive_budget")
+        ):
+            continue
+        verdict = budgets.diagnose(snapshot, plan.pod)
+        if not verdict.allowed and not verdict.lasting and verdict.budget and verdict.budget not in found:
+            found[verdict.budget] = Finding(
+                "budget_spent",
+                "warning",
+                str(verdict.budget),
+                f"{verdict.message} The drain waits for it.",
+                verdict.remedy,
+                (plan.pod.node,),
+            )
+    return list(found.values())
+
+
+def _pace(snapshot: Snapshot, plans: t.Iterable[PodPlan], asked: Asked) -> list[Finding]:
+    """Workloads that Koordinator's object limiter keeps on their nodes for long."""
+    controller = asked.choices.controller
+    if controller is None:
+        return []
+    jobs = [plan for plan in plans if plan.route == "job"]
+    found = []
+    for uid, seconds in limiter_seconds(snapshot, jobs, controller).items():
+        workload = snapshot.workload(uid)
+        if workload is None or seconds <= PATIENCE:
+            continue
+        mine = [plan for plan in jobs if plan.workload and plan.workload.uid == uid]
+        gap, _burst = interval(controller, "workload", workload.replicas)
+        found.append(
+            Finding(
+                "job_pace",
+                "info",
+                str(workload.ref),
+                f"{len(mine)} pods of {workload.ref} leave by PodMigrationJobs, and the object limiter lets one go in "
+                f"{gap:g} s: that alone takes {seconds:.0f} s.",
+                "Nothing to do, if there is time. objectLimiters.workload of the MigrationController sets the pace; "
+                "backend: auto evicts instead of waiting for it.",
+                tuple(dict.fromkeys(plan.pod.node for plan in mine)),
+            )
+        )
+    return found
+
+
+def _not_selected(plans: t.Sequence[PodPlan], asked: Asked) -> list[Finding]:
+    left = [plan for plan in plans if plan.code == "not_selected"]
+    if not left:
+        return []
+    nodes = tuple(dict.fromkeys(plan.pod.node for plan in left))
+    chosen = asked.choices.pod_selector or "namespaces"
+    return [
+        Finding(
+            "not_selected",
+            "info",
+            f"pod_selector {chosen}" if asked.choices.pod_selector else chosen,
+            f"{len(left)} pods on {', '.join(nodes)} are not among those asked for and stay, "
+            "so these nodes will not be called drained.",
+            "Leave pod_selector and namespaces out to empty the nodes.",
+            nodes,
+        )
+    ]

@@ -1,0 +1,303 @@
+# Copyright: Contributors to the kubeops.node_maintenance collection
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""From module results to a report."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.report.model import (
+    Finding,
+    GivenBack,
+    NodeLine,
+    PodLane,
+    Problem,
+    Refusal,
+    Report,
+    ServiceLine,
+    Span,
+    Swap,
+    Totals,
+    Verdict,
+    Watch,
+)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.report.read import (
+    Call,
+    failed_entry,
+    listed,
+    number,
+    read,
+    samples_of,
+    text,
+    whole,
+)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.report.timeline import (
+    Past,
+    node_lines,
+    pod_lanes,
+)
+
+GIVEN_BACK = frozenset({"given_back", "restored", "uncordoned"})
+SEVERITIES = ("blocker", "warning", "info")
+
+
+def build_report(results: t.Iterable[t.Any], *, check: bool = False) -> Report:
+    """The report of one run.
+
+    Args:
+        results: what the modules returned, in the order of the run; partial and failed ones too.
+        check: whether they were predictions, so that nothing is said to have happened.
+    """
+    calls = read(results)
+    starts = [call.start for call in calls if call.start is not None]
+    ends = [call.end for call in calls if call.end is not None]
+    started, ended = (min(starts), max(ends)) if starts and not check else (None, None)
+    past = Past.of(calls, ended)
+    swaps = _swaps(calls, past)
+    pods = pod_lanes(calls, past, swaps)
+    nodes = node_lines(calls, past, pods, check=check)
+    services = _services(calls)
+    watched = _watched(calls)
+    refusals = _refusals(pods)
+    problems = _problems(calls)
+    totals = _totals(calls, nodes, pods, services, watched, refusals, started, ended)
+    return Report(
+        run=next((c.run for c in calls if c.run), ""),
+        by=next((c.by for c in calls if c.by), ""),
+        reason=next((c.reason for c in calls if c.reason), ""),
+        check=check,
+        verdict=_verdict(calls, totals, watched, check=check),
+        started=started,
+        ended=ended,
+        nodes=nodes,
+        pods=pods,
+        swaps=swaps,
+        services=services,
+        watched=watched,
+        refusals=refusals,
+        problems=problems,
+        findings=_findings(calls),
+        given_back=_given_back(calls, past),
+        actions=tuple(action for call in calls for action in call.actions),
+        totals=totals,
+    )
+
+
+def _swaps(calls: t.Sequence[Call], past: Past) -> tuple[Swap, ...]:
+    known: dict[tuple[str, str, str], dict[str, t.Any]] = {}
+    for call in calls:
+        for raw in call.workloads:
+            key = (text(raw.get("kind")), text(raw.get("namespace")), text(raw.get("name")))
+            merged = known.setdefault(key, {})
+            # Giving back tells the counts as they are then; the surge is the highest of all.
+            during = max(whole(raw.get("replicas_during")) or 0, merged.get("during", 0))
+            merged.update({k: v for k, v in raw.items() if v not in (None, "")}, during=during)
+    found = []
+    for (kind, namespace, name), raw in sorted(known.items(), key=lambda item: item[0][1:]):
+        times = past.of_object(namespace, name)
+        found.append(
+            Swap(
+                kind=kind,
+                namespace=namespace,
+                name=name,
+                replicas_before=whole(raw.get("replicas_before")),
+                replicas_during=raw["during"] or None,
+                budget=text(raw.get("budget")),
+                outcome=text(raw.get("outcome")),
+                message=text(raw.get("message")),
+                raised=next((e.at for e in times if e.what == "raised"), None),
+                ready=next((e.at for e in times if e.what == "ready"), None),
+                lowered=next((e.at for e in reversed(times) if e.what == "lowered"), None),
+            )
+        )
+    return tuple(found)
+
+
+def _services(calls: t.Sequence[Call]) -> tuple[ServiceLine, ...]:
+    watches: dict[tuple[str, str], list[Watch]] = {}
+    wanted: dict[tuple[str, str], int] = {}
+    for call in calls:
+        for raw in call.services:
+            key, samples = (text(raw.get("namespace")), text(raw.get("name"))), samples_of(raw)
+            if samples and call.end is not None:
+                watches.setdefault(key, []).append(Watch(samples, call.end))
+                desired = whole(raw.get("desired"))
+                if desired is not None:
+                    wanted.setdefault(key, desired)
+    return tuple(
+        _service(key, sorted(found, key=lambda watch: watch.start), wanted.get(key))
+        for key, found in sorted(watches.items())
+    )
+
+
+def _service(key: tuple[str, str], watches: t.Sequence[Watch], desired: int | None) -> ServiceLine:
+    served, dark, below = False, list[Span](), 0.0
+    counts: list[int] = []
+    steps = [(*step, watch.end) for watch in watches for step in watch.steps()]
+    first, last = steps[0][2], steps[-1][2]
+    # Watching begins when newcomers of swaps are ready already: what is there at the end counts too.
+    goal = desired if desired is not None else min(first, last) or first
+    for start, end, ready, watched_to in steps:
+        served = served or ready > 0
+        if not served:
+            continue
+        counts.append(ready)
+        below += end - start if ready < goal else 0.0
+        if ready == 0:
+            dark.append(Span("dark", start, end, open=end == watched_to))
+    return ServiceLine(
+        namespace=key[0],
+        name=key[1],
+        desired=goal,
+        watches=tuple(watches),
+        served=served,
+        lowest=min(counts, default=0),
+        highest=max(counts, default=0),
+        dark=tuple(dark),
+        below_seconds=round(below, 3),
+    )
+
+
+def _refusals(pods: t.Iterable[PodLane]) -> tuple[Refusal, ...]:
+    groups: dict[tuple[str, str], list[PodLane]] = {}
+    for pod in pods:
+        if pod.refused or pod.blocked_by or pod.rule:
+            key = (pod.blocked_by, "") if pod.blocked_by else ("", pod.rule)
+            groups.setdefault(key, []).append(pod)
+    found = []
+    for (blocker, _rule), lanes in groups.items():
+        marks = [m.at for lane in lanes for m in lane.marks if m.what == "refused"]
+        waits = [lane.held_seconds for lane in lanes if lane.held_seconds is not None]
+        found.append(
+            Refusal(
+                blocker=blocker,
+                rule=next((lane.rule for lane in reversed(lanes) if lane.rule), ""),
+                remedy=next((lane.remedy for lane in lanes if lane.remedy), ""),
+                count=sum(lane.refused for lane in lanes),
+                first=min(marks, default=None),
+                last=max(marks, default=None),
+                pods=tuple(f"{lane.namespace}/{lane.name}" for lane in lanes),
+                stuck=tuple(f"{x.namespace}/{x.name}" for x in lanes if not x.moved),
+                longest_wait=max(waits, default=None),
+            )
+        )
+    return tuple(sorted(found, key=lambda r: (not r.stuck, -r.count, r.blocker, r.rule)))
+
+
+def _problems(calls: t.Sequence[Call]) -> tuple[Problem, ...]:
+    found: dict[Problem, None] = {}
+    for call in calls:
+        entries = [raw for raw in call.nodes if failed_entry(raw, call)]
+        for raw in entries:
+            message = text(raw.get("message")) or text(raw.get("outcome")).replace("_", " ")
+            found[Problem(f"node {text(raw['name'])}", message)] = None
+        blocked = any(text(raw.get("severity")) == "blocker" for raw in call.findings)
+        if call.failed and not entries and not blocked:
+            found[Problem("run", call.message or "A call failed and said nothing.")] = None
+    return tuple(found)
+
+
+def _findings(calls: t.Sequence[Call]) -> tuple[Finding, ...]:
+    found: dict[Finding, None] = {}
+    for call in calls:
+        for raw in call.findings:
+            keys = ("code", "severity", "object", "message", "remedy")
+            found[Finding(*(text(raw.get(key)) for key in keys))] = None
+    rank = {severity: index for index, severity in enumerate(SEVERITIES)}
+    return tuple(sorted(found, key=lambda f: rank.get(f.severity, len(rank))))
+
+
+def _given_back(calls: t.Sequence[Call], past: Past) -> tuple[GivenBack, ...]:
+    kept = {
+        (text(raw["name"]), text(message)): call.end
+        for call in calls
+        for raw in call.nodes
+        for message in listed(raw.get("kept"))
+    }
+    found = [GivenBack(at, f"Node {name}", True, message) for (name, message), at in kept.items()]
+    given = (
+        GivenBack(
+            at=event.at,
+            object="/".join(part for part in (event.namespace, event.name) if part) or f"Node {event.node}",
+            kept=event.what == "kept",
+            message=event.message,
+        )
+        for event in past.events
+        if event.what in GIVEN_BACK or event.what == "kept"
+    )
+    guards = (
+        GivenBack(call.end, text({**raw, "kind": "PodDisruptionBudget", "name": raw.get("budget")}), False, "removed")
+        for call in calls
+        for raw in call.workloads
+        if text(raw.get("outcome")) == "unguarded"
+    )
+    return (*found, *given, *guards)
+
+
+def _sum(calls: t.Iterable[Call], key: str) -> float | None:
+    found = [n for call in calls if (n := number(call.summary.get(key))) is not None]
+    return sum(found) if found else None
+
+
+def _totals(
+    calls: t.Sequence[Call],
+    nodes: t.Sequence[NodeLine],
+    pods: t.Sequence[PodLane],
+    services: t.Sequence[ServiceLine],
+    watched: t.Sequence[Span],
+    refusals: t.Sequence[Refusal],
+    started: float | None,
+    ended: float | None,
+) -> Totals:
+    requests, evicted = _sum(calls, "requests"), _sum(calls, "evicted")
+    return Totals(
+        nodes=len(nodes),
+        nodes_done=sum(n.outcome in ("back", "parked", "unchanged") for n in nodes),
+        nodes_failed=sum(n.outcome == "failed" for n in nodes),
+        waves=max((n.wave for n in nodes), default=0),
+        pods_moved=sum(p.moved for p in pods),
+        pods_swapped=sum(p.moved and p.route == "swap" for p in pods),
+        pods_left=sum(count for n in nodes for _reason, count in n.left),
+        pods_failed=sum(p.failed for p in pods),
+        evictions=int(evicted or 0),
+        refusals=int(_sum(calls, "refusals") or 0) or sum(r.count for r in refusals),
+        requests=None if requests is None else int(requests),
+        services_watched=max((n for c in calls if (n := whole(c.summary.get("services")))), default=None),
+        services_changed=len(services),
+        services_dark=sum(bool(s.dark) for s in services),
+        dark_seconds=round(sum(s.dark_seconds for s in services), 3),
+        watched_seconds=round(sum(span.seconds for span in watched), 3),
+        seconds=None if started is None or ended is None else round(ended - started, 3),
+        moving_seconds=_sum(calls, "seconds"),
+        forecast_seconds=next((c.estimate for c in calls if c.waves and c.estimate is not None), None),
+    )
+
+
+def _watched(calls: t.Iterable[Call]) -> tuple[Span, ...]:
+    """The stretches in which Services were watched, overlapping and touching ones joined."""
+    found: list[Span] = []
+    for call in sorted((c for c in calls if c.watched), key=lambda c: c.start or 0.0):
+        times = [at for raw in call.services for at, _ready in samples_of(raw)] or [call.start or 0.0]
+        start, end = min(times), max(*times, call.end or 0.0)
+        if found and start <= found[-1].end + 1.0:
+            start, end = found[-1].start, max(end, found.pop().end)
+        found.append(Span("watched", start, end))
+    return tuple(found)
+
+
+def _verdict(calls: t.Sequence[Call], totals: Totals, watched: t.Sequence[Span], *, check: bool) -> Verdict:
+    blocked = any(c.feasible is False for c in calls) or any(
+        text(f.get("severity")) == "blocker" for c in calls for f in c.findings
+    )
+    if totals.services_dark and not check:
+        return "dark"
+    if blocked and not totals.pods_moved:
+        return "stopped"
+    if check:
+        return "check"
+    if totals.pods_moved or totals.services_changed:
+        return "never_dark" if watched else "not_watched"
+    if totals.nodes_failed or any(call.failed for call in calls):
+        return "failed"
+    return "no_pod_moved" if any(c.actions or c.events for c in calls) else "nothing_to_do"

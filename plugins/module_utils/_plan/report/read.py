@@ -1,0 +1,242 @@
+# Copyright: Contributors to the kubeops.node_maintenance collection
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""Module results as they come out of a play, read once and forgivingly.
+
+A report is wanted most when something went wrong, so whatever is missing, cut short or strange is
+left out, never an error. Only known keys are read: invocations, diffs and nonces stay behind.
+"""
+
+from __future__ import annotations
+
+import datetime
+import typing as t
+from dataclasses import dataclass
+
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Raw
+
+FAILED_OUTCOMES = frozenset(
+    {
+        "failed",
+        "failed_tasks",
+        "unreachable",
+        "held",
+        "adopted_by",
+        "not_in_maintenance",
+        "not_in_maintenance_yet",
+        "not_drained",
+        "needs_surge",
+        "needs_guard",
+        "refused",
+        "timed_out",
+    }
+)
+"""Outcomes of nodes that say so on their own; an entry with ``failed`` is believed instead."""
+PLACES: t.Mapping[str, str] = {
+    "cordoned": "out",
+    "drained": "out",
+    "out": "out",
+    "maintained": "out",
+    "returning": "out",
+    "parked": "parked",
+    "uncordoned": "back",
+    "released": "back",
+    "done": "back",
+    "gone": "gone",
+    "blocked": "blocked",
+}
+"""Where a node is after an outcome (also one with ``already_`` before it) or an event of that name."""
+
+
+LONGEST = 2000
+"""Characters of one text; a webhook may answer with a page."""
+LATEST = 4102444800.0
+"""The year 2100: what lies beyond is no instant of a run."""
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One event of a timeline; without a name it is about the node."""
+
+    at: float
+    node: str
+    namespace: str
+    name: str
+    what: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One module's result. ``start`` and ``end`` are the first and last moment it tells of.
+
+    ``watched`` says that it looked at Services: only those that changed are listed in ``services``.
+    """
+
+    run: str
+    by: str
+    reason: str
+    failed: bool
+    message: str
+    nodes: tuple[Raw, ...]
+    pods: tuple[Raw, ...]
+    workloads: tuple[Raw, ...]
+    findings: tuple[Raw, ...]
+    services: tuple[Raw, ...]
+    watched: bool
+    actions: tuple[str, ...]
+    waves: tuple[tuple[str, ...], ...]
+    summary: Raw
+    estimate: float | None
+    feasible: bool | None
+    events: tuple[Event, ...]
+    start: float | None
+    end: float | None
+
+
+def text(value: t.Any) -> str:
+    """A value as one line of text; an object (kind, namespace, name) as its place."""
+    if value is None:
+        return ""
+    if isinstance(value, t.Mapping):
+        place = "/".join(text(value[k]) for k in ("namespace", "name") if value.get(k))
+        return f"{text(value.get('kind'))} {place}".strip()
+    if isinstance(value, (list, tuple)):
+        return ", ".join(text(item) for item in value)
+    line = " ".join(str(value).split())
+    if not line.isprintable():
+        # Terminal escapes, bidirectional overrides, lone surrogates: none may act on the reader.
+        line = "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in line)
+    return line if len(line) <= LONGEST else line[:LONGEST] + "..."
+
+
+def number(value: t.Any) -> float | None:
+    """A finite number, ``None`` for anything else (``true`` is no number)."""
+    if isinstance(value, bool) or not isinstance(value, (int, float, str)):
+        return None
+    try:
+        found = float(value)
+    except ValueError:
+        return None
+    return found if abs(found) < 1e15 else None
+
+
+def whole(value: t.Any) -> int | None:
+    """A whole number, ``None`` for anything else."""
+    found = number(value)
+    return None if found is None else int(found)
+
+
+def instant(value: t.Any) -> float | None:
+    """RFC 3339 to seconds since the epoch; ``None`` when it is no such text."""
+    if not isinstance(value, str):
+        return None
+    try:
+        when = datetime.datetime.fromisoformat(value)
+    except ValueError:
+        return None
+    if when.tzinfo is None:
+        when = when.replace(tzinfo=datetime.UTC)
+    seconds = round(when.timestamp(), 3)
+    return seconds if 0 <= seconds < LATEST else None
+
+
+def read(results: t.Iterable[t.Any]) -> tuple[Call, ...]:
+    """The calls in the order of the results; loops are taken apart, skipped tasks left out."""
+    return tuple(_call(raw) for result in results for raw in _flat(result))
+
+
+def samples_of(service: Raw) -> tuple[tuple[float, int], ...]:
+    """A Service's samples in the order of time, the last one of each instant."""
+    found: dict[float, int] = {}
+    for sample in listed(service.get("samples")):
+        if isinstance(sample, (list, tuple)) and len(sample) == 2:
+            at, ready = instant(sample[0]), whole(sample[1])
+            if at is not None and ready is not None:
+                found[at] = max(ready, 0)
+    return tuple(sorted(found.items()))
+
+
+def failed_entry(entry: Raw, call: Call) -> bool:
+    """Whether a node's entry tells of a failure.
+
+    What it says of itself decides, else its outcome; a word that nobody knows counts as a failure
+    when the call failed. ``blocked`` is a plan's word: nothing was tried, and a finding says why.
+    """
+    if text(entry.get("outcome")) == "blocked":
+        return False
+    if isinstance(entry.get("failed"), bool):
+        return t.cast("bool", entry["failed"])
+    outcome = text(entry.get("outcome"))
+    if outcome in FAILED_OUTCOMES:
+        return True
+    return call.failed and not place_of(outcome) and outcome not in ("", "noted", "left")
+
+
+def place_of(outcome: str) -> str:
+    """Where a node is after this outcome, empty where that does not say."""
+    return PLACES.get(outcome.removeprefix("already_"), "")
+
+
+def _flat(result: t.Any) -> t.Iterator[Raw]:
+    if not isinstance(result, t.Mapping) or result.get("skipped") is True:
+        return
+    if isinstance(result.get("results"), (list, tuple)):
+        for item in result["results"]:
+            yield from _flat(item)
+    else:
+        yield result
+
+
+def listed(value: t.Any) -> t.Sequence[t.Any]:
+    """The items of a list, none of anything else."""
+    return value if isinstance(value, (list, tuple)) else ()
+
+
+def _mappings(value: t.Any) -> tuple[Raw, ...]:
+    return tuple(item for item in listed(value) if isinstance(item, t.Mapping))
+
+
+def _events(value: t.Any) -> t.Iterator[Event]:
+    for raw in _mappings(value):
+        at = instant(raw.get("at"))
+        if at is not None:
+            keys = ("node", "namespace", "name", "what", "message")
+            yield Event(at, *(text(raw.get(key)) for key in keys))
+
+
+def _record(raw: Raw) -> Raw:
+    for node in _mappings(raw.get("nodes")):
+        if isinstance(node.get("record"), t.Mapping):
+            return t.cast("Raw", node["record"])
+    return {}
+
+
+def _call(raw: Raw) -> Call:
+    record = _record(raw)
+    events = tuple(sorted(_events(raw.get("timeline")), key=lambda event: event.at))
+    services = _mappings(raw.get("services"))
+    times = [e.at for e in events] + [at for s in services for at, _ready in samples_of(s)]
+    feasible = raw.get("feasible")
+    return Call(
+        # What follows the slash is the nonce: the right to act for this run.
+        run=(text(raw.get("run")) or text(record.get("run"))).partition("/")[0],
+        by=text(raw.get("by")) or text(record.get("by")),
+        reason=text(raw.get("reason")) or text(record.get("reason")),
+        failed=raw.get("failed") is True,
+        message=text(raw.get("msg")),
+        nodes=tuple(n for n in _mappings(raw.get("nodes")) if text(n.get("name"))),
+        pods=_mappings(raw.get("pods")),
+        workloads=_mappings(raw.get("workloads")),
+        findings=_mappings(raw.get("findings")),
+        services=services,
+        watched=isinstance(raw.get("services"), (list, tuple)) and bool(times),
+        actions=tuple(text(action) for action in listed(raw.get("actions"))),
+        waves=tuple(tuple(text(n) for n in listed(wave)) for wave in listed(raw.get("waves"))),
+        summary=raw["summary"] if isinstance(raw.get("summary"), t.Mapping) else {},
+        estimate=number(raw.get("estimate_seconds")),
+        feasible=feasible if isinstance(feasible, bool) else None,
+        events=events,
+        start=min(times, default=None),
+        end=max(times, default=None),
+    )

@@ -1,0 +1,308 @@
+# Copyright: Contributors to the kubeops.node_maintenance collection
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""A report as JSON data and as text for a terminal."""
+
+from __future__ import annotations
+
+import datetime
+import textwrap
+import typing as t
+from dataclasses import asdict
+
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.report.model import (
+    VERSION,
+    NodeLine,
+    Report,
+    ServiceLine,
+    Span,
+)
+
+WIDTH = 100
+NODES_SHOWN = 20
+LINES_SHOWN = 8
+
+
+def rfc3339(at: float | None) -> str | None:
+    """An instant in UTC with milliseconds, as results and ``report.json`` show it."""
+    if at is None:
+        return None
+    when = datetime.datetime.fromtimestamp(at, datetime.UTC)
+    return when.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def clock(at: float) -> str:
+    """The time of the day in UTC, to the second."""
+    return datetime.datetime.fromtimestamp(at, datetime.UTC).strftime("%H:%M:%S")
+
+
+def day(at: float) -> str:
+    """The date in UTC."""
+    return datetime.datetime.fromtimestamp(at, datetime.UTC).strftime("%Y-%m-%d")
+
+
+def duration(seconds: float | None) -> str:
+    """A length of time for people: ``0.4 s``, ``41 s``, ``2 min 05 s``, ``1 h 07 min``."""
+    if seconds is None:
+        return "-"
+    if seconds < 9.95:
+        return f"{seconds:.1f} s"
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60:02d} s"
+    minutes = round(seconds / 60)
+    return f"{minutes // 60} h {minutes % 60:02d} min"
+
+
+def count(number: int, one: str, many: str = "") -> str:
+    """A number with its noun: ``1 pod``, ``3 pods``."""
+    return f"{number:,} {one if number == 1 else many or one + 's'}"
+
+
+def headline(report: Report) -> str:
+    """The verdict in one sentence."""
+    totals = report.totals
+    match report.verdict:
+        case "never_dark":
+            if totals.nodes_failed:
+                nodes = f"{totals.nodes_failed} of {count(totals.nodes, 'node')}"
+                return f"Never dark, but {nodes} failed"
+            return "Never dark, but the run failed" if report.failed else "Never dark"
+        case "dark":
+            dark = sorted((s for s in report.services if s.dark), key=lambda s: -s.dark_seconds)
+            if len(dark) == 1:
+                return f"{place(dark[0])} was dark for {duration(dark[0].dark_seconds)}"
+            worst = f"{place(dark[0])} longest, {duration(dark[0].dark_seconds)}"
+            return f"{count(len(dark), 'Service')} went dark ({worst})"
+        case "stopped":
+            blockers = sum(f.severity == "blocker" for f in report.findings)
+            return f"Stopped before the first pod: {count(blockers, 'blocker')}"
+        case "check":
+            return "Check mode: nothing was changed"
+        case "nothing_to_do":
+            return "Nothing to do"
+        case "no_pod_moved":
+            return "No pod had to move"
+        case "failed":
+            return "Failed before the first pod moved"
+    return f"{count(totals.pods_moved, 'pod')} moved, no Service was watched"
+
+
+def subline(report: Report) -> str:
+    """How it ended, in one sentence."""
+    totals = report.totals
+    if report.planned:
+        return f"{count(totals.nodes, 'node')} in {count(totals.waves, 'wave')} planned."
+    if not totals.nodes:
+        return "No node took part."
+    ends = {
+        outcome: sum(node.outcome == outcome for node in report.nodes)
+        for outcome in ("back", "parked", "unchanged", "failed", "unfinished", "blocked", "planned", "gone")
+    }
+    words = {
+        "back": "back in service",
+        "parked": "out of service, as asked",
+        "unchanged": "already as wanted",
+        "failed": "failed",
+        "unfinished": "left unfinished",
+        "blocked": "blocked by a finding",
+        "planned": "not reached",
+        "gone": "gone for good",
+    }
+    parts = [f"{n} {words[outcome]}" for outcome, n in ends.items() if n]
+    took = f" in {duration(totals.seconds)}" if totals.seconds is not None else ""
+    moved = f"{count(totals.pods_moved, 'pod')} moved{took}"
+    return f"{count(totals.nodes, 'node')}: {', '.join(parts)}; {moved}."
+
+
+def place(thing: t.Any) -> str:
+    """Namespace and name of a Service, pod or workload."""
+    return f"{thing.namespace}/{thing.name}"
+
+
+def summary_text(report: Report, *, path: str = "") -> str:
+    """The report for a terminal: what happened, and at the end, near the prompt, what to do."""
+    head = headline(report)
+    lines = [f"{head}. {subline(report)}", ""]
+    facts = [("run", _who(report)), ("when", _when(report)), ("pods", _pods(report))]
+    facts += [("refused", _refused(report)), ("services", _services(report))]
+    facts += [("forecast", _forecast(report)), ("report", path)]
+    lines += [f"  {name:<9} {value}" for name, value in facts if value]
+    lines += _nodes(report)
+    lines += _todo(report)
+    return "\n".join(lines)
+
+
+def _who(report: Report) -> str:
+    by = f"by {report.by}" if report.by else ""
+    return ", ".join(part for part in (report.run, by, report.reason) if part)
+
+
+def _when(report: Report) -> str:
+    if report.started is None or report.ended is None:
+        return ""
+    start, end = day(report.started), day(report.ended)
+    until = clock(report.ended) if start == end else f"{end} {clock(report.ended)}"
+    return f"{start} {clock(report.started)} to {until} UTC"
+
+
+def _pods(report: Report) -> str:
+    totals = report.totals
+    if not report.pods:
+        return ""
+    if report.planned:
+        return f"{len(report.pods) - totals.pods_left:,} to move, {totals.pods_left:,} left in place"
+    parts = [f"{totals.pods_moved:,} moved"]
+    if totals.pods_swapped:
+        parts[0] += f" ({totals.pods_swapped:,} swapped)"
+    if totals.pods_left:
+        parts.append(f"{totals.pods_left:,} left in place")
+    if totals.pods_failed:
+        parts.append(f"{totals.pods_failed:,} failed")
+    if totals.requests is not None:
+        parts.append(f"{totals.requests:,} requests")
+    return ", ".join(parts)
+
+
+def _refused(report: Report) -> str:
+    if not report.refusals:
+        return ""
+    stuck = sum(len(r.stuck) for r in report.refusals)
+    waits = [r.longest_wait for r in report.refusals if r.longest_wait is not None]
+    text = f"{count(report.totals.refusals, 'eviction')} by {count(len(report.refusals), 'rule')}"
+    text += f", {count(stuck, 'pod')} still there" if stuck else ", all went through later"
+    return text + (f", held back {duration(max(waits))} at most" if waits else "")
+
+
+def _services(report: Report) -> str:
+    totals = report.totals
+    if not report.watched:
+        return ""
+    changed = [s for s in report.services if s.served and not s.steady]
+    known = "" if totals.services_watched is None else f" of {totals.services_watched:,}"
+    text = f"{len(changed):,}{known} changed in {duration(totals.watched_seconds)} of watching, "
+    text += f"{totals.services_dark or 'none'} went dark"
+    if not totals.services_dark and changed:
+        lowest = min(changed, key=lambda s: (s.lowest / max(s.desired, 1), s.lowest))
+        text += f"; lowest: {place(lowest)} at {lowest.lowest} of {lowest.desired}"
+    return text
+
+
+def _forecast(report: Report) -> str:
+    totals = report.totals
+    if totals.forecast_seconds is None:
+        return ""
+    took = f", took {duration(totals.moving_seconds)}" if totals.moving_seconds is not None else ""
+    return f"{duration(totals.forecast_seconds)} to empty the nodes{took}"
+
+
+def _nodes(report: Report) -> list[str]:
+    shown: t.Sequence[NodeLine] = report.nodes
+    if len(shown) > NODES_SHOWN:
+        shown = [n for n in shown if n.outcome in ("failed", "unfinished")][:NODES_SHOWN]
+    if not shown or report.planned:
+        return []
+    width = max(4, *(len(node.name) for node in shown))
+    lines = ["", f"  {'node':<{width}}  wave  {'outcome':<10}  {'away':>11}  pods"]
+    for node in shown:
+        place_in_time = f"{node.wave or '-':>4}  {node.outcome:<10}  {duration(node.seconds):>11}"
+        lines.append(f"  {node.name:<{width}}  {place_in_time}  {node.pods_moved:>4}")
+    hidden = len(report.nodes) - len(shown)
+    return lines + ([f"  … and {count(hidden, 'more node')}"] if hidden else [])
+
+
+def _todo(report: Report) -> list[str]:
+    entries = [(s.namespace + "/" + s.name, _dark(s)) for s in report.services if s.dark]
+    entries += [(problem.subject, problem.message) for problem in report.problems]
+    entries += [
+        (f"{f.code} {f.object}".strip(), f"{f.message} {f.remedy}".strip())
+        for f in report.findings
+        if f.severity == "blocker"
+    ]
+    if not entries:
+        return []
+    lines = ["", "  To look at:"]
+    for subject, message in entries[:LINES_SHOWN]:
+        body = textwrap.wrap(message, WIDTH - 8) or [""]
+        lines += [f"    {subject}", *(f"      {line}" for line in body)]
+    hidden = len(entries) - LINES_SHOWN
+    return lines + ([f"    … and {hidden} more, all in the report"] if hidden > 0 else [])
+
+
+def _dark(service: ServiceLine) -> str:
+    when = f"from {clock(service.dark[0].start)} UTC"
+    still = ", and still at the last look" if service.dark[-1].open else ""
+    return f"no ready endpoint for {duration(service.dark_seconds)}, {when}{still}"
+
+
+def as_json(report: Report) -> dict[str, t.Any]:
+    """The report as data for machines; instants are RFC 3339, durations seconds.
+
+    The shape is that of ``Report`` with what is computed beside it: ``version``, ``failed`` and
+    ``headline``, ``seconds`` of spans and nodes, ``dark_seconds`` of Services.
+    """
+    data = asdict(report)
+    services = [
+        {
+            **raw,
+            "watches": [
+                {
+                    "samples": [[rfc3339(at), ready] for at, ready in watch.samples],
+                    "end": rfc3339(watch.end),
+                }
+                for watch in line.watches
+            ],
+            "dark": [_span(span) for span in line.dark],
+            "dark_seconds": round(line.dark_seconds, 3),
+        }
+        for raw, line in zip(data["services"], report.services, strict=True)
+    ]
+    whole = {
+        "version": VERSION,
+        **data,
+        "failed": report.failed,
+        "headline": headline(report),
+        "started": rfc3339(report.started),
+        "ended": rfc3339(report.ended),
+        "nodes": [
+            {**_timed(raw, line), "left": dict(line.left), "seconds": _rounded(line.seconds)}
+            for raw, line in zip(data["nodes"], report.nodes, strict=True)
+        ],
+        "pods": [_timed(raw, lane) for raw, lane in zip(data["pods"], report.pods, strict=True)],
+        "swaps": [
+            {**raw, **{key: rfc3339(raw[key]) for key in ("raised", "ready", "lowered")}} for raw in data["swaps"]
+        ],
+        "services": services,
+        "refusals": [{**raw, "first": rfc3339(raw["first"]), "last": rfc3339(raw["last"])} for raw in data["refusals"]],
+        "watched": [_span(span) for span in report.watched],
+        "given_back": [{**raw, "at": rfc3339(raw["at"])} for raw in data["given_back"]],
+    }
+    return t.cast("dict[str, t.Any]", _plain(whole))
+
+
+def _plain(value: t.Any) -> t.Any:
+    """The same with lists where there are tuples, as JSON has it."""
+    if isinstance(value, dict):
+        return {key: _plain(item) for key, item in value.items()}
+    return [_plain(item) for item in value] if isinstance(value, (list, tuple)) else value
+
+
+def _rounded(seconds: float | None) -> float | None:
+    return None if seconds is None else round(seconds, 3)
+
+
+def _span(span: Span) -> dict[str, t.Any]:
+    return {
+        "phase": span.phase,
+        "start": rfc3339(span.start),
+        "end": rfc3339(span.end),
+        "seconds": round(span.seconds, 3),
+        "open": span.open,
+    }
+
+
+def _timed(raw: dict[str, t.Any], line: t.Any) -> dict[str, t.Any]:
+    marks = [{**mark, "at": rfc3339(mark["at"])} for mark in raw["marks"]]
+    return {**raw, "spans": [_span(span) for span in line.spans], "marks": marks}

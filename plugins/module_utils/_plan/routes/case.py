@@ -1,0 +1,145 @@
+# Copyright: Contributors to the kubeops.node_maintenance collection
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""What a rule of the route table sees: the caller's choices, one pod, and the questions about it."""
+
+from __future__ import annotations
+
+import functools
+import typing as t
+from dataclasses import dataclass, field, replace
+
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import budgets, names, taints
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import (
+    Budget,
+    Pod,
+    Raw,
+    Ref,
+    Workload,
+)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.pod_plan import (
+    Choices,
+    PodPlan,
+    Route,
+)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.record import (
+    BadRecordError,
+    record_of,
+)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.snapshot import Snapshot
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap.surge import BadSurgeError, Surge
+
+
+@dataclass(frozen=True)
+class Table:
+    """What all pods share; ``known`` as in ``migrate.routes``."""
+
+    snapshot: Snapshot
+    choices: Choices
+    leaving: frozenset[str]
+    now: str
+    selector: Raw
+    surges: t.Mapping[str, Surge]
+    unreadable: t.Mapping[str, BadSurgeError] = field(default_factory=dict)
+    known: frozenset[str] | None = None
+
+    @functools.cached_property
+    def unguarded(self) -> Snapshot:
+        """The snapshot without our own guards: they would go before they count against a pod."""
+        return replace(self.snapshot, budgets=tuple(b for b in self.snapshot.budgets if not b.ours))
+
+    @functools.cached_property
+    def reactive(self) -> tuple[Raw, ...]:
+        return (*budgets.REACTIVE.values(), *budgets.reactive_selectors(self.choices.reactive_budgets))
+
+    @functools.cached_property
+    def _lines(self) -> t.Mapping[tuple[str, str], tuple[str, ...]]:
+        """The leaving pods' UIDs by their controller (``workload``) and by their ``namespace``."""
+        found: dict[tuple[str, str], list[str]] = {}
+        for pod in self.snapshot.pods_on(self.leaving):
+            found.setdefault(("workload", pod.owner.uid if pod.owner else ""), []).append(pod.uid)
+            found.setdefault(("namespace", pod.namespace), []).append(pod.uid)
+        return {key: tuple(uids) for key, uids in found.items()}
+
+    def place_in_line(self, scope: str, key: str, pod: Pod) -> int:
+        """How many leaving pods of the same controller or namespace are listed before this one."""
+        return self._lines[(scope, key)].index(pod.uid)
+
+    def keeps_out(self, node: str) -> tuple[tuple[Raw, ...], bool]:
+        """The taints that hold the node during its maintenance, and whether it has been emptied already."""
+        ours: Raw = {"key": names.TAINT_KEY, "effect": "NoSchedule"}
+        found = self.snapshot.nodes.get(node)
+        try:
+            record = record_of(found) if found else None
+        except BadRecordError:
+            record = None
+        if record is None:
+            return (taints.CORDON, ours), False
+        return (taints.CORDON, *record.added), record.step != "cordoned"
+
+
+@dataclass(frozen=True)
+class Case:
+    """One pod, and the questions that the rules ask about it."""
+
+    table: Table
+    pod: Pod
+
+    @property
+    def choices(self) -> Choices:
+        return self.table.choices
+
+    @functools.cached_property
+    def workload(self) -> Workload | None:
+        return self.table.snapshot.workload_of(self.pod)
+
+    @functools.cached_property
+    def surge(self) -> Surge | None:
+        """The surge that was prepared so that this pod can leave its node."""
+        found = self.table.surges.get(self.workload.uid) if self.workload else None
+        return found if found and self.pod.uid in found.leaving else None
+
+    @property
+    def bad_surge(self) -> BadSurgeError | None:
+        """Why the record of its workload's surge cannot be read."""
+        return self.table.unreadable.get(self.workload.uid) if self.workload else None
+
+    @property
+    def replicas(self) -> int:
+        """The workload's count without anybody's surge; 0 where we know no workload."""
+        if self.workload is None:
+            return 0
+        surge = self.table.surges.get(self.workload.uid)
+        return surge.prior_replicas if surge else self.workload.replicas
+
+    @functools.cached_property
+    def budgets(self) -> tuple[Budget, ...]:
+        """The foreign budgets over the pod."""
+        return self.table.unguarded.budgets_of(self.pod)
+
+    @property
+    def asked(self) -> tuple[Ref, ...]:
+        """The budgets that the API server asks: it lets finished, pending and ending pods go freely."""
+        free = self.pod.finished or self.pod.deleting or self.pod.phase == "Pending"
+        if free or self.choices.disable_eviction:
+            return ()
+        return tuple(b.ref for b in self.budgets or self.table.snapshot.budgets_of(self.pod))
+
+    @property
+    def consent(self) -> bool:
+        """Whether its owner or this run agreed to an interruption.
+
+        The owner says so on the workload; where we know no workload, the pod itself has to carry it.
+        """
+        said = self.workload.annotations if self.workload else self.pod.annotations
+        return self.choices.allow_interruption or said.get(names.ALLOW_INTERRUPTION) == "true"
+
+    @property
+    def owner(self) -> Ref | None:
+        """The workload, or what the pod itself says of its controller."""
+        return self.workload.ref if self.workload else self.pod.owner
+
+    def to(self, route: Route, code: str, reason: str, remedy: str = "") -> PodPlan:
+        """The pod's plan; the budgets are part of it where somebody will ask them."""
+        asked = self.asked if route in ("evict", "refuse") else ()
+        return PodPlan(self.pod, route, code, reason, self.owner, asked, remedy)

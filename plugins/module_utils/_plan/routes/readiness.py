@@ -1,0 +1,143 @@
+# Copyright: Contributors to the kubeops.node_maintenance collection
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""Whether enough other pods serve for one to be evicted, counted by ourselves.
+
+The Eviction API asks a budget and nobody else: where there is none at that moment, or where its status is
+behind, it lets every pod go. So the pods are counted as well, of what is wanted now and not when the drain
+was planned.
+"""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import (
+    Budget,
+    Pod,
+    Ref,
+    Workload,
+)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.snapshot import Snapshot
+
+CONSENTED = frozenset({"interruption_allowed", "local_volume", "reactive_budget"})
+"""Codes of plans that are carried out although nothing serves meanwhile, or that a refused request sets going."""
+
+OF_SEVERAL = frozenset({"replicas", "guarded", "not_ready", "pending"})
+"""Codes of plans that rest on others of the workload that serve, or on the pod itself serving nobody."""
+
+PER_NODE = frozenset({"DaemonSet", "Job", "Node"})
+"""Owners whose pods do not stand in for each other."""
+
+
+class Short(t.NamedTuple):
+    """What would have too few ready pods without this one, and the reason as a sentence."""
+
+    object: Ref
+    message: str
+
+
+def short(
+    snapshot: Snapshot, pod: Pod, leaving: t.Collection[str], prior: t.Mapping[str, int] | None = None
+) -> Short | None:
+    """Why the pod has to stay for now; ``None`` where the others are enough, or where nothing is lost with it.
+
+    Without a budget at most one pod of a workload may be missing; with one as many as it says. A workload with a
+    single replica has no others: whether it may be interrupted was decided before.
+
+    Args:
+        snapshot: with the pods and budgets, and the workloads as they are now.
+        pod: as it is now.
+        leaving: UIDs of pods whose eviction is under way: they count as gone, whatever their status says.
+        prior: what workloads with a surge want without it, by their UID.
+    """
+    if not pod.ready or pod.deleting or pod.finished or pod.phase == "Pending":
+        return None
+    found = snapshot.budgets_of(pod)
+    if found:
+        return _under(snapshot, found[0], pod, leaving)
+    workload = snapshot.workload_of(pod)
+    if workload is not None:
+        wanted = min(workload.replicas, (prior or {}).get(workload.uid, workload.replicas))
+        serving = _serving(snapshot.pods_of(workload), pod, leaving)
+        if workload.deleting or wanted < 2 or serving >= wanted - 1:
+            return None
+        needs = _needs(workload.ref, wanted - 1, serving)
+        return Short(workload.ref, f"{needs} It has no budget, so one goes at a time.")
+    return _of_unknown(snapshot, pod, leaving)
+
+
+class Last(t.NamedTuple):
+    """The workload that wants this pod alone by now, and whether it is the only one there is."""
+
+    object: Ref
+    message: str
+    alone: bool
+
+
+def last(snapshot: Snapshot, pod: Pod) -> Last | None:
+    """Whether a pod that was one of several is the last that is wanted: it may not go before a newcomer serves.
+
+    Somebody, or an autoscaler, has scaled its workload down to one since it was planned. No budget keeps it: one that
+    lets one pod be missing lets the last one go.
+    """
+    workload = snapshot.workload_of(pod)
+    if not pod.ready or pod.deleting or pod.finished or workload is None or workload.deleting or workload.replicas != 1:
+        return None
+    others = [p for p in snapshot.pods_of(workload) if p.uid != pod.uid and not p.finished]
+    if others:
+        return Last(workload.ref, f"{workload.ref} was scaled down to one, and has not ended the others yet.", False)
+    told = f"{workload.ref} was scaled down to one meanwhile, and nothing would serve without this pod."
+    return Last(workload.ref, told, True)
+
+
+def _under(snapshot: Snapshot, budget: Budget, pod: Pod, leaving: t.Collection[str]) -> Short | None:
+    covered = [p for p in snapshot.selected(budget.namespace, budget.selector) if not p.finished]
+    needed = max(budget.desired, _desired(snapshot, budget, covered))
+    serving = _serving(covered, pod, leaving)
+    return None if serving >= needed else Short(budget.ref, _needs(budget.ref, needed, serving))
+
+
+def _desired(snapshot: Snapshot, budget: Budget, covered: t.Iterable[Pod]) -> int:
+    """What the budget asks for by the replicas that are wanted now; 0 where they are not known."""
+    workloads: dict[str, Workload] = {}
+    for pod in covered:
+        workload = snapshot.workload_of(pod)
+        if workload is None:
+            return 0
+        workloads[workload.uid] = workload
+    expected = sum(workload.replicas for workload in workloads.values())
+    if budget.max_unavailable is not None:
+        return max(expected - _count(budget.max_unavailable, expected), 0)
+    return min(_count(1 if budget.min_available is None else budget.min_available, expected), expected)
+
+
+def _count(value: int | str, whole: int) -> int:
+    """A number or a percentage, rounded up as the disruption controller does; what is neither counts as none."""
+    text = str(value)
+    if text.endswith("%") and text[:-1].isdigit():
+        return -(-int(text[:-1]) * whole // 100)
+    return int(text) if text.isdigit() else 0
+
+
+def _of_unknown(snapshot: Snapshot, pod: Pod, leaving: t.Collection[str]) -> Short | None:
+    """Nobody knows how many pods such an owner wants: one of them leaves at a time, while another one serves."""
+    owner = pod.owner
+    if owner is None or owner.kind in PER_NODE:
+        return None
+    peers = [p for p in snapshot.pods if p.owner and p.owner.uid == owner.uid and p.uid != pod.uid and not p.finished]
+    if not peers:
+        return None
+    if any(p.uid in leaving for p in peers):
+        return Short(owner, f"{owner}: another pod of it is on its way out.")
+    return None if _serving(peers, pod, leaving) else Short(owner, f"{owner}: no other pod of it is ready.")
+
+
+def _serving(pods: t.Iterable[Pod], but: Pod, leaving: t.Collection[str]) -> int:
+    return sum(
+        1 for p in pods if p.ready and not p.deleting and not p.finished and p.uid != but.uid and p.uid not in leaving
+    )
+
+
+def _needs(ref: Ref, needed: int, serving: int) -> str:
+    return f"{ref} needs {needed} ready pods beside this one and has {serving}."

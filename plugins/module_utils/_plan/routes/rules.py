@@ -1,0 +1,343 @@
+# Copyright: Contributors to the kubeops.node_maintenance collection
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""The rules that give a pod its route. The first in ``RULES`` that knows the pod decides.
+
+Where a rule follows somebody else's semantics (kubectl's drain filters, the eviction subresource of
+the API server), its order is theirs.
+"""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import replace
+
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import (
+    budgets,
+    names,
+    selectors,
+    taints,
+)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.pod_plan import PodPlan
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.routes import volumes
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.routes.case import Case
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap import protect
+
+TOLERATES = "tolerates_maintenance"
+JOB_FINALIZER = "batch.kubernetes.io/job-tracking"
+
+
+def _mirror(case: Case) -> PodPlan | None:
+    if case.pod.mirror:
+        return case.to("skip", "mirror", "A static pod: only its kubelet can end it.")
+    return None
+
+
+def _daemon_set_of(case: Case) -> str:
+    """``there``, ``gone``, or ``""`` for a pod of something else."""
+    owner = case.pod.owner
+    if owner is None or owner.kind != "DaemonSet" or not owner.api_version.startswith("apps/"):
+        return ""
+    known = {found["metadata"]["uid"] for found in case.table.snapshot.daemon_sets}
+    return "there" if owner.uid in known else "gone"
+
+
+def _daemon_set(case: Case) -> PodPlan | None:
+    if _daemon_set_of(case) == "there" and case.choices.ignore_daemonsets:
+        return case.to("skip", "daemonset", "Its DaemonSet would put it back at once: it stays.")
+    return None
+
+
+def _not_selected(case: Case) -> PodPlan | None:
+    pod, choices = case.pod, case.choices
+    if choices.namespaces and pod.namespace not in choices.namespaces:
+        return case.to("skip", "not_selected", f"Namespace {pod.namespace} is not among those asked for.")
+    if not selectors.matches(case.table.selector, pod.labels):
+        return case.to("skip", "not_selected", f"pod_selector {choices.pod_selector} does not match it.")
+    return None
+
+
+def _self(case: Case) -> PodPlan | None:
+    me, pod = case.choices.self_pod, case.pod
+    if me is None:
+        return None
+    same_place = me.name == pod.name and me.namespace in ("", pod.namespace)
+    if not (me.uid == pod.uid if me.uid else same_place):
+        return None
+    return case.to(
+        "refuse",
+        "self_on_node",
+        "This very play runs in it: ending it would end the maintenance half way.",
+        f"Run the play from a pod on another node (for AWX: an instance group or pod spec that keeps "
+        f"its job pods off {pod.node}), or leave {pod.node} for another run.",
+    )
+
+
+def _daemon_set_in_the_way(case: Case) -> PodPlan | None:
+    if _daemon_set_of(case) == "there":
+        return case.to(
+            "refuse",
+            "daemonset",
+            "A pod of a DaemonSet cannot be moved, and ignore_daemonsets is false.",
+            "Set ignore_daemonsets: true; its pods stay where they are.",
+        )
+    return None
+
+
+def _evictable(case: Case, code: str, reason: str) -> PodPlan:
+    """Evicted under its budget, unless that can never allow it; consent does not override a budget."""
+    if case.choices.disable_eviction:
+        return case.to("evict", "disable_eviction", f"{reason} It is deleted without asking any budget.")
+    verdict = budgets.diagnose(case.table.unguarded, case.pod, case.table.reactive)
+    match verdict.code:
+        case "two_budgets":
+            return case.to("refuse", "two_budgets", verdict.message, verdict.remedy)
+        case "reactive_budget" | "unhealthy_blocked":
+            return case.to("evict", verdict.code, verdict.message, verdict.remedy)
+    if verdict.lasting:
+        return case.to("refuse", "budget_allows_nothing", verdict.message, verdict.remedy)
+    return case.to("evict", code, reason)
+
+
+def _terminating(case: Case) -> PodPlan | None:
+    pod = case.pod
+    if not pod.deleting:
+        return None
+    holders = [f for f in pod.finalizers if f != JOB_FINALIZER]
+    late = bool(case.table.now and pod.deadline and case.table.now[:19] > pod.deadline[:19])
+    if holders:
+        return case.to(
+            "wait",
+            "stuck_terminating",
+            f"It is ending, and held by finalizers {', '.join(holders)}.",
+            "Whoever set the finalizers has to remove them; it is never deleted by force.",
+        )
+    if late:
+        return case.to(
+            "wait",
+            "stuck_terminating",
+            f"It is still there after its grace, which ended at {pod.deadline}.",
+            f"Look at the kubelet of {pod.node}; it is never deleted by force.",
+        )
+    return case.to("wait", "terminating", "It is ending already.")
+
+
+def _finished(case: Case) -> PodPlan | None:
+    if case.pod.finished:
+        return case.to("evict", "finished", f"It has ended ({case.pod.phase}): no budget is asked for it.")
+    return None
+
+
+def _daemon_set_gone(case: Case) -> PodPlan | None:
+    if _daemon_set_of(case) != "gone":
+        return None
+    if case.choices.force:
+        return _evictable(case, "daemonset_gone", "Its DaemonSet is gone; force allows to end it.")
+    return case.to(
+        "refuse",
+        "daemonset_gone",
+        "Its DaemonSet is gone: nothing would make it again.",
+        "Delete the pod if nobody needs it, or set force: true.",
+    )
+
+
+def _job(case: Case) -> PodPlan | None:
+    owner = case.pod.owner
+    if owner is None or owner.kind != "Job":
+        return None
+    waiting = case.to(
+        "wait",
+        "job",
+        f"{owner} is at work in it: its end is waited for, an eviction would count against the backoffLimit.",
+        "Wait, or set allow_interruption: true.",
+    )
+    if not case.consent:
+        return waiting
+    if case.pod.empty_dirs and not case.choices.delete_emptydir_data:
+        return replace(
+            waiting,
+            reason=f"{waiting.reason} The data of its emptyDir would be lost as well.",
+            remedy="Wait, or set delete_emptydir_data: true as well as allow_interruption: true.",
+        )
+    evicted = _evictable(case, "interruption_allowed", f"{owner} may be interrupted.")
+    return waiting if evicted.route == "refuse" else evicted
+
+
+def _bare(case: Case) -> PodPlan | None:
+    if case.pod.owner is not None or case.choices.force:
+        return None
+    data = " and delete_emptydir_data: true" if case.pod.empty_dirs else ""
+    return case.to(
+        "refuse",
+        "bare_pod",
+        "No controller owns it: nothing would make it again.",
+        f"Move it by hand, or set force: true{data}.",
+    )
+
+
+def _pending(case: Case) -> PodPlan | None:
+    if case.pod.phase == "Pending":
+        return case.to("evict", "pending", "It has not started: there is nothing to interrupt, and no budget is asked.")
+    return None
+
+
+def _empty_dir(case: Case) -> PodPlan | None:
+    if not case.pod.empty_dirs or case.choices.delete_emptydir_data:
+        return None
+    return case.to(
+        "refuse",
+        "emptydir",
+        f"The data of its emptyDir {', '.join(case.pod.empty_dirs)} would be lost.",
+        "Set delete_emptydir_data: true if that data may go.",
+    )
+
+
+def _local_volume(case: Case) -> PodPlan | None:
+    why = volumes.bound_here(case.table.snapshot, case.pod)
+    if not why:
+        return None
+    if case.consent:
+        return _evictable(case, "local_volume", f"{why}. It is down until the node is back, which was allowed.")
+    return case.to(
+        "refuse",
+        "local_volume",
+        f"{why}. It can run nowhere else and would be down until the node is back.",
+        "Move the data, or set allow_interruption: true (the volume itself stays as it is).",
+    )
+
+
+def _bare_with_consent(case: Case) -> PodPlan | None:
+    if case.pod.owner is not None:
+        return None
+    return _evictable(case, "bare_pod", "No controller owns it; force allows to end it for good.")
+
+
+def _two_budgets(case: Case) -> PodPlan | None:
+    """Also for pods that would be swapped: a newcomer of theirs that fails could never be evicted."""
+    if len(case.budgets) < 2:
+        return None
+    plan = _evictable(case, "two_budgets", "")
+    return plan if plan.code == "two_budgets" else None
+
+
+def _scaled_down(case: Case) -> PodPlan | None:
+    if case.workload is None or case.replicas > 0:
+        return None
+    return _evictable(case, "scaled_down", f"{case.workload.ref} is scaled to 0: nothing of it is to run.")
+
+
+def _not_ready(case: Case) -> PodPlan | None:
+    if case.pod.ready:
+        return None
+    return _evictable(case, "not_ready", "It serves nobody (it is not Ready): it is evicted and not swapped.")
+
+
+def _prepared(case: Case) -> PodPlan | None:
+    if case.surge is None:
+        return None
+    code = "single_replica" if case.replicas == 1 else "swap_blocked"
+    return case.to("swap", code, "A surge of its workload is prepared: it ends when its newcomer serves.")
+
+
+def _unknown_owner(case: Case) -> PodPlan | None:
+    """A controller without a count we know of: judged by the pods it has."""
+    if case.workload is not None:
+        return None
+    uid = case.pod.owner.uid if case.pod.owner else ""
+    peers = [p for p in case.table.snapshot.pods if p.owner and p.owner.uid == uid and p.ready and not p.deleting]
+    if any(p.node not in case.table.leaving for p in peers) or (len(peers) > 1 and case.budgets):
+        return _evictable(case, "replicas", f"Other pods of {case.pod.owner} serve meanwhile.")
+    if case.consent:
+        return _evictable(case, "interruption_allowed", f"{case.pod.owner} may be interrupted.")
+    return case.to(
+        "refuse",
+        "not_surgeable",
+        f"{case.pod.owner} has no replica count that could be raised, and no other pod of it serves meanwhile.",
+        f'Set allow_interruption: true, or annotate the pod with {names.ALLOW_INTERRUPTION}: "true".',
+    )
+
+
+def _single(case: Case) -> PodPlan | None:
+    if case.workload is None or case.replicas > 1:
+        return None
+    refusal = protect.refusal(case.table.snapshot, case.workload)
+    if refusal is None:
+        return case.to(
+            "swap", "single_replica", f"{case.workload.ref} has one replica: a newcomer serves before it ends."
+        )
+    if case.consent:
+        return _evictable(case, "interruption_allowed", f"{refusal.reason} Its interruption was allowed.")
+    return case.to("refuse", refusal.code, refusal.reason, refusal.remedy)
+
+
+def _several(case: Case) -> PodPlan | None:
+    count = f"{case.owner} has {case.replicas} replicas"
+    if not case.budgets and not case.choices.disable_eviction:
+        plan = case.to("evict", "guarded", f"{count} and no budget: one goes at a time, under a guard of ours.")
+        return replace(plan, guarded=True)
+    plan = _evictable(case, "replicas", f"{count}; it goes as far as its budget allows.")
+    if plan.code != "budget_allows_nothing":
+        return plan
+    refusal = protect.refusal(case.table.snapshot, case.workload) if case.workload else None
+    if refusal is None and case.choices.swap_blocked:
+        return case.to("swap", "swap_blocked", f"{plan.reason} With swap_blocked a newcomer serves before it ends.")
+    if refusal is None:
+        return plan
+    return replace(plan, reason=f"{plan.reason} A swap is no way out: {refusal.reason}")
+
+
+RULES: tuple[t.Callable[[Case], PodPlan | None], ...] = (
+    _mirror,
+    _daemon_set,
+    _not_selected,
+    _self,
+    _daemon_set_in_the_way,
+    _terminating,
+    _finished,
+    _daemon_set_gone,
+    _job,
+    _bare,
+    _pending,
+    _empty_dir,
+    _two_budgets,
+    _local_volume,
+    _bare_with_consent,
+    _scaled_down,
+    _not_ready,
+    _prepared,
+    _unknown_owner,
+    _single,
+    _several,
+)
+"""In order; the last one knows every pod that is left."""
+
+SETTLED = frozenset(
+    {"mirror", "daemonset", "not_selected", "self_on_node", "terminating", "stuck_terminating", "finished"}
+)
+"""Codes that hold for a pod whatever it tolerates."""
+
+
+def tolerant(case: Case, plan: PodPlan) -> PodPlan:
+    """A pod that neither cordon nor taint keeps out comes straight back: it is moved at most once.
+
+    One that was not there when the node began to be emptied has come back; so has every one on a node that has
+    been emptied already. No clock tells that: a pod's times are the API server's, and ours are our own.
+
+    Where it could not simply be evicted it stays: a swap's newcomer may well land on the same node. What
+    would lose data or needs consent is refused as for any other pod.
+    """
+    holding, emptied = case.table.keeps_out(case.pod.node)
+    if taints.untolerated(case.pod.tolerations, holding):
+        return plan
+    plan = replace(plan, tolerant=True)
+    if plan.route not in ("evict", "swap") or case.surge or plan.code == "unhealthy_blocked":
+        return plan
+    known = case.table.known
+    if emptied or (known is not None and case.pod.uid not in known):
+        reason = "It came back after it was moved: it tolerates the cordon and our taint."
+        return replace(plan, route="skip", code=TOLERATES, reason=reason, budgets=(), guarded=False)
+    if plan.route == "swap":
+        reason = "It tolerates the cordon and our taint, so its newcomer might land on the same node: it stays."
+        remedy = "Remove the toleration if it is to leave nodes in maintenance."
+        return replace(plan, route="skip", code=TOLERATES, reason=reason, remedy=remedy)
+    return replace(plan, code=TOLERATES, reason=f"{plan.reason} It tolerates the taint and is not moved twice.")

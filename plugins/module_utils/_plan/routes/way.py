@@ -1,0 +1,102 @@
+# Copyright: Contributors to the kubeops.node_maintenance collection
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""Which evictions are left to a PodMigrationJob, decided from the live MigrationController.
+
+A job evicts as well, once a place for the successor is reserved: so it is another way of the route ``evict``
+and never one for pods that are swapped, refused or skipped. A single replica that can be swapped is swapped
+under every backend, because a job ends the old pod before the new one serves.
+
+``koordinator`` takes a job wherever arbitration would admit it, and for the rest what ``fallback`` says.
+``auto`` takes one only where it gains something at once: a place is reserved (mode ReservationFirst), and the
+object limiter does not keep the pod waiting for more than ``PATIENCE`` seconds. All others are evicted by us.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs.cause import (
+    Cause,
+    forbidden,
+    unserved,
+)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.migration_controller import (
+    Controller,
+    interval,
+)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.pod_plan import PodPlan
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.routes.case import Case
+
+JOBBED = frozenset({"replicas", "guarded", "interruption_allowed"})
+"""Codes of evictions that a job could do. The others end pods that serve nobody, or that nothing would replace."""
+
+PATIENCE = 60.0
+"""Seconds of waiting for the object limiter that ``auto`` accepts for a pod."""
+
+RESERVES = "ReservationFirst"
+POLICY = "koordinator.sh/evict-policy"
+"""A pod's label that outranks the policy of the job and of the controller."""
+
+
+def by_job(case: Case, plan: PodPlan) -> PodPlan:
+    """The plan, turned into a job where one is admitted, or refused where only a job would do."""
+    controller, choices = case.choices.controller, case.choices
+    if controller is None or plan.route != "evict" or plan.code not in JOBBED or plan.tolerant:
+        return plan
+    if choices.disable_eviction:
+        return plan
+    why = _not_admitted(case, controller) or (_not_worth(case, controller) if choices.backend == "auto" else None)
+    if why is None:
+        how = (
+            "once its new place is reserved" if controller.default_job_mode == RESERVES else "as arbitration admits it"
+        )
+        return replace(plan, route="job", reason=f"{plan.reason} A PodMigrationJob moves it {how}.")
+    if choices.backend == "koordinator" and choices.fallback == "fail":
+        reason = f"{why.message} So no PodMigrationJob can move it, and fallback is fail."
+        return replace(plan, route="refuse", code="no_job", reason=reason, remedy=_or_evict(why.remedy))
+    return replace(plan, reason=f"{plan.reason} It is evicted without a PodMigrationJob: {why.message}")
+
+
+def without_job(plan: PodPlan, why: str) -> PodPlan:
+    """The plan of a pod whose job came to nothing, and which is evicted instead."""
+    return replace(plan, route="evict", reason=f"{plan.reason} It came to nothing: {why} So it is evicted.")
+
+
+def _or_evict(remedy: str) -> str:
+    return f"{remedy} Or let it be evicted: fallback: eviction.".strip()
+
+
+def _not_admitted(case: Case, controller: Controller) -> Cause | None:
+    policy = case.pod.labels.get(POLICY, "Eviction")
+    if policy != "Eviction":
+        return Cause(
+            "eviction_policy",
+            f"Its label {POLICY} is {policy}: a job would not ask its budgets, or never end it.",
+            "Remove the label.",
+        )
+    reserves = controller.default_job_mode == RESERVES
+    return forbidden(case.table.snapshot, case.pod, controller) or (
+        unserved(case.pod, controller) if reserves else None
+    )
+
+
+def _not_worth(case: Case, controller: Controller) -> Cause | None:
+    if controller.default_job_mode != RESERVES:
+        return Cause("mode", f"The MigrationController's mode is {controller.default_job_mode}: it reserves no place.")
+    seconds = _limiter_wait(case, controller)
+    if seconds <= PATIENCE:
+        return None
+    return Cause("object_limiter", f"The object limiter would keep it waiting for {seconds:.0f} s.")
+
+
+def _limiter_wait(case: Case, controller: Controller) -> float:
+    """Seconds until the limiters let this pod go, its siblings on the leaving nodes being moved before it."""
+    replicas = case.workload.replicas if case.workload else 0
+    scopes = {"workload": case.pod.owner.uid if case.pod.owner else "", "namespace": case.pod.namespace}
+    waits = [0.0]
+    for scope, key in scopes.items():
+        gap, burst = interval(controller, scope, replicas)
+        if gap:
+            waits.append(max(0, case.table.place_in_line(scope, key, case.pod) - burst + 1) * gap)
+    return max(waits)

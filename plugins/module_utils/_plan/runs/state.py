@@ -1,0 +1,204 @@
+# Copyright: Contributors to the kubeops.node_maintenance collection
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""What is kept of a run, and what earlier runs left in the cluster.
+
+A run is resumed by its fingerprint: the same playbook on the same nodes with the same work. Reason,
+timeouts and folders are not part of it, so that a person may change them and go on.
+"""
+
+from __future__ import annotations
+
+import datetime
+import hashlib
+import json
+import typing as t
+from dataclasses import dataclass
+
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.journal import Journal
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Raw
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.record import (
+    BadRecordError,
+    record_of,
+)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.snapshot import Snapshot
+
+FINGERPRINTED = ("playbook", "nodes", "node_selector", "tasks", "reboot", "backend", "taints")
+RESUMABLE = datetime.timedelta(hours=24)
+"""Within this time the same command resumes a run; next month's identical job starts anew."""
+
+
+def fingerprint(given: t.Mapping[str, t.Any]) -> str:
+    """Sixteen hex digits that are equal for two inputs that mean the same work."""
+    kept = {key: given[key] for key in FINGERPRINTED if given.get(key) not in (None, "", [], {})}
+    return hashlib.sha256(json.dumps(kept, sort_keys=True).encode()).hexdigest()[:16]
+
+
+@dataclass(frozen=True, slots=True)
+class StoredRun:
+    """The content of ``run-<id>``; times are RFC 3339, ``plan`` is a list of waves."""
+
+    id: str
+    by: str
+    since: str
+    fingerprint: str
+    given: Raw
+    plan: tuple[tuple[str, ...], ...] = ()
+    finished: tuple[str, ...] = ()
+    ended: str = ""
+    resource_version: str = ""
+
+    def to_config_map(self) -> dict[str, t.Any]:
+        """The ConfigMap, without a resourceVersion."""
+        return {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": {
+                "name": names.run_name(self.id),
+                "namespace": names.NAMESPACE,
+                "labels": {names.MANAGED_BY_LABEL: names.MANAGED_BY},
+            },
+            "data": self.data(),
+        }
+
+    def data(self) -> dict[str, str]:
+        """The ConfigMap's data."""
+        return {
+            "by": self.by,
+            "since": self.since,
+            "fingerprint": self.fingerprint,
+            "input": json.dumps(self.given, sort_keys=True),
+            "plan": json.dumps(self.plan),
+            "finished": json.dumps(self.finished),
+            "ended": self.ended,
+        }
+
+    def resumable(self, now: str) -> bool:
+        """Whether it is young enough for the same command to go on with it."""
+        return _time(now) - _time(self.since) <= RESUMABLE
+
+
+def stored_run(raw: Raw) -> StoredRun | None:
+    """From a ConfigMap; ``None`` for one that is not a run of ours.
+
+    Raises:
+        BadRecordError: it is one, but cannot be understood.
+    """
+    meta, data = raw["metadata"], raw.get("data") or {}
+    if not meta["name"].startswith(names.RUN_PREFIX) or "fingerprint" not in data:
+        return None
+    try:
+        return StoredRun(
+            id=meta["name"].removeprefix(names.RUN_PREFIX),
+            by=data.get("by", ""),
+            since=data.get("since", ""),
+            fingerprint=data["fingerprint"],
+            given=json.loads(data.get("input") or "{}"),
+            plan=tuple(tuple(wave) for wave in json.loads(data.get("plan") or "[]")),
+            finished=tuple(json.loads(data.get("finished") or "[]")),
+            ended=data.get("ended", ""),
+            resource_version=meta.get("resourceVersion", ""),
+        )
+    except (ValueError, TypeError) as error:
+        raise BadRecordError(
+            f"ConfigMap {names.NAMESPACE}/{meta['name']} cannot be read ({error}). Nobody can resume that run; "
+            "delete it by hand once its nodes are back."
+        ) from error
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """Something a run left. ``object`` names it, ``what`` says in words what it means.
+
+    ``nodes`` are those it concerns.
+    """
+
+    run: str
+    by: str
+    since: str
+    object: str
+    what: str
+    nodes: tuple[str, ...] = ()
+
+    def shown(self, *, alive: bool) -> dict[str, t.Any]:
+        """As results show it."""
+        return {
+            "run": self.run,
+            "by": self.by,
+            "since": self.since,
+            "alive": alive,
+            "object": self.object,
+            "what": self.what,
+            "nodes": list(self.nodes),
+        }
+
+
+def traces(snapshot: Snapshot, runs: t.Iterable[StoredRun], journals: t.Iterable[Journal] = ()) -> tuple[Trace, ...]:
+    """Every trace of a run: records, taints without a record, budgets, leases, stored runs, touched deschedulers."""
+    found: list[Trace] = []
+    for node in snapshot.nodes.values():
+        found += _of_node(node)
+    for budget in snapshot.budgets:
+        if budget.ours:
+            served = _nodes_of(budget.annotations.get(names.SERVES_NODES, ""))
+            found.append(Trace("", "", "", str(budget.ref), "a guard budget of ours", served))
+    for lease in snapshot.leases:
+        found += _of_lease(lease)
+    for run in runs:
+        done = f"{len(run.finished)} of {sum(map(len, run.plan))} nodes finished"
+        state = f"ended {run.ended} with failures" if run.ended else "not ended"
+        what = f"a stored run, {done}, {state}"
+        place = f"ConfigMap {names.NAMESPACE}/{names.run_name(run.id)}"
+        found.append(Trace(run.id, run.by, run.since, place, what, tuple(n for w in run.plan for n in w)))
+    for journal in journals:
+        place = f"ConfigMap {names.NAMESPACE}/{journal.name}"
+        found.append(Trace("", journal.by, journal.since, place, journal.said))
+    return tuple(found)
+
+
+def _of_node(node: t.Any) -> list[Trace]:
+    try:
+        record = record_of(node)
+    except BadRecordError as error:
+        return [Trace("", "", "", f"Node {node.name}", str(error), (node.name,))]
+    if record:
+        what = f"out of service at step {record.step}" + (f": {record.reason}" if record.reason else "")
+        return [Trace(record.run, record.by, record.since, f"Node {node.name}", what, (node.name,))]
+    return [
+        Trace(str(taint.get("value", "")), "", "", f"Node {node.name}", "our taint without a record", (node.name,))
+        for taint in node.taints
+        if taint.get("key") == names.TAINT_KEY
+    ]
+
+
+def _of_lease(lease: Raw) -> list[Trace]:
+    meta, spec = lease["metadata"], lease.get("spec") or {}
+    if (meta.get("labels") or {}).get(names.MANAGED_BY_LABEL) != names.MANAGED_BY:
+        return []
+    run = (spec.get("holderIdentity") or "").partition("/")[0]
+    annotations = meta.get("annotations") or {}
+    by, since = annotations.get(names.LOCK_DETAILS, ""), spec.get("acquireTime") or meta.get("creationTimestamp", "")
+    place = f"Lease {meta['namespace']}/{meta['name']}"
+    if meta["name"].startswith(names.SURGE_PREFIX):
+        try:
+            surge = dict(json.loads(annotations.get(names.SURGE) or "{}"))
+        except (ValueError, TypeError):
+            return [Trace(run, by, since, place, "a surge whose record cannot be read")]
+        what = f"the surge of {surge.get('kind')} {surge.get('namespace')}/{surge.get('name')}"
+        return [Trace(run, by, since, place, what, tuple(surge.get("nodes") or ()))]
+    if meta["name"].startswith(names.RUN_PREFIX):
+        return [Trace(run, by, since, place, f"the sign of life of run {run}")]
+    node = meta["name"].removeprefix(names.NODE_LEASE_PREFIX)
+    return [Trace(run, by, since, place, f"the lock of node {node}", (node,))]
+
+
+def _nodes_of(text: str) -> tuple[str, ...]:
+    return tuple(part for part in text.replace("[", "").replace("]", "").replace('"', "").split(",") if part)
+
+
+def _time(text: str) -> datetime.datetime:
+    try:
+        return datetime.datetime.fromisoformat(text.replace("Z", "+00:00"))
+    except ValueError:
+        return datetime.datetime.fromtimestamp(0, datetime.UTC)

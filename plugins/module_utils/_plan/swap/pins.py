@@ -1,0 +1,75 @@
+# Copyright: Contributors to the kubeops.node_maintenance collection
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""Pinned budgets: a foreign budget keeps its floor while its pods are more than usual.
+
+A floor that is a share of the pods (``maxUnavailable``, a percentage) moves up with a surge and keeps
+blocking. On request it becomes an absolute ``minAvailable`` for the time of the surge: the number of
+pods that had to be healthy before. Its rule is saved in the surge record and restored as it was.
+"""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.change import Change
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Budget, Pod, Raw
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.snapshot import Snapshot
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap.surge import Pin, Surge
+
+
+def wanted(snapshot: Snapshot, pods: t.Iterable[Pod]) -> tuple[Pin, ...]:
+    """The foreign budgets of the pods whose floor would move; their status has to be current."""
+    found: dict[str, Pin] = {}
+    for pod in pods:
+        for budget in snapshot.budgets_of(pod):
+            moves = budget.max_unavailable is not None or isinstance(budget.min_available, str)
+            if moves and budget.observed and not budget.sync_failed and not budget.ours:
+                found[budget.uid] = Pin(
+                    budget.name, budget.uid, budget.min_available, budget.max_unavailable, budget.desired
+                )
+    return tuple(found.values())
+
+
+def pinning(snapshot: Snapshot, surge: Surge) -> list[Change]:
+    """Pin what the record names and nobody pinned or changed yet."""
+    return [
+        _rule(budget, pin.floor, None, f"Pin {budget.ref} to minAvailable {pin.floor}")
+        for pin, budget in _pinned(snapshot, surge)
+        if (budget.min_available, budget.max_unavailable) == (pin.min_available, pin.max_unavailable)
+    ]
+
+
+def unpinning(snapshot: Snapshot, surge: Surge) -> tuple[list[Change], tuple[str, ...]]:
+    """Restore the rules that are still ours; the others are named."""
+    changes, kept = [], []
+    for pin, budget in _pinned(snapshot, surge):
+        now = (budget.min_available, budget.max_unavailable)
+        if now == (pin.floor, None):
+            changes.append(_rule(budget, pin.min_available, pin.max_unavailable, f"Restore the rule of {budget.ref}"))
+        elif now != (pin.min_available, pin.max_unavailable):
+            kept.append(f"somebody else changed the rule of {budget.ref}; it stays so")
+    return changes, tuple(kept)
+
+
+def _pinned(snapshot: Snapshot, surge: Surge) -> t.Iterator[tuple[Pin, Budget]]:
+    budgets = {budget.uid: budget for budget in snapshot.budgets}
+    for pin in surge.pins:
+        if pin.uid in budgets:
+            yield pin, budgets[pin.uid]
+
+
+def _rule(budget: Budget, minimum: int | str | None, maximum: int | str | None, sentence: str) -> Change:
+    return Change(
+        "patch",
+        budget.ref,
+        sentence,
+        body={"spec": {"minAvailable": minimum, "maxUnavailable": maximum}},
+        before=_shown(budget.min_available, budget.max_unavailable),
+        after=_shown(minimum, maximum),
+        resource_version=budget.resource_version,
+    )
+
+
+def _shown(minimum: int | str | None, maximum: int | str | None) -> Raw:
+    return {k: v for k, v in (("minAvailable", minimum), ("maxUnavailable", maximum)) if v is not None}

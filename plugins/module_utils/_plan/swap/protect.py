@@ -1,0 +1,228 @@
+# Copyright: Contributors to the kubeops.node_maintenance collection
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""What may be swapped, and the budgets that guard pods which have none.
+
+A swap (one more pod, wait for it, end the leaving one) is decided from the specification alone: a
+volume that only one node can mount, a workload that must never run twice or a rollout under way
+would look fine until the moment it does harm.
+"""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import dataclass
+
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Raw, Ref, Workload
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.snapshot import Snapshot
+
+RefusalCode = t.Literal[
+    "not_surgeable",
+    "stateful_single",
+    "recreate",
+    "rollout_in_progress",
+    "volume_single_node",
+    "autoscaler_owned",
+    "scaled_to_zero",
+]
+
+SURGEABLE: t.Collection[tuple[str, str]] = frozenset(
+    {
+        ("apps", "Deployment"),
+        ("apps", "ReplicaSet"),
+        ("argoproj.io", "Rollout"),
+        ("apps.kruise.io", "CloneSet"),
+    }
+)
+"""Groups and kinds that are known to end the pod with the lowest deletion cost first."""
+
+WITH_REPLICA_SETS = frozenset({"Deployment", "Rollout"})
+SINGLE_NODE_MODES = frozenset({"ReadWriteOnce", "ReadWriteOncePod"})
+SINGLE_NODE_VOLUMES = (
+    "awsElasticBlockStore",
+    "azureDisk",
+    "cinder",
+    "fc",
+    "gcePersistentDisk",
+    "iscsi",
+    "rbd",
+    "vsphereVolume",
+)
+"""Volume sources of a pod that attach to one node at a time unless they are read-only."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why a workload cannot be swapped, and what its owner can do about it."""
+
+    code: RefusalCode
+    reason: str
+    remedy: str
+
+
+def refusal(snapshot: Snapshot, workload: Workload) -> Refusal | None:
+    """Whether anything in the workload's specification stands against one more pod for a while."""
+    checks = (_kind, _scaled_to_zero, _recreate, _volumes, _autoscaler, _rollout)
+    return next((found for check in checks if (found := check(snapshot, workload))), None)
+
+
+def surgeable_kind(ref: Ref) -> bool:
+    """Whether the kind is known to honour deletion costs when it is scaled down."""
+    return (ref.api_version.partition("/")[0], ref.kind) in SURGEABLE
+
+
+def _kind(snapshot: Snapshot, workload: Workload) -> Refusal | None:
+    if workload.kind == "StatefulSet" and workload.replicas <= 1:
+        return Refusal(
+            "stateful_single",
+            f"{workload.ref} has one pod with an identity of its own; a second one would be another member.",
+            "It is dark while its pod restarts: agree on that with allow_interruption, for the run or on the workload.",
+        )
+    if workload.kind == "StatefulSet":
+        return Refusal(
+            "not_surgeable",
+            f"{workload.ref} numbers its pods, so one more cannot take the place of a leaving one.",
+            "Its pods go one by one under its budget: give that budget room.",
+        )
+    if workload.kind == "ReplicaSet" and workload.owner:
+        return Refusal(
+            "not_surgeable",
+            f"{workload.ref} belongs to {workload.owner} ({workload.owner.api_version}), which would undo a change to "
+            "it.",
+            "Scale its owner by hand, or accept the interruption with allow_interruption.",
+        )
+    top = workload.ref
+    if not surgeable_kind(top):
+        return Refusal(
+            "not_surgeable",
+            f"{top} ({top.api_version}) is a kind of which nobody knows which pod it ends when scaled down.",
+            "Scale it by hand, or accept the interruption with allow_interruption.",
+        )
+    return None
+
+
+def _scaled_to_zero(snapshot: Snapshot, workload: Workload) -> Refusal | None:
+    if workload.replicas > 0:
+        return None
+    return Refusal(
+        "scaled_to_zero",
+        f"{workload.ref} is scaled to 0: its pods are going anyway.",
+        "Nothing to do; they are evicted if they are still there.",
+    )
+
+
+def _recreate(snapshot: Snapshot, workload: Workload) -> Refusal | None:
+    strategy = (workload.spec.get("strategy") or {}).get("type")
+    if strategy != "Recreate" or workload.replicas != 1:
+        return None
+    return Refusal(
+        "recreate",
+        f"{workload.ref} has one replica and the strategy Recreate, so two of its pods may never run at once.",
+        "It is dark while its pod restarts: agree on that with allow_interruption, for the run or on the workload.",
+    )
+
+
+def _volumes(snapshot: Snapshot, workload: Workload) -> Refusal | None:
+    for volume in _volumes_of(snapshot, workload):
+        found = tied(snapshot, volume, workload.namespace)
+        if found:
+            return Refusal(
+                "volume_single_node",
+                f"{workload.ref} mounts {found}, which a second pod on another node cannot attach.",
+                "Accept the interruption with allow_interruption, or move the data to a ReadWriteMany volume.",
+            )
+    return None
+
+
+def _volumes_of(snapshot: Snapshot, workload: Workload) -> t.Iterator[Raw]:
+    """Volumes of the template and of the pods: a Rollout may keep its template elsewhere."""
+    template = ((workload.spec.get("template") or {}).get("spec") or {}).get("volumes") or ()
+    yield from template
+    for pod in snapshot.pods_of(workload):
+        yield from pod.volumes
+
+
+def tied(snapshot: Snapshot, volume: Raw, namespace: str) -> str:
+    """What ties a pod with this volume to one node at a time, in words; empty where nothing does."""
+    for source in SINGLE_NODE_VOLUMES:
+        if source in volume and not (volume[source] or {}).get("readOnly"):
+            return f"the {source} volume {volume.get('name')}"
+    mounted = volume.get("persistentVolumeClaim")
+    if not mounted:
+        return ""
+    name = mounted.get("claimName", "")
+    claim = snapshot.claim(namespace, name)
+    if claim is None:
+        return f"the claim {name}, which cannot be read"
+    modes = set((claim.get("spec") or {}).get("accessModes") or ())
+    if "ReadWriteMany" in modes or ("ReadOnlyMany" in modes and mounted.get("readOnly")):
+        return ""
+    if modes & SINGLE_NODE_MODES:
+        return f"the claim {name} ({', '.join(sorted(modes))})"
+    return ""
+
+
+def _autoscaler(snapshot: Snapshot, workload: Workload) -> Refusal | None:
+    scaler = snapshot.autoscaler_of(workload)
+    if scaler is None or scaler.owner is None:
+        return None
+    return Refusal(
+        "autoscaler_owned",
+        f"{scaler.ref} of {workload.ref} is written by {scaler.owner}, which would take back any change to it.",
+        f"Raise the minimum in {scaler.owner} by one for the maintenance (KEDA: minReplicaCount), "
+        "or accept the interruption with allow_interruption.",
+    )
+
+
+def _rollout(snapshot: Snapshot, workload: Workload) -> Refusal | None:
+    why = rollout(snapshot, workload)
+    if not why:
+        return None
+    return Refusal(
+        "rollout_in_progress",
+        f"{workload.ref} is being rolled out: {why}.",
+        "Wait for the rollout to end, or roll it back; a stuck one would lose a pod that serves.",
+    )
+
+
+def rollout(snapshot: Snapshot, workload: Workload) -> str:
+    """Why the workload is not at rest, empty where it is.
+
+    At rest means: its controller has seen the specification, and exactly one ReplicaSet has pods,
+    made from the present template unless the Deployment is paused; or none where none is wanted.
+    """
+    if not workload.observed:
+        return "its controller has not seen the latest specification yet"
+    if workload.kind == "CloneSet":
+        return _clone_set(snapshot, workload)
+    if workload.kind not in WITH_REPLICA_SETS:
+        return ""
+    sets = [w for w in snapshot.owned_by(workload) if w.kind == "ReplicaSet" and (w.replicas or w.current)]
+    if not sets and not workload.replicas:
+        return ""
+    if len(sets) != 1:
+        return f"{len(sets)} of its ReplicaSets have replicas ({', '.join(s.name for s in sets) or 'none'})"
+    if workload.kind == "Deployment" and not workload.spec.get("paused") and _differs(workload, sets[0]):
+        return f"ReplicaSet {sets[0].name} is not of its present template"
+    return ""
+
+
+def _differs(workload: Workload, replica_set: Workload) -> bool:
+    """Whether the ReplicaSet's template is another one, its hash label aside."""
+    ours, theirs = workload.spec.get("template"), replica_set.spec.get("template")
+    if not ours or not theirs:
+        return False
+    return bool(_without_hash(ours) != _without_hash(theirs))
+
+
+def _without_hash(template: Raw) -> tuple[Raw, Raw, t.Any]:
+    meta = template.get("metadata") or {}
+    labels = {k: v for k, v in (meta.get("labels") or {}).items() if k != "pod-template-hash"}
+    return labels, meta.get("annotations") or {}, template.get("spec")
+
+
+def _clone_set(snapshot: Snapshot, workload: Workload) -> str:
+    """A CloneSet marks its pods with the revision they were made from."""
+    label = "controller-revision-hash"
+    revisions = {p.labels.get(label) for p in snapshot.pods_of(workload) if not p.deleting}
+    return "its pods are of several revisions" if len(revisions) > 1 else ""

@@ -1,0 +1,202 @@
+# Copyright: Contributors to the kubeops.node_maintenance collection
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""Whether a namespace's quotas and limit ranges leave room for the newcomers of a surge.
+
+Resources are computed as the API server's quota evaluator does it: containers and sidecars together,
+or the largest init container, plus the overhead; a limit without a request is its request.
+"""
+
+from __future__ import annotations
+
+import re
+import typing as t
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Raw
+
+SUFFIXES: Mapping[str, Fraction] = {
+    "": Fraction(1),
+    **{s: Fraction(1000) ** (i - 3) for i, s in enumerate(("n", "u", "m"))},
+    **{s: Fraction(1000) ** (i + 1) for i, s in enumerate(("k", "M", "G", "T", "P", "E"))},
+    **{s: Fraction(1024) ** (i + 1) for i, s in enumerate(("Ki", "Mi", "Gi", "Ti", "Pi", "Ei"))},
+}
+_QUANTITY = re.compile(r"([+-]?[0-9.]+)(?:[eE]([+-]?[0-9]+)|([numkMGTPE]i?|))")
+
+Amounts = dict[str, Fraction]
+
+
+def quantity(text: str | int | float) -> Fraction:
+    """A resource quantity as an exact number.
+
+    Raises:
+        ValueError: it is none.
+    """
+    found = _QUANTITY.fullmatch(str(text))
+    if not found or (found[3] or "") not in SUFFIXES:
+        raise ValueError(f"{text!r} is no resource quantity")
+    return Fraction(found[1]) * Fraction(10) ** int(found[2] or 0) * SUFFIXES[found[3] or ""]
+
+
+@dataclass(frozen=True, slots=True)
+class Newcomers:
+    """``count`` more pods of the spec ``spec`` in a namespace."""
+
+    namespace: str
+    spec: Raw
+    count: int
+
+
+def usage(spec: Raw, limits: t.Iterable[Raw] = ()) -> Amounts:
+    """What one such pod takes of a quota, by the quota's names (``pods``, ``requests.cpu``, ``limits.memory``)."""
+    defaults = _defaults(limits)
+    taken: Amounts = {"pods": Fraction(1), "count/pods": Fraction(1)}
+    for side in ("requests", "limits"):
+        for name, amount in _of_pod(spec, side, defaults).items():
+            taken[f"{side}.{name}"] = amount
+            if side == "requests":
+                taken[name] = amount
+    return taken
+
+
+def exceeded(quotas: t.Iterable[Raw], limits: t.Collection[Raw], newcomers: t.Sequence[Newcomers]) -> dict[str, str]:
+    """Why newcomers of one namespace do not fit, by the quota's name; all of them arrive at once."""
+    found: dict[str, str] = {}
+    for quota in quotas:
+        name = quota["metadata"]["name"]
+        status: Raw = quota.get("status") or {}
+        hard: Mapping[str, str] = status.get("hard") or (quota.get("spec") or {}).get("hard") or {}
+        counted = [n for n in newcomers if _in_scope(quota, n.spec)]
+        needed: Amounts = {}
+        for newcomer in counted:
+            for resource, amount in usage(newcomer.spec, limits).items():
+                needed[resource] = needed.get(resource, Fraction(0)) + amount * newcomer.count
+        for resource, top in hard.items():
+            used = quantity((status.get("used") or {}).get(resource, 0))
+            if resource in needed and used + needed[resource] > quantity(top):
+                taken = (status.get("used") or {}).get(resource, "0")
+                found[name] = f"{resource}: {taken} of {top} are used, and {_shown(needed[resource])} more are needed"
+            elif counted and resource not in needed and _must_be_said(resource):
+                found[name] = f"it limits {resource}, and the new pods do not say how much of it they take"
+    return found
+
+
+def violated(limits: t.Iterable[Raw], spec: Raw) -> dict[str, str]:
+    """Which limit ranges such a pod breaks by what it says itself, by the range's name."""
+    found: dict[str, str] = {}
+    for limit_range in limits:
+        for item in (limit_range.get("spec") or {}).get("limits") or ():
+            why = _broken(item, spec)
+            if why:
+                found[limit_range["metadata"]["name"]] = why
+    return found
+
+
+def _broken(item: Raw, spec: Raw) -> str:
+    if item.get("type") == "Container":
+        parts = [
+            (f"container {c.get('name')}", {side: _own(c, side, {}) for side in ("requests", "limits")})
+            for c in spec.get("containers") or ()
+        ]
+    elif item.get("type") == "Pod":
+        parts = [("the pod", {side: _of_pod(spec, side, {}) for side in ("requests", "limits")})]
+    else:
+        return ""
+    for what, said in parts:
+        for resource, bound in (item.get("max") or {}).items():
+            most = max((amounts[resource] for amounts in said.values() if resource in amounts), default=None)
+            if most is not None and most > quantity(bound):
+                return f"{what} asks for {_shown(most)} {resource}, more than {bound}"
+        for resource, bound in (item.get("min") or {}).items():
+            least = said["requests"].get(resource)
+            if least is not None and least < quantity(bound):
+                return f"{what} asks for {_shown(least)} {resource}, less than {bound}"
+    return ""
+
+
+def _defaults(limits: t.Iterable[Raw]) -> dict[str, Raw]:
+    """What limit ranges fill in for containers that say nothing."""
+    found: dict[str, dict[str, str]] = {"requests": {}, "limits": {}}
+    for limit_range in limits:
+        for item in (limit_range.get("spec") or {}).get("limits") or ():
+            if item.get("type") == "Container":
+                found["limits"].update(item.get("default") or {})
+                found["requests"].update(item.get("defaultRequest") or item.get("default") or {})
+    return t.cast("dict[str, Raw]", found)
+
+
+def _own(container: Raw, side: str, defaults: Mapping[str, Raw]) -> Amounts:
+    said: Raw = container.get("resources") or {}
+    own: Raw = said.get(side) or {}
+    if side == "requests":
+        own = {**(said.get("limits") or {}), **own}
+    return {name: quantity(amount) for name, amount in {**defaults.get(side, {}), **own}.items()}
+
+
+def _of_pod(spec: Raw, side: str, defaults: Mapping[str, Raw]) -> Amounts:
+    total: Amounts = {}
+    for container in spec.get("containers") or ():
+        _add(total, _own(container, side, defaults))
+    sidecars: Amounts = {}
+    peak: Amounts = {}
+    for container in spec.get("initContainers") or ():
+        own = _own(container, side, defaults)
+        if container.get("restartPolicy") == "Always":
+            _add(sidecars, own)
+            own = {}
+        for name in own.keys() | sidecars.keys():
+            at_once = own.get(name, Fraction(0)) + sidecars.get(name, Fraction(0))
+            peak[name] = max(peak.get(name, Fraction(0)), at_once)
+    _add(total, sidecars)
+    for name, amount in peak.items():
+        total[name] = max(total.get(name, Fraction(0)), amount)
+    for name, amount in _own(spec, side, {}).items():
+        total[name] = amount
+    for name, text in (spec.get("overhead") or {}).items():
+        if name in total or side == "requests":
+            total[name] = total.get(name, Fraction(0)) + quantity(text)
+    return total
+
+
+def _add(total: Amounts, more: Amounts) -> None:
+    for name, amount in more.items():
+        total[name] = total.get(name, Fraction(0)) + amount
+
+
+def _must_be_said(resource: str) -> bool:
+    """Whether a quota on it makes the API server refuse pods that do not say how much they take."""
+    return resource in ("cpu", "memory", "requests.cpu", "requests.memory", "limits.cpu", "limits.memory")
+
+
+def _in_scope(quota: Raw, spec: Raw) -> bool:
+    wanted: Raw = quota.get("spec") or {}
+    expressions: list[Raw] = [{"scopeName": name, "operator": "Exists"} for name in wanted.get("scopes") or ()]
+    expressions += (wanted.get("scopeSelector") or {}).get("matchExpressions") or ()
+    return all(_has_scope(expression, spec) for expression in expressions)
+
+
+def _has_scope(expression: Raw, spec: Raw) -> bool:
+    ends: bool = spec.get("activeDeadlineSeconds") is not None
+    says_something = any(any((c.get("resources") or {}).values()) for c in spec.get("containers") or ())
+    match expression.get("scopeName"):
+        case "Terminating":
+            return ends
+        case "NotTerminating":
+            return not ends
+        case "BestEffort":
+            return not says_something
+        case "NotBestEffort":
+            return says_something
+        case "PriorityClass":
+            name, values = spec.get("priorityClassName") or "", expression.get("values") or ()
+            operator = expression.get("operator")
+            if operator in ("In", "NotIn"):
+                return bool((name in values) == (operator == "In"))
+            return bool(bool(name) == (operator == "Exists"))
+    return False
+
+
+def _shown(amount: Fraction) -> str:
+    return str(amount.numerator) if amount.denominator == 1 else f"{float(amount):g}"

@@ -1,0 +1,267 @@
+# Copyright: Contributors to the kubeops.node_maintenance collection
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""The write-ahead record of a surge, kept in a lease named after the workload's UID.
+
+Creating the lease is the lock on the workload, and it is written before anything else changes: whoever
+finds it later knows what was, what was made of it, and for whom. It holds for ``HOLD`` seconds after
+its last renewal; a call that works on it renews it every ``RENEW`` seconds, which is often enough for
+a taker on another clock and stays one request per surge and 20 seconds.
+"""
+
+from __future__ import annotations
+
+import json
+import typing as t
+from dataclasses import asdict, dataclass, field, replace
+
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.change import Change
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Raw, Ref
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.snapshot import Snapshot
+
+VERSION = 1
+HOLD = 60
+RENEW = 20.0
+
+Stage = t.Literal["raising", "ready"]
+
+
+class BadSurgeError(ValueError):
+    """The annotation of a surge lease cannot be understood; nobody may guess what it meant.
+
+    ``nodes`` are the nodes it names, as far as that much can be read.
+    """
+
+    def __init__(self, message: str, nodes: t.Collection[str] = ()) -> None:
+        super().__init__(message)
+        self.nodes = frozenset(nodes)
+
+
+@dataclass(frozen=True, slots=True)
+class Leaver:
+    """A pod that shall leave: its name, and the deletion cost it had (``None``: no annotation)."""
+
+    name: str
+    cost: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Pin:
+    """A foreign budget that was pinned to an absolute ``floor``, with the rule it had before."""
+
+    name: str
+    uid: str
+    min_available: int | str | None
+    max_unavailable: int | str | None
+    floor: int
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """An autoscaler's minimum and maximum: as they were, and as the surge makes them."""
+
+    name: str
+    prior_min: int
+    prior_max: int
+    minimum: int
+    maximum: int
+
+
+@dataclass(frozen=True, slots=True)
+class Surge:
+    """One workload that runs more pods for a while, so that those on leaving nodes can end.
+
+    ``nodes`` maps the leaving nodes to their UIDs, ``leaving`` the UIDs of the leaving pods to what
+    they were. ``run`` is a run's id without its nonce; ``holder`` is ``<run>/<nonce>`` as the lease
+    has it. ``stage`` ``ready`` says that the newcomers served for the settle time. The last fields
+    are the lease's own and empty before it was written.
+    """
+
+    api_version: str
+    kind: str
+    namespace: str
+    name: str
+    uid: str
+    prior_replicas: int
+    target: int
+    nodes: t.Mapping[str, str]
+    leaving: t.Mapping[str, Leaver]
+    run: str
+    by: str
+    since: str
+    stage: Stage = "raising"
+    bounds: Bounds | None = None
+    pins: tuple[Pin, ...] = ()
+    holder: str = field(default="", compare=False)
+    duration: int = field(default=HOLD, compare=False)
+    created: str = field(default="", compare=False)
+    resource_version: str = field(default="", compare=False)
+    lease_uid: str = field(default="", compare=False)
+
+    @property
+    def workload(self) -> Ref:
+        """The workload's coordinates."""
+        return Ref(self.kind, self.name, self.namespace, self.uid, self.api_version)
+
+    @property
+    def lease(self) -> Ref:
+        """The lease's coordinates."""
+        return Ref(
+            "Lease",
+            names.surge_name(self.uid),
+            names.NAMESPACE,
+            self.lease_uid,
+            "coordination.k8s.io/v1",
+        )
+
+    def dump(self) -> str:
+        """The annotation's value."""
+        own = ("holder", "duration", "created", "resource_version", "lease_uid")
+        data = {key: value for key, value in asdict(self).items() if key not in own}
+        return json.dumps({"v": VERSION, **data}, sort_keys=True, separators=(",", ":"))
+
+    @classmethod
+    def from_lease(cls, raw: Raw) -> Surge | None:
+        """From a lease; ``None`` where it is not that of a surge.
+
+        Raises:
+            BadSurgeError: it is one, but of a version or shape this code does not know.
+        """
+        meta, spec = raw["metadata"], raw.get("spec") or {}
+        text = (meta.get("annotations") or {}).get(names.SURGE)
+        if text is None or not meta["name"].startswith(names.SURGE_PREFIX):
+            return None
+        try:
+            data = json.loads(text)
+            if data.pop("v") != VERSION:
+                raise ValueError("an unknown version")
+            leaving = {uid: Leaver(**leaver) for uid, leaver in data.pop("leaving").items()}
+            bounds, pins = data.pop("bounds"), data.pop("pins")
+            return cls(
+                **data,
+                leaving=leaving,
+                bounds=Bounds(**bounds) if bounds else None,
+                pins=tuple(Pin(**pin) for pin in pins),
+                holder=spec.get("holderIdentity") or "",
+                duration=spec.get("leaseDurationSeconds") or HOLD,
+                created=meta.get("creationTimestamp", ""),
+                resource_version=meta.get("resourceVersion", ""),
+                lease_uid=meta.get("uid", ""),
+            )
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            raise BadSurgeError(
+                f"Lease {names.NAMESPACE}/{meta['name']}: annotation {names.SURGE} cannot be read "
+                f"({error}). It is the only memory of what to give back: repair it, or put the "
+                "workload's replicas back by hand and delete the lease.",
+                _nodes_named(text),
+            ) from error
+
+    def writing(self, holder: str, now: str) -> Change:
+        """Create the lease: the intent, and the lock on the workload. ``now`` is RFC 3339 (ms)."""
+        body = {
+            "apiVersion": "coordination.k8s.io/v1",
+            "kind": "Lease",
+            "metadata": {
+                "name": self.lease.name,
+                "namespace": names.NAMESPACE,
+                "labels": {names.MANAGED_BY_LABEL: names.MANAGED_BY},
+                "annotations": {names.SURGE: self.dump()},
+            },
+            "spec": {
+                "holderIdentity": holder,
+                "leaseDurationSeconds": HOLD,
+                "acquireTime": micro_time(now),
+                "renewTime": micro_time(now),
+            },
+        }
+        return Change(
+            "create",
+            self.lease,
+            f"Record the surge of {self.workload}: {self.prior_replicas} -> {self.target} replicas",
+            body=body,
+            before={},
+            after={"workload": str(self.workload), "replicas": self.target},
+        )
+
+    def renewing(self, holder: str, now: str) -> Change:
+        """Renew the lease in the name of ``holder``, with the record as it is here."""
+        spec: dict[str, t.Any] = {"leaseDurationSeconds": HOLD, "renewTime": micro_time(now)}
+        if holder != self.holder:
+            spec |= {"holderIdentity": holder, "acquireTime": micro_time(now)}
+        return Change(
+            "patch",
+            self.lease,
+            f"Hold the surge of {self.workload}",
+            body={"metadata": {"annotations": {names.SURGE: self.dump()}}, "spec": spec},
+            resource_version=self.resource_version,
+        )
+
+    def forgetting(self) -> Change:
+        """Delete the lease, as it was read and no other."""
+        return Change(
+            "delete",
+            self.lease,
+            f"Forget the surge of {self.workload}",
+            before={"workload": str(self.workload), "replicas": self.target},
+            after={},
+            resource_version=self.resource_version,
+        )
+
+    def with_record_of(self, other: Surge) -> Surge:
+        """The other's record in this version of the lease."""
+        return replace(
+            other,
+            holder=self.holder,
+            duration=self.duration,
+            created=self.created,
+            resource_version=self.resource_version,
+            lease_uid=self.lease_uid,
+        )
+
+
+def surges_in(snapshot: Snapshot) -> tuple[Surge, ...]:
+    """Every recorded surge that can be read."""
+    return tuple(one for one in _recorded(snapshot).values() if isinstance(one, Surge))
+
+
+def unreadable(snapshot: Snapshot) -> dict[str, BadSurgeError]:
+    """Records of surges that nobody can read, by the UID of their workload."""
+    return {uid: one for uid, one in _recorded(snapshot).items() if isinstance(one, BadSurgeError)}
+
+
+def _recorded(snapshot: Snapshot) -> dict[str, Surge | BadSurgeError]:
+    found: dict[str, Surge | BadSurgeError] = {}
+    for raw in snapshot.leases:
+        uid = raw["metadata"]["name"].removeprefix(names.SURGE_PREFIX)
+        try:
+            surge = Surge.from_lease(raw)
+        except BadSurgeError as error:
+            found[uid] = error
+        else:
+            if surge:
+                found[surge.uid] = surge
+    return found
+
+
+def surges_for(snapshot: Snapshot, nodes: t.Collection[str]) -> tuple[Surge, ...]:
+    """The recorded surges that serve one of the nodes."""
+    return tuple(surge for surge in surges_in(snapshot) if set(nodes) & set(surge.nodes))
+
+
+def orphaned(snapshot: Snapshot, surge: Surge) -> bool:
+    """Whether none of its nodes exists any more (a namesake with another UID is another node)."""
+    here = ((snapshot.nodes.get(name), uid) for name, uid in surge.nodes.items())
+    return not any(node and uid in ("", node.uid) for node, uid in here)
+
+
+def _nodes_named(text: str) -> tuple[str, ...]:
+    try:
+        return tuple(json.loads(text)["nodes"])
+    except (ValueError, TypeError, KeyError):
+        return ()
+
+
+def micro_time(text: str) -> str:
+    """RFC 3339 with milliseconds as the MicroTime that leases want."""
+    return text.replace("Z", "000Z") if "." in text else text

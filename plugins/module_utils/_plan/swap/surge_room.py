@@ -1,0 +1,116 @@
+# Copyright: Contributors to the kubeops.node_maintenance collection
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""Whether the newcomers of a surge, and the guards, can be made at all: quotas, limit ranges, namespaces."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.finding import Finding
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Raw, Workload
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.pod_plan import PodPlan
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.snapshot import Snapshot
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap import quota
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap.surge import surges_in
+
+
+def findings(
+    snapshot: Snapshot, plans: t.Sequence[PodPlan], waves: t.Iterable[t.Collection[str]], terminating: t.Collection[str]
+) -> list[Finding]:
+    """What keeps surges from being raised; surges that are up already are not asked again.
+
+    Newcomers of one wave are there at the same time, those of different waves are not.
+    """
+    up = {surge.uid for surge in surges_in(snapshot)}
+    swaps = [p for p in plans if p.route == "swap" and p.workload and p.workload.uid not in up]
+    found = _terminating([p for p in plans if p.route == "swap" or p.guarded], terminating)
+    for wave in waves:
+        leaving: dict[str, list[PodPlan]] = {}
+        for plan in swaps:
+            if plan.pod.node in wave and plan.workload:
+                leaving.setdefault(plan.workload.uid, []).append(plan)
+        moves = [(w, group) for uid, group in leaving.items() if (w := snapshot.workload(uid))]
+        found += _quotas(snapshot, moves)
+        found += [f for workload, group in moves for f in _of_workload(snapshot, workload, group)]
+    return list(dict.fromkeys(found))
+
+
+def _of_workload(snapshot: Snapshot, workload: Workload, group: list[PodPlan]) -> list[Finding]:
+    found = []
+    nodes = _nodes(group)
+    leaving = {plan.pod.uid for plan in group}
+    waiting = [p for p in snapshot.pods_of(workload) if p.uid not in leaving and not p.ready and not p.deleting]
+    if waiting:
+        found.append(
+            Finding(
+                "not_ready_elsewhere",
+                "blocker",
+                str(workload.ref),
+                f"{', '.join(str(p.ref) for p in waiting[:5])} of {workload.ref} is not Ready: while that is so, "
+                "lowering the count could end a pod that serves.",
+                "Repair or remove that pod first.",
+                nodes,
+            )
+        )
+    for name, why in quota.violated(_in(snapshot.limits, workload.namespace), _spec(workload)).items():
+        found.append(
+            Finding(
+                "limit_range_forbids_surge",
+                "blocker",
+                f"LimitRange {workload.namespace}/{name}",
+                f"One more pod of {workload.ref} breaks LimitRange {workload.namespace}/{name}: {why}.",
+                "Change the LimitRange or the workload.",
+                nodes,
+            )
+        )
+    return found
+
+
+def _quotas(snapshot: Snapshot, moves: list[tuple[Workload, list[PodPlan]]]) -> list[Finding]:
+    found = []
+    for namespace in dict.fromkeys(workload.namespace for workload, _group in moves):
+        inside = [(workload, group) for workload, group in moves if workload.namespace == namespace]
+        newcomers = [quota.Newcomers(namespace, _spec(workload), len(group)) for workload, group in inside]
+        limits = _in(snapshot.limits, namespace)
+        for name, why in quota.exceeded(_in(snapshot.quotas, namespace), limits, newcomers).items():
+            count = sum(newcomer.count for newcomer in newcomers)
+            found.append(
+                Finding(
+                    "quota_forbids_surge",
+                    "blocker",
+                    f"ResourceQuota {namespace}/{name}",
+                    f"ResourceQuota {namespace}/{name} has no room for {count} more pod{'s' if count > 1 else ''} "
+                    f"({', '.join(str(workload.ref) for workload, _group in inside)}): {why}.",
+                    "Raise the quota for the maintenance, or take fewer nodes at a time.",
+                    _nodes(plan for _workload, group in inside for plan in group),
+                )
+            )
+    return found
+
+
+def _terminating(plans: list[PodPlan], terminating: t.Collection[str]) -> list[Finding]:
+    return [
+        Finding(
+            "namespace_terminating",
+            "blocker",
+            f"Namespace {namespace}",
+            f"Namespace {namespace} is being deleted: no newcomer and no guard can be made in it.",
+            "Wait until it is gone.",
+            _nodes(plan for plan in plans if plan.pod.namespace == namespace),
+        )
+        for namespace in dict.fromkeys(plan.pod.namespace for plan in plans)
+        if namespace in terminating
+    ]
+
+
+def _spec(workload: Workload) -> Raw:
+    return (workload.spec.get("template") or {}).get("spec") or {}
+
+
+def _in(objects: t.Iterable[Raw], namespace: str) -> list[Raw]:
+    return [found for found in objects if found["metadata"].get("namespace") == namespace]
+
+
+def _nodes(plans: t.Iterable[PodPlan]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(plan.pod.node for plan in plans))

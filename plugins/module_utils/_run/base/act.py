@@ -1,0 +1,68 @@
+# Copyright: Contributors to the kubeops.node_maintenance collection
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""From a change as data to a request, and nothing else."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import verbs
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.kinds import KINDS
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.change import Change
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import Context
+
+
+def request_for(change: Change) -> verbs.Request:
+    """The request that makes the change, guarded by the UID or resourceVersion that it names."""
+    target = change.target
+    kind = KINDS[(target.api_version, target.kind)]
+    match change.verb:
+        case "create":
+            return verbs.create(kind, dict(change.body or {}), namespace=target.namespace)
+        case "patch" | "scale" | "status":
+            body = dict(change.body or {})
+            if change.resource_version:
+                body["metadata"] = {**body.get("metadata", {}), "resourceVersion": change.resource_version}
+            subresource = "" if change.verb == "patch" else change.verb
+            return verbs.merge_patch(kind, target.name, body, namespace=target.namespace, subresource=subresource)
+        case "delete":
+            return verbs.delete(
+                kind,
+                target.name,
+                namespace=target.namespace,
+                uid=target.uid,
+                resource_version=change.resource_version,
+                grace_seconds=change.grace_seconds,
+            )
+        case "evict":
+            return verbs.evict(
+                target.namespace,
+                target.name,
+                target.uid,
+                grace_seconds=change.grace_seconds,
+                annotations={names.FENCE: change.fence} if change.fence else None,
+            )
+
+
+PATIENCE = 60.0
+"""Seconds a single request may be tried again while the API server is away or overloaded."""
+Fence = t.Callable[[], None]
+"""Proves that the sender may still act; raises where it may not."""
+
+
+def apply(ctx: Context, change: Change, *, fence: Fence | None = None, patience: float = PATIENCE) -> dict[str, t.Any]:
+    """Make the change and remember it; in check mode only remember it.
+
+    ``fence`` is asked before every attempt; what it raises ends the change unsent. ``patience`` are the seconds
+    in which a server that is away or overloaded is asked again.
+
+    Raises:
+        ClusterError: the server refused or could not be reached; nothing is remembered then.
+    """
+    answer: dict[str, t.Any] = {}
+    if not ctx.check:
+        answer = ctx.cluster.send(request_for(change), patience=patience, fence=fence)
+    ctx.changed(change)
+    return answer

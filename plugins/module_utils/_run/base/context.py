@@ -1,0 +1,136 @@
+# Copyright: Contributors to the kubeops.node_maintenance collection
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""What every loop is given and what it gives back."""
+
+from __future__ import annotations
+
+import getpass
+import socket
+import threading
+import typing as t
+from dataclasses import asdict, dataclass, field
+
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.client import Cluster
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.clock import Clock
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.change import (
+    Change,
+    diff_of,
+    sentences_of,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """Something worth a line in the terminal and a mark in the report.
+
+    ``at`` is RFC 3339 in UTC, ``what`` a word of the closed list in the documentation, ``namespace``
+    and ``name`` the object it is about (empty: the node itself).
+    """
+
+    at: str
+    node: str
+    what: str
+    message: str
+    namespace: str = ""
+    name: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A run's identity: ``id`` names it, ``nonce`` is one start of a playbook and the right to act.
+
+    Calls by hand have no nonce. An empty ``id`` beside a nonce stands for the run that a node's record names.
+    """
+
+    id: str
+    nonce: str = ""
+
+    @classmethod
+    def parse(cls, text: str | None) -> Run | None:
+        """From ``<id>``, ``<id>/<nonce>`` or ``/<nonce>``; ``None`` and the empty string are no run."""
+        if not text:
+            return None
+        run_id, _slash, nonce = text.partition("/")
+        return cls(run_id, nonce)
+
+    def __str__(self) -> str:
+        """The form that modules take and leases hold."""
+        return f"{self.id}/{self.nonce}" if self.nonce else self.id
+
+
+class StopRun(Exception):
+    """The whole call ends here, nothing more is written.
+
+    ``code`` is a word of the closed list of findings, ``remedy`` what the reader should do.
+    """
+
+    def __init__(self, code: str, message: str, remedy: str = "", subject: str = "") -> None:
+        super().__init__(message)
+        self.code, self.message, self.remedy, self.subject = code, message, remedy, subject
+
+
+def who() -> str:
+    """The person or service account behind this process, as ``name@host``."""
+    try:
+        name = getpass.getuser()
+    except (KeyError, OSError):
+        name = "unknown"
+    return f"{name}@{socket.gethostname()}"
+
+
+@dataclass
+class Context:
+    """One call: its connection, its clock, whom it tells, and what it has changed so far."""
+
+    cluster: Cluster
+    check: bool = False
+    run: Run | None = None
+    progress: t.Callable[[Event], None] = lambda event: None
+    clock: Clock = field(default_factory=Clock)
+    by: str = field(default_factory=who)
+    timeline: list[Event] = field(default_factory=list)
+    changes: list[Change] = field(default_factory=list)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    @property
+    def caller(self) -> tuple[str, str]:
+        """Id and nonce of the run that calls; both are empty where it is a call by hand."""
+        return (self.run.id, self.run.nonce) if self.run else ("", "")
+
+    def tell(self, what: str, message: str, *, node: str = "", namespace: str = "", name: str = "") -> None:
+        """Say that something happened: to the terminal now, to the report later."""
+        self.progress(self.note(what, message, node=node, namespace=namespace, name=name))
+
+    def note(self, what: str, message: str, *, node: str = "", namespace: str = "", name: str = "") -> Event:
+        """Keep something for the report without a line in the terminal."""
+        event = Event(self.clock.wall(), node, what, message, namespace, name)
+        with self._lock:
+            self.timeline.append(event)
+        return event
+
+    def changed(self, change: Change) -> None:
+        """Remember a change that was made (in check mode: that would be made)."""
+        with self._lock:
+            self.changes.append(change)
+
+
+@dataclass
+class Result:
+    """What a loop gives back: the module's documented returns in ``data``, and whether it failed."""
+
+    data: dict[str, t.Any]
+    failed: bool = False
+    message: str = ""
+
+    def shaped(self, ctx: Context) -> dict[str, t.Any]:
+        """The whole result as plain data, with ``changed``, ``actions``, ``diff`` and ``timeline``."""
+        return {
+            **self.data,
+            "changed": bool(ctx.changes),
+            "failed": self.failed,
+            "msg": self.message,
+            "actions": sentences_of(ctx.changes),
+            "diff": diff_of(ctx.changes),
+            "timeline": [asdict(event) for event in ctx.timeline],
+        }

@@ -1,0 +1,95 @@
+# Copyright: Contributors to the kubeops.node_maintenance collection
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""Making changes that were decided on a view of the cluster which may be older than our last write."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.errors import UnknownOutcome
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.change import Change
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Raw, Ref
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.act import Fence
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import Context
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.write import (
+    Contended,
+    Decide,
+    at_first,
+    write,
+)
+
+
+class Hands:
+    """Makes changes in order and stops at the first whose view is out of date.
+
+    It remembers the resourceVersion that each of its writes led to: a change decided on an older one is
+    not sent at all, instead of being refused by the server again and again until a watch catches up.
+    """
+
+    def __init__(self, ctx: Context, fence: Fence | None = None) -> None:
+        self._ctx, self._fence = ctx, fence
+        self._written: dict[tuple[str, str, str], str] = {}
+
+    def do(self, changes: t.Iterable[Change], fence: Fence | None = None) -> bool:
+        """Whether all of them were made; if not, look again and decide anew.
+
+        ``fence`` is asked before every attempt of these, instead of the one that was given at first.
+
+        Raises:
+            ClusterError: the server refused a change for another reason than its age.
+        """
+        for change in changes:
+            if self.behind(change.target, change.resource_version):
+                return False
+            try:
+                decide = _as_decided(change)
+                found = write(self._ctx, change.target, decide, known=None, fence=fence or self._fence).object
+            except (_OldViewError, Contended, UnknownOutcome):
+                return False
+            version = ((found or {}).get("metadata") or {}).get("resourceVersion")
+            if version:
+                self._written[_key(change.target)] = version
+        return True
+
+    def behind(self, target: Ref, version: str) -> bool:
+        """Whether this version of the object is older than what we last wrote to it."""
+        written = self._written.get(_key(target), "")
+        return version.isdigit() and written.isdigit() and int(version) < int(written)
+
+
+class _OldViewError(Exception):
+    """The object is another one than the change was decided on."""
+
+
+def _as_decided(change: Change) -> Decide:
+    """The change as it is; after a write that came to nothing only if nothing else has changed the object."""
+
+    def decide(found: Raw | None) -> Change | None:
+        if _made(change, found):
+            return None
+        version = found["metadata"].get("resourceVersion") if found else ""
+        if version != change.resource_version or (found is None) != (change.verb == "create"):
+            raise _OldViewError
+        return change
+
+    return at_first(change, decide)
+
+
+def _made(change: Change, found: Raw | None) -> bool:
+    """Whether the object is as the change makes it."""
+    if change.verb == "delete":
+        return found is None or change.target.uid not in ("", found["metadata"].get("uid"))
+    return found is not None and _holds(found, change.body)
+
+
+def _holds(found: t.Any, wanted: t.Any) -> bool:
+    """Whether a merge patch with ``wanted`` would change nothing."""
+    if not isinstance(wanted, t.Mapping):
+        return bool(found == wanted)
+    inside = found if isinstance(found, t.Mapping) else {}
+    return all(_holds(inside.get(key), value) for key, value in wanted.items())
+
+
+def _key(target: Ref) -> tuple[str, str, str]:
+    return target.kind, target.namespace, target.name

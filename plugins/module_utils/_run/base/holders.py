@@ -1,0 +1,44 @@
+# Copyright: Contributors to the kubeops.node_maintenance collection
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""Who holds a lease, as data and in words."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Raw
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import Run
+
+
+def run_of(identity: str | None) -> str:
+    """The run of an identity ``<id>/<nonce>``, empty where nobody is named."""
+    found = Run.parse(identity)
+    return found.id if found else ""
+
+
+def holder_of(lease: Raw) -> str:
+    """The id of the run that holds the lease, empty where nobody does."""
+    return run_of((lease.get("spec") or {}).get("holderIdentity"))
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """Why a node could not be locked: who holds it, since when, and what to do."""
+
+    holder: str
+    by: str
+    since: str
+    message: str
+
+    @classmethod
+    def of(cls, node: str, lease: Raw) -> Held:
+        """In words, from the lease as it was read."""
+        spec, meta = lease.get("spec") or {}, lease.get("metadata") or {}
+        holder = holder_of(lease) or "nobody"
+        by = str((meta.get("annotations") or {}).get(names.LOCK_DETAILS, ""))
+        since = str(spec.get("acquireTime") or "")
+        words = [f"Node {node} is held by run {holder}", f"of {by}" if by else "", f"since {since}" if since else ""]
+        place = f"(Lease {meta.get('namespace')}/{meta.get('name')})"
+        return cls(holder, by, since, " ".join(word for word in (*words, place) if word))

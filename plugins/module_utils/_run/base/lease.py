@@ -1,0 +1,228 @@
+# Copyright: Contributors to the kubeops.node_maintenance collection
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""One lease that says who works on one node right now: taken, renewed, proven before a write, given up.
+
+How fresh a lease is counts from the moment its renewal was *sent*: the answer may have been read much
+later, by a process that was frozen or a machine that was suspended in between.
+"""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.clock import Stopwatch
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.errors import ClusterError
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.change import Change
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Raw, Ref
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.act import PATIENCE
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import Context, Run, StopRun
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.holders import Held
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.write import write
+
+WORKING = 15
+"""Seconds a lease lasts while a call works."""
+MARGIN = 1.0
+"""Seconds before its end from which a lease proves nothing any more: what is sent needs some to arrive."""
+RENEW_WITHIN = 5.0
+"""Seconds one attempt to renew or to give up may take."""
+
+
+class LostLockError(StopRun):
+    """Somebody took the node over; nothing more may be sent for it."""
+
+    def __init__(self, node: str, why: str) -> None:
+        super().__init__(
+            "adopted_by",
+            f"Node {node} was taken over: {why}. This run stops before its next change.",
+            "Look at the other run; nothing of this one is lost, the node's record holds it all.",
+            f"Node {node}",
+        )
+        self.node, self.why = node, why
+
+
+class NodeLock:
+    """The lock of one node in the hands of ``me``; ``lost`` says in words to whom it went.
+
+    ``place`` is ``<namespace>/<name>`` of the lease. Safe to use from several threads.
+    """
+
+    def __init__(self, ctx: Context, me: Run, node: str, place: str) -> None:
+        self.node, self.lost = node, ""
+        self._ctx, self._me = ctx, me
+        namespace, _slash, name = place.partition("/")
+        self._target = Ref("Lease", name, namespace, api_version="coordination.k8s.io/v1")
+        self._raw: Raw | None = None
+        self._sent = Stopwatch(ctx.clock)
+        self._confirmed: Stopwatch | None = None
+        self._one_at_a_time = ctx.clock.lock()
+
+    @property
+    def held(self) -> bool:
+        """Whether it was taken and nobody is known to have taken it since."""
+        return self._raw is not None and not self.lost
+
+    @property
+    def fresh(self) -> bool:
+        """Whether nobody can have taken it yet who keeps to the protocol."""
+        return self.held and self._confirmed is not None and self._confirmed.read() <= WORKING - MARGIN
+
+    def take(self, may: t.Callable[[Raw], bool], known: Raw | None) -> Raw | None:
+        """Take it where it is free or ``may`` allows; ``None`` when it is ours, else the lease as it is.
+
+        ``may`` is asked of a lease that has a holder; ``known`` is the lease as it was read just now.
+
+        Raises:
+            ClusterError: the lease cannot be written or read.
+        """
+        stamp = self._stamp()
+
+        def decide(lease: Raw | None) -> Change | None:
+            if self._is_claimed(lease, stamp):
+                return None
+            if lease is not None and lease["spec"].get("holderIdentity") and not may(lease):
+                return None
+            return self._claim(lease, stamp)
+
+        with self._one_at_a_time:
+            found = write(self._ctx, self._target, decide, known=known, fence=self._sending, remember=False).object
+            if self._is_claimed(found, stamp):
+                self._keep(t.cast("Raw", found))
+                return None
+            return found
+
+    def renew(self, seconds: int = WORKING, patience: float = 0.0) -> bool:
+        """Say that we are alive, for so many seconds; whether that is certain.
+
+        An API server that does not answer proves nothing: the lease grows old, and is tried again.
+        """
+        with self._one_at_a_time:
+            if not self.held:
+                return False
+            stamp = self._stamp()
+
+            def decide(lease: Raw | None) -> Change | None:
+                if lease is None:
+                    self.lost = "its lease was deleted"
+                elif not self._is_ours(lease):
+                    self.lost = Held.of(self.node, lease).message
+                elif (lease["spec"].get("renewTime"), lease["spec"].get("leaseDurationSeconds")) != (stamp, seconds):
+                    return self._patch(lease, {"spec": {"leaseDurationSeconds": seconds, "renewTime": stamp}})
+                return None
+
+            try:
+                found = write(
+                    self._ctx,
+                    self._target,
+                    decide,
+                    known=self._raw,
+                    fence=self._sending,
+                    remember=False,
+                    patience=patience,
+                    timeout=RENEW_WITHIN,
+                    tries=3,
+                ).object
+            except ClusterError:
+                return False
+            if found is None or self.lost:
+                return False
+            self._keep(found)
+            return True
+
+    def fence(self) -> None:
+        """Prove that it is still ours, whatever time this process lost; renews it where it is old.
+
+        Raises:
+            LostLockError: somebody took the node over.
+            StopRun: the API server has not let us find out for a minute.
+        """
+        waited = Stopwatch(self._ctx.clock)
+        while not self.fresh:
+            if self.lost:
+                raise LostLockError(self.node, self.lost)
+            if waited.read() > PATIENCE:
+                raise StopRun(
+                    "lock_unsure",
+                    f"The lock of node {self.node} could not be renewed, so nobody knows whether it is still ours.",
+                    "Run the same command again once the API server answers: it resumes.",
+                    f"Node {self.node}",
+                )
+            if not self.renew() and not self.lost:
+                self._ctx.clock.sleep(1.0)
+
+    def drop(self, patience: float = PATIENCE) -> None:
+        """Delete the lease, unless somebody else holds it by now.
+
+        Raises:
+            ClusterError: it could not be deleted.
+        """
+
+        def decide(lease: Raw | None) -> Change | None:
+            if lease is None or not self._is_ours(lease):
+                return None
+            meta = lease["metadata"]
+            target = Ref("Lease", meta["name"], meta["namespace"], meta["uid"], "coordination.k8s.io/v1")
+            sentence = f"Delete the lock of node {self.node}"
+            return Change("delete", target, sentence, resource_version=meta["resourceVersion"])
+
+        with self._one_at_a_time:
+            known, self._raw = self._raw, None
+            if known is not None and not self.lost:
+                write(
+                    self._ctx,
+                    self._target,
+                    decide,
+                    known=known,
+                    remember=False,
+                    patience=patience,
+                    timeout=RENEW_WITHIN,
+                )
+
+    def _stamp(self) -> str:
+        """The time of this write to the microsecond; by it our own write is known when its answer was lost."""
+        return self._ctx.clock.wall().replace("Z", f"{int(self._ctx.clock.token(), 16) % 1000:03d}Z")
+
+    def _is_ours(self, lease: Raw | None) -> bool:
+        return lease is not None and (lease.get("spec") or {}).get("holderIdentity") == str(self._me)
+
+    def _is_claimed(self, lease: Raw | None, stamp: str) -> bool:
+        """Whether it is as our own write of that time left it."""
+        spec = (lease or {}).get("spec") or {}
+        claimed = (spec.get("renewTime"), spec.get("leaseDurationSeconds")) == (stamp, WORKING)
+        return claimed and self._is_ours(lease)
+
+    def _sending(self) -> None:
+        self._sent = Stopwatch(self._ctx.clock)
+
+    def _keep(self, lease: Raw) -> None:
+        self._raw, self._confirmed = lease, self._sent
+
+    def _claim(self, lease: Raw | None, stamp: str) -> Change:
+        spec: dict[str, t.Any] = {
+            "holderIdentity": str(self._me),
+            "leaseDurationSeconds": WORKING,
+            "renewTime": stamp,
+        }
+        annotations = {names.LOCK_DETAILS: self._ctx.by}
+        if lease is not None:
+            if not self._is_ours(lease):
+                spec["acquireTime"] = stamp
+                spec["leaseTransitions"] = (lease.get("spec") or {}).get("leaseTransitions", 0) + 1
+            return self._patch(lease, {"metadata": {"annotations": annotations}, "spec": spec})
+        body = {
+            "apiVersion": "coordination.k8s.io/v1",
+            "kind": "Lease",
+            "metadata": {
+                "name": self._target.name,
+                "namespace": self._target.namespace,
+                "labels": {names.MANAGED_BY_LABEL: names.MANAGED_BY},
+                "annotations": annotations,
+            },
+            "spec": {**spec, "acquireTime": stamp},
+        }
+        return Change("create", self._target, f"Lock node {self.node}", body=body)
+
+    def _patch(self, lease: Raw, body: dict[str, t.Any]) -> Change:
+        version = lease["metadata"]["resourceVersion"]
+        return Change("patch", self._target, f"Lock node {self.node}", body=body, resource_version=version)

@@ -1,0 +1,266 @@
+# Copyright: Contributors to the kubeops.node_maintenance collection
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""The locks on the nodes of one call: taken together, renewed for as long as anything is waited for.
+
+The lock never says what a node *is*; that is the record's. A lease that ran out may be taken over, and
+the record tells the taker where to go on. A taker trusts only its own clock: it has to see a lease
+unchanged for the lease's whole duration, because ``renewTime`` is written by somebody else's clock.
+"""
+
+from __future__ import annotations
+
+import threading
+import typing as t
+from functools import partial
+
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds, verbs
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.errors import (
+    ClusterError,
+    Forbidden,
+    NotFound,
+)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Raw
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.act import PATIENCE, Fence
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import Context, Run
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.holders import Held
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.lease import (
+    WORKING,
+    LostLockError,
+    NodeLock,
+)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.server_fence import ServerFence
+
+IDLE = 60
+"""Seconds a lease lasts between two calls of one run."""
+RENEW_EVERY = 5.0
+DYING = 60.0
+"""Seconds the same run, started again, waits for the holder that is about to die."""
+LEAVE_WITHIN = 10.0
+"""Seconds the end of a call may take for all its locks; what is not left by then runs out by itself."""
+AT_ONCE = 8
+LOOK_EVERY = 1.0
+
+
+def lease_namespace(ctx: Context, wanted: str | None) -> str:
+    """Where node leases live: as asked, else Medik8s' namespace where it exists, else ours."""
+    if wanted:
+        return wanted
+    try:
+        ctx.cluster.send(verbs.get(kinds.NAMESPACES, names.MEDIK8S_NAMESPACE), patience=PATIENCE)
+    except (NotFound, Forbidden):
+        return names.NAMESPACE
+    return names.MEDIK8S_NAMESPACE
+
+
+class Locks:
+    """``leases`` maps a node to ``<namespace>/<name>`` of its lease, ``me`` is in whose name they are held."""
+
+    def __init__(self, ctx: Context, me: Run, leases: t.Mapping[str, str]) -> None:
+        self._ctx, self._me = ctx, me
+        self._locks = {node: NodeLock(ctx, me, node, place) for node, place in leases.items()}
+        self._places = {node: tuple(place.split("/", 1)) for node, place in leases.items()}
+        self._server = ServerFence(ctx, me)
+        self._stop = ctx.clock.event()
+        self._keeper: threading.Thread | None = None
+
+    def take(self, *, patient: bool = False, borrowed: bool = False, adopt: bool = False) -> dict[str, Held]:
+        """Take every lease; those that somebody else holds come back with the reason.
+
+        What is taken is renewed from then on, also while others are still waited for.
+
+        Args:
+            patient: the holder is an earlier start of the same run, so wait for it to die.
+            borrowed: the identity was read from the record, so a lease that a call is renewing at this
+                moment belongs to that call and not to us.
+            adopt: the caller vouches that nobody works on the hosts any more, so a lease that this very run
+                left for the duration of its tasks (and that nobody renews) is taken without waiting for its end.
+        """
+        current = self._read_all()
+
+        def free(lease: Raw) -> bool:
+            spec = lease["spec"]
+            holder, duration = Run.parse(spec.get("holderIdentity")), spec.get("leaseDurationSeconds", 0)
+            if adopt and duration > IDLE and holder and holder.id == self._me.id:
+                return True
+            return holder == self._me and not (borrowed and duration <= WORKING)
+
+        def take(lock: NodeLock) -> Raw | Held | None:
+            try:
+                return lock.take(free, current.get(lock.node))
+            except ClusterError as error:
+                return Held("", "", "", f"Node {lock.node} could not be locked: {error}")
+
+        self._keep_renewed()
+        try:
+            with self._ctx.clock.pool(AT_ONCE, "lock") as pool:
+                taken = dict(zip(self._locks, pool.map(take, self._locks.values()), strict=True))
+            refused = {node: held for node, held in taken.items() if isinstance(held, Held)}
+            waiting = {node: lease for node, lease in taken.items() if lease and not isinstance(lease, Held)}
+            refused |= self._outwait(waiting, patient) if waiting else {}
+            self._hold(self._server.try_to_hold, self._locks)
+            return refused
+        except BaseException:
+            self.leave()
+            raise
+
+    def fence(self, nodes: t.Collection[str] | None = None) -> None:
+        """Prove before a write that the locks of these nodes (``None``: of all that were taken) are still ours.
+
+        Raises:
+            LostLockError: somebody took a node over.
+            StopRun: the API server has not let us find out for a minute.
+        """
+        for node, lock in self._locks.items():
+            if (nodes is None or node in nodes) and (lock.held or lock.lost):
+                lock.fence()
+
+    def regain(self, node: str) -> None:
+        """The server's fence refused us for this node: find out whether the lock is ours, and write us in again.
+
+        Raises:
+            LostLockError: somebody took the node over.
+            StopRun: the API server has not let us find out for a minute.
+            ClusterError: the lock is ours, and the fence cannot be written.
+        """
+        lock = self._locks.get(node)
+        if lock is not None and lock.held:
+            lock.renew()
+            self.fence([node])
+            self._hold(self._server.hold, [node])
+        self.fence([node])
+
+    def _hold(self, hold: t.Callable[[t.Collection[str], Fence], None], nodes: t.Collection[str]) -> None:
+        """Write us into the server's fence for those of the nodes whose locks are ours."""
+        while held := [node for node in nodes if self._locks[node].held]:
+            try:
+                hold([self._places[node][1] for node in held], partial(self.fence, held))
+                break
+            except LostLockError:
+                continue
+
+    def lost(self) -> dict[str, str]:
+        """The nodes that somebody took over, and who, in words."""
+        return {node: lock.lost for node, lock in self._locks.items() if lock.lost}
+
+    def leave(self, seconds: float = IDLE, *, drop: t.Collection[str] = ()) -> None:
+        """Stop renewing, delete the leases of the nodes in ``drop``, and leave the others with ``seconds``.
+
+        All of it ends within ``LEAVE_WITHIN``: what is not deleted or renewed by then runs out by itself.
+        """
+        until = self._ctx.clock.now() + LEAVE_WITHIN
+        self._stop.set()
+        if self._keeper:
+            self._keeper.join(LEAVE_WITHIN / 2)
+            self._keeper = None
+        going = [lock for node, lock in self._locks.items() if node in drop and lock.held]
+        staying = [lock for node, lock in self._locks.items() if node not in drop and lock.held]
+        # Both at once: neither may take the other's time.
+        pool = self._ctx.clock.pool(2, "leave")
+        try:
+            ends = [pool.submit(self._drop, going, until)] if going else []
+            ends.append(pool.submit(self._each, lambda lock: lock.renew(int(seconds)), staying, until))
+            for end in ends:
+                end.result()
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)
+
+    def _drop(self, locks: t.Sequence[NodeLock], until: float) -> None:
+        """Delete these leases. Their entries in the server's fence go first, so that none is left without its lock.
+
+        The fence gets half of the time: an entry that is left hinders nobody, for whoever locks the node next
+        writes over it, while a lock that is left is waited for.
+        """
+        left = max(until - self._ctx.clock.now(), 0.0)
+        pool = self._ctx.clock.pool(1, "fence")
+        try:
+            known = [self._places[lock.node][1] for lock in locks]
+            pool.submit(self._server.leave, known, left).result(left / 2)
+        except (ClusterError, TimeoutError) as error:
+            nodes, why = ", ".join(lock.node for lock in locks), str(error) or "no answer in time"
+            self._ctx.tell("not_fenced", f"the fence in the server keeps entries of {nodes}: {why}")
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)
+        self._each(lambda lock: lock.drop(max(until - self._ctx.clock.now(), 0.0)), locks, until)
+
+    def _each(self, do: t.Callable[[NodeLock], object], locks: t.Sequence[NodeLock], until: float) -> None:
+        """Do it to all at once, and wait no longer than ``until`` for all together."""
+        if not locks:
+            return
+        pool = self._ctx.clock.pool(AT_ONCE, "lock")
+        try:
+            for future in [pool.submit(do, lock) for lock in locks]:
+                try:
+                    future.result(max(until - self._ctx.clock.now(), 0.0))
+                except (ClusterError, TimeoutError):
+                    # A lease that grows old proves nothing, and is told of by whoever needs it next.
+                    continue
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)
+
+    def _keep_renewed(self) -> None:
+        self._keeper = self._ctx.clock.thread(self._keep, "lease-keeper")
+        self._keeper.start()
+
+    def _keep(self) -> None:
+        while not self._stop.wait(RENEW_EVERY):
+            held = [lock for lock in self._locks.values() if lock.held]
+            self._each(lambda lock: lock.renew(), held, self._ctx.clock.now() + LEAVE_WITHIN)
+
+    def _read_all(self) -> dict[str, Raw]:
+        found = {}
+        for namespace in sorted({namespace for namespace, _name in self._places.values()}):
+            for item in self._ctx.cluster.items(kinds.LEASES, namespace=namespace, patience=PATIENCE).items:
+                found[(namespace, item["metadata"]["name"])] = item
+        return {node: found[place] for node, place in self._places.items() if place in found}
+
+    def _outwait(self, waiting: dict[str, Raw], patient: bool) -> dict[str, Held]:
+        """Watch held leases until each was silent for its duration (taken) or showed life (refused)."""
+        ctx, start = self._ctx, self._ctx.clock.now()
+        refused: dict[str, Held] = {}
+        silent_since = dict.fromkeys(waiting, start)
+        for node, lease in waiting.items():
+            held = Held.of(node, lease)
+            ctx.tell("waiting", f"lock held by {held.holder}; watching whether it is alive", node=node)
+        while waiting:
+            for node, lease in list(waiting.items()):
+                now = ctx.clock.now()
+                duration = float((lease.get("spec") or {}).get("leaseDurationSeconds") or 0)
+                showed_life = silent_since[node] > start
+                if now - silent_since[node] >= duration:
+                    left = self._locks[node].take(self._unchanged(lease), lease)
+                    if left is None:
+                        del waiting[node]
+                    else:
+                        waiting[node], silent_since[node] = left, now
+                elif duration > IDLE or (showed_life and now >= start + (DYING if patient else 0.0)):
+                    refused[node] = Held.of(node, lease)
+                    del waiting[node]
+            if not waiting:
+                break
+            ctx.clock.sleep(LOOK_EVERY)
+            current = self._read_all()
+            for node, lease in list(waiting.items()):
+                seen = current.get(node)
+                if seen is None:
+                    seen = self._locks[node].take(self._unchanged(lease), None)
+                    if seen is None:
+                        del waiting[node]
+                        continue
+                if seen["metadata"].get("resourceVersion") != lease["metadata"].get("resourceVersion"):
+                    waiting[node], silent_since[node] = seen, ctx.clock.now()
+        return refused
+
+    @staticmethod
+    def _unchanged(seen: Raw) -> t.Callable[[Raw], bool]:
+        """Only the lease that was watched may be taken: any write of it was a sign of life."""
+        version = seen["metadata"].get("resourceVersion")
+        return lambda lease: bool(lease["metadata"].get("resourceVersion") == version)
+
+
+def leave_all(ctx: Context, held: t.Sequence[Locks], *, drop: t.Collection[str] = ()) -> None:
+    """Leave the locks of several runs as ``Locks.leave`` does, all within its one deadline."""
+    if held:
+        with ctx.clock.pool(len(held), "leave") as pool:
+            list(pool.map(lambda locks: locks.leave(drop=drop), held))

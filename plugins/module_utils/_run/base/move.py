@@ -1,0 +1,95 @@
+# Copyright: Contributors to the kubeops.node_maintenance collection
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""One pod on its way off its node, and what keeps it there."""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import dataclass
+
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.change import Change
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Pod
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.pod_plan import PodPlan
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.snapshot import Snapshot
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.routes import readiness
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import Context
+
+State = t.Literal["waiting", "asked", "leaving", "gone", "failed", "skipped"]
+
+
+@dataclass
+class Move:
+    """One pod on its way off its node. Times are of the context's monotonic clock.
+
+    ``unsure`` is what was sent for it and never answered: what it did shows when the pod is gone.
+    """
+
+    plan: PodPlan
+    state: State
+    since: float
+    outcome: str = ""
+    reason: str = ""
+    ended: float = 0.0
+    not_before: float = 0.0
+    tries: int = 0
+    refusals: int = 0
+    left_at: float | None = None
+    blocked_by: dict[str, str] | None = None
+    ours: bool = False
+    unsure: Change | None = None
+    budget: tuple[str, str] | None = None
+
+    @property
+    def pod(self) -> Pod:
+        """The pod as it was when it was planned."""
+        return self.plan.pod
+
+    @property
+    def done(self) -> bool:
+        """Whether nothing more will happen to it."""
+        return self.state in ("gone", "failed", "skipped")
+
+    def came_true(self, ctx: Context) -> None:
+        """Remember the request without an answer, now that the pod is gone."""
+        if self.unsure:
+            self.ours = True
+            ctx.changed(self.unsure)
+            self.unsure = None
+
+    def end(self, state: State, outcome: str, now: float, reason: str = "") -> None:
+        """Close the move with one word and, where it helps, a sentence."""
+        self.state, self.outcome, self.ended = state, outcome, now
+        self.reason = reason or self.reason
+
+    def block(self, kind: str, namespace: str, name: str, message: str) -> None:
+        """Remember what is in the way, for messages and for the result."""
+        self.blocked_by = {"kind": kind, "namespace": namespace, "name": name, "message": message}
+
+
+def too_few(
+    move: Move, snapshot: Snapshot, leaving: t.Collection[str], prior: t.Mapping[str, int]
+) -> readiness.Short | None:
+    """Why too few others serve for its pod to go; not asked where somebody consented. For the rest see ``short``."""
+    pod = snapshot.pod(move.pod.uid)
+    if pod is None or move.plan.code in readiness.CONSENTED:
+        return None
+    return readiness.short(snapshot, pod, leaving, prior)
+
+
+def stays_as_last(move: Move, snapshot: Snapshot, now: float) -> bool:
+    """Whether its workload wants this pod alone by now; then a swap has to be prepared, which ends this move."""
+    found = _last(move, snapshot)
+    if found is None:
+        return False
+    move.block(found.object.kind, found.object.namespace, found.object.name, found.message)
+    if found.alone:
+        move.end("failed", "needs_surge", now, f"{found.message} Run the same command again: it moves it by a swap.")
+    return True
+
+
+def _last(move: Move, snapshot: Snapshot) -> readiness.Last | None:
+    pod = snapshot.pod(move.pod.uid)
+    if pod is None or move.plan.code not in readiness.OF_SEVERAL:
+        return None
+    return readiness.last(snapshot, pod)

@@ -1,0 +1,77 @@
+# Copyright: Contributors to the kubeops.node_maintenance collection
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""Asks the API server what these credentials may do; nothing is changed by asking."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds, verbs
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.errors import Forbidden
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.finding import Finding
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.pod_plan import Choices
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.snapshot import Snapshot
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.preflight.permissions import (
+    READS,
+    Need,
+    missing,
+    needs,
+)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.act import PATIENCE
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import Context
+
+AT_ONCE = 8
+
+
+def ask(ctx: Context, needs: t.Sequence[Need]) -> list[Finding]:
+    """A finding for each need that is not met.
+
+    One review for each need, for the whole cluster; namespace by namespace only where that is refused.
+    """
+    with ctx.clock.pool(AT_ONCE, "permissions") as pool:
+        found = pool.map(lambda need: _ask(ctx, need), needs)
+        return [finding for finding in found if finding]
+
+
+def refused(ctx: Context, error: Forbidden, choices: Choices) -> list[Finding]:
+    """What was refused, and whatever else is missing of what every run needs."""
+    request = error.request
+    words = f"{request.verb} {request.resource}" if request else "read the cluster"
+    first = Finding(
+        "missing_permission",
+        "blocker",
+        words,
+        f"These credentials may not {words}: {error.message}",
+        f"Grant the verb {words.replace(' ', ' on ', 1)} in a role that is bound to them.",
+    )
+    wanted = READS + needs(Snapshot(), (), choices, namespace_missing=False)
+    return [first, *(finding for finding in ask(ctx, wanted) if finding.object != words)]
+
+
+def _ask(ctx: Context, need: Need) -> Finding | None:
+    if allowed(ctx, need, ""):
+        return None
+    refused = [namespace for namespace in need.namespaces if not allowed(ctx, need, namespace)]
+    return missing(need, refused) if refused or not need.namespaces else None
+
+
+def allowed(ctx: Context, need: Need, namespace: str, name: str = "") -> bool:
+    """Whether the need is met in a namespace (empty: everywhere), for the one object where it has a name."""
+    plural, _slash, subresource = need.resource.partition("/")
+    attributes = {
+        "verb": need.verb,
+        "group": need.group,
+        "resource": plural,
+        "subresource": subresource,
+        "namespace": namespace,
+        "name": name,
+    }
+    kind = kinds.SELF_SUBJECT_ACCESS_REVIEWS
+    review = {
+        "apiVersion": kind.api_version,
+        "kind": kind.kind,
+        "spec": {"resourceAttributes": {key: value for key, value in attributes.items() if value}},
+    }
+    answer = ctx.cluster.send(verbs.create(kind, review), patience=PATIENCE)
+    return bool((answer.get("status") or {}).get("allowed"))

@@ -1,0 +1,74 @@
+# Copyright: Contributors to the kubeops.node_maintenance collection
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""How many ready endpoints each Service has over time, for the report."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Raw
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import Context
+
+SERVICE = "kubernetes.io/service-name"
+
+STEPS = 200
+"""Steps kept of one Service at most: what a report can show of it."""
+
+
+class Services:
+    """Step series of ready endpoints, one for each Service whose endpoints changed while we looked.
+
+    A drain may wait for days, so old steps are merged: the lowest count of each stretch stays, the last step too.
+    """
+
+    def __init__(self, ctx: Context) -> None:
+        self._ctx = ctx
+        self._series: dict[tuple[str, str], list[tuple[str, int]]] = {}
+
+    def sample(self, slices: t.Iterable[Raw]) -> None:
+        """Note the present counts; only a changed count makes a new step."""
+        ready: dict[tuple[str, str], set[str]] = {}
+        for piece in slices:
+            meta = piece["metadata"]
+            name = (meta.get("labels") or {}).get(SERVICE)
+            if not name:
+                continue
+            found = ready.setdefault((meta["namespace"], name), set())
+            for endpoint in piece.get("endpoints") or ():
+                if (endpoint.get("conditions") or {}).get("ready") is not False:
+                    target = endpoint.get("targetRef") or {}
+                    found.add(target.get("uid") or ",".join(endpoint.get("addresses") or ()))
+        at = self._ctx.clock.wall()
+        for service in ready.keys() | self._series.keys():
+            count = len(ready.get(service, ()))
+            series = self._series.setdefault(service, [])
+            if not series or series[-1][1] != count:
+                series.append((at, count))
+                if len(series) > STEPS:
+                    self._series[service] = merged(series)
+
+    @property
+    def watched(self) -> int:
+        """How many Services were looked at."""
+        return len(self._series)
+
+    def shown(self) -> list[dict[str, t.Any]]:
+        """``[{namespace, name, samples: [[at, ready], ...]}]``; Services that served all the same are left out."""
+        at = self._ctx.clock.wall()
+        return [
+            {
+                "namespace": namespace,
+                "name": name,
+                "samples": [list(sample) for sample in series] + [[at, series[-1][1]]],
+            }
+            for (namespace, name), series in sorted(self._series.items())
+            if len(series) > 1 or series[-1][1] == 0
+        ]
+
+
+def merged(series: list[tuple[str, int]]) -> list[tuple[str, int]]:
+    """Half as many steps: all but the first and the last in pairs, each from where it begins with its lower count."""
+    first, *middle, last = series
+    pairs = [middle[at : at + 2] for at in range(0, len(middle), 2)]
+    return [first, *((pair[0][0], min(count for _at, count in pair)) for pair in pairs), last]

@@ -1,0 +1,101 @@
+# Copyright: Contributors to the kubeops.node_maintenance collection
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""Reading what is kept in the cluster of runs, of the nodes that they took out, and of deschedulers."""
+
+from __future__ import annotations
+
+import contextlib
+import typing as t
+
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.errors import NotFound
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.journal import (
+    LABEL,
+    BadJournalError,
+    Journal,
+)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Node, Raw, Ref
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.record import (
+    BadRecordError,
+    Record,
+    record_of,
+)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.runs.state import StoredRun, stored_run
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.act import PATIENCE
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import Context
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.write import read
+
+
+def config_maps(ctx: Context) -> list[dict[str, t.Any]]:
+    """Our ConfigMaps: stored runs, and journals of deschedulers."""
+    try:
+        listing = ctx.cluster.items(
+            kinds.CONFIGMAPS,
+            namespace=names.NAMESPACE,
+            labels=f"{names.MANAGED_BY_LABEL}={names.MANAGED_BY}",
+            patience=PATIENCE,
+        )
+    except NotFound:
+        return []
+    return listing.items
+
+
+def stored(ctx: Context) -> list[StoredRun]:
+    """All stored runs that can be read."""
+    return list(readable(config_maps(ctx)))
+
+
+def readable(raws: t.Iterable[Raw]) -> t.Iterator[StoredRun]:
+    """The stored runs among these ConfigMaps; of one that cannot be read ``recover`` tells."""
+    for raw in raws:
+        with contextlib.suppress(BadRecordError):
+            if run := stored_run(raw):
+                yield run
+
+
+def journals(raws: t.Iterable[Raw]) -> t.Iterator[Journal]:
+    """Those that can be read; of the others ``descheduler_config`` tells."""
+    for raw in raws:
+        if LABEL in (raw["metadata"].get("labels") or {}):
+            with contextlib.suppress(BadJournalError):
+                yield Journal.of(raw)
+
+
+def records(nodes: t.Iterable[Node]) -> tuple[dict[str, Record], dict[str, str]]:
+    """The records by node, and of those that cannot be read why, in words."""
+    found: dict[str, Record] = {}
+    bad: dict[str, str] = {}
+    for node in nodes:
+        try:
+            if record := record_of(node):
+                found[node.name] = record
+        except BadRecordError as error:
+            bad[node.name] = str(error)
+    return found, bad
+
+
+def run_ref(run_id: str) -> Ref:
+    """The ConfigMap that keeps the run."""
+    return Ref("ConfigMap", names.run_name(run_id), names.NAMESPACE, api_version="v1")
+
+
+def not_to_do(ctx: Context, run_id: str, nodes: t.Iterable[str]) -> dict[str, str]:
+    """Which of the nodes the run does not have to do any more, and why, in words.
+
+    Raises:
+        BadRecordError: what is kept of the run cannot be understood.
+        ClusterError: it may not be read, or the server could not be reached.
+    """
+    raw = read(ctx, run_ref(run_id))
+    run = stored_run(raw) if raw else None
+    if run is None:
+        why = "is not kept any more: another start went on with it and ended it, or somebody undid it"
+        then = "starts anew"
+        done = list(nodes)
+    else:
+        why, then = "has finished it by another start", "goes on with what is left"
+        done = [name for name in nodes if name in run.finished]
+    text = f"Run {run_id} {why}. This start did nothing to the node; the same command {then}."
+    return {name: f"Node {name} is not taken out. {text}" for name in done}

@@ -1,0 +1,215 @@
+# Copyright: Contributors to the kubeops.node_maintenance collection
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""The one way in which a decided change reaches the cluster: decide on what was read, ask the fence, write.
+
+A write that comes to nothing (somebody was faster, or no clear answer came back) is no error: the object
+is read again and decided on again. The decision has to know its own work when it sees it, so that a write
+whose answer was lost is found done and not done twice.
+"""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import dataclass
+
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds, verbs
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.errors import (
+    AlreadyExists,
+    ClusterError,
+    Conflict,
+    Forbidden,
+    NotFound,
+    Overloaded,
+    ServerError,
+    UnknownOutcome,
+    Unreachable,
+)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.change import Change
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Raw, Ref
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.act import PATIENCE, Fence, request_for
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import Context, StopRun
+
+TRIES = 20
+"""How often a change is decided; the status that a kubelet or a controller writes comes in between, too."""
+PAUSE = 0.02
+"""Seconds before the second reading; one more of them before each further one."""
+HICCUPS = 3
+"""How often a 500 is taken for a moment of the server's; it says that nothing was done."""
+
+Decide = t.Callable[["Raw | None"], "Change | None"]
+"""From the object as it was read (``None``: it is not there) to the change, ``None`` where nothing is to be done."""
+
+
+class Contended(ClusterError):
+    """Somebody else writes the object all the time."""
+
+    rule = "written by somebody else again and again"
+    remedy = "Run the same command again."
+
+
+PASSING = (Unreachable, Overloaded, UnknownOutcome, Contended)
+"""Failures that say nothing about the change itself: it may be made a little later."""
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """``object`` as it is now, ``None`` where it is not there; ``change`` that was made, ``None`` without one."""
+
+    object: Raw | None
+    change: Change | None
+
+
+class Unread:
+    """Stands for an object that nobody has read yet."""
+
+
+UNREAD = Unread()
+
+
+def write(
+    ctx: Context,
+    target: Ref,
+    decide: Decide,
+    *,
+    known: Raw | Unread | None = UNREAD,
+    fence: Fence | None = None,
+    remember: bool = True,
+    patience: float = PATIENCE,
+    timeout: float = 30.0,
+    tries: int = TRIES,
+) -> Written:
+    """Bring ``target`` to where ``decide`` wants it.
+
+    Args:
+        ctx: in check mode nothing is sent, and the change only remembered.
+        target: the object's kind, name and namespace.
+        decide: called again after every write that came to nothing; what it raises comes through.
+        known: the object as it was read just now; without it it is read first.
+        fence: asked before every attempt of every write.
+        remember: whether the change belongs into the call's result; a lock's does not.
+        patience: seconds in which an API server that is away or overloaded is asked again.
+        timeout: seconds one attempt of a request may take.
+        tries: how often the change is decided.
+
+    Raises:
+        Contended: it was changed by others at every try.
+        UnknownOutcome: no try got a clear answer.
+        ClusterError: the server refused, or could not be reached.
+    """
+    current = read(ctx, target, patience=patience, timeout=timeout) if isinstance(known, Unread) else known
+    unsure: Change | None = None
+    trouble: ClusterError | None = None
+    hiccups = 0
+    for attempt in range(tries):
+        if attempt:
+            ctx.clock.sleep((PAUSE * attempt + hiccups / 2) * ctx.clock.jitter())
+            current = read(ctx, target, patience=patience, timeout=timeout)
+        change = decide(current)
+        if change is None:
+            # The answer was lost, and here is what it would have said.
+            if unsure is not None and remember:
+                ctx.changed(unsure)
+            return Written(current, unsure)
+        if ctx.check:
+            ctx.changed(change)
+            return Written(current, change)
+        try:
+            answer = ctx.cluster.send(request_for(change), timeout=timeout, patience=patience, fence=fence)
+        except UnknownOutcome as error:
+            unsure, trouble = change, error
+        except (Conflict, AlreadyExists) as error:
+            trouble = error
+        except ServerError as error:
+            trouble, hiccups = error, hiccups + 1
+            if hiccups > HICCUPS:
+                raise
+        except NotFound as error:
+            trouble = error
+            if change.verb == "create":
+                if target.namespace != names.NAMESPACE:
+                    raise
+                ensure_namespace(ctx)
+        else:
+            if remember:
+                ctx.changed(change)
+            return Written(None if change.verb == "delete" else answer, change)
+    if isinstance(trouble, UnknownOutcome):
+        raise trouble
+    raise Contended(f"{target} was changed {tries} times in a row") from trouble
+
+
+def remove(ctx: Context, change: Change, *, fence: Fence | None = None, remember: bool = True) -> bool:
+    """Delete the object of ``change``, by UID and resourceVersion where it names them; whether it was there as named.
+
+    Raises:
+        ClusterError: the server refused, or could not be reached.
+    """
+    named = {"uid": change.target.uid, "resourceVersion": change.resource_version}
+    wanted = {key: value for key, value in named.items() if value}
+
+    def decide(found: Raw | None) -> Change | None:
+        return change if found and wanted.items() <= found["metadata"].items() else None
+
+    written = write(ctx, change.target, decide, known={"metadata": wanted}, fence=fence, remember=remember)
+    return written.change is not None
+
+
+def at_first(change: Change, decide: Decide) -> Decide:
+    """Decides for ``change`` without a look (give ``known=None``), and as ``decide`` where that came to nothing."""
+    asked = False
+
+    def both(found: Raw | None) -> Change | None:
+        nonlocal asked
+        if asked:
+            return decide(found)
+        asked = True
+        return change
+
+    return both
+
+
+def read(ctx: Context, target: Ref, *, patience: float = PATIENCE, timeout: float = 30.0) -> Raw | None:
+    """The object as it is now, ``None`` where it is not there.
+
+    Raises:
+        ClusterError: it may not be read, or the server could not be reached.
+    """
+    kind = kinds.KINDS[(target.api_version, target.kind)]
+    try:
+        request = verbs.get(kind, target.name, target.namespace)
+        return ctx.cluster.send(request, timeout=timeout, patience=patience)
+    except NotFound:
+        return None
+
+
+def ensure_namespace(ctx: Context) -> None:
+    """Make our namespace at first use.
+
+    Raises:
+        StopRun: the namespace is missing and may not be created.
+    """
+    body = {
+        "apiVersion": "v1",
+        "kind": "Namespace",
+        "metadata": {"name": names.NAMESPACE, "labels": {names.MANAGED_BY_LABEL: names.MANAGED_BY}},
+    }
+    for attempt in range(TRIES):
+        if attempt:
+            ctx.clock.sleep(PAUSE * attempt * ctx.clock.jitter())
+        try:
+            # Whether it is there is not asked first: that may not be allowed where making it is.
+            ctx.cluster.send(verbs.create(kinds.NAMESPACES, body), patience=PATIENCE)
+        except AlreadyExists:
+            return
+        except (Conflict, UnknownOutcome):
+            continue
+        except Forbidden as error:
+            raise StopRun(
+                "namespace_missing",
+                f"Namespace {names.NAMESPACE}, which holds the locks, is missing and may not be created: {error}",
+                f"Create it once: kubectl create namespace {names.NAMESPACE}",
+                f"Namespace {names.NAMESPACE}",
+            ) from error
+        return

@@ -1,0 +1,44 @@
+# Copyright: Contributors to the kubeops.node_maintenance collection
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""What would stop a rollout half way, found before its first write."""
+
+from __future__ import annotations
+
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.preflight.permissions import Need, missing
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import StopRun
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.permissions import allowed
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.descheduler.site import Site
+
+
+def permit(site: Site, *, writes: bool, restarts: bool) -> None:
+    """See that the ConfigMap can be written and the Deployment restarted.
+
+    Raises:
+        StopRun: it cannot; nothing was written.
+    """
+    place, found = site.place, site.config_map or {}
+    where = f"ConfigMap {place.namespace}/{place.config_map}"
+    if writes and found.get("immutable"):
+        raise StopRun("immutable", f"{where} is immutable.", "Replace it by one that is not.", where)
+    if writes and place.key in (found.get("binaryData") or {}):
+        raise StopRun("immutable", f"{where} has {place.key} as binaryData.", "Make it a text under data.", where)
+    if restarts and site.workload["spec"].get("paused"):
+        remedy = f"kubectl -n {place.namespace} rollout resume deployment {place.deployment}, or say restart: none."
+        raise StopRun("deployment_paused", f"The rollouts of {site.ref} are paused.", remedy, str(site.ref))
+    # A role may be limited to the names of these objects.
+    asked: list[tuple[Need, str]] = []
+    if writes:
+        name = place.config_map if site.config_map else ""
+        asked.append((Need("patch" if name else "create", "", "configmaps", (place.namespace,)), name))
+    if restarts:
+        asked.append((Need("patch", site.kind.group, site.kind.plural, (place.namespace,)), place.deployment))
+    if writes or restarts:
+        verbs = ("get", "create", "patch", "delete")
+        asked += [(Need(verb, "", "configmaps", (names.NAMESPACE,)), "") for verb in verbs]
+    lacking = [need for need, name in asked if not allowed(site.ctx, need, need.namespaces[0], name)]
+    if lacking:
+        told = [missing(need, need.namespaces) for need in lacking]
+        message, remedy = (" ".join(words) for words in zip(*((one.message, one.remedy) for one in told), strict=True))
+        raise StopRun(told[0].code, message, f"{remedy} Nothing was written.", told[0].object)

@@ -1,0 +1,350 @@
+# Copyright: Contributors to the kubeops.node_maintenance collection
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""Nodes without a kubelet in a drain: what is told to end there stays, so nobody waits for it.
+
+Without a proof that the machine is off the drain gives such a node up and says what it has come to. With one
+(``fenced``), and if the cluster, too, hears nothing of the kubelet, the taint ``out-of-service`` lets the pods and
+volumes go; it is part of the node's record, so giving the node back takes it away.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import typing as t
+
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds, verbs
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.errors import (
+    ClusterError,
+    Forbidden,
+    NotFound,
+)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.change import Change
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Node, Raw
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.record import Record
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.nodes import cordon as node_steps
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.nodes import standing
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.routes import dead
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.act import PATIENCE, apply
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import Context, StopRun
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.lease import LostLockError
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.observe import Live, lists
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drain import proof
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drain.sites import Site
+
+LISTEN = 12.0
+"""Seconds for which a lease has to stay as it is, by our own clock: a kubelet renews it every 10 s."""
+LOOK_EVERY = 2.0
+"""Seconds between two looks at a node or at the attachments."""
+TICK = 0.5
+OVERDUE = 5.0
+"""Seconds behind its grace after which a pod that does not end makes us look at its node."""
+SETTLED = 2.0
+STALLED = 15.0
+"""Seconds without any progress on a lost node after which it is given up; the first where all was told to end."""
+HOPELESS = 300.0
+"""Seconds without any progress on a fenced node; the pod garbage collector comes by every 20 s."""
+
+
+class Silence:
+    """Notices nodes whose kubelet is gone, before the drain or in the middle of it."""
+
+    def __init__(self, ctx: Context) -> None:
+        self.ctx = ctx
+        self._looked: dict[str, float] = {}
+        self._nodes: dict[str, Node] = {}
+        self._progress: dict[str, tuple[t.Any, float]] = {}
+
+    def given_up(self, site: Site) -> str:
+        """Why nothing more will happen on the node, in words; empty while something may."""
+        now, left = self.ctx.clock.now(), site.left()
+        if not left or any(move.state == "asked" for move in left):
+            return ""
+        overdue = any(
+            move.left_at is not None and now - move.left_at > move.pod.grace_seconds + OVERDUE for move in left
+        )
+        if not overdue and site.node is not None and site.node.ready:
+            return ""
+        node = self._look(site, now)
+        if not dead.lost(node):
+            self._progress.pop(site.name, None)
+            return ""
+        state = tuple((move.pod.uid, move.state) for move in site.moves.values())
+        before, since = self._progress.get(site.name, (None, now))
+        if before != state:
+            since = now
+        self._progress[site.name] = state, since
+        told = [move for move in left if move.state == "leaving"]
+        if now - since < (SETTLED if len(told) == len(left) else STALLED):
+            return ""
+        names = ", ".join(str(move.pod.ref) for move in told[:5]) + (
+            f" and {len(told) - 5} more" if len(told) > 5 else ""
+        )
+        words = [f"its kubelet does not answer{dead.since(t.cast(Node, node))}; what is told to end there stays"]
+        if told:
+            words.append(f"{names} {'was' if len(told) == 1 else 'were'} told to")
+        words += [
+            f"{move.pod.ref} was not ({(move.blocked_by or {}).get('message') or move.plan.reason})"
+            for move in left
+            if move.state != "leaving"
+        ][:5]
+        return (
+            f"{'. '.join(words)}. They go when the kubelet is back. If the machine is surely off, say so: "
+            f"-e migrate_fenced={site.name} (fenced: [{site.name}])."
+        )
+
+    def _look(self, site: Site, now: float) -> Node | None:
+        if now - self._looked.get(site.name, float("-inf")) >= LOOK_EVERY:
+            self._looked[site.name] = now
+            found = _node(self.ctx, site.name)
+            if found is not None:
+                self._nodes[site.name] = found
+        return self._nodes.get(site.name)
+
+
+class Evacuation:
+    """Lets the pods and volumes of fenced nodes go. The nodes are locked; ``fence`` is asked before each write.
+
+    ``deadline`` is when the call ends at the latest, on the context's monotonic clock.
+    """
+
+    def __init__(self, ctx: Context, live: Live, fence: t.Callable[[str], None], deadline: float) -> None:
+        self.ctx, self.live, self.fence, self.deadline = ctx, live, fence, deadline
+        self._looked = float("-inf")
+        self._attached: dict[str, set[str]] = {}
+        self._said: dict[str, str] = {}
+
+    def predict(self, sites: t.Collection[Site]) -> None:
+        """What the real run would write; a node that lives is closed as it would be."""
+        for site in self._unproven(sites):
+            change = _tainted(t.cast(Node, site.node), site.record) if site.record else None
+            if change:
+                apply(self.ctx, change)
+
+    def work(self, sites: t.Collection[Site]) -> list[Site]:
+        """Evacuate the nodes; returns those that are empty. The others are closed with the reason."""
+        leases = _leases(self.ctx)
+        proven = self._listen(self._unproven(sites), leases)
+        going = [site for site in proven if self._set(site)]
+        volumes = self._volumes(going)
+        progress: dict[str, tuple[t.Any, float]] = {}
+        done: list[Site] = []
+        while going:
+            now = self.ctx.clock.now()
+            self._follow(going, now)
+            self._look(going, volumes, now)
+            for site in list(going):
+                state = (len(site.left()), frozenset(self._attached[site.name]))
+                before, since = progress.get(site.name, (None, now))
+                progress[site.name] = state, (since if before == state else now)
+                late = now - progress[site.name][1] > HOPELESS
+                late |= now > self.deadline
+                if site.open and state == (0, frozenset()):
+                    done.append(site)
+                elif site.open and late:
+                    self._close(site, "timed_out", f"time is up; {self._words(site)}")
+                if not site.open or site in done:
+                    going.remove(site)
+            self.live.wait(TICK)
+        return done
+
+    # -- proof --------------------------------------------------------------------------------------
+
+    def _unproven(self, sites: t.Iterable[Site]) -> list[Site]:
+        """Closes what lives; the others are left."""
+        left = []
+        for site in sites:
+            why = dead.alive(t.cast(Node, site.node))
+            if why:
+                self._refuse(site, why)
+            else:
+                left.append(site)
+        return left
+
+    def _listen(self, sites: list[Site], leases: t.Mapping[str, Raw]) -> list[Site]:
+        """A kubelet that lives renews its lease while we listen; its clock and ours are not compared."""
+        if not sites:
+            return []
+        until = self.ctx.clock.now() + LISTEN
+        names = ", ".join(site.name for site in sites)
+        self.ctx.tell("waiting", f"listening for {LISTEN:.0f} s whether a kubelet of {names} renews its lease")
+        while sites and self.ctx.clock.now() < until:
+            self.ctx.clock.sleep(LOOK_EVERY)
+            now = _leases(self.ctx)
+            for site in list(sites):
+                node = _node(self.ctx, site.name)
+                if node is None:
+                    site.outcome, site.message = "gone", f"Node {site.name} was deleted meanwhile."
+                elif not dead.lost(node):
+                    self._refuse(site, dead.alive(node))
+                elif dead.beat(now.get(site.name)) != dead.beat(leases.get(site.name)):
+                    self._refuse(site, "its kubelet renewed its lease just now")
+                if not site.open:
+                    sites.remove(site)
+        return sites
+
+    def _refuse(self, site: Site, why: str) -> None:
+        finding = dead.not_dead(site.name, why)
+        site.close(finding.code, f"{finding.message} {finding.remedy}", self.ctx.clock.now())
+        self.ctx.tell(site.outcome, site.message, node=site.name)
+
+    # -- the taint ----------------------------------------------------------------------------------
+
+    def _set(self, site: Site) -> bool:
+        """Set the taint on the condition that the node is still lost; the record holds it from then on."""
+
+        def tainted(node: Node, record: Record) -> Change | None:
+            if not dead.lost(node):
+                self._refuse(site, dead.alive(node))
+                return None
+            return _tainted(node, record)
+
+        return self._write(site, tainted) and site.open
+
+    def _lift(self, site: Site) -> None:
+        """The node is back in the middle: the taint goes, and the kubelet ends what was told to end."""
+
+        def lifted(node: Node, record: Record) -> Change | None:
+            return node_steps.let_go_of(node, record, dead.OUT_OF_SERVICE)[1]
+
+        if self._write(site, lifted):
+            self._close(
+                site,
+                "came_back",
+                "its kubelet is back in the middle of the evacuation, although it was said to be fenced; "
+                f"{self._words(site)}. The taint out-of-service is off again, and the kubelet ends what was told to "
+                f"end. Make sure that nothing ran twice, then drain it as a living node (without fenced: {site.name})",
+            )
+
+    def _write(self, site: Site, wanted: proof.Wanted) -> bool:
+        """Whether the change was made, or none was needed; else the site is closed with the reason."""
+        made: Change | None = None
+
+        def noted(node: Node, record: Record) -> Change | None:
+            nonlocal made
+            made = wanted(node, record)
+            return made
+
+        try:
+            why = proof.write_node(self.ctx, site, noted, lambda: self.fence(site.name))
+        except LostLockError as lost:
+            self._close(site, "adopted_by", f"it was taken over ({lost.why}), and nothing more is sent for it")
+            return False
+        except ClusterError as error:
+            self._close(site, "failed", f"{error} Run again")
+            return False
+        if why:
+            self._close(site, why.outcome, why.message)
+            return False
+        if made:
+            self.ctx.tell("tainted", made.sentence, node=site.name)
+        return True
+
+    # -- waiting ------------------------------------------------------------------------------------
+
+    def _volumes(self, sites: t.Iterable[Site]) -> dict[str, set[str]]:
+        """What is attached to each node for pods that go; volumes of pods that stay do not count."""
+        if not (sites := list(sites)):
+            return {}
+        attachments = lists(self.ctx.cluster, ("attachments",))["attachments"]
+        snapshot = self.live.snapshot()
+        found = {}
+        for site in sites:
+            names = {
+                (move.pod.namespace, claim)
+                for move in site.moves.values()
+                if move.state != "skipped"
+                for claim in move.pod.claims
+            }
+            wanted = {
+                str((claim.get("spec") or {}).get("volumeName"))
+                for claim in snapshot.claims
+                if (claim["metadata"].get("namespace"), claim["metadata"]["name"]) in names
+            }
+            found[site.name] = wanted & dead.attached_to(attachments, site.name)
+        return found
+
+    def _follow(self, sites: t.Iterable[Site], now: float) -> None:
+        snapshot = self.live.snapshot()
+        present = {pod.uid: pod for pod in snapshot.pods}
+        for site in sites:
+            for move in site.left():
+                found = present.get(move.pod.uid)
+                if found is None:
+                    move.end("gone", "let_go", now)
+                    self.ctx.note("gone", "let_go", node=site.name, namespace=move.pod.namespace, name=move.pod.name)
+                elif found.deleting and move.state == "waiting":
+                    move.state, move.left_at = "leaving", now
+
+    def _look(self, sites: t.Iterable[Site], volumes: t.Mapping[str, set[str]], now: float) -> None:
+        """Who came back, and what is still attached."""
+        if now - self._looked < LOOK_EVERY:
+            return
+        self._looked = now
+        attachments = lists(self.ctx.cluster, ("attachments",))["attachments"] if any(volumes.values()) else []
+        for site in sites:
+            self._attached[site.name] = volumes[site.name] & dead.attached_to(attachments, site.name)
+            node = _node(self.ctx, site.name)
+            if node is None:
+                site.outcome, site.message = "gone", f"Node {site.name} was deleted meanwhile."
+                continue
+            site.node = node
+            if why := standing.fallen(node, t.cast(Record, site.record)):
+                self._close(site, why.outcome, why.message)
+                continue
+            if not dead.lost(node):
+                self._lift(site)
+            text = self._words(site)
+            if site.open and self._said.get(site.name) != text:
+                self._said[site.name] = text
+                self.ctx.tell("progress", text, node=site.name)
+
+    def _words(self, site: Site) -> str:
+        pods = len(site.left())
+        volumes = sorted(self._attached.get(site.name, ()))
+        more = f" and {len(volumes) - 5} more" if len(volumes) > 5 else ""
+        return f"{pods} pods left, volumes attached: {', '.join(volumes[:5]) or 'none'}{more}"
+
+    def _close(self, site: Site, outcome: str, message: str) -> None:
+        site.close(outcome, f"Node {site.name}: {message}", self.ctx.clock.now())
+        self.ctx.tell(outcome, site.message, node=site.name)
+
+
+def _tainted(node: Node, record: Record) -> Change | None:
+    return node_steps.hold_with(node, record, dead.OUT_OF_SERVICE)[1]
+
+
+def _node(ctx: Context, name: str) -> Node | None:
+    try:
+        return Node.of(ctx.cluster.send(verbs.get(kinds.NODES, name), patience=PATIENCE))
+    except NotFound:
+        return None
+
+
+def vital_signs(ctx: Context, nodes: t.Iterable[str]) -> tuple[list[Raw], list[Raw]]:
+    """The leases of these nodes' kubelets, and all VolumeAttachments, as far as they may be read."""
+    leases: list[Raw] = []
+    try:
+        for name in nodes:
+            with contextlib.suppress(NotFound):
+                leases.append(ctx.cluster.send(verbs.get(kinds.LEASES, name, dead.LEASES), patience=PATIENCE))
+        return leases, lists(ctx.cluster, ("attachments",))["attachments"]
+    except Forbidden:
+        return leases, []
+
+
+def _leases(ctx: Context) -> dict[str, Raw]:
+    """The kubelets' leases by node.
+
+    Raises:
+        StopRun: they may not be read, and without them nobody knows whether a kubelet lives.
+    """
+    try:
+        found = ctx.cluster.items(kinds.LEASES, namespace=dead.LEASES, patience=PATIENCE).items
+    except Forbidden as error:
+        raise StopRun(
+            "missing_permission",
+            f"Whether a kubelet is alive is not known, because its lease may not be read: {error}",
+            f"Grant the verb list on leases.coordination.k8s.io in namespace {dead.LEASES}.",
+        ) from error
+    return {lease["metadata"]["name"]: lease for lease in found}

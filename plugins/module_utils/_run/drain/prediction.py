@@ -1,0 +1,43 @@
+# Copyright: Contributors to the kubeops.node_maintenance collection
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""Check mode of a drain: what the real run would write, and nothing else."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.change import Change
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.act import apply
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import Context
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.move import Move
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drain import proof
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drain.options import DrainOptions
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drain.sites import Site
+
+
+def predict(ctx: Context, options: DrainOptions, sites: t.Iterable[Site], job: t.Callable[[Move], None]) -> None:
+    """Note the changes of these sites and give each its outcome; ``job`` notes that of a PodMigrationJob."""
+    for site in sites:
+        for move in site.left():
+            _predict(ctx, options, move, job)
+        if site.node and site.record and not site.selected_only:
+            change = proof.drained(site.node, site.record)
+            if change:
+                apply(ctx, change)
+        site.outcome, site.message = "drained", f"Node {site.name} would be drained."
+        if site.selected_only:
+            site.outcome, site.message = "selected_gone", f"Node {site.name} would lose the selected pods."
+
+
+def _predict(ctx: Context, options: DrainOptions, move: Move, job: t.Callable[[Move], None]) -> None:
+    pod = move.pod
+    if move.plan.route != "evict":
+        move.outcome = {"swap": "swapped", "job": "migrated", "wait": "gone"}[move.plan.route]
+        if move.plan.route == "job":
+            job(move)
+        return
+    verb: t.Literal["evict", "delete"] = "delete" if options.choices.disable_eviction else "evict"
+    sentence = f"{verb.capitalize()} {pod.ref} from node {pod.node}"
+    apply(ctx, Change(verb, pod.ref, sentence, grace_seconds=options.grace_period))
+    move.outcome = "deleted" if verb == "delete" else "evicted"

@@ -1,0 +1,147 @@
+# Copyright: Contributors to the kubeops.node_maintenance collection
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""One node of a drain with all of its pods, and how both are shown in the result."""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import dataclass, field
+
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Node
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.record import (
+    BadRecordError,
+    Record,
+    record_of,
+)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import Context, Result
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.move import Move
+
+PASSED = ("", "drained", "already_drained", "selected_gone", "gone")
+"""Outcomes of a node that are no failure: in work, empty, empty of what was selected, or deleted meanwhile."""
+
+
+@dataclass
+class Site:
+    """A node, its record, and a move for every pod; ``outcome`` is empty while it is in work."""
+
+    name: str
+    node: Node | None = None
+    record: Record | None = None
+    moves: dict[str, Move] = field(default_factory=dict)
+    outcome: str = ""
+    message: str = ""
+    kept: tuple[str, ...] = ()
+    quiet_since: float = 0.0
+    present: frozenset[str] = frozenset()
+
+    @property
+    def open(self) -> bool:
+        """Whether its outcome is not decided yet."""
+        return not self.outcome
+
+    @property
+    def failed(self) -> bool:
+        """Whether its outcome is a failure."""
+        return self.outcome not in PASSED
+
+    @property
+    def selected_only(self) -> bool:
+        """Whether pods were filtered out: nobody looked at them, so the node cannot be called drained."""
+        return any(move.plan.code == "not_selected" for move in self.moves.values())
+
+    def close(self, outcome: str, message: str, now: float) -> None:
+        """Decide the node's outcome; what was not over has failed, but for requests that are under way."""
+        self.outcome, self.message = outcome, message
+        self.end_moves(now)
+
+    def end_moves(self, now: float) -> None:
+        """Give up what is left of a node that is decided; again when the requests under way have been answered."""
+        for move in self.left():
+            if move.state == "waiting":
+                move.end("failed", "not_moved", now, move.reason)
+            elif move.state == "leaving":
+                move.end("failed", "still_ending", now, move.reason)
+
+    def left(self) -> list[Move]:
+        """The moves that are not over."""
+        return [move for move in self.moves.values() if not move.done]
+
+    def read_record(self, ctx: Context) -> None:
+        """Read who has the node in maintenance; closes the site where it is not this run, or nobody can tell."""
+        if self.node is None:
+            self.outcome, self.message = "unknown_node", f"There is no node {self.name}."
+            return
+        try:
+            self.record = record_of(self.node)
+        except BadRecordError as error:
+            self.outcome, self.message = "failed", str(error)
+            return
+        if self.record is None:
+            if not ctx.check:
+                self.outcome = "not_in_maintenance"
+                self.message = f"Node {self.name} carries no record: call node_cordon with state=cordoned first."
+            return
+        if self.record.foreign_to(*ctx.caller, check=ctx.check):
+            self.outcome, self.message = "adopted_by", self.record.owner(self.name)
+
+    def shown(self, now: float) -> dict[str, t.Any]:
+        """The entry of ``nodes``."""
+        return {
+            "name": self.name,
+            "outcome": self.outcome,
+            "failed": self.failed,
+            "message": self.message,
+            "kept": list(self.kept),
+            "pods": [_shown(move, now) for move in self.moves.values()],
+        }
+
+
+def result_of(sites: t.Collection[Site], series: list[dict[str, t.Any]], now: float, **totals: float) -> Result:
+    """The documented return; ``totals`` are the call's ``services``, ``requests`` and ``seconds``."""
+    moves = [move for site in sites for move in site.moves.values()]
+    failed = [site for site in sites if site.failed]
+    return Result(
+        {
+            "nodes": [site.shown(now) for site in sites],
+            "summary": {
+                "evicted": sum(1 for m in moves if m.ours and m.state == "gone"),
+                "migrated": sum(1 for m in moves if m.outcome in ("migrated", "swapped")),
+                "skipped": sum(1 for m in moves if m.state == "skipped"),
+                "failed": sum(1 for m in moves if m.state == "failed"),
+                "refusals": sum(m.refusals for m in moves),
+                **totals,
+            },
+            "services": series,
+        },
+        failed=bool(failed),
+        message="; ".join(site.message for site in failed),
+    )
+
+
+def too_late(moves: t.Sequence[Move], missing: t.Sequence[str]) -> str:
+    """What was still there when time was up, what blocked it, and what helps."""
+    if not moves:
+        return "time is up; " + "; ".join(missing[:5])
+    parts = []
+    for move in moves[:10]:
+        why = move.blocked_by["message"] if move.blocked_by else move.plan.reason
+        parts.append(f"{move.pod.ref} ({why}{' ' + move.plan.remedy if move.plan.remedy else ''})")
+    more = f" and {len(moves) - 10} more" if len(moves) > 10 else ""
+    return f"time is up with {len(moves)} pods left: " + "; ".join(parts) + more
+
+
+def _shown(move: Move, now: float) -> dict[str, t.Any]:
+    pod = move.pod
+    shown: dict[str, t.Any] = {
+        "namespace": pod.namespace,
+        "name": pod.name,
+        "uid": pod.uid,
+        "route": move.plan.route,
+        "outcome": move.outcome or "not_moved",
+        "reason": move.reason,
+        "waited_seconds": round((move.ended or now) - move.since, 3) if move.state != "skipped" else 0.0,
+    }
+    if move.blocked_by and move.state == "failed":
+        shown["blocked_by"] = move.blocked_by
+    return shown

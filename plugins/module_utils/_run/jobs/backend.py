@@ -1,0 +1,108 @@
+# Copyright: Contributors to the kubeops.node_maintenance collection
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""Whether pods can leave by PodMigrationJobs in this cluster, asked before the first write."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds, verbs
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.errors import Forbidden, NotFound
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.finding import Finding
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.migration_controller import several
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.pod_plan import Choices
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.routes.way import RESERVES
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.act import PATIENCE
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import Context, StopRun
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.jobs.koordinator import Koordinator, look
+
+
+def prepared(ctx: Context, choices: Choices) -> tuple[Choices, tuple[Finding, ...]]:
+    """The choices with the live MigrationController where jobs can be made, and what there is to say.
+
+    With backend ``koordinator`` everything that is missing is a blocker; ``auto`` evicts then, and says so only
+    where there is a part of Koordinator.
+
+    Raises:
+        ClusterError: the API server cannot be reached, or with backend ``koordinator`` jobs may not be listed.
+    """
+    if choices.backend == "eviction" or choices.disable_eviction:
+        return choices, ()
+    try:
+        found = look(ctx)
+    except Forbidden as error:
+        if choices.backend == "koordinator":
+            raise
+        return choices, (_unused([str(error)]),) if _installed(ctx) else ()
+    lacking = _lacking(found)
+    if not lacking:
+        return replace(choices, controller=found.controller), ()
+    if choices.backend == "koordinator":
+        return choices, lacking
+    if any(finding.code == "no_crd" for finding in lacking):
+        return choices, ()
+    return choices, (_unused([finding.message for finding in lacking]),)
+
+
+def required(ctx: Context, choices: Choices) -> Choices:
+    """The same for a call that is about to write.
+
+    Raises:
+        StopRun: backend is ``koordinator``, and something is missing.
+    """
+    choices, findings = prepared(ctx, choices)
+    missing = [finding for finding in findings if finding.severity == "blocker"]
+    if missing:
+        first = missing[0]
+        raise StopRun(first.code, " ".join(f.message for f in missing), first.remedy, first.object)
+    for finding in findings:
+        ctx.note("note", finding.message)
+    return choices
+
+
+def _installed(ctx: Context) -> bool:
+    """Whether there is such a kind; who may not list a kind is told so before anybody looks whether it exists."""
+    try:
+        ctx.cluster.send(verbs.api_resources(kinds.PODMIGRATIONJOBS.api_version), patience=PATIENCE)
+    except (NotFound, Forbidden):
+        return False
+    return True
+
+
+def _lacking(found: Koordinator) -> tuple[Finding, ...]:
+    controller = found.controller
+    lacking = list(found.missing)
+    if controller is None and not any(finding.code in ("no_crd", "no_controller") for finding in lacking):
+        lacking.append(
+            Finding(
+                "no_limits",
+                "blocker",
+                found.source,
+                f"The limits of koord-descheduler cannot be read: {found.doubt}",
+                "Mend the ConfigMap, or let these credentials get it; limits are never guessed.",
+            )
+        )
+    if controller and controller.default_job_mode != RESERVES:
+        lacking = [finding for finding in lacking if finding.code != "no_scheduler"]
+    if controller and (said := several(controller)):
+        lacking.append(
+            Finding(
+                "several_controllers",
+                "blocker",
+                found.source,
+                said,
+                "Leave it in one profile.",
+            )
+        )
+    return tuple(lacking)
+
+
+def _unused(messages: list[str]) -> Finding:
+    return Finding(
+        "koordinator_unused",
+        "info",
+        "backend auto",
+        f"Pods are evicted without PodMigrationJobs: {' '.join(messages)}",
+        "Nothing to do, if that is meant. backend: koordinator insists on jobs.",
+    )

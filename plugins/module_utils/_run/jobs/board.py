@@ -1,0 +1,68 @@
+# Copyright: Contributors to the kubeops.node_maintenance collection
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""The PodMigrationJobs of a cluster, kept fresh by a watch, beside the pods and workloads they are about."""
+
+from __future__ import annotations
+
+import types
+import typing as t
+
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs.job import Job
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs.verdict import View
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.migration_controller import (
+    Controller,
+)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import Context
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.observe import Live
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.jobs.watch import JobWatch
+
+AROUND = ("pods", "budgets", "deployments", "replica_sets", "stateful_sets")
+"""What decides whether and when a pod may migrate."""
+
+
+class Board:
+    """All jobs as they are now; ``watched`` are further kinds, see ``observe.KINDS``. Used as a context manager."""
+
+    def __init__(self, ctx: Context, controller: Controller | None, watched: t.Collection[str] = ()) -> None:
+        self._ctx, self._controller = ctx, controller
+        self._live = Live(ctx, watched)
+        self._watch = JobWatch(ctx, self._live.nudge)
+
+    def __enter__(self) -> Board:
+        """Start watching and wait until everything was listed once.
+
+        Raises:
+            ClusterError: the API server did not answer for ``PATIENCE`` seconds.
+            StopRun: something may not be watched.
+        """
+        self._live.__enter__()
+        try:
+            self._watch.start()
+        except BaseException:
+            self.__exit__(None, None, None)
+            raise
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: types.TracebackType | None,
+    ) -> None:
+        """Stop watching."""
+        self._watch.stop()
+        self._live.__exit__(kind, error, trace)
+
+    def job(self, name: str) -> Job | None:
+        """The job of this name, if it is there."""
+        return self._watch.look()[1].get(name)
+
+    def view(self) -> View:
+        """Everything as it is now, for a verdict."""
+        snapshot = self._live.snapshot()
+        return View(snapshot, self._controller, list(self._watch.look()[0]), self._ctx.clock.server())
+
+    def wait(self, seconds: float) -> None:
+        """Sleep until something changed since the last view, at most so long."""
+        self._live.wait(seconds)

@@ -1,0 +1,161 @@
+# Copyright: Contributors to the kubeops.node_maintenance collection
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""What of Koordinator is in the cluster: its jobs, and the configuration of the controller that works on them."""
+
+from __future__ import annotations
+
+import typing as t
+from contextlib import suppress
+from dataclasses import dataclass
+
+with suppress(ImportError):  # the `kubernetes` package brings it; the connection reports both
+    import yaml
+
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds, verbs
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.errors import Forbidden, NotFound
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs import limits
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.finding import Finding
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.migration_controller import (
+    Controller,
+    several,
+)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Raw
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.act import PATIENCE
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import Context
+
+CONFIG = "koord-descheduler-config"
+"""The ConfigMap and its key, in the chart as in ACK."""
+
+SCHEDULER = "koord-scheduler"
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where an installation has its parts."""
+
+    namespace: str
+    descheduler: str
+
+
+PLACES = (Place("koordinator-system", "koord-descheduler"), Place("kube-system", "ack-koord-descheduler"))
+"""Koordinator's chart, and ACK's add-on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Koordinator:
+    """What was found.
+
+    ``missing`` has a finding for each part that is not there: ``no_crd``, ``no_controller``, ``no_scheduler``.
+    ``controller`` is ``None`` where its configuration cannot be read, and ``doubt`` says why, or why it is not all.
+    """
+
+    jobs: tuple[Raw, ...] = ()
+    controller: Controller | None = None
+    source: str = ""
+    doubt: str = ""
+    missing: tuple[Finding, ...] = ()
+
+
+def look(ctx: Context, namespace: str = "", *, reserves: bool = True) -> Koordinator:
+    """Look for Koordinator's parts; ``reserves``: whether places shall be reserved, which needs its scheduler.
+
+    A part counts as missing when it surely is: its kind is unknown, or its Deployment is not there or has no
+    ready pod. A scheduler that runs in another way than as the chart's Deployment is believed to be there.
+
+    Raises:
+        ClusterError: the API server cannot be reached, or PodMigrationJobs may not be listed.
+    """
+    missing: list[Finding] = []
+    try:
+        jobs = tuple(ctx.cluster.items(kinds.PODMIGRATIONJOBS, patience=PATIENCE).items)
+        # Also EvictDirectly needs it: without this kind the controller's caches never fill.
+        ctx.cluster.send(verbs.list_page(kinds.RESERVATIONS, limit=1), patience=PATIENCE)
+    except NotFound as error:
+        resource = error.request.resource if error.request else kinds.PODMIGRATIONJOBS.resource
+        return Koordinator(missing=(_no_crd(resource),))
+    places = [place for place in PLACES if namespace in ("", place.namespace)] or [
+        Place(namespace, place.descheduler) for place in PLACES
+    ]
+    found = next(
+        ((place, raw) for place in places if (raw := _deployment(ctx, place.namespace, place.descheduler))), None
+    )
+    if found is None or not _ready(found[1]):
+        missing.append(_no_controller(places, found[0] if found else None))
+    place = found[0] if found else places[0]
+    if reserves and found:
+        scheduler = _deployment(ctx, place.namespace, SCHEDULER)
+        if scheduler and not _ready(scheduler):
+            missing.append(_no_scheduler(place.namespace))
+    controller, doubt = _controller(ctx, place.namespace)
+    return Koordinator(jobs, controller, f"ConfigMap {place.namespace}/{CONFIG}", doubt, tuple(missing))
+
+
+def _deployment(ctx: Context, namespace: str, name: str) -> Raw | None:
+    """The Deployment; one that may not be read is believed to be there and ready."""
+    try:
+        return ctx.cluster.send(verbs.get(kinds.DEPLOYMENTS, name, namespace), patience=PATIENCE)
+    except NotFound:
+        return None
+    except Forbidden:
+        return {"status": {"readyReplicas": 1}}
+
+
+def _ready(deployment: Raw) -> bool:
+    return bool((deployment.get("status") or {}).get("readyReplicas"))
+
+
+def _controller(ctx: Context, namespace: str) -> tuple[Controller | None, str]:
+    where = f"ConfigMap {namespace}/{CONFIG}"
+    try:
+        raw = ctx.cluster.send(verbs.get(kinds.CONFIGMAPS, CONFIG, namespace), patience=PATIENCE)
+    except NotFound:
+        return None, f"There is no {where}."
+    except Forbidden as error:
+        return None, f"{where} may not be read: {error}"
+    data = raw.get("data") or {}
+    if CONFIG not in data:
+        return None, f"{where} has no key {CONFIG}."
+    try:
+        controller = limits.controller(yaml.safe_load(data[CONFIG]))
+    except yaml.YAMLError as error:
+        return None, f"{where} is no YAML: {str(error).splitlines()[0]}."
+    except limits.UnreadableError as error:
+        return None, f"{where} cannot be used: {error}."
+    said = several(controller)
+    return controller, f"{said} The limits are those of the first." if said else ""
+
+
+def _no_crd(resource: str) -> Finding:
+    return Finding(
+        "no_crd",
+        "blocker",
+        f"CustomResourceDefinition {resource}",
+        f"The cluster knows no {resource}: Koordinator's CustomResourceDefinitions are not installed.",
+        "Install Koordinator 1.7 or later (its chart brings them), or move pods by eviction: "
+        "node_drain with backend: eviction.",
+    )
+
+
+def _no_controller(places: t.Sequence[Place], place: Place | None) -> Finding:
+    if place is None:
+        names = " or ".join(f"{one.namespace}/{one.descheduler}" for one in places)
+        said = f"There is no Deployment {names}: nothing works on PodMigrationJobs."
+        remedy = "Install koord-descheduler, or give the namespace it is in as koordinator_namespace."
+    else:
+        said = (
+            f"No pod of Deployment {place.namespace}/{place.descheduler} is ready: nothing works on PodMigrationJobs."
+        )
+        remedy = f"Look at its pods and their log: kubectl -n {place.namespace} get pods."
+    where = place or places[0]
+    return Finding("no_controller", "blocker", f"Deployment {where.namespace}/{where.descheduler}", said, remedy)
+
+
+def _no_scheduler(namespace: str) -> Finding:
+    return Finding(
+        "no_scheduler",
+        "blocker",
+        f"Deployment {namespace}/{SCHEDULER}",
+        f"No pod of Deployment {namespace}/{SCHEDULER} is ready: no place can be reserved.",
+        "Look at its pods and their log, or say mode: EvictDirectly, which reserves nothing.",
+    )

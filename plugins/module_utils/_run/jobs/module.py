@@ -1,0 +1,349 @@
+# Copyright: Contributors to the kubeops.node_maintenance collection
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""``pod_migration_job``: PodMigrationJobs made, approved, rejected and removed, each for one certain pod."""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import dataclass, field, replace
+
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds, verbs
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.errors import ClusterError, NotFound
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs import cause, reserve
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs.job import RUN_LABEL, Job, Wish
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs.targets import (
+    Selection,
+    Target,
+    choose,
+    targets,
+)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.change import Change
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.finding import Finding
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Raw, Ref
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.snapshot import Snapshot
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.act import PATIENCE
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import Context, Result, StopRun
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.observe import gather
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.write import write
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.jobs.board import AROUND, Board
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.jobs.koordinator import Koordinator, look
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.jobs.moves import Moves
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.jobs.rulings import Rulings
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.jobs.work import Work, free
+
+State = t.Literal["present", "approved", "rejected", "absent"]
+
+SLACK = 30.0
+"""Seconds beyond a job's ttl after which we stop waiting for it: the controller looks at it every three."""
+
+WITHOUT_TTL = 1800.0
+"""Seconds for which a job without ttl is waited for: then it is deleted."""
+
+
+@dataclass(frozen=True, slots=True)
+class JobOptions:
+    """Options of the module; all of them are valid. ``timeout`` is in seconds, ``None`` for one of the ttl.
+
+    ``template`` is the Reservation's: for the job, or with ``wish.reservation`` for one that is made beforehand.
+    """
+
+    state: State = "present"
+    selection: Selection = field(default_factory=Selection)
+    name: str = ""
+    wish: Wish = field(default_factory=Wish)
+    template: Raw | None = None
+    koordinator_namespace: str = ""
+    wait: bool = True
+    timeout: float | None = None
+
+
+def jobs(ctx: Context, options: JobOptions) -> Result:
+    """Do what the state says for each of the pods or jobs.
+
+    Raises:
+        StopRun: something that was named is not there; nothing was written.
+        ClusterError: the API server cannot be reached or refuses to be read; nothing was written.
+    """
+    reserves = options.state == "present" and options.wish.mode == "ReservationFirst"
+    found = look(ctx, options.koordinator_namespace, reserves=reserves)
+    # A job can be rejected or removed while its controller is away; making or approving one is in vain then.
+    if found.missing and (options.state in ("present", "approved") or found.missing[0].code == "no_crd"):
+        return _missing(found.missing)
+    options = replace(options, wish=replace(options.wish, run=ctx.run.id if ctx.run else ""))
+    if options.state == "present" and (options.selection != Selection()):
+        works = _present(ctx, options, found)
+    else:
+        works = _ruled(ctx, options, found)
+    events = _events(ctx) if not ctx.check else []
+    shown = [work.shown(_of_job(events, work)) for work in works]
+    failed = [work for work in works if work.failed]
+    return Result(
+        {"jobs": shown, "doubt": found.doubt},
+        failed=bool(failed),
+        message=" ".join(work.message for work in failed),
+    )
+
+
+def _missing(missing: t.Sequence[Finding]) -> Result:
+    findings = [finding.shown() for finding in missing]
+    message = " ".join(f"{finding.message} {finding.remedy}" for finding in missing)
+    return Result({"findings": findings}, failed=True, message=message)
+
+
+def _deadline(ctx: Context, options: JobOptions, ttl: float | None) -> float:
+    usual = ttl + SLACK if ttl else WITHOUT_TTL
+    return ctx.clock.now() + (usual if options.timeout is None else options.timeout)
+
+
+# -- present ----------------------------------------------------------------------------------------------
+
+
+def _present(ctx: Context, options: JobOptions, found: Koordinator) -> list[Work]:
+    snapshot = gather(ctx.cluster, ("nodes", *AROUND))
+    wanted = _targets(snapshot, options)
+    known = [Job.of(raw) for raw in found.jobs]
+    works = [_work(ctx, target, known, options, found, snapshot) for target in wanted]
+    deadline = _deadline(ctx, options, options.wish.ttl)
+    queued = [work for work in works if work.state == "queued"]
+    if options.wish.reservation and queued:
+        _reserve(ctx, options, queued[0], deadline)
+    wish = options.wish if options.wish.reservation else replace(options.wish, template=options.template)
+    moves = Moves(ctx, works, wish, found.controller)
+    if ctx.check:
+        moves.predict(options.wait)
+    elif not options.wait:
+        moves.start()
+    elif any(work.state != "done" for work in works):
+        with Board(ctx, found.controller, AROUND) as board:
+            moves.follow(board, deadline)
+    return works
+
+
+def _targets(snapshot: Snapshot, options: JobOptions) -> tuple[Target, ...]:
+    selection = options.selection
+    lost = [name for name in selection.nodes if name not in snapshot.nodes]
+    if lost:
+        raise StopRun(
+            "unknown_node",
+            f"There is no node {', '.join(lost)}.",
+            "Look at `kubectl get nodes`: a node is named as there, not by its address.",
+            f"Node {lost[0]}",
+        )
+    wanted, unknown = targets(snapshot, selection)
+    if unknown:
+        raise StopRun(
+            "unknown_pod",
+            f"There is no pod {', '.join(f'{ref.namespace}/{ref.name}' for ref in unknown)}.",
+            "Look at `kubectl get pods`. Give the pod's uid as well, and one that is gone counts as moved.",
+            str(unknown[0]),
+        )
+    return wanted
+
+
+def _work(
+    ctx: Context, target: Target, known: t.Sequence[Job], options: JobOptions, found: Koordinator, snapshot: Snapshot
+) -> Work:
+    """What a pod needs, decided before the first write."""
+    # The name that is derived from a wish knows its template; the Reservation made beforehand has it then.
+    wish = options.wish if options.wish.reservation else replace(options.wish, template=options.template)
+    choice = choose(target, known, wish, options.name)
+    work = Work(target.ref, target.pod, choice.name or (choice.job.name if choice.job else ""))
+    raws = {raw["metadata"]["name"]: raw for raw in found.jobs}
+    work.raw = raws.get(choice.job.name) if choice.job else None
+    if target.pod and target.pod.owner:
+        owner = target.pod.owner.uid
+        work.siblings = frozenset(pod.uid for pod in snapshot.pods if pod.owner and pod.owner.uid == owner)
+    match choice.do:
+        case "done":
+            by = f" by job {choice.job.name}" if choice.job else ""
+            work.close("already_moved", f"{target.ref} is moved already{by}.")
+        case "refuse":
+            work.close("refused", f"{target.ref}:", choice.cause)
+        case "follow":
+            work.state = "following"
+        case "create":
+            why = _forbidden(target, snapshot, found, wish)
+            if why:
+                work.close("refused", f"{target.ref} gets no job:", why)
+    return work
+
+
+def _forbidden(target: Target, snapshot: Snapshot, found: Koordinator, wish: Wish) -> cause.Cause | None:
+    """What would certainly make the job fail."""
+    pod, controller = target.pod, found.controller
+    if pod is None:
+        return None
+    why = cause.forbidden(snapshot, pod, controller) if controller else None
+    if why is None and wish.mode == "ReservationFirst":
+        why = cause.unserved(pod, controller) if controller else None
+        why = why or reserve.unreservable(pod)
+    return why
+
+
+def _reserve(ctx: Context, options: JobOptions, work: Work, deadline: float) -> None:
+    """Hold an existing Reservation against the pod, or make one and wait until it has its place."""
+    name, pod = options.wish.reservation, work.pod
+    if pod is None:
+        return
+    raw = _reservation(ctx, name)
+    if raw is None and options.template is None:
+        raise StopRun(
+            "unknown_reservation",
+            f"There is no Reservation {name}.",
+            "Name one that is there, or give reservation_template to have it made.",
+            f"Reservation {name}",
+        )
+    why = reserve.unusable(raw, pod) if raw else None
+    if why:
+        work.close("refused", f"{work.target} gets no job:", why)
+        return
+    made = raw is None
+    if raw is None:
+        pod_raw = ctx.cluster.send(verbs.get(kinds.PODS, pod.name, pod.namespace), patience=PATIENCE)
+        template = t.cast("Raw", options.template)
+        body = reserve.manifest(name, pod_raw, template, options.wish.ttl, options.wish.run)
+        ref = reserve.ref_of(name)
+        change = Change(
+            "create", ref, f"Create {ref} for {work.target}", body=body, before={}, after={"spec": body["spec"]}
+        )
+        try:
+            made = write(ctx, ref, lambda found: None if found else change, known=None).change is not None
+        except ClusterError as error:
+            work.close("failed", f"{work.target}: {error}")
+            return
+    if options.template is not None and not ctx.check:
+        _wait_for_place(ctx, work, name, deadline, made=made)
+
+
+def _reservation(ctx: Context, name: str) -> Raw | None:
+    try:
+        return ctx.cluster.send(verbs.get(kinds.RESERVATIONS, name), patience=PATIENCE)
+    except NotFound:
+        return None
+
+
+def _wait_for_place(ctx: Context, work: Work, name: str, deadline: float, *, made: bool) -> None:
+    """Wait until the Reservation is available; one of ours that gets no place is deleted again."""
+    where = {"namespace": work.target.namespace, "name": work.target.name}
+    told = ""
+    while True:
+        raw = _reservation(ctx, name)
+        if raw and reserve.phase(raw) == "Available":
+            ctx.tell("reserved", f"Reservation {name} has a place on node {reserve.node(raw)}", **where)
+            why = reserve.unusable(raw, t.cast("t.Any", work.pod))
+            break
+        text = reserve.unplaced(raw) if raw else "it is gone"
+        if ctx.clock.now() >= deadline or raw is None or reserve.phase(raw) in ("Failed", "Succeeded"):
+            why = cause.Cause(
+                "unschedulable" if text else "no_scheduler",
+                f"Reservation {name} got no place: {text or 'nobody has scheduled it'}.",
+                "Make room, change the template, or look whether koord-scheduler runs.",
+            )
+            break
+        if text != told:
+            told = text
+            ctx.tell("reserving", f"Reservation {name} has no place yet: {text}", **where)
+        ctx.clock.sleep(1.0)
+    if why:
+        if made:
+            free(ctx, name)
+        work.close("failed", f"{work.target} gets no job:", why)
+
+
+# -- approved, rejected, absent, and present by the name of a job -------------------------------------------
+
+
+def _ruled(ctx: Context, options: JobOptions, found: Koordinator) -> list[Work]:
+    raws = _named(ctx, options, found)
+    works = [Work(Job.of(raw).pod, name=raw["metadata"]["name"], raw=raw, state="following") for raw in raws]
+    if not works and options.name:
+        missing = Work(Ref("Pod", ""), name=options.name)
+        if options.state == "absent":
+            missing.close("already_absent", f"There is no job {options.name}.")
+        else:
+            missing.close("not_found", f"There is no job {options.name}. One is deleted five minutes after its ttl.")
+        return [missing]
+    if not works:
+        return []
+    lengths = [Job.of(raw).ttl for raw in raws]
+    deadline = _deadline(ctx, options, max(lengths) if all(lengths) else None)
+    if options.state == "present":
+        _follow(ctx, works, options, found, deadline)
+        return works
+    why = f"Rejected by {ctx.by}" + (f": {options.wish.reason}" if options.wish.reason else "")
+    rulings = Rulings(ctx, options.state, works, why)
+    with Board(ctx, found.controller, AROUND) as board:
+        rulings.carry_out(board, deadline, options.wait)
+        approved = [work for work in works if work.outcome in ("approved", "already_approved")] if options.wait else []
+        if ctx.check:
+            for work in approved:
+                work.outcome = "moved"
+        elif approved:
+            for work in approved:
+                work.state, work.outcome = "following", ""
+            Moves(ctx, approved, options.wish, found.controller).follow(board, deadline)
+    return works
+
+
+def _follow(ctx: Context, works: t.Sequence[Work], options: JobOptions, found: Koordinator, deadline: float) -> None:
+    moves = Moves(ctx, works, options.wish, found.controller)
+    if ctx.check or not options.wait:
+        moves.start()
+        return
+    with Board(ctx, found.controller, AROUND) as board:
+        moves.follow(board, deadline)
+
+
+def _named(ctx: Context, options: JobOptions, found: Koordinator) -> list[Raw]:
+    """The jobs that are meant: by their own name, else the newest of each pod, else all of the run."""
+    if options.name:
+        return [raw for raw in found.jobs if raw["metadata"]["name"] == options.name]
+    selection, run = options.selection, options.wish.run
+    if selection == Selection():
+        return [raw for raw in found.jobs if (raw["metadata"].get("labels") or {}).get(RUN_LABEL) == run]
+    refs: t.Iterable[Ref] = selection.pods
+    if not selection.names_pods:
+        refs = (target.ref for target in targets(gather(ctx.cluster, ("pods",)), selection)[0])
+    wanted = {(ref.namespace, ref.name): ref.uid for ref in refs}
+    newest: dict[tuple[str, str], Raw] = {}
+    for raw in sorted(
+        found.jobs, key=lambda raw: (raw["metadata"].get("creationTimestamp", ""), raw["metadata"]["name"])
+    ):
+        job = Job.of(raw)
+        key = (job.pod.namespace, job.pod.name)
+        if key in wanted and (not wanted[key] or job.pod.uid in ("", wanted[key])):
+            newest[key] = raw
+    return list(newest.values())
+
+
+# -- events -------------------------------------------------------------------------------------------------
+
+
+def _events(ctx: Context) -> list[Raw]:
+    """The events on PodMigrationJobs, where they may be read; those of cluster scoped objects live in ``default``."""
+    fields = f"involvedObject.kind={kinds.PODMIGRATIONJOBS.kind}"
+    try:
+        return list(ctx.cluster.items(kinds.EVENTS, namespace="default", fields=fields).items)
+    except ClusterError:
+        return []
+
+
+def _of_job(events: t.Iterable[Raw], work: Work) -> list[Raw]:
+    job = work.job
+    if job is None or not job.uid:
+        return []
+    mine = [event for event in events if (event.get("involvedObject") or {}).get("uid") == job.uid]
+    return sorted(
+        (
+            {
+                "type": event.get("type") or "",
+                "reason": event.get("reason") or "",
+                "message": event.get("message") or event.get("note") or "",
+                "at": event.get("lastTimestamp") or event.get("eventTime") or "",
+                "from": (event.get("source") or {}).get("component") or event.get("reportingComponent") or "",
+            }
+            for event in mine
+        ),
+        key=lambda event: event["at"],
+    )

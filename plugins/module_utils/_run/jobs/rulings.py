@@ -1,0 +1,135 @@
+# Copyright: Contributors to the kubeops.node_maintenance collection
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""Rulings over jobs that are there: approve, reject, remove.
+
+None of them is written before arbitration has passed it: an earlier update starts the job without arbitration, and
+an earlier deletion leaves it in the arbitrator's queue, which tries to update it twice a second until
+koord-descheduler starts anew. The one exception is a job that is not paused and shall be rejected: it would begin
+the moment it has passed, and a failed one does not.
+"""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs.cause import Cause
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs.job import Job
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs.verdict import verdict
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import Context
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.jobs.board import Board
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.jobs.work import (
+    Work,
+    approve,
+    free,
+    reject,
+    remove,
+    reread,
+    tell_stage,
+)
+
+Ruling = t.Literal["approved", "rejected", "absent"]
+
+LOOK_AGAIN = 2.0
+
+
+class Rulings:
+    """One ruling over several jobs; ``why`` is what a rejected job says of itself."""
+
+    def __init__(self, ctx: Context, ruling: Ruling, works: t.Sequence[Work], why: str) -> None:
+        self.ctx, self.ruling, self.works, self.why = ctx, ruling, works, why
+
+    def carry_out(self, board: Board, deadline: float | None, wait: bool) -> None:
+        """Rule over each job as soon as it may be written, at most until ``deadline``; then fail those left."""
+        while True:
+            view = board.view()
+            raws = {raw["metadata"]["name"]: raw for raw in view.jobs}
+            for work in self.works:
+                if work.state != "following":
+                    continue
+                work.raw = raws.get(work.name, work.raw)
+                job = t.cast("Job", work.job)
+                if self._must_wait(job, present=work.name in raws):
+                    tell_stage(self.ctx, work, verdict(job, view))
+                else:
+                    self._rule(work, job)
+            waiting = [work for work in self.works if work.state == "following"]
+            if not waiting:
+                return
+            left = LOOK_AGAIN if deadline is None else deadline - self.ctx.clock.now()
+            if not wait or self.ctx.check or left <= 0:
+                break
+            board.wait(min(left, LOOK_AGAIN))
+        for work in waiting:
+            self._left(work, verdict(t.cast("Job", work.job), view))
+
+    def _must_wait(self, job: Job, *, present: bool) -> bool:
+        if not present or job.ended:
+            return False
+        if self.ruling == "rejected" and not job.paused:
+            return False
+        # One whose pod is on its way is removed after its end.
+        return job.waiting or (self.ruling == "absent" and job.evicting)
+
+    def _rule(self, work: Work, job: Job) -> None:
+        match self.ruling:
+            case "approved":
+                self._approve(work, job)
+            case "rejected":
+                self._reject(work, job)
+            case "absent":
+                self._remove(work, job)
+
+    def _approve(self, work: Work, job: Job) -> None:
+        if job.succeeded:
+            work.close("already_moved", f"Job {job.name} has moved {job.pod} already.")
+        elif job.ended:
+            work.close("failed", f"Job {job.name} has failed ({job.reason or job.phase}): {job.message}")
+        elif not job.paused:
+            work.close("already_approved", f"Job {job.name} is not paused.")
+        else:
+            work.raw = approve(self.ctx, job) or work.raw
+            work.created = True
+            work.close("approved", f"Job {job.name} goes on and moves {job.pod}.")
+            self._tell(work)
+
+    def _reject(self, work: Work, job: Job) -> None:
+        if job.succeeded or job.evicting:
+            work.close("too_late", f"Job {job.name} has evicted {job.pod}: nothing undoes that.")
+        elif job.ended:
+            work.close("already_rejected", f"Job {job.name} has ended without moving {job.pod} ({job.reason}).")
+        else:
+            written = reject(self.ctx, job, self.why)
+            work.raw = written or work.raw
+            if written and Job.of(written).evicting:
+                work.close("too_late", f"Job {job.name} has evicted {job.pod}: nothing undoes that.")
+                return
+            work.close("rejected", f"Job {job.name} is rejected; {job.pod} stays where it is.")
+            self._tell(work)
+
+    def _remove(self, work: Work, job: Job) -> None:
+        found = reread(self.ctx, job.name)
+        if found is None or found.uid != job.uid:
+            work.close("already_absent", f"There is no job {job.name} any more.")
+            return
+        if not found.ended:
+            reject(self.ctx, found, self.why)
+        remove(self.ctx, found)
+        # The controller deletes a job's Reservation with it, unless it is not there to see it.
+        if found.reservation and not found.succeeded and not self.ctx.check:
+            free(self.ctx, found.reservation)
+        work.close("absent", f"Job {job.name} is deleted.")
+        self._tell(work)
+
+    def _left(self, work: Work, why: Cause | None) -> None:
+        job = t.cast("Job", work.job)
+        if self.ctx.check:
+            self._rule(work, job)
+        elif job.evicting:
+            work.close("still_waiting", f"Job {job.name} is moving {job.pod} and was not removed.", why)
+        else:
+            work.close("still_waiting", f"Job {job.name} still waits for arbitration and was not written.", why)
+
+    def _tell(self, work: Work) -> None:
+        if not self.ctx.check:
+            self.ctx.tell(work.outcome, work.message, namespace=work.target.namespace, name=work.target.name)

@@ -1,0 +1,408 @@
+# Copyright: Contributors to the kubeops.node_maintenance collection
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""``node_cordon``: a node's way through its steps, in bulk.
+
+Every state is planned from what was read; only where something is to do is the lock taken, the node
+read again and the patch sent on the condition that nobody was faster.
+"""
+
+from __future__ import annotations
+
+import functools
+import typing as t
+from dataclasses import dataclass, replace
+
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds, verbs
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.errors import ClusterError, Forbidden
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.change import Change
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Node, Raw, Ref
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.pod_plan import Choices
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.record import (
+    BadRecordError,
+    Record,
+    record_of,
+)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.snapshot import Snapshot
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.nodes import cordon as plan
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.routes import dead
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.routes.migrate import left_to_move
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import life
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.act import PATIENCE, apply
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import (
+    Context,
+    Result,
+    Run,
+    StopRun,
+)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.lease import LostLockError
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.lock import (
+    IDLE,
+    Locks,
+    lease_namespace,
+)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.observe import lists, owners_of
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.stored_runs import not_to_do
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.write import UNREAD, write
+
+State = t.Literal["cordoned", "out", "returning", "parked", "uncordoned"]
+
+AT_ONCE = 8
+"""Nodes that are written at the same time."""
+
+
+@dataclass(frozen=True, slots=True)
+class CordonOptions:
+    """Options of the module.
+
+    ``stored``: what is kept of the caller's run says what ``cordoned`` may still take out. ``lease_duration``: seconds
+    for which ``cordoned`` and ``out`` leave the lock, for work that nobody renews it for.
+    """
+
+    state: State
+    nodes: tuple[str, ...]
+    reason: str = ""
+    taint: bool = True
+    lease_namespace: str | None = None
+    lease_duration: float | None = None
+    adopt: bool = False
+    stored: bool = False
+
+
+@dataclass
+class _Task:
+    """One node's part of the call: what it is, what it shall be, and what came of it.
+
+    ``raw`` is the node as it was last read, ``newcomer`` who takes out a node that nobody holds: the same
+    for all nodes of a call, so that the calls that follow take their locks together.
+    """
+
+    name: str
+    raw: Raw | None
+    newcomer: Run
+    record: Record | None = None
+    change: Change | None = None
+    wanted: Record | None = None
+    lease: str = ""
+    identity: Run | None = None
+    outcome: str = ""
+    message: str = ""
+    kept: tuple[str, ...] = ()
+
+    @property
+    def node(self) -> Node | None:
+        """The node as it was last read."""
+        return Node.of(self.raw) if self.raw else None
+
+    @property
+    def failed(self) -> bool:
+        return self.outcome in ("held", "adopted_by", "not_drained", "still_dead", "failed", "not_in_maintenance_yet")
+
+    def shown(self) -> dict[str, t.Any]:
+        return {
+            "name": self.name,
+            "outcome": self.outcome,
+            "failed": self.failed,
+            "message": self.message,
+            "kept": list(self.kept),
+            "record": self.wanted.public() if self.wanted else None,
+        }
+
+
+def cordon(ctx: Context, options: CordonOptions) -> Result:
+    """Bring every node to the state.
+
+    Raises:
+        StopRun: an unknown node, or a namespace that is missing and may not be made.
+        ClusterError: the API server cannot be reached or refuses to be read.
+    """
+    tasks = _read(ctx, options)
+    for task in tasks:
+        _plan(ctx, options, task)
+    # Where it is asked to hold for longer, the lock is taken although the node is there already.
+    stretch = options.state == "cordoned" and options.lease_duration
+    todo = [task for task in tasks if task.change or (stretch and task.identity and not task.failed)]
+    if todo and not ctx.check:
+        _act(ctx, options, todo)
+    elif todo:
+        for change in (task.change for task in todo if task.change):
+            apply(ctx, change)
+    # A start that was killed right after its last patch of a node has left the lock behind.
+    free = [task.name for task in tasks if task.raw is None or task.outcome == "not_in_maintenance"]
+    if free and ctx.run and options.state == "uncordoned":
+        for lock in life.left_locks(ctx, ctx.run, free, lease_namespace(ctx, options.lease_namespace)):
+            life.drop(ctx, lock)
+    failed = [task for task in tasks if task.failed]
+    return Result(
+        {"nodes": [task.shown() for task in tasks]},
+        failed=bool(failed),
+        message="; ".join(task.message for task in failed),
+    )
+
+
+def _read(ctx: Context, options: CordonOptions) -> list[_Task]:
+    listing = ctx.cluster.items(kinds.NODES, patience=PATIENCE)
+    found = {raw["metadata"]["name"]: raw for raw in listing.items}
+    unknown = [name for name in options.nodes if name not in found]
+    if unknown and options.state in ("cordoned", "out"):
+        raise StopRun(
+            "unknown_node",
+            f"There is no node {', '.join(unknown)}.",
+            "Look at `kubectl get nodes`: a node is named as there, not by its address.",
+            f"Node {unknown[0]}",
+        )
+    run_id, nonce = ctx.caller
+    newcomer = Run(run_id or ctx.clock.token(), nonce)
+    return [_Task(name, found.get(name), newcomer) for name in dict.fromkeys(options.nodes)]
+
+
+def _plan(ctx: Context, options: CordonOptions, task: _Task) -> None:
+    """Decide the change; fills everything but the lock."""
+    node = task.node
+    task.change, task.kept = None, ()
+    if node is None:
+        task.outcome, task.message = "gone", f"Node {task.name} does not exist any more."
+        return
+    try:
+        task.record = record = record_of(node)
+    except BadRecordError as error:
+        task.outcome, task.message = "failed", str(error)
+        return
+    if record is None:
+        _plan_unrecorded(ctx, options, task, node)
+        return
+    task.lease, task.wanted = record.lease, record
+    run_id, nonce = ctx.caller
+    mine = not record.foreign_to(run_id, nonce)
+    if not mine and not _may_adopt(options, record, run_id):
+        task.outcome, task.message = "adopted_by", _refusal(record, options)
+        return
+    task.identity = Run(record.run, nonce)
+    if options.state in ("returning", "uncordoned") and (why := dead.stays_out(node, record)):
+        task.outcome, task.message = "still_dead", why
+        return
+    held = replace(record, nonce=task.identity.nonce)
+    if not mine:
+        held = replace(held, by=ctx.by, reason=options.reason or record.reason)
+    match options.state:
+        case "cordoned":
+            keep = record.step in ("cordoned", "drained") and mine
+            task.change = None if keep else plan.at_step(node, held, "cordoned")
+            task.wanted = held if keep else held.at("cordoned")
+        case "uncordoned":
+            given = plan.give_back(node, record)
+            task.change, task.kept, task.wanted = given.change, given.kept, None
+        case step:
+            task.change, task.wanted = plan.at_step(node, held, step), held.at(step)
+    task.outcome = _outcome(options.state, changed=task.change is not None)
+    task.message = task.change.sentence if task.change else f"Node {task.name} is {options.state} already."
+    if options.state != "uncordoned":
+        task.kept = plan.foreign_changes(node, record)
+
+
+def _plan_unrecorded(ctx: Context, options: CordonOptions, task: _Task, node: Node) -> None:
+    if options.state != "cordoned":
+        if options.state == "uncordoned":
+            task.outcome = "not_in_maintenance"
+            task.message = f"Node {node.name} carries no record: nothing of ours to undo."
+            if node.unschedulable:
+                task.message += " Its cordon is somebody else's and stays."
+        elif ctx.check:
+            task.outcome, task.message = options.state, f"Node {node.name} would be cordoned by then."
+        else:
+            task.outcome = "not_in_maintenance_yet"
+            task.message = f"Node {node.name} carries no record: take it out first with state=cordoned."
+        return
+    task.identity = task.identity or task.newcomer
+    draft = Record(
+        run=task.identity.id,
+        nonce=task.identity.nonce,
+        by=ctx.by,
+        reason=options.reason,
+        since=ctx.clock.server(),
+        step="cordoned",
+        node_uid=node.uid,
+        lease=task.lease,
+        prior={},
+    )
+    task.wanted, task.change = plan.take_out(node, draft, taint=options.taint)
+    task.outcome, task.message = "cordoned", task.change.sentence
+    if node.unschedulable:
+        task.kept = (f"node {node.name} was cordoned before by somebody else and stays so afterwards",)
+
+
+def _may_adopt(options: CordonOptions, record: Record, run_id: str) -> bool:
+    """Whether a record of another start may be taken over at all; the lock decides whether it is now.
+
+    A call that names no run, or the record's own, may whatever the lock allows, but for a node that is out:
+    nobody renews that lock, so its silence does not say that the tasks on the host are over.
+    """
+    if options.adopt or record.step in ("out", "parked"):
+        return options.adopt or record.step == "parked"
+    return run_id in ("", record.run) or options.state in ("cordoned", "returning")
+
+
+def _refusal(record: Record, options: CordonOptions) -> str:
+    where = f"run {record.run} of {record.by} (since {record.since}, step {record.step})"
+    if record.step == "out":
+        return (
+            f"The node is out of service for the tasks of {where}, which may still be running on the host. "
+            f"If they are not: run the playbook again with -e maintain_run={record.run}, "
+            f"or `ansible-playbook kubeops.node_maintenance.recover -e recover_run={record.run}`."
+        )
+    return f"The node belongs to {where}; this call is of another start and may not go to {options.state}."
+
+
+def _outcome(state: State, *, changed: bool) -> str:
+    return state if changed else f"already_{state}"
+
+
+def _act(ctx: Context, options: CordonOptions, todo: list[_Task]) -> None:
+    namespace = "" if all(task.lease for task in todo) else lease_namespace(ctx, options.lease_namespace)
+    groups: dict[str, list[_Task]] = {}
+    for task in todo:
+        task.lease = task.lease or f"{namespace}/{names.node_lease_name(task.name)}"
+        groups.setdefault(str(task.identity), []).append(task)
+    for identity, group in groups.items():
+        me = t.cast("Run", Run.parse(identity))
+        locks = Locks(ctx, me, {task.name: task.lease for task in group})
+        given_up: list[str] = []
+        try:
+            patient = ctx.run is not None and ctx.run.id == me.id and any(task.record for task in group)
+            for node, held in locks.take(patient=patient, borrowed=not me.nonce, adopt=options.adopt).items():
+                task = next(x for x in group if x.name == node)
+                task.outcome, task.wanted = "held", task.record
+                task.message = f"{held.message}. Wait until it ends, or see what it is with the recover playbook."
+            if options.state == "cordoned" and options.stored:
+                given_up += _refuse_done(ctx, [task for task in group if not task.failed])
+            if options.state == "out":
+                _refuse_undrained(ctx, [task for task in group if not task.failed])
+            with ctx.clock.pool(AT_ONCE, "node") as pool:
+                list(pool.map(functools.partial(_write, ctx, options, locks), [x for x in group if not x.failed]))
+            if options.state == "out":
+                _let_balancers_settle(ctx, [task for task in group if not task.failed])
+            over = options.state in ("uncordoned", "parked")
+            # Somebody may have given a node back meanwhile: nobody would come for its lock.
+            left = ("gone", "not_in_maintenance_yet")
+            given_up += [task.name for task in group if task.outcome in left or (over and not task.failed)]
+        finally:
+            stays = options.lease_duration if options.state in ("out", "cordoned") else None
+            locks.leave(stays or IDLE, drop=given_up)
+
+
+def _write(ctx: Context, options: CordonOptions, locks: Locks, task: _Task) -> None:
+    """Bring one node there under the lock; whoever held it before may have gone further than we read."""
+    planned = task.change
+    kept: tuple[str, ...] = ()
+
+    def decide(raw: Raw | None) -> Change | None:
+        nonlocal kept
+        task.raw, lease = raw, task.lease
+        _plan(ctx, options, task)
+        task.lease = task.lease or lease
+        if task.failed or task.change is None:
+            return None
+        kept = task.kept
+        return with_lease(task.change, task)
+
+    # Nobody else can have written the first record meanwhile without this patch being refused.
+    first = ctx.run is not None and task.record is None and planned is not None
+    target = Ref("Node", task.name, api_version="v1")
+    try:
+        known = task.raw if first else UNREAD
+        change = write(ctx, target, decide, known=known, fence=lambda: locks.fence([task.name])).change
+    except LostLockError as error:
+        task.outcome, task.message = "adopted_by", f"{error.message} {error.remedy}"
+    except (StopRun, ClusterError) as error:
+        task.outcome, task.message = "failed", f"Node {task.name}: {error}"
+    else:
+        if change is not None:
+            task.outcome, task.message, task.kept = options.state, change.sentence, kept
+            if options.state == "uncordoned":
+                task.wanted = None
+                _await_schedulable(ctx, task)
+            ctx.tell(task.outcome, task.message, node=task.name)
+
+
+def with_lease(change: Change, task: _Task) -> Change:
+    """The first patch of a node is planned before its lock's place is known; put it in."""
+    if task.record is not None or task.wanted is None or task.wanted.lease:
+        return change
+    task.wanted = replace(task.wanted, lease=task.lease)
+    body = dict(change.body or {})
+    meta = dict(body["metadata"])
+    meta["annotations"] = {**meta["annotations"], names.RECORD: task.wanted.dump()}
+    return replace(change, body={**body, "metadata": meta})
+
+
+def _refuse_done(ctx: Context, tasks: list[_Task]) -> list[str]:
+    """A start that stood still takes nothing out that another start of its run has done meanwhile; gives those nodes.
+
+    Asked under the locks: whoever finishes a node notes it before its lock goes.
+    """
+    run_id, _nonce = ctx.caller
+    if not (run_id and tasks):
+        return []
+    try:
+        why, outcome = not_to_do(ctx, run_id, [task.name for task in tasks]), "adopted_by"
+    except (ClusterError, BadRecordError) as error:
+        text = f"What is kept of run {run_id} cannot be read, so nobody knows whether the node is still to do: {error}"
+        why, outcome = {task.name: f"Node {task.name}: {text}" for task in tasks}, "failed"
+    for task in tasks:
+        if task.name in why:
+            task.outcome, task.message, task.wanted = outcome, why[task.name], task.record
+    return list(why)
+
+
+def _refuse_undrained(ctx: Context, tasks: list[_Task]) -> None:
+    """The proof once more, right before the user's tasks; a few lists for all nodes together."""
+    nodes = {task.name for task in tasks}
+    found = lists(ctx.cluster, ("nodes", "pods", "leases"))
+    found |= lists(ctx.cluster, owners_of(pod for pod in found["pods"] if pod.node in nodes))
+    left = left_to_move(Snapshot.of(found), nodes, Choices())
+    for task in tasks:
+        mine = [pod for pod in left if pod.node == task.name]
+        step = task.record.step if task.record else "none"
+        if step in ("drained", "out", "parked") and not mine:
+            continue
+        where = ", ".join(str(pod.ref) for pod in mine[:5]) or f"its record says {step}"
+        task.outcome, task.change = "not_drained", None
+        task.message = (
+            f"Node {task.name} is not drained ({where}); no task may run on it. Drain it again with node_drain."
+        )
+
+
+def _let_balancers_settle(ctx: Context, tasks: list[_Task]) -> None:
+    """Before work begins on a host, load balancers outside of the cluster have to know that it has left them."""
+    now = ctx.clock.server()
+    wait = max((plan.balanced_for(task.record, now) for task in tasks if task.record), default=0.0)
+    if not wait or not _has_balancers(ctx):
+        return
+    names_of = ", ".join(task.name for task in tasks)
+    ctx.tell("waiting", f"{wait:.0f} s for external load balancers to leave out {names_of}")
+    ctx.clock.sleep(wait)
+
+
+def _has_balancers(ctx: Context) -> bool:
+    """Whether a Service has an external load balancer; where nobody may look, there may be one."""
+    try:
+        found = ctx.cluster.items(kinds.SERVICES, patience=PATIENCE).items
+    except Forbidden:
+        return True
+    return any((service.get("spec") or {}).get("type") == "LoadBalancer" for service in found)
+
+
+def _await_schedulable(ctx: Context, task: _Task) -> None:
+    """The unschedulable taint outlives the cordon for some milliseconds; a node is back without it."""
+    until = ctx.clock.now() + 10.0
+    while ctx.clock.now() < until:
+        try:
+            node = Node.of(ctx.cluster.send(verbs.get(kinds.NODES, task.name)))
+        except ClusterError:
+            # It is given back; that nobody could look at it now changes nothing about that.
+            return
+        if node.unschedulable or not any(x.get("key") == names.UNSCHEDULABLE_TAINT for x in node.taints):
+            return
+        ctx.clock.sleep(0.02)
+    task.message += f"; the taint {names.UNSCHEDULABLE_TAINT} is still there, is the node lifecycle controller running?"

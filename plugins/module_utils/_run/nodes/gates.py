@@ -1,0 +1,156 @@
+# Copyright: Contributors to the kubeops.node_maintenance collection
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""The gates of nodes that come back: asked once, or watched until all of them are passed.
+
+While they are watched the locks of the caller's own nodes are renewed: a run that waits for a node is not dead.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import typing as t
+from dataclasses import dataclass
+
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.finding import Finding
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.record import (
+    BadRecordError,
+    Record,
+    record_of,
+)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.snapshot import Snapshot
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.nodes import verify
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.preflight.preflight import unknown_nodes
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import Context, Result, StopRun
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.observe import Live, gather
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.record_locks import RecordLocks
+
+TICK = 1.0
+"""Longest pause of the loop; every change of what is watched ends it early."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """Nodes and gates. ``stable``: seconds for which they have to hold; ``timeout`` in seconds or ``None``."""
+
+    nodes: tuple[str, ...]
+    gates: tuple[str, ...]
+    stable: float
+    wait: bool
+    timeout: float | None
+
+
+def judge(ctx: Context, nodes: Snapshot, asked: Asked) -> Result:
+    """Each node is ``passed`` or ``failed``; the call fails when one of them did.
+
+    Without ``wait`` one look decides, and ``stable`` with it: one look cannot tell how long they hold.
+
+    Raises:
+        StopRun: a gate that is none, or an unknown node.
+    """
+    wrong = [gate for gate in asked.gates if gate not in verify.GATES]
+    if wrong:
+        known = ", ".join(verify.GATES)
+        raise StopRun("unknown_gate", f"There is no gate {', '.join(wrong)}.", f"The gates are {known}.")
+    if unknown := unknown_nodes(nodes, asked.nodes):
+        first = unknown[0]
+        raise StopRun(first.code, " ".join(f.message for f in unknown), first.remedy, first.object)
+    watched = ["nodes", *(("pods", "daemon_sets") if "daemonsets" in asked.gates else ())]
+    if not asked.wait:
+        return _result(_look(gather(ctx.cluster, watched), asked, {}))
+    locks = RecordLocks(ctx)
+    try:
+        refused = locks.take(_own(ctx, nodes, asked.nodes))
+        return _result(_watch(ctx, asked, watched, lambda: {**refused, **locks.lost()}))
+    finally:
+        locks.leave()
+
+
+def _own(ctx: Context, nodes: Snapshot, wanted: t.Iterable[str]) -> dict[str, Record]:
+    """The records of the caller's nodes whose locks have to be renewed while somebody waits.
+
+    A node whose tasks are running has a lock that lasts as long as they may; nobody works on a parked one.
+    """
+    found = {}
+    for name in () if ctx.check else wanted:
+        with contextlib.suppress(BadRecordError):
+            record = record_of(nodes.nodes[name])
+            if record and record.step not in ("out", "parked") and not record.foreign_to(*ctx.caller):
+                found[name] = record
+    return found
+
+
+def _watch(
+    ctx: Context, asked: Asked, watched: t.Collection[str], lost: t.Callable[[], t.Mapping[str, str]]
+) -> dict[str, tuple[Finding, ...]]:
+    """Look until all gates are passed, or time is up; ``lost`` tells whose lock is not ours, and why.
+
+    Nothing is waited for on a node that is lost.
+    """
+    start, told = ctx.clock.now(), ""
+    holds_since: dict[str, float] = {}
+    with Live(ctx, watched) as live:
+        while True:
+            snapshot, now = live.snapshot(), ctx.clock.now()
+            bare = _look(snapshot, asked, {})
+            for name, missing in bare.items():
+                if missing:
+                    holds_since.pop(name, None)
+                else:
+                    holds_since.setdefault(name, now)
+            left = {name: asked.stable - (now - since) for name, since in holds_since.items()}
+            taken = {name: (_adopted(name, why),) for name, why in lost().items()}
+            found = {**_look(snapshot, asked, left), **taken}
+            late = asked.timeout is not None and now - start >= asked.timeout
+            if late or not any(missing for name, missing in found.items() if name not in taken):
+                return found
+            text = " ".join(f.message for missing in found.values() for f in missing if f.code != "unstable")
+            if text and text != told:
+                told = text
+                ctx.tell("waiting", text)
+            live.wait(TICK)
+
+
+def _look(snapshot: Snapshot, asked: Asked, left: t.Mapping[str, float]) -> dict[str, tuple[Finding, ...]]:
+    return {name: _gates(snapshot, name, asked, left.get(name, 0.0)) for name in asked.nodes}
+
+
+def _gates(snapshot: Snapshot, name: str, asked: Asked, left: float) -> tuple[Finding, ...]:
+    node = snapshot.nodes.get(name)
+    if node is None:
+        gone = f"Node {name} does not exist any more."
+        return (Finding("unknown_node", "blocker", f"Node {name}", gone, "Look whether it registers again.", (name,)),)
+    try:
+        record = record_of(node)
+    except BadRecordError as error:
+        return (Finding("bad_record", "blocker", f"Node {name}", str(error), "Repair it by hand.", (name,)),)
+    return verify.gates(snapshot, node, record, asked.gates, missing_seconds=left)
+
+
+def _adopted(name: str, why: str) -> Finding:
+    message = f"Node {name} is not ours any more: {why}."
+    return Finding("adopted_by", "blocker", f"Node {name}", message, "Look at the run that has it now.", (name,))
+
+
+def _result(found: t.Mapping[str, tuple[Finding, ...]]) -> Result:
+    failed = [finding for missing in found.values() for finding in missing]
+    return Result(
+        {
+            "feasible": not failed,
+            "findings": [finding.shown() for finding in failed],
+            "pods": [],
+            "waves": [],
+            "estimate_seconds": 0,
+            "nodes": [
+                {
+                    "name": name,
+                    "outcome": "failed" if missing else "passed",
+                    "failed": bool(missing),
+                    "message": " ".join(f.message for f in missing) or f"Node {name} passed its gates.",
+                }
+                for name, missing in found.items()
+            ],
+        },
+        failed=bool(failed),
+        message=" ".join(finding.message for finding in failed),
+    )

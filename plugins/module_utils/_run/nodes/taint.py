@@ -1,0 +1,190 @@
+# Copyright: Contributors to the kubeops.node_maintenance collection
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""``node_taint``: what it takes to bring the taints of many nodes to what is wanted.
+
+The list of a node's taints is one value to the API server, so it is read, changed and written on the
+condition that nobody wrote the node in between; else it is read and planned anew.
+"""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import dataclass
+
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.errors import ClusterError
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import taints
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.change import Change
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.finding import Finding
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Node, Pod, Raw, Ref
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.routes.no_execute import Kill, forecast
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.act import PATIENCE
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import Context, Result, StopRun
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.observe import lists
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.write import write
+
+State = t.Literal["present", "absent", "exact"]
+
+
+@dataclass(frozen=True, slots=True)
+class TaintOptions:
+    """Options of the module; ``taints`` are valid."""
+
+    state: State
+    nodes: tuple[str, ...]
+    taints: tuple[taints.Wish, ...]
+    allow_no_execute: bool = False
+
+
+@dataclass
+class _Task:
+    """One node's part of the call."""
+
+    name: str
+    raw: Raw
+    before: tuple[Raw, ...] = ()
+    after: tuple[Raw, ...] = ()
+    change: Change | None = None
+    outcome: str = ""
+    message: str = ""
+
+    @property
+    def node(self) -> Node:
+        """The node as it was last read."""
+        return Node.of(self.raw)
+
+    @property
+    def failed(self) -> bool:
+        return self.outcome in ("refused", "gone", "failed")
+
+    @property
+    def harsh(self) -> tuple[Raw, ...]:
+        """The NoExecute taints that are new with this change."""
+        return taints.new_no_execute(self.node.taints, self.after)
+
+    def shown(self) -> dict[str, t.Any]:
+        return {
+            "name": self.name,
+            "outcome": self.outcome,
+            "failed": self.failed,
+            "message": self.message,
+            "before": [dict(taint) for taint in self.before],
+            "after": [dict(taint) for taint in (self.node.taints if self.failed else self.after)],
+        }
+
+
+def taint(ctx: Context, options: TaintOptions) -> Result:
+    """Bring the taints of every node to what is wanted.
+
+    Raises:
+        StopRun: there is no such node; nothing was written.
+        ClusterError: the API server cannot be reached or refuses to be read; nothing was written.
+    """
+    found = {raw["metadata"]["name"]: raw for raw in ctx.cluster.items(kinds.NODES, patience=PATIENCE).items}
+    unknown = [name for name in options.nodes if name not in found]
+    if unknown:
+        raise StopRun(
+            "unknown_node",
+            f"There is no node {', '.join(unknown)}.",
+            "Look at `kubectl get nodes`: a node is named as there, not by its address.",
+            f"Node {unknown[0]}",
+        )
+    tasks = [_Task(name, found[name]) for name in dict.fromkeys(options.nodes)]
+    for task in tasks:
+        _plan(options, task)
+    harsh = [task for task in tasks if task.harsh]
+    kills = _kills(ctx, harsh)
+    evicts = [kill.shown() for kill in kills]
+    if harsh and not options.allow_no_execute:
+        refusal = _refusal(harsh, kills)
+        message = f"{refusal.message} {refusal.remedy}"
+        return Result({"findings": [refusal.shown()], "evicts": evicts}, failed=True, message=message)
+    for task in tasks:
+        if task.change:
+            _write(ctx, options, task, kills)
+    failed = [task for task in tasks if task.failed]
+    return Result(
+        {"nodes": [task.shown() for task in tasks], "evicts": evicts},
+        failed=bool(failed),
+        message="; ".join(task.message for task in failed),
+    )
+
+
+def _plan(options: TaintOptions, task: _Task) -> None:
+    exact = options.state == "exact"
+    task.after = taints.wished(task.node.taints, options.taints, exact=exact)
+    task.change = taints.rewrite(task.node, task.after)
+    if task.change or not task.outcome:
+        task.before = task.node.taints
+    task.outcome = options.state if task.change else f"already_{options.state}"
+    task.message = f"{task.change.sentence}." if task.change else f"The taints of node {task.name} are as wanted."
+
+
+def _kills(ctx: Context, harsh: t.Sequence[_Task]) -> tuple[Kill, ...]:
+    """The forecast for the nodes that get a NoExecute taint; no pod is listed where none does."""
+    if not harsh:
+        return ()
+    pods: dict[str, list[Pod]] = {task.name: [] for task in harsh}
+    for pod in lists(ctx.cluster, ("pods",))["pods"]:
+        if pod.node in pods:
+            pods[pod.node].append(pod)
+    return tuple(kill for task in harsh for kill in forecast(pods[task.name], task.node.taints, task.after))
+
+
+def _refusal(harsh: t.Sequence[_Task], kills: t.Sequence[Kill]) -> Finding:
+    words = ", ".join(dict.fromkeys(taints.in_words(taint) for task in harsh for taint in task.harsh))
+    names = ", ".join(task.name for task in harsh)
+    return Finding(
+        "no_execute_refused",
+        "blocker",
+        f"Node {names}",
+        f"{words} on {names} {_toll(kills)}. Budgets are not asked for that; evicts names the pods.",
+        "Drain the nodes with node_drain first, or say allow_no_execute: true.",
+        tuple(task.name for task in harsh),
+    )
+
+
+def _toll(kills: t.Sequence[Kill]) -> str:
+    """How many pods go, in words."""
+    if not kills:
+        return "ends no pod that is there now"
+    soon = sum(not kill.seconds for kill in kills)
+    last = max(kill.seconds for kill in kills)
+    later = f", {len(kills) - soon} within {last} s" if last else ""
+    return f"ends {len(kills)} pod{'s' if len(kills) > 1 else ''} ({soon} at once{later})"
+
+
+def _warn(task: _Task, kills: t.Sequence[Kill]) -> None:
+    mine = [kill for kill in kills if kill.pod.node == task.name]
+    if mine:
+        task.message = f"{task.message} This {_toll(mine)}; budgets are not asked."
+
+
+def _write(ctx: Context, options: TaintOptions, task: _Task, kills: t.Sequence[Kill]) -> None:
+    """Send one node's patch, planned on what the node is; fills the task's outcome."""
+
+    def decide(raw: Raw | None) -> Change | None:
+        if raw is None:
+            task.outcome, task.message = "gone", f"Node {task.name} was deleted meanwhile."
+            return None
+        task.raw = raw
+        _plan(options, task)
+        if task.harsh and not options.allow_no_execute:
+            task.outcome = "refused"
+            task.message = f"Somebody took a NoExecute taint from node {task.name} meanwhile; run again."
+            return None
+        if task.change:
+            _warn(task, kills)
+        return task.change
+
+    try:
+        written = write(ctx, Ref("Node", task.name, api_version="v1"), decide, known=task.raw)
+    except ClusterError as error:
+        task.outcome, task.message = "failed", f"Node {task.name}: {error}"
+        return
+    if written.change and not task.failed:
+        message = task.message if task.change else f"{written.change.sentence}."
+        task.outcome, task.message = options.state, message
+        if not ctx.check:
+            ctx.tell(task.outcome, task.message, node=task.name)

@@ -1,0 +1,104 @@
+# Copyright: Contributors to the kubeops.node_maintenance collection
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""``maintenance_access``: install what a cluster needs once, and tell whether it is there."""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import dataclass
+
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import verbs
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.errors import Forbidden, NotFound
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.change import Change
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Raw
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.preflight import access
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.act import PATIENCE
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import Context, Result, StopRun
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.write import read, write
+
+SERVED_WITHIN = 30.0
+"""Seconds in which a kind that was just defined has to be served."""
+LOOK_EVERY = 0.2
+
+State = t.Literal["present", "absent"]
+Standing = t.Literal["present", "incomplete", "absent", "unknown"]
+
+
+@dataclass(frozen=True, slots=True)
+class AccessOptions:
+    """Options of the module."""
+
+    state: State = "present"
+
+
+def install(ctx: Context, options: AccessOptions) -> Result:
+    """Make the objects of the fence as they shall be, or remove them.
+
+    Raises:
+        StopRun: this API server has no such policies, or our namespace is missing and may not be made.
+        ClusterError: the server refused, or could not be reached.
+    """
+    served = _served(ctx, access.ADMISSION, "ValidatingAdmissionPolicy")
+    wanted = access.fence() if served else ()
+    if options.state == "present":
+        if not served:
+            raise StopRun(
+                "no_admission_policies",
+                "This API server has no ValidatingAdmissionPolicy in version v1, so it cannot hold the fence.",
+                "Kubernetes 1.30 and newer have it. Everything else works without it.",
+                "ValidatingAdmissionPolicy",
+            )
+        shown = [_settled(ctx, obj, access.present, "present") for obj in wanted]
+    else:
+        shown = [_settled(ctx, obj, access.absent, "absent") for obj in reversed(wanted)]
+    return Result({"objects": shown, "findings": []})
+
+
+def standing(ctx: Context) -> Standing:
+    """Whether the fence stands; ``unknown`` where these credentials may not read it.
+
+    Raises:
+        ClusterError: the API server cannot be reached.
+    """
+    try:
+        found = [(obj, read(ctx, access.ref_of(obj))) for obj in access.fence()]
+    except Forbidden:
+        return "unknown"
+    if all(raw is None for _obj, raw in found):
+        return "absent"
+    as_wanted = all(raw is not None and access.present(obj, raw) is None for obj, raw in found)
+    return "present" if as_wanted else "incomplete"
+
+
+def _settled(
+    ctx: Context, wanted: Raw, decide: t.Callable[[Raw, Raw | None], Change | None], state: State
+) -> dict[str, t.Any]:
+    """Bring one object to its state; as the result shows it."""
+    target = access.ref_of(wanted)
+    change = write(ctx, target, lambda found: decide(wanted, found)).change
+    if change and change.verb == "create" and target.kind == "CustomResourceDefinition":
+        _await_served(ctx, names.FENCE_API, "NodeFence")
+    words = {"create": "created", "patch": "changed", "delete": "deleted"}
+    return {
+        "kind": target.kind,
+        "namespace": target.namespace,
+        "name": target.name,
+        "outcome": words[change.verb] if change else f"already_{state}",
+    }
+
+
+def _await_served(ctx: Context, group_version: str, kind: str) -> None:
+    """Until then creating an object of the kind is answered as if its namespace were not there."""
+    until = ctx.clock.now() + SERVED_WITHIN
+    while not ctx.check and ctx.clock.now() < until and not _served(ctx, group_version, kind):
+        ctx.clock.sleep(LOOK_EVERY)
+
+
+def _served(ctx: Context, group_version: str, kind: str) -> bool:
+    try:
+        answer = ctx.cluster.send(verbs.api_resources(group_version), patience=PATIENCE)
+    except NotFound:
+        return False
+    return any(entry.get("kind") == kind for entry in answer.get("resources") or ())

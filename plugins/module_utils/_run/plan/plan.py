@@ -1,0 +1,294 @@
+# Copyright: Contributors to the kubeops.node_maintenance collection
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""``maintenance_plan``: what a maintenance would do and what stands against it; with ``gates``: whether
+nodes that come back may take pods. Reads only.
+"""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import dataclass, field, replace
+
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.errors import Forbidden
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs.estimate import estimate_seconds
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names, selectors
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.finding import Finding
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Node, Raw
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.pod_plan import Choices, PodPlan
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.record import (
+    BadRecordError,
+    Record,
+    record_of,
+)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.snapshot import Snapshot
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.preflight import permissions, preflight
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.preflight.waves import waves
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.routes import dead, migrate, volumes
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import owners
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.act import PATIENCE
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import Context, Result, StopRun
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.observe import gather, lists, owners_of
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.permissions import ask, refused
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drain.dead import vital_signs
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.jobs import backend
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.nodes import gates
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.plan.access import Standing, standing
+
+BAD_INPUT = frozenset({"unknown_node", "selector_matches_nothing"})
+"""Findings that make the call itself fail: it was asked for something that is not there."""
+
+Goal = t.Literal["maintained", "evacuated"]
+
+
+@dataclass(frozen=True, slots=True)
+class PlanOptions:
+    """Options of the module; times in seconds, ``None`` without a limit.
+
+    ``goal`` ``evacuated``: the nodes are to stay out, so those that are out and empty already join no
+    wave. ``settle`` is what ``pdb_guard`` will be given, for the estimate. With ``gates`` nothing is
+    planned; ``stable`` is how long they have to hold for the gate of that name.
+    """
+
+    nodes: tuple[str, ...] = ()
+    node_selector: str = ""
+    choices: Choices = field(default_factory=Choices)
+    goal: Goal = "maintained"
+    max_parallel: int = 1
+    zone_key: str = "topology.kubernetes.io/zone"
+    max_per_zone: int | None = None
+    settle: float = 0.0
+    gates: tuple[str, ...] = ()
+    stable: float = 10.0
+    wait: bool = False
+    timeout: float | None = None
+
+
+def make_plan(ctx: Context, options: PlanOptions) -> Result:
+    """The plan, or the answer of the gates.
+
+    Raises:
+        StopRun: a selector that is none.
+        ClusterError: the API server cannot be reached.
+    """
+    try:
+        nodes = gather(ctx.cluster, ("nodes",))
+        wanted = _wanted(nodes, options)
+        if options.gates:
+            asked = gates.Asked(wanted, options.gates, options.stable, options.wait, options.timeout)
+            return gates.judge(ctx, nodes, asked)
+        return _plan(ctx, nodes, wanted, options)
+    except Forbidden as error:
+        return _forbidden(ctx, options, error)
+
+
+def _wanted(nodes: Snapshot, options: PlanOptions) -> tuple[str, ...]:
+    if options.nodes:
+        return tuple(dict.fromkeys(options.nodes))
+    if not options.node_selector.strip():
+        raise StopRun("no_nodes", "Neither nodes nor node_selector say what to plan for.", "Give one of them.")
+    try:
+        selector = selectors.parse(options.node_selector)
+    except ValueError as error:
+        raise StopRun("bad_selector", f"node_selector: {error}.", "", options.node_selector) from error
+    return tuple(sorted(node.name for node in nodes.nodes.values() if selectors.matches(selector, node.labels)))
+
+
+def _plan(ctx: Context, nodes: Snapshot, wanted: tuple[str, ...], options: PlanOptions) -> Result:
+    present = tuple(name for name in wanted if name in nodes.nodes)
+    snapshot = _gather(ctx, nodes, present)
+    now = ctx.clock.server()
+    choices, said = backend.prepared(ctx, options.choices)
+    plans = migrate.routes(snapshot, present, choices, now=now)
+    there = {name for name in present if _at_goal(snapshot, name, options)}
+    todo = [snapshot.nodes[name] for name in present if name not in there]
+    groups = waves(todo, options.max_parallel, zone_key=options.zone_key, max_per_zone=options.max_per_zone)
+    plans = tuple(plan for plan in plans if plan.pod.node not in there)
+    snapshot, unread = _room(ctx, snapshot, plans)
+    namespaces = _namespaces(ctx) if todo else {}
+    asked = preflight.Asked(
+        nodes=wanted,
+        waves=groups,
+        choices=choices,
+        run=ctx.run.id if ctx.run else "",
+        now=now,
+        stay_out=options.goal == "evacuated",
+        terminating=frozenset(name for name, phase in namespaces.items() if phase == "Terminating"),
+    )
+    found = [*said, *preflight.findings(snapshot, plans, asked), *unread]
+    if not wanted:
+        found.append(_nothing_selected(options))
+    if todo:
+        absent = bool(namespaces) and names.NAMESPACE not in namespaces
+        locks = names.MEDIK8S_NAMESPACE if names.MEDIK8S_NAMESPACE in namespaces else names.NAMESPACE
+        needs = permissions.needs(snapshot, plans, choices, namespace_missing=absent, locks=locks)
+        found = [*ask(ctx, needs), *found]
+    seconds = estimate_seconds(snapshot, plans, groups, settle=options.settle, controller=choices.controller)
+    shown = [_node(snapshot, name, there, found) for name in wanted]
+    pods = [_pod(plan, dead.fate(snapshot, plan.pod, now)) for plan in plans]
+    return _result(shown, found, pods, groups, seconds, standing(ctx))
+
+
+def _gather(ctx: Context, nodes: Snapshot, present: tuple[str, ...]) -> Snapshot:
+    """The cluster as far as the pods on the nodes make it matter: one list for each kind."""
+    if not present:
+        return nodes
+    found: dict[str, list[t.Any]] = {"nodes": list(nodes.nodes.values())}
+    found.update(lists(ctx.cluster, ("pods", "budgets", "leases")))
+    here = [pod for pod in found["pods"] if pod.node in present]
+    more = owners_of(here)
+    if set(more) - {"daemon_sets"}:
+        more.append("autoscalers")
+    if volumes.claimants(here):
+        more += ["claims", "volumes"]
+    found.update(lists(ctx.cluster, more))
+    found["leases"] += _foreign_leases(ctx, [nodes.nodes[name] for name in present])
+    if away := [name for name in present if dead.lost(nodes.nodes[name])]:
+        leases, found["attachments"] = vital_signs(ctx, away)
+        found["leases"] += leases
+    found["scales"] = owners.scales(ctx, Snapshot.of(found), here)
+    return Snapshot.of(found)
+
+
+def _foreign_leases(ctx: Context, nodes: list[Node]) -> list[Raw]:
+    """Locks that are kept in another namespace than ours, such as Medik8s'."""
+    places: dict[str, set[str]] = {}
+    for node in nodes:
+        record = _record(node)
+        namespace, slash, name = record.lease.partition("/") if record else ("", "", "")
+        if slash and namespace != names.NAMESPACE:
+            places.setdefault(namespace, set()).add(name)
+    found: list[Raw] = []
+    for namespace, wanted in places.items():
+        for lease in ctx.cluster.items(kinds.LEASES, namespace=namespace, patience=PATIENCE).items:
+            if lease["metadata"]["name"] in wanted:
+                found.append(lease)
+    return found
+
+
+def _room(ctx: Context, snapshot: Snapshot, plans: t.Iterable[PodPlan]) -> tuple[Snapshot, list[Finding]]:
+    """Quotas and limit ranges, when there are newcomers to fit in."""
+    if not any(plan.route == "swap" for plan in plans):
+        return snapshot, []
+    try:
+        found = lists(ctx.cluster, ("quotas", "limits"))
+    except Forbidden as error:
+        message = f"Whether quotas and limit ranges leave room for the newcomers is not known: {error}"
+        return snapshot, [Finding("not_checked", "info", "ResourceQuota, LimitRange", message)]
+    return replace(snapshot, quotas=tuple(found["quotas"]), limits=tuple(found["limits"])), []
+
+
+def _namespaces(ctx: Context) -> dict[str, str]:
+    """Phase by namespace; nothing where they may not be read."""
+    try:
+        found = ctx.cluster.items(kinds.NAMESPACES, patience=PATIENCE).items
+    except Forbidden:
+        return {}
+    return {item["metadata"]["name"]: (item.get("status") or {}).get("phase", "") for item in found}
+
+
+def _at_goal(snapshot: Snapshot, name: str, options: PlanOptions) -> bool:
+    record = _record(snapshot.nodes[name])
+    if options.goal != "evacuated" or record is None or record.step != "parked":
+        return False
+    return not migrate.left_to_move(snapshot, {name}, options.choices)
+
+
+def _record(node: Node) -> Record | None:
+    try:
+        return record_of(node)
+    except BadRecordError:
+        return None
+
+
+def _nothing_selected(options: PlanOptions) -> Finding:
+    return Finding(
+        "selector_matches_nothing",
+        "blocker",
+        f"node_selector {options.node_selector}",
+        f"No node has the labels that node_selector {options.node_selector} asks for.",
+        "Look at `kubectl get nodes --show-labels`.",
+    )
+
+
+def _node(snapshot: Snapshot, name: str, there: t.Collection[str], found: list[Finding]) -> dict[str, t.Any]:
+    """One node of the result: ``planned``, ``blocked``, ``at_goal`` or ``unknown``."""
+    node = snapshot.nodes.get(name)
+    record = _record(node) if node else None
+    blockers = [f for f in found if f.severity == "blocker" and (name in f.nodes or not f.nodes)]
+    outcome = "planned"
+    if node is None:
+        outcome = "unknown"
+    elif name in there:
+        outcome, blockers = "at_goal", []
+    elif blockers:
+        outcome = "blocked"
+    words = {
+        "planned": f"Node {name} can be taken out.",
+        "at_goal": f"Node {name} is out and empty already.",
+        "unknown": f"There is no node {name}.",
+        "blocked": f"Against taking node {name} out: {', '.join(f'{f.code} ({f.object})' for f in blockers)}.",
+    }
+    return {
+        "name": name,
+        "outcome": outcome,
+        "failed": outcome in ("unknown", "blocked"),
+        "address": node.address if node else "",
+        "message": words[outcome],
+        "record": record.public() if record else None,
+    }
+
+
+def _result(
+    nodes: list[dict[str, t.Any]],
+    found: t.Sequence[Finding],
+    pods: list[dict[str, t.Any]],
+    groups: tuple[tuple[str, ...], ...],
+    seconds: int,
+    fence: Standing,
+) -> Result:
+    blockers = [finding for finding in found if finding.severity == "blocker"]
+    wrong = [finding.message for finding in blockers if finding.code in BAD_INPUT]
+    return Result(
+        {
+            "feasible": not blockers,
+            "findings": [finding.shown() for finding in found],
+            "pods": pods,
+            "waves": [list(wave) for wave in groups],
+            "estimate_seconds": seconds,
+            "fence": fence,
+            "nodes": nodes,
+        },
+        failed=bool(wrong),
+        message=" ".join(wrong),
+    )
+
+
+def _pod(plan: PodPlan, fate: dead.Fate | None) -> dict[str, t.Any]:
+    pod = plan.pod
+    return {
+        "namespace": pod.namespace,
+        "name": pod.name,
+        "uid": pod.uid,
+        "node": pod.node,
+        "owner": str(plan.workload) if plan.workload else "",
+        "route": plan.route,
+        "code": plan.code,
+        "reason": plan.reason,
+        "remedy": plan.remedy,
+        "budgets": [str(budget) for budget in plan.budgets],
+        "fits": plan.fits,
+        "target": plan.target,
+        "fate": fate.shown() if fate else None,
+    }
+
+
+def _forbidden(ctx: Context, options: PlanOptions, error: Forbidden) -> Result:
+    """A list was refused: name that, and whatever else is not allowed, in one go."""
+    found = refused(ctx, error, options.choices)
+    return Result(
+        {"feasible": False, "findings": [finding.shown() for finding in found]},
+        failed=True,
+        message=" ".join(finding.message for finding in found),
+    )

@@ -1,0 +1,133 @@
+# Copyright: Contributors to the kubeops.node_maintenance collection
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""Laying guards under workloads: each is made, and made again, until it is seen in place."""
+
+from __future__ import annotations
+
+import functools
+import typing as t
+from dataclasses import dataclass, replace
+
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.errors import ClusterError, NotFound
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.change import Change
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Budget, Raw
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.snapshot import Snapshot
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap import guards
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import Context, StopRun
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.lease import LostLockError
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.write import PASSING, at_first, write
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.protect.surge_lease import NodesFence
+
+AGAIN = 1.0
+"""Seconds before a guard that was written and is not seen is written again: its watch may be behind."""
+
+
+@dataclass
+class Floor:
+    """One guard on its way; ``outcome`` says in one word why it is not had, empty while it is had or tried for."""
+
+    guard: guards.Guard
+    there: bool = False
+    written: bool = False
+    not_before: float = float("-inf")
+    waiting: str = ""
+    outcome: str = ""
+    message: str = ""
+    remedy: str = ""
+
+    @property
+    def settled(self) -> bool:
+        """Whether it is in place, not needed, or cannot be had."""
+        return self.there or bool(self.outcome) or self.guard.instead is not None
+
+
+class Floors:
+    """The guards of one call. ``fence`` proves the nodes that a guard is for before every write."""
+
+    def __init__(self, ctx: Context, wanted: t.Iterable[guards.Guard], fence: NodesFence) -> None:
+        self._ctx, self._fence = ctx, fence
+        self.floors = [Floor(guard) for guard in wanted]
+
+    @property
+    def todo(self) -> bool:
+        """Whether anything has to be written, as far as the plan knows."""
+        return any(floor.guard.change for floor in self.floors)
+
+    @property
+    def done(self) -> bool:
+        """Whether every guard was seen in place just now, or never will be."""
+        return all(floor.settled for floor in self.floors)
+
+    @property
+    def waiting(self) -> list[str]:
+        """What is waited for, in words."""
+        return [floor.waiting for floor in self.floors if not floor.settled and floor.waiting]
+
+    def step(self, snapshot: Snapshot) -> None:
+        """Look whether the guards are in place, and write those that are not."""
+        for floor in self.floors:
+            if floor.outcome or floor.guard.instead:
+                continue
+            try:
+                self._step(floor, snapshot)
+            except PASSING as error:
+                floor.waiting = str(error)
+            except NotFound:
+                self._end(floor, "ended", f"{floor.guard.workload} is gone with its namespace.", "")
+            except LostLockError as lost:
+                self._without(floor, lost, snapshot)
+            except StopRun as stop:
+                self._end(floor, stop.code, stop.message, stop.remedy)
+            except ClusterError as error:
+                self._end(floor, "guard_denied", str(error), "Mend that, then run again.")
+
+    def give_up(self) -> None:
+        """Time is up."""
+        for floor in self.floors:
+            if not floor.settled:
+                text = f"{floor.guard.budget} is not in place in time"
+                text += f": {floor.waiting}." if floor.waiting else "."
+                self._end(floor, "timed_out", text, "Look at who removes it, or at kube-controller-manager.")
+
+    def _step(self, floor: Floor, snapshot: Snapshot) -> None:
+        place = (floor.guard.budget.namespace, floor.guard.budget.name)
+        budget, now = snapshot.budget(*place), self._ctx.clock.now()
+        laid = budget is not None and guards.laying(floor.guard, budget) is None
+        floor.there = laid and budget is not None and budget.observed
+        floor.waiting = "" if floor.there else f"{floor.guard.budget} to be observed"
+        if laid or now < floor.not_before:
+            return
+        guard = guards.again(snapshot, floor.guard)
+        if guard.instead:
+            floor.guard = guard
+            return
+        floor.not_before = now + AGAIN
+        floor.written = self._write(guard, guards.laying(guard, budget)) or floor.written
+
+    def _without(self, floor: Floor, lost: LostLockError, snapshot: Snapshot) -> None:
+        """Go on for the nodes that are still ours."""
+        serves = {node: uid for node, uid in floor.guard.serves.items() if node != lost.node}
+        if serves:
+            floor.guard = guards.again(snapshot, replace(floor.guard, serves=serves))
+            floor.not_before = float("-inf")
+        else:
+            self._end(floor, lost.code, lost.message, lost.remedy)
+
+    def _write(self, guard: guards.Guard, change: Change | None) -> bool:
+        def decide(found: Raw | None) -> Change | None:
+            return guards.laying(guard, Budget.of(found) if found else None)
+
+        if change is None:
+            return False
+        fence = functools.partial(self._fence, guard.nodes)
+        made = write(self._ctx, guard.budget, at_first(change, decide), known=None, fence=fence).change
+        if made:
+            where = {"namespace": guard.workload.namespace, "name": guard.workload.name}
+            self._ctx.tell("guarded", made.sentence, node=guard.nodes[0] if guard.nodes else "", **where)
+        return made is not None
+
+    def _end(self, floor: Floor, outcome: str, message: str, remedy: str) -> None:
+        floor.outcome, floor.message, floor.remedy, floor.there = outcome, message, remedy, False
+        where = {"namespace": floor.guard.workload.namespace, "name": floor.guard.workload.name}
+        self._ctx.tell("note" if outcome == "ended" else "failed", message, **where)

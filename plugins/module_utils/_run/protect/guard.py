@@ -1,0 +1,267 @@
+# Copyright: Contributors to the kubeops.node_maintenance collection
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""``pdb_guard``: a floor under the pods that will be evicted, and a surge for those that will be swapped.
+
+``present`` prepares: one more pod for every one that leaves by a swap, serving before the call ends,
+and a budget of ours for pods that have none. Ending the swaps is the drain's work. ``absent`` gives
+everything back from wherever it is. With nothing to do no lock is taken and nothing is written.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import typing as t
+from dataclasses import dataclass
+
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.errors import ClusterError
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.pod_plan import Choices, PodPlan
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.record import (
+    BadRecordError,
+    record_of,
+)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.snapshot import Snapshot
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.routes import migrate, volumes
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap import guards, swap
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap.surge import Surge, surges_in
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import owners
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import (
+    Context,
+    Result,
+    Run,
+    StopRun,
+)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.observe import Live, owners_of, surged
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.protect.floors import Floors
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.protect.guard_back import absent
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.protect.guard_work import (
+    SURGING,
+    Site,
+    Work,
+)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.protect.surge_case import Case
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.protect.surging import Surging
+
+FAILURES = frozenset(
+    {
+        "not_in_maintenance",
+        "adopted_by",
+        "held",
+        "gone",
+        "bad_record",
+        "blocked",
+        "timed_out",
+        "not_given_back",
+        "failed",
+    }
+)
+"""Outcomes of nodes with which the call has failed."""
+
+
+@dataclass(frozen=True, slots=True)
+class GuardOptions:
+    """Options of the module; times in seconds, ``None`` without a limit."""
+
+    state: t.Literal["present", "absent"]
+    nodes: tuple[str, ...]
+    surge: bool = True
+    swap_blocked: bool = False
+    pin_budgets: bool = False
+    reactive_budgets: tuple[str, ...] = ()
+    settle: float = 2.0
+    timeout: float | None = 600.0
+
+
+def guard(ctx: Context, options: GuardOptions) -> Result:
+    """Bring the nodes' pods under protection, or give it back; what fails is said of each node."""
+    work = Work(ctx, {name: Site(name) for name in dict.fromkeys(options.nodes)}, {})
+    try:
+        work.read("nodes", "pods", "budgets", "leases")
+        for site in work.sites.values():
+            _read_record(work, site, present=options.state == "present")
+        if options.state == "present":
+            _present(work, options)
+        else:
+            absent(work)
+    except (StopRun, ClusterError) as error:
+        work.stop(work.nodes, error)
+    failed = [site.message for site in work.sites.values() if site.outcome in FAILURES]
+    shown = [{**site.shown(), "failed": site.outcome in FAILURES} for site in work.sites.values()]
+    return Result(
+        {"nodes": shown, "workloads": work.workloads, "findings": work.findings},
+        failed=bool(failed),
+        message="; ".join(dict.fromkeys(failed)),
+    )
+
+
+def _read_record(work: Work, site: Site, *, present: bool) -> None:
+    node = work.snapshot.nodes.get(site.name)
+    if node is None:
+        if present:
+            site.outcome, site.message = "gone", f"Node {site.name} does not exist."
+        return
+    try:
+        site.record = record = record_of(node)
+    except BadRecordError as error:
+        site.close("bad_record", str(error))
+        return
+    if record is None:
+        if present and not work.ctx.check:
+            site.outcome = "not_in_maintenance"
+            site.message = f"Node {site.name} carries no record: call node_cordon with state=cordoned first."
+        return
+    if record.foreign_to(*work.ctx.caller, check=work.ctx.check):
+        site.outcome, site.message = "adopted_by", record.owner(site.name)
+
+
+# -- present ------------------------------------------------------------------------------------------
+
+
+def _present(work: Work, options: GuardOptions) -> None:
+    pods = work.snapshot.pods_on(work.nodes)
+    work.read(*owners_of(pods), *(("claims", "volumes") if volumes.claimants(pods) else ()))
+    if any(pod.owner for pod in pods):
+        work.read("autoscalers")
+    work.add("scales", owners.scales(work.ctx, work.snapshot, pods))
+    groups: dict[str, list[str]] = {}
+    for name in work.nodes:
+        groups.setdefault(str(work.identity([name])), []).append(name)
+    for nodes in groups.values():
+        try:
+            _protect(work, options, nodes)
+        except (StopRun, ClusterError) as error:
+            work.stop(nodes, error)
+    for name in work.nodes:
+        done = any(name in w["nodes"] and w["outcome"] in ("raised", "guarded", "ended") for w in work.workloads)
+        site = work.sites[name]
+        site.outcome = "protected" if done else "already_protected"
+        site.message = f"The pods of node {name} are protected."
+
+
+def _protect(work: Work, options: GuardOptions, nodes: list[str]) -> None:
+    """Prepare all pods of nodes that belong to one run."""
+    ctx, wave = work.ctx, _Wave(work, options, nodes)
+    if ctx.check:
+        wave.predict()
+        return
+    if wave.todo:
+        try:
+            locked = work.lock(nodes)
+            if locked != nodes:
+                # A surge of what is left serves other pods; nothing was written yet.
+                wave = _Wave(work, options, locked)
+            if wave.todo:
+                wave.work()
+        finally:
+            work.unlock()
+    wave.close()
+
+
+class _Wave:
+    """The surges and guards of nodes that belong to one run, as the first look at the cluster wants them."""
+
+    def __init__(self, call: Work, options: GuardOptions, nodes: list[str]) -> None:
+        self.call, self.options, self.nodes, self.me = call, options, nodes, call.identity(nodes)
+        seen = call.snapshot
+        self.wanted = self.plan(seen)
+        self.recorded = {surge.uid: surge for surge in surges_in(seen)}
+        self.ready = [old for uid, new in self.wanted.items() if (old := self._is_ready(uid, new))]
+        done = {surge.uid for surge in self.ready}
+        self.cases = [Case(s.workload, tuple(s.nodes), "plan") for uid, s in self.wanted.items() if uid not in done]
+        plans = _routes(call.ctx, options, seen, nodes)
+        self.floors = Floors(call.ctx, guards.guards(seen, plans), call.fence)
+        self.refused = [plan for plan in plans if plan.code == "bad_surge"]
+
+    @property
+    def todo(self) -> bool:
+        """Whether anything has to be written."""
+        return bool(self.cases) or self.floors.todo
+
+    def plan(self, seen: Snapshot) -> dict[str, Surge]:
+        """The surges that are wanted now, by the UID of the workload; nodes that were lost since need none."""
+        lost = self.call.lost()
+        return _wanted(self.call.ctx, self.options, seen, [name for name in self.nodes if name not in lost], self.me)
+
+    def _is_ready(self, uid: str, wanted: Surge) -> Surge | None:
+        """The recorded surge, where an earlier call of this run did it all and nobody took it back."""
+        old = self.recorded.get(uid)
+        if old is None or old.run != self.me.id or old.stage != "ready":
+            return None
+        fits = wanted.leaving.keys() <= old.leaving.keys() and swap.raised(self.call.snapshot, old)
+        return old if fits else None
+
+    def work(self) -> None:
+        """Do it, until it is decided or time is up."""
+        call, ctx = self.call, self.call.ctx
+        watched = (*SURGING, *surged(self.wanted.values())) if self.cases else ("budgets", "pods")
+        surging = Surging(ctx, self.me, self.options.settle, self.plan, call.fence, self.nodes, self.cases)
+        with Live(ctx, watched) as live, contextlib.closing(surging):
+            live.seed(call.found)
+            call.loop(surging, self.floors, live, self.options.timeout)
+
+    def close(self) -> None:
+        """Say what came of it, for every workload and for the nodes that failed."""
+        for surge in self.ready:
+            self.call.show_surge(surge, "already_raised")
+        for floor in self.floors.floors:
+            self.call.show_guard(floor)
+        for case in self.cases:
+            _close_present(self.call, case, self.wanted[case.workload.uid])
+        for plan in self.refused:
+            self.call.fail([plan.pod.node], plan.code, str(plan.workload), plan.reason, plan.remedy)
+
+    def predict(self) -> None:
+        """Check mode: what a real call would change, in its order."""
+        call = self.call
+        for floor in self.floors.floors:
+            if floor.guard.change and not floor.guard.instead:
+                call.ctx.changed(floor.guard.change)
+                floor.written = True
+            call.show_guard(floor)
+        for case in self.cases:
+            surge, old = self.wanted[case.workload.uid], self.recorded.get(case.workload.uid)
+            if old and old.run == self.me.id and surge.leaving.keys() <= old.leaving.keys():
+                surge = old
+            else:
+                call.ctx.changed(surge.writing(str(self.me), call.ctx.clock.wall()))
+            for change in swap.raising(call.snapshot, surge):
+                call.ctx.changed(change)
+            call.show_surge(surge, "raised")
+        for surge in self.ready:
+            call.show_surge(surge, "already_raised")
+
+
+def _routes(ctx: Context, options: GuardOptions, snapshot: Snapshot, nodes: t.Collection[str]) -> tuple[PodPlan, ...]:
+    """The pods' routes, as if everything the drain may be allowed later were allowed.
+
+    What is refused in the end stops the run before any pod moves; that is the plan's to say.
+    """
+    choices = Choices(
+        force=True,
+        delete_emptydir_data=True,
+        swap_blocked=options.swap_blocked,
+        reactive_budgets=options.reactive_budgets,
+    )
+    return migrate.routes(snapshot, nodes, choices, now=ctx.clock.server())
+
+
+def _wanted(
+    ctx: Context, options: GuardOptions, snapshot: Snapshot, nodes: t.Collection[str], me: Run
+) -> dict[str, Surge]:
+    if not options.surge:
+        return {}
+    plans = _routes(ctx, options, snapshot, nodes)
+    pin = options.pin_budgets
+    found = swap.surges(snapshot, plans, run=me.id, by=ctx.by, since=ctx.clock.server(), pin=pin)
+    return {surge.uid: surge for surge in found}
+
+
+def _close_present(work: Work, case: Case, wanted: Surge) -> None:
+    outcome, message = case.outcome, case.message
+    if case.open:
+        outcome = "not_given_back"
+        message = f"{case.message}. Its surge could not be taken back in time: {case.waiting}"
+    work.show_surge(case.surge or wanted, outcome, message)
+    if not case.open and not case.failed:
+        return
+    work.fail(wanted.nodes, outcome, str(case.workload), message, case.remedy)

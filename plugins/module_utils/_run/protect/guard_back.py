@@ -1,0 +1,163 @@
+# Copyright: Contributors to the kubeops.node_maintenance collection
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""``pdb_guard`` with ``state: absent``: what protected the pods of nodes is given back, from wherever it is."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import typing as t
+
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.errors import ClusterError
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.change import Change
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Budget, Node, Raw
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.record import (
+    BadRecordError,
+    record_of,
+)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap import guards, swap
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap.surge import (
+    Surge,
+    orphaned,
+    surges_for,
+    surges_in,
+    unreadable,
+)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import StopRun
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.observe import Live, surged
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.write import at_first, write
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.protect.floors import Floors
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.protect.guard_work import (
+    SURGING,
+    UNDO_WITHIN,
+    Work,
+)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.protect.surge_case import Case
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.protect.surging import Surging
+
+
+def absent(work: Work) -> None:
+    """Give back what serves the nodes, and what serves nodes that no longer exist."""
+    ctx = work.ctx
+    for uid, error in unreadable(work.snapshot).items():
+        here, lease = error.nodes & frozenset(work.nodes), f"Lease {names.NAMESPACE}/{names.surge_name(uid)}"
+        if here:
+            work.fail(here, "not_given_back", lease, str(error), "")
+        else:
+            work.find("bad_surge", lease, str(error), "", "warning")
+    nodes = frozenset(work.nodes)
+    surges, budgets = _surges(work, nodes), guards.serving(work.snapshot, nodes)
+    if surges:
+        work.read(*surged(surges))
+    if budgets:
+        work.read("deployments", "replica_sets", "stateful_sets")
+    if ctx.check:
+        for change in guards.unguards(work.snapshot, nodes):
+            ctx.changed(change)
+        for budget in budgets:
+            work.show_unguarded(budget, guards.nodes_of(budget))
+        for surge in surges:
+            _predict(work, surge, nodes)
+    elif surges or budgets:
+        try:
+            locked = frozenset(work.lock(sorted(nodes)))
+            _give_back(work, locked, _surges(work, locked))
+        finally:
+            work.unlock()
+    for name in work.nodes:
+        site, did = work.sites[name], any(name in w["nodes"] for w in work.workloads)
+        if did:
+            site.outcome, site.message = "given_back", f"What protected the pods of node {name} is given back."
+        else:
+            site.outcome = "already_given_back" if site.record else "not_in_maintenance_any_more"
+            site.message = f"Nothing protects the pods of node {name} any more."
+
+
+def _surges(work: Work, nodes: frozenset[str]) -> list[Surge]:
+    found = list(surges_for(work.snapshot, nodes))
+    return found + [one for one in surges_in(work.snapshot) if one not in found and orphaned(work.snapshot, one)]
+
+
+def _staying(work: Work, surge: Surge, nodes: t.Collection[str]) -> frozenset[str]:
+    """The nodes that still need the surge: they are not given back, and their record is of its run."""
+    found = (work.snapshot.nodes.get(name) for name in surge.nodes if name not in nodes)
+    return frozenset(node.name for node in found if node and _needs(node, surge))
+
+
+def _needs(node: Node, surge: Surge) -> bool:
+    try:
+        record = record_of(node)
+    except BadRecordError:
+        # Nobody may guess what it meant.
+        return True
+    return record is not None and record.run == surge.run
+
+
+def _predict(work: Work, surge: Surge, nodes: t.Collection[str]) -> None:
+    staying = _staying(work, surge, nodes)
+    shrunk = swap.shrunk(work.snapshot, surge, staying)
+    if staying and shrunk.leaving:
+        for change in swap.shrinking(work.snapshot, surge, shrunk):
+            work.ctx.changed(change)
+        work.show_surge(surge, "given_back_in_part")
+        return
+    changes, kept = swap.whole_undo(work.snapshot, surge)
+    for change in changes:
+        work.ctx.changed(change)
+    work.show_surge(surge, "given_back", "; ".join(kept))
+
+
+def _give_back(work: Work, nodes: frozenset[str], surges: list[Surge]) -> None:
+    ctx, me = work.ctx, work.identity(sorted(nodes))
+    cases = [Case(surge.workload, tuple(surge.nodes), "undo", surge) for surge in surges]
+    for case, surge in zip(cases, surges, strict=True):
+        staying = _staying(work, surge, nodes)
+        shrunk = swap.shrunk(work.snapshot, surge, staying)
+        if staying and shrunk.leaving:
+            case.shrunk = shrunk
+    for budget in guards.serving(work.snapshot, nodes):
+        _remove_guard(work, budget, nodes)
+    if not cases:
+        return
+    surging = Surging(ctx, me, 0.0, lambda seen: {}, work.fence, nodes, cases)
+    with Live(ctx, (*SURGING, *surged(surges))) as live, contextlib.closing(surging):
+        live.seed(work.found)
+        work.loop(surging, Floors(ctx, (), work.fence), live, UNDO_WITHIN)
+    for case, surge in zip(cases, surges, strict=True):
+        _close(work, case, surge)
+
+
+def _remove_guard(work: Work, budget: Budget, nodes: frozenset[str]) -> None:
+    """Take the nodes off one guard; what cannot be taken off stands against its own nodes only."""
+
+    def decide(found: Raw | None) -> Change | None:
+        return guards.unguard(work.snapshot, Budget.of(found), nodes) if found else None
+
+    serves = guards.nodes_of(budget)
+    here = [name for name in serves if name in nodes]
+    change = t.cast("Change", guards.unguard(work.snapshot, budget, nodes))
+    try:
+        write(work.ctx, budget.ref, at_first(change, decide), known=None, fence=functools.partial(work.fence, here))
+    except (StopRun, ClusterError) as error:
+        message = f"{budget.ref} could not be given back: {error}"
+        work.fail(here, "not_given_back", str(budget.ref), message, "Later: recover -e recover_state=undone.")
+        return
+    work.show_unguarded(budget, serves)
+
+
+def _close(work: Work, case: Case, surge: Surge) -> None:
+    failed = case.open or case.failed
+    outcome = "not_given_back" if failed else "kept" if case.kept else case.outcome
+    message = case.waiting if case.open else "; ".join(case.kept) or case.message
+    work.show_surge(surge, outcome, message)
+    if failed:
+        text = f"the surge of {case.workload} is still there: {message}"
+        work.fail(
+            surge.nodes,
+            outcome,
+            str(case.workload),
+            text,
+            case.remedy or "Once that is over: recover -e recover_state=undone.",
+        )

@@ -1,0 +1,264 @@
+# Copyright: Contributors to the kubeops.node_maintenance collection
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""What both states of ``pdb_guard`` share: the call's findings, its locks, its loop and its lines."""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import dataclass, field
+
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.errors import ClusterError
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Budget, Ref
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.record import Record, record_of
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.snapshot import Snapshot
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap import guards
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap.surge import Surge
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import Context, Run, StopRun
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.lock import Locks, leave_all
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.observe import Live, lists
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.protect.floors import Floor, Floors
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.protect.surging import Surging
+
+TICK = 0.5
+"""Longest pause of the loop; every change in the cluster ends it early."""
+TELL_EVERY = 10.0
+PACE = 1.0
+"""Least seconds between two lines about one workload; its controllers pass through many states in that."""
+UNDO_WITHIN = 60.0
+"""Seconds for taking surges back after the call's own time is up."""
+
+SURGING = ("pods", "budgets", "slices", "leases")
+"""What is watched while surges are raised or taken back, beside the workloads' own kinds."""
+
+RAISED = frozenset({"raised", "already_raised"})
+
+
+@dataclass
+class Site:
+    """One node of the call."""
+
+    name: str
+    record: Record | None = None
+    outcome: str = ""
+    message: str = ""
+
+    @property
+    def open(self) -> bool:
+        """Whether its outcome is not decided yet."""
+        return not self.outcome
+
+    def close(self, outcome: str, message: str) -> None:
+        """Decide the outcome. The first word stays, and what else is wrong is added to the message."""
+        self.outcome = self.outcome or outcome
+        if message not in self.message:
+            self.message = f"{self.message}; {message}" if self.message else message
+
+    def shown(self) -> dict[str, t.Any]:
+        """As results have it."""
+        return {"name": self.name, "outcome": self.outcome, "message": self.message}
+
+
+@dataclass
+class Work:
+    """What the call found and did."""
+
+    ctx: Context
+    sites: dict[str, Site]
+    found: dict[str, list[t.Any]]
+    workloads: list[dict[str, t.Any]] = field(default_factory=list)
+    findings: list[dict[str, t.Any]] = field(default_factory=list)
+    _locks: list[Locks] = field(default_factory=list)
+    _told: dict[str, tuple[str, float]] = field(default_factory=dict)
+    _told_at: float = 0.0
+
+    def __post_init__(self) -> None:
+        self.began = self.ctx.clock.now()
+        self.snapshot = Snapshot.of(self.found)
+
+    @property
+    def nodes(self) -> tuple[str, ...]:
+        """The nodes that are still to be served."""
+        return tuple(name for name, site in self.sites.items() if site.open)
+
+    def read(self, *wanted: str) -> None:
+        """Read more kinds, each once."""
+        self.found.update(lists(self.ctx.cluster, [name for name in wanted if name not in self.found]))
+        self.snapshot = Snapshot.of(self.found)
+
+    def add(self, name: str, objects: list[t.Any]) -> None:
+        """Take in a kind that was read in another way than by a list."""
+        self.found[name] = objects
+        self.snapshot = Snapshot.of(self.found)
+
+    def identity(self, nodes: t.Iterable[str]) -> Run:
+        """In whose name the call acts on the nodes: that of their record, else its own."""
+        record = next((record for name in nodes if (record := self.sites[name].record)), None)
+        if record:
+            return Run(record.run, record.nonce)
+        return self.ctx.run if self.ctx.run and self.ctx.run.id else Run("none")
+
+    # -- locks ----------------------------------------------------------------------------------------
+
+    def lock(self, nodes: t.Collection[str]) -> list[str]:
+        """Lock the nodes, and give those that are ours to write for now. The others are closed, each for itself."""
+        groups: dict[Run, dict[str, str]] = {}
+        for name in nodes:
+            if record := self.sites[name].record:
+                groups.setdefault(Run(record.run, record.nonce), {})[name] = record.lease
+        for me, places in groups.items():
+            locks = Locks(self.ctx, me, places)
+            self._locks.append(locks)
+            for name, held in locks.take(borrowed=self.ctx.run is None or not self.ctx.run.nonce).items():
+                self.sites[name].close("held", held.message)
+        if groups:
+            self._look_again()
+        return [name for name in nodes if self.sites[name].open]
+
+    def _look_again(self) -> None:
+        """Close what somebody has given back or taken over between our look and our lock."""
+        now = {node.name: node for node in lists(self.ctx.cluster, ("nodes",))["nodes"]}
+        for name in self.nodes:
+            was = self.sites[name].record
+            if was is None:
+                continue
+            record = record_of(now[name]) if name in now else None
+            if record is None or record.nonce != was.nonce:
+                why = record.owner(name) if record else f"Node {name} is not in maintenance any more."
+                self.sites[name].close("adopted_by", why)
+
+    def lost(self) -> dict[str, str]:
+        """The nodes that somebody took over while we held them, and who, in words."""
+        return {name: why for locks in self._locks for name, why in locks.lost().items()}
+
+    def unlock(self) -> None:
+        """Leave the locks for the next call of the run."""
+        for name, why in self.lost().items():
+            self.sites[name].close("adopted_by", f"Node {name} was taken over: {why}")
+        leave_all(self.ctx, self._locks)
+        self._locks.clear()
+
+    def fence(self, nodes: t.Collection[str] | None = None) -> None:
+        """Prove that these nodes (``None``: all of the call) are still ours."""
+        for locks in self._locks:
+            locks.fence(nodes)
+
+    # -- the loop -------------------------------------------------------------------------------------
+
+    def loop(self, surging: Surging, floors: Floors, live: Live, limit: float | None) -> None:
+        """Step the surges and the guards until all of it is decided, or time is up.
+
+        What is not ready in time is taken back, for which there is a minute more. ``limit`` is in seconds.
+        """
+        ctx, late = self.ctx, False
+        self._told_at = ctx.clock.now()
+        deadline = self.began + limit if limit is not None else float("inf")
+        while True:
+            snapshot = live.snapshot()
+            surging.step(snapshot)
+            if not late:
+                floors.step(snapshot)
+            if surging.done and floors.done:
+                return
+            if ctx.clock.now() >= deadline:
+                if late:
+                    return
+                late, deadline = True, ctx.clock.now() + UNDO_WITHIN
+                floors.give_up()
+                surging.fail_open("timed_out", f"not ready after {limit:g} s")
+                continue
+            self._tell_progress(surging, floors.waiting)
+            live.wait(TICK)
+
+    def _tell_progress(self, surging: Surging, pending: list[str]) -> None:
+        """A line when something changed, and one every ten seconds."""
+        now = self.ctx.clock.now()
+        waiting = [case for case in surging.cases if case.open and case.waiting]
+        for case in waiting:
+            text, at = self._told.setdefault(case.workload.uid, ("", now))
+            if text != case.waiting and now - at >= PACE:
+                self._told[case.workload.uid], self._told_at = (case.waiting, now), now
+                where = {"namespace": case.workload.namespace, "name": case.workload.name}
+                node = case.nodes[0] if case.nodes else ""
+                self.ctx.tell("waiting", f"waiting: {case.waiting}", node=node, **where)
+        if now - self._told_at >= TELL_EVERY:
+            texts = [*(case.waiting for case in waiting), *pending]
+            more = f" (and {len(texts) - 3} more)" if len(texts) > 3 else ""
+            self._told_at = now
+            self.ctx.tell("waiting", "still waiting: " + "; ".join(texts[:3]) + more)
+
+    # -- what is shown --------------------------------------------------------------------------------
+
+    def find(self, code: str, subject: str, message: str, remedy: str, severity: str = "blocker") -> None:
+        """Add a finding."""
+        self.findings.append(
+            {"code": code, "severity": severity, "object": subject, "message": message, "remedy": remedy}
+        )
+
+    def show_surge(self, surge: Surge, outcome: str, message: str = "") -> None:
+        """Add a workload's line about its surge."""
+        leaving = (pod for uid in surge.leaving if (pod := self.snapshot.pod(uid)))
+        over = [budget.name for pod in leaving for budget in self.snapshot.budgets_of(pod)]
+        during = surge.target if outcome in RAISED else surge.prior_replicas
+        self._show(surge.workload, surge.prior_replicas, during, over[:1], outcome, surge.nodes, message)
+
+    def show_guard(self, floor: Floor) -> None:
+        """Add a workload's line about its guard; where it cannot be had, its nodes have failed."""
+        guard, message = floor.guard, floor.message
+        outcome, budget = "guarded" if floor.written else "already_guarded", guard.budget
+        if guard.instead:
+            outcome, budget = "not_guarded", guard.instead
+            message = f"{guard.instead} covers pods of the same selector, and two budgets would hold them for good."
+            self.find("guard_overlaps", str(guard.workload), message, "Its pods go without a floor.", "info")
+        outcome = floor.outcome or outcome
+        self._show(guard.workload, guard.replicas, guard.replicas, [budget.name], outcome, guard.nodes, message)
+        if floor.outcome and floor.outcome != "ended":
+            self.fail(guard.nodes, outcome, str(guard.workload), message, floor.remedy)
+
+    def fail(self, nodes: t.Iterable[str], code: str, subject: str, message: str, remedy: str) -> None:
+        """Close what nodes of this call this stands against, with a finding that says why."""
+        self.find(code, subject, message, remedy)
+        for name in nodes:
+            if name in self.sites:
+                outcome = code if code in ("timed_out", "not_given_back") else "blocked"
+                self.sites[name].close(outcome, f"Node {name}: {message} {remedy}".strip())
+
+    def stop(self, nodes: t.Iterable[str], error: StopRun | ClusterError) -> None:
+        """Close the nodes whose work ended by this."""
+        message, remedy, code = str(error), "", "failed"
+        if isinstance(error, StopRun):
+            message, remedy, code = error.message, error.remedy, error.code
+        self.find(code, "the call", message, remedy)
+        for name in nodes:
+            self.sites[name].close("failed", f"{message} {remedy}".strip())
+
+    def show_unguarded(self, budget: Budget, nodes: t.Iterable[str]) -> None:
+        """Add the line about a guard that was given back; its workload may be gone."""
+        found = self.snapshot.workload(guards.workload_uid(budget))
+        ref = found.ref if found else Ref("", "", budget.namespace)
+        count = found.replicas if found else 0
+        self._show(ref, count, count, [budget.name], "unguarded", nodes, "")
+
+    def _show(
+        self,
+        workload: Ref,
+        before: int,
+        during: int,
+        budgets: t.Sequence[str],
+        outcome: str,
+        nodes: t.Iterable[str],
+        message: str,
+    ) -> None:
+        self.workloads.append(
+            {
+                "kind": workload.kind,
+                "namespace": workload.namespace,
+                "name": workload.name,
+                "replicas_before": before,
+                "replicas_during": during,
+                "budget": budgets[0] if budgets else None,
+                "outcome": outcome,
+                "nodes": sorted(nodes),
+                "message": message,
+            }
+        )

@@ -1,0 +1,91 @@
+# Copyright: Contributors to the kubeops.node_maintenance collection
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""One workload on its way to a surge and back, and what all of them see in one look at the cluster."""
+
+from __future__ import annotations
+
+import functools
+import typing as t
+from dataclasses import dataclass
+
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.endpoints import Endpoints
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Ref
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.snapshot import Snapshot
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap.surge import (
+    BadSurgeError,
+    Surge,
+    surges_in,
+    unreadable,
+)
+
+State = t.Literal["plan", "held", "raise", "wait", "ready", "undo", "undone"]
+Planner = t.Callable[[Snapshot], t.Mapping[str, Surge]]
+
+
+@dataclass
+class Case:
+    """One workload.
+
+    ``again`` says that its present surge is only in the way of the wanted one, ``shrunk`` what the
+    surge becomes where some of its nodes still need it, ``fewer`` that it lost a node of several, which is not
+    written down yet.
+    """
+
+    workload: Ref
+    nodes: tuple[str, ...]
+    state: State
+    surge: Surge | None = None
+    again: bool = False
+    shrunk: Surge | None = None
+    fewer: bool = False
+    claimed: bool = False
+    forgotten: str = ""
+    foreign: str = ""
+    foreign_since: float = 0.0
+    serving_since: float | None = None
+    blocked_since: float | None = None
+    outcome: str = ""
+    message: str = ""
+    remedy: str = ""
+    waiting: str = ""
+    kept: tuple[str, ...] = ()
+
+    @property
+    def open(self) -> bool:
+        """Whether it still needs steps."""
+        return self.state not in ("ready", "undone")
+
+    @property
+    def failed(self) -> bool:
+        """Whether it ended without the protection it was asked for."""
+        return bool(self.outcome) and self.outcome not in (
+            "raised",
+            "already_raised",
+            "ended",
+            "given_back",
+            "given_back_in_part",
+        )
+
+
+class Look:
+    """What all cases ask of one view of the cluster, each found out once."""
+
+    def __init__(self, snapshot: Snapshot, planner: Planner) -> None:
+        self.snapshot, self._planner = snapshot, planner
+
+    @functools.cached_property
+    def endpoints(self) -> Endpoints:
+        return Endpoints(self.snapshot.slices)
+
+    @functools.cached_property
+    def recorded(self) -> t.Mapping[str, Surge]:
+        return {surge.uid: surge for surge in surges_in(self.snapshot)}
+
+    @functools.cached_property
+    def unreadable(self) -> t.Mapping[str, BadSurgeError]:
+        return unreadable(self.snapshot)
+
+    @functools.cached_property
+    def wanted(self) -> t.Mapping[str, Surge]:
+        return self._planner(self.snapshot)

@@ -1,0 +1,308 @@
+# Copyright: Contributors to the kubeops.node_maintenance collection
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""The way back for what earlier runs left: nodes, surges, budgets, locks, jobs, and their memory.
+
+Each run's nodes go their way together, all runs side by side, so that dead locks are waited for once. What
+one node, run or object refuses is told of it and concerns no other.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import typing as t
+from dataclasses import dataclass, field, replace
+
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.errors import ClusterError
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Node, Raw
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.record import BadRecordError, Record
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.snapshot import Snapshot
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.routes import dead
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.runs.state import (
+    StoredRun,
+    Trace,
+    stored_run,
+    traces,
+)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap.surge import BadSurgeError
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import life
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import (
+    Context,
+    Result,
+    Run,
+    StopRun,
+)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.holders import holder_of
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.lease import WORKING
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.lock import (
+    RENEW_EVERY,
+    lease_namespace,
+)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.observe import lists
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.stored_runs import (
+    config_maps,
+    journals,
+    readable,
+    records,
+)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.jobs import leftovers
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.nodes.cordon import CordonOptions, cordon
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.protect.guard import GuardOptions, guard
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.runs.runs import forget
+
+AT_ONCE = 8
+"""Runs that are undone at the same time."""
+
+REFUSALS = (ClusterError, StopRun, BadRecordError, BadSurgeError)
+"""What ends the work on one node or object, and on no other."""
+
+Way = t.Literal["left", "still_dead", "to_verify", "give_back"]
+
+
+@dataclass
+class _Found:
+    """Everything that runs left, as it was read; ``bad`` are nodes whose record cannot be read, and why."""
+
+    snapshot: Snapshot
+    records: dict[str, Record]
+    bad: dict[str, str]
+    maps: t.Sequence[Raw]
+
+    @property
+    def runs(self) -> dict[str, StoredRun]:
+        return {run.id: run for run in readable(self.maps)}
+
+
+@dataclass
+class _Recovery:
+    """What came of each object; ``nodes`` has the shape of every bulk result."""
+
+    nodes: list[dict[str, t.Any]] = field(default_factory=list)
+    failed: list[str] = field(default_factory=list)
+
+    def add(self, name: str, outcome: str, message: str, *, failed: bool = False) -> None:
+        self.nodes.append({"name": name, "outcome": outcome, "failed": failed, "message": message})
+        if failed:
+            self.failed.append(message)
+
+    @contextlib.contextmanager
+    def telling(self, about: str) -> t.Iterator[None]:
+        """Whatever is refused inside is told and ends nothing else."""
+        try:
+            yield
+        except REFUSALS as error:
+            self.failed.append(f"{about}: {error}")
+
+
+def look(ctx: Context) -> tuple[tuple[Trace, ...], set[str]]:
+    """All traces, and the runs that live: their locks moved while we looked, or their sign of life still holds."""
+    found = _everything(ctx)
+    leases = {life.place_of(lease): lease for lease in found.snapshot.leases}
+    alive = life.shown(ctx, found.snapshot.leases)
+    if any((lease.get("spec") or {}).get("leaseDurationSeconds", 0) <= WORKING for lease in leases.values()):
+        ctx.clock.sleep(RENEW_EVERY + 1.0)
+        for lease in life.leases_in(ctx, {namespace for namespace, _name in leases}):
+            before = leases.get(life.place_of(lease))
+            if before is None or before["metadata"]["resourceVersion"] != lease["metadata"]["resourceVersion"]:
+                alive.add(holder_of(lease))
+    kept = traces(found.snapshot, found.runs.values(), journals(found.maps))
+    return (*kept, *_unreadable(found.maps), *leftovers.traces(ctx)), alive
+
+
+def _unreadable(raws: t.Iterable[Raw]) -> t.Iterator[Trace]:
+    for raw in raws:
+        try:
+            stored_run(raw)
+        except BadRecordError as error:
+            name = raw["metadata"]["name"]
+            place = f"ConfigMap {names.NAMESPACE}/{name}"
+            yield Trace(name.removeprefix(names.RUN_PREFIX), "", "", place, str(error))
+
+
+def _everything(ctx: Context) -> _Found:
+    found = lists(ctx.cluster, ("nodes", "budgets"))
+    known, bad = records(found["nodes"])
+    places = {record.lease.partition("/")[0] for record in known.values() if record.lease}
+    found["leases"] = life.leases_in(ctx, {*places, names.NAMESPACE, lease_namespace(ctx, None)})
+    return _Found(Snapshot.of(found), known, bad, config_maps(ctx))
+
+
+def recover(ctx: Context, *, finished: bool, parked: bool) -> Result:
+    """Undo what runs left, or with ``finished`` only give back where the work was done.
+
+    What lives is not touched, nor a node that was evacuated as dead and is silent. A node on whose host
+    somebody was at work or that was parked is never given back from here: it comes back through the gates,
+    and only if its run was named or ``parked`` says so.
+
+    Raises:
+        ClusterError: what is there cannot be read.
+    """
+    found, wanted, done = _everything(ctx), ctx.run.id if ctx.run else None, _Recovery()
+    for name, why in found.bad.items():
+        if wanted is None:
+            done.add(name, "bad_record", why, failed=True)
+    by_run: dict[str, list[str]] = {}
+    staying: set[str] = set()
+    for name, record in found.records.items():
+        if wanted not in (None, record.run):
+            continue
+        node, run = found.snapshot.nodes[name], found.runs.get(record.run)
+        is_done = bool(run and name in run.finished)
+        way, message = _way(node, record, is_done=is_done, finished=finished, named=bool(wanted), parked=parked)
+        if way == "give_back":
+            by_run.setdefault(record.run, []).append(name)
+        else:
+            staying.add(record.run)
+            done.add(name, way, message)
+    loose = [lease for lease in found.snapshot.leases if _is_loose(found, lease, wanted)]
+    # Whether a run lives is asked only where its memory may go, and that takes the silence of a minute.
+    loose = [lease for lease in loose if _is_lock(lease) or not (finished or holder_of(lease) in staying)]
+    silent = _side_by_side(ctx, by_run, loose, done, explicit=bool(wanted))
+    _orphans(ctx, found, wanted, done)
+    _loose_locks(ctx, [x for x in loose if _is_lock(x)], silent, done)
+    still, bad = records(lists(ctx.cluster, ("nodes",))["nodes"])
+    with done.telling("PodMigrationJobs"):
+        leftovers.give_up(ctx, wanted, {*still, *bad})
+    if not finished:
+        predicted = {name for some in by_run.values() for name in some} if ctx.check else set()
+        held = staying | {record.run for name, record in still.items() if name not in predicted}
+        alive = {holder_of(lease) for lease in loose if life.place_of(lease) not in silent}
+        stored = {run.id for run in found.runs.values() if wanted in (None, run.id)}
+        signs = {holder_of(lease) for lease in loose if not _is_lock(lease)}
+        _memories(ctx, sorted(stored | signs), held, alive, done)
+    return Result({"nodes": done.nodes}, failed=bool(done.failed), message="; ".join(done.failed))
+
+
+def _way(node: Node, record: Record, *, is_done: bool, finished: bool, named: bool, parked: bool) -> tuple[Way, str]:
+    """What is to become of a node, and in words why it is left or has to pass the gates first."""
+    name, of = node.name, f"run {record.run} of {record.by} (since {record.since})"
+    release = f"`ansible-playbook kubeops.node_maintenance.release -e maintain_nodes={name}`"
+    by_name = f"`ansible-playbook kubeops.node_maintenance.recover -e recover_run={record.run}`"
+    if finished and not is_done:
+        return "left", (
+            f"Node {name} is at step {record.step} of run {record.run}: its work is not finished. "
+            "Run the same command again, release the node, or undo the run."
+        )
+    if why := dead.stays_out(node, record):
+        return "still_dead", why
+    if record.step == "parked" and not (named or parked):
+        why = f" ({record.reason})" if record.reason else ""
+        text = f"Node {name} was left out of service on purpose by {of}{why}."
+        return "left", f"{text} To give it back: {release}, or by its run's name: {by_name}."
+    if record.step == "out" and not named:
+        text = f"Node {name} is out of service for the tasks of {of}, which may still be running on the host."
+        return "left", f"{text} If they are not: its playbook again with -e maintain_run={record.run}, or {by_name}."
+    if record.step in ("parked", "out") or (record.step == "returning" and not is_done):
+        return "to_verify", (
+            f"Node {name} is at step {record.step} of {of}, so it has to pass the gates first: {release}."
+        )
+    return "give_back", ""
+
+
+def _side_by_side(
+    ctx: Context, by_run: t.Mapping[str, t.Sequence[str]], loose: t.Sequence[Raw], done: _Recovery, *, explicit: bool
+) -> set[life.Place]:
+    """Give the nodes of all runs back, and meanwhile watch the loose leases; gives those that are silent."""
+    silent: set[life.Place] = set()
+    with ctx.clock.pool(AT_ONCE + 1, "recover") as pool:
+        watching = None if ctx.check else pool.submit(life.silent, ctx, loose)
+        back = functools.partial(_give_back, ctx, explicit=explicit)
+        for entries in pool.map(lambda item: back(*item), by_run.items()):
+            for entry in entries:
+                done.add(**entry)
+        if watching:
+            with done.telling("Locks"):
+                silent = watching.result()
+    return {life.place_of(lease) for lease in loose} if ctx.check else silent
+
+
+def _give_back(ctx: Context, run_id: str, nodes: t.Sequence[str], *, explicit: bool) -> list[dict[str, t.Any]]:
+    """The way back of one run's nodes, under a nonce of our own; a live lock refuses us. Gives arguments of ``add``."""
+    me = replace(ctx, run=Run(run_id, ctx.clock.token()))
+    steps: list[t.Callable[[tuple[str, ...]], Result]] = [
+        lambda some: guard(me, GuardOptions(state="absent", nodes=some)),
+        lambda some: cordon(me, CordonOptions("uncordoned", some)),
+    ]
+    if not ctx.check:
+        steps.insert(0, lambda some: cordon(me, CordonOptions("cordoned", some, adopt=explicit)))
+    entries: dict[str, dict[str, t.Any]] = {}
+    todo = tuple(nodes)
+    for step in steps:
+        for name, entry in _each(step, todo).items():
+            message = entry["message"] if entry["failed"] else f"Node {name} was given back."
+            entries[name] = {**entry, "message": message}
+        todo = tuple(name for name in todo if not entries[name]["failed"])
+    return [entries[name] for name in nodes]
+
+
+def _each(step: t.Callable[[tuple[str, ...]], Result], nodes: tuple[str, ...]) -> dict[str, dict[str, t.Any]]:
+    """What a step says of each node. Where it refuses all at once, each is asked for alone, so that one is blamed."""
+    if not nodes:
+        return {}
+    try:
+        shown = step(nodes).data["nodes"]
+    except REFUSALS as error:
+        if len(nodes) > 1:
+            return {name: entry for one in nodes for name, entry in _each(step, (one,)).items()}
+        shown = [{"name": nodes[0], "outcome": "failed", "failed": True, "message": f"Node {nodes[0]}: {error}"}]
+    return {one["name"]: {key: one[key] for key in ("name", "outcome", "failed", "message")} for one in shown}
+
+
+def _is_lock(lease: Raw) -> bool:
+    return bool(lease["metadata"]["name"].startswith(names.NODE_LEASE_PREFIX))
+
+
+def _is_loose(found: _Found, lease: Raw, wanted: str | None) -> bool:
+    """Whether it is a lock of ours on a node without a record, or a run's sign of life."""
+    meta = lease["metadata"]
+    if not life.is_ours(lease) or wanted not in (None, holder_of(lease)):
+        return False
+    if _is_lock(lease):
+        node = meta["name"].removeprefix(names.NODE_LEASE_PREFIX)
+        return node not in found.records and node not in found.bad
+    return life.is_sign(lease)
+
+
+def _orphans(ctx: Context, found: _Found, wanted: str | None, done: _Recovery) -> None:
+    """Surges and budgets whose nodes are gone or free."""
+    lonely = {
+        name
+        for trace in traces(replace(found.snapshot, nodes={}), ())
+        if not wanted or trace.run in ("", wanted)
+        for name in trace.nodes
+        if name not in found.records and name not in found.bad
+    }
+    if not lonely:
+        return
+    with done.telling("Surges and budgets of nodes that are free"):
+        result = guard(ctx, GuardOptions(state="absent", nodes=tuple(sorted(lonely))))
+        if result.failed:
+            done.failed.append(result.message)
+
+
+def _loose_locks(ctx: Context, locks: t.Sequence[Raw], silent: t.Collection[life.Place], done: _Recovery) -> None:
+    """Locks of nodes without a record."""
+    for lease in locks:
+        node, place = lease["metadata"]["name"].removeprefix(names.NODE_LEASE_PREFIX), life.place_of(lease)
+        if place in silent:
+            with done.telling(f"The lock of node {node}"):
+                life.drop(ctx, lease)
+        else:
+            text = f"The lock of node {node} is alive, held by run {holder_of(lease)}."
+            done.add(node, "held", text, failed=True)
+
+
+def _memories(
+    ctx: Context, runs: t.Sequence[str], held: t.Collection[str], alive: t.Collection[str], done: _Recovery
+) -> None:
+    """Forget runs that have no node any more and do not live."""
+    for run_id in runs:
+        if run_id in alive:
+            text = f"Run {run_id} is alive between two of its nodes, so what is kept of it stays."
+            ctx.tell("waiting", text)
+        elif run_id not in held:
+            with done.telling(f"Run {run_id}"):
+                forget(ctx, run_id)
+                life.hide(ctx, run_id)
