@@ -9,7 +9,9 @@ The rooms and their arrows are explained in docs/docsite/rst/guide_architecture.
 from __future__ import annotations
 
 import ast
+import importlib.util
 import sys
+import types
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -142,6 +144,28 @@ def test_the_plan_reads_no_clock_and_no_file() -> None:
     assert clocks_and_files("datetime.now(UTC); open('x')") == ["now", "open"]
 
 
+def house() -> types.ModuleType:
+    """The script that draws the wings."""
+    spec = importlib.util.spec_from_file_location("house", HERE / "docs/house.py")
+    assert spec is not None
+    assert spec.loader is not None
+    made = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(made)
+    return made
+
+
+def test_the_wings_stand_as_the_guide_draws_them() -> None:
+    draws = house()
+    assert draws.drawing().strip() == draws.drawn(draws.GUIDE.read_text()), "python docs/house.py draws them anew"
+
+
+def test_an_arrow_back_between_wings_is_caught() -> None:
+    draws = house()
+    assert draws.floors({"a": {"b", "c"}, "b": {"c"}, "c": set()}) == {"c": 1, "b": 2, "a": 3}
+    with pytest.raises(draws.ArrowBackError, match="a, b"):
+        draws.floors({"a": {"b"}, "b": {"a"}, "c": set()})
+
+
 def test_every_file_under_plugins_is_in_a_known_room() -> None:
     files = [str(path.relative_to(HERE)) for path in HERE.glob("plugins/**/*.py")]
     assert files, "no plugins found: is the path of the collection still right?"
@@ -153,8 +177,8 @@ def test_plugins_are_namespace_packages() -> None:
     assert list(HERE.glob("plugins/**/__init__.py")) == []
 
 
-FROM_PLAN = f"from {OURS}plugins.module_utils._plan.snapshot import Pod"
-FROM_RUN = f"from {OURS}plugins.module_utils._run.drain import drain"
+FROM_PLAN = f"from {OURS}plugins.module_utils._plan.model.snapshot import Pod"
+FROM_RUN = f"from {OURS}plugins.module_utils._run.drain.drain import drain"
 FROM_CLUSTER = f"from {OURS}plugins.module_utils._cluster.client import Cluster"
 FROM_EDGE = f"from {OURS}plugins.module_utils._edge import spec"
 
@@ -162,26 +186,26 @@ FROM_EDGE = f"from {OURS}plugins.module_utils._edge import spec"
 @pytest.mark.parametrize(
     ("path", "line"),
     [
-        (f"{UTILS}_plan/waves.py", FROM_CLUSTER),
-        (f"{UTILS}_plan/waves.py", FROM_RUN),
-        (f"{UTILS}_plan/waves.py", "import time"),
-        (f"{UTILS}_plan/waves.py", "from threading import Lock"),
-        (f"{UTILS}_plan/waves.py", "import os.path"),
-        (f"{UTILS}_plan/waves.py", "def f():\n    import random"),
-        (f"{UTILS}_plan/waves.py", "import yaml"),
-        (f"{UTILS}_plan/waves.py", "from ansible.module_utils.basic import AnsibleModule"),
-        (f"{UTILS}_plan/waves.py", "from .snapshot import Pod"),
-        (f"{UTILS}_plan/waves.py", f"import {OURS}plugins.module_utils._cluster.client"),
-        (f"{UTILS}_plan/waves.py", f"from {OURS}plugins.module_utils import _cluster"),
-        (f"{UTILS}_plan/waves.py", f"from {OURS}tests.unit import anything"),
+        (f"{UTILS}_plan/preflight/waves.py", FROM_CLUSTER),
+        (f"{UTILS}_plan/preflight/waves.py", FROM_RUN),
+        (f"{UTILS}_plan/preflight/waves.py", "import time"),
+        (f"{UTILS}_plan/preflight/waves.py", "from threading import Lock"),
+        (f"{UTILS}_plan/preflight/waves.py", "import os.path"),
+        (f"{UTILS}_plan/preflight/waves.py", "def f():\n    import random"),
+        (f"{UTILS}_plan/preflight/waves.py", "import yaml"),
+        (f"{UTILS}_plan/preflight/waves.py", "from ansible.module_utils.basic import AnsibleModule"),
+        (f"{UTILS}_plan/preflight/waves.py", "from .snapshot import Pod"),
+        (f"{UTILS}_plan/preflight/waves.py", f"import {OURS}plugins.module_utils._cluster.client"),
+        (f"{UTILS}_plan/preflight/waves.py", f"from {OURS}plugins.module_utils import _cluster"),
+        (f"{UTILS}_plan/preflight/waves.py", f"from {OURS}tests.unit import anything"),
         (f"{UTILS}_cluster/client.py", FROM_PLAN),
         (f"{UTILS}_cluster/client.py", "import kubernetes"),
         (
             f"{UTILS}_cluster/client.py",
             "try:\n    from kubernetes import client\nfinally: 0",
         ),
-        (f"{UTILS}_run/drain.py", FROM_EDGE),
-        (f"{UTILS}_run/drain.py", "from ansible.utils.display import Display"),
+        (f"{UTILS}_run/drain/drain.py", FROM_EDGE),
+        (f"{UTILS}_run/drain/drain.py", "from ansible.utils.display import Display"),
         (f"{UTILS}_edge/spec.py", FROM_CLUSTER),
         (f"{UTILS}_edge/spec.py", "from ansible.utils.display import Display"),
         ("plugins/modules/node_drain.py", FROM_RUN),
@@ -199,11 +223,11 @@ def test_a_wrong_import_is_caught(path: str, line: str) -> None:
 @pytest.mark.parametrize(
     ("path", "line"),
     [
-        (f"{UTILS}_plan/waves.py", FROM_PLAN),
-        (f"{UTILS}_plan/waves.py", "import json, re, datetime, dataclasses"),
-        (f"{UTILS}_plan/waves.py", f"from {OURS}plugins.module_utils._plan import names"),
+        (f"{UTILS}_plan/preflight/waves.py", FROM_PLAN),
+        (f"{UTILS}_plan/preflight/waves.py", "import json, re, datetime, dataclasses"),
+        (f"{UTILS}_plan/preflight/waves.py", f"from {OURS}plugins.module_utils._plan.model import names"),
         (CONNECTION, "import kubernetes.client"),
-        (f"{UTILS}_run/drain.py", FROM_CLUSTER),
+        (f"{UTILS}_run/drain/drain.py", FROM_CLUSTER),
         (f"{UTILS}_edge/spec.py", FROM_PLAN),
         (f"{UTILS}_edge/spec.py", "from ansible.module_utils.basic import AnsibleModule"),
         ("plugins/modules/node_drain.py", FROM_EDGE),
