@@ -163,7 +163,7 @@ def test_a_dead_node_from_its_forecast_to_its_return(
     plan = play.module("maintenance_plan", nodes=[here])
     finding = plan.finding("node_lost")
     assert here in finding["message"]
-    assert f"migrate_fenced={here}" in finding["remedy"]
+    assert f"maintain_fenced={here}" in finding["remedy"]
     fates = {pod["name"].split("-")[0]: pod["fate"] for pod in plan.answer["pods"] if pod["node"] == here}
     assert {name: fate["successor"] for name, fate in fates.items()} == {
         "web": "at_once",
@@ -193,18 +193,18 @@ def test_a_dead_node_from_its_forecast_to_its_return(
     assert not run.ok
     assert time.monotonic() - began < 60
     assert drained(run, here)["outcome"] == "unreachable"
-    assert f"migrate_fenced={here}" in drained(run, here)["message"]
+    assert f"maintain_fenced={here}" in drained(run, here)["message"]
     assert attached(lab.api, here)
     assert arena.record(here) is None
 
     # A node that lives is not evacuated as dead, whatever anybody says.
-    run = evacuate(play, there, migrate_fenced=[there])
+    run = evacuate(play, there, maintain_fenced=[there])
     assert not run.ok
     assert "Ready is True" in run.finding("not_dead")["message"]
     assert arena.record(there) is None
 
     fall_silent(arena, here)
-    run = evacuate(play, here, migrate_fenced=here)
+    run = evacuate(play, here, maintain_fenced=here)
     assert run.ok, run.text
     assert drained(run, here)["outcome"] == "drained"
     assert {pod["name"].split("-")[0]: pod["outcome"] for pod in drained(run, here)["pods"]} == {
@@ -237,7 +237,7 @@ def test_the_proof_comes_from_tasks_and_the_node_comes_back_in_the_middle(arena:
     arena.settle()
     die(arena, here)
     no_proof = play.tasks({"name": "Ask the power strip", "ansible.builtin.fail": {"msg": "the outlet is on"}})
-    run = evacuate(play, here, migrate_fence_tasks=no_proof, maintain_force=True)
+    run = evacuate(play, here, maintain_fence_tasks=no_proof, maintain_force=True)
     assert not run.ok
     assert "the outlet is on" in run.words
     assert drained(run, here)["outcome"] == "unreachable"
@@ -254,7 +254,7 @@ def test_the_proof_comes_from_tasks_and_the_node_comes_back_in_the_middle(arena:
         "evacuate",
         maintain_nodes=[here, there],
         maintain_serial=2,
-        migrate_fence_tasks=proof,
+        maintain_fence_tasks=proof,
         maintain_force=True,
     )
     until(lambda: running.over or OUT_OF_SERVICE in taints_of(arena.node(here)), 90, "the taint is set", every=0.1)
@@ -283,7 +283,7 @@ def test_a_node_that_dies_while_it_is_drained_is_given_up(arena: Arena, play: Pl
     assert not run.ok
     assert time.monotonic() - began < 75
     assert drained(run, here)["outcome"] == "unreachable"
-    assert f"migrate_fenced={here}" in run.words
+    assert f"maintain_fenced={here}" in run.words
     # All that was prepared for its pods is given back, and nothing of ours is left.
     assert arena.record(here) is None
     assert solo.read()["spec"]["replicas"] == 1
@@ -296,7 +296,7 @@ def test_recover_leaves_a_dead_node_alone_until_it_is_back(arena: Arena, play: P
     arena.settle()
     die(arena, here)
     fall_silent(arena, here)
-    run = evacuate(play, here, migrate_fenced=here)
+    run = evacuate(play, here, maintain_fenced=here)
     assert run.ok, run.text
     assert arena.step(here) == "parked"
     run_id = (arena.record(here) or {})["run"]

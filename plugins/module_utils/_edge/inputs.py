@@ -23,6 +23,8 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.mod
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.nodes.verify import GATES
 
 PREFIX = "maintain_"
+ROLE = "migrate_"
+"""The role whose options people give to a playbook by mistake: as an extra variable they would overrule it unseen."""
 RUN_ID = re.compile(r"[a-z0-9]([a-z0-9-]{0,50}[a-z0-9])?")
 
 Convert = t.Callable[[str, t.Any], t.Any]
@@ -146,12 +148,16 @@ VARIABLES: t.Mapping[str, Variable] = {
     "serial": Variable(_at_least(1)),
     "max_failures": Variable(_at_least(0), 0),
     "backend": Variable(_one_of("auto", "eviction", "koordinator"), "auto"),
+    "fallback": Variable(_one_of("eviction", "fail"), "eviction"),
     "allow_interruption": Variable(_truth, False),
     "swap_blocked": Variable(_truth, False),
     "settle": Variable(_seconds),
     "force": Variable(_truth, False),
     "delete_emptydir_data": Variable(_truth, False),
     "timeout": Variable(_seconds),
+    "fenced": Variable(_names, ()),
+    "fence_tasks": Variable(_text, ""),
+    "fence_timeout": Variable(_seconds, 600),
     "gates": Variable(_gates),
     "until": Variable(_moment),
     "on_failure": Variable(_one_of("auto", "keep", "release"), "auto"),
@@ -164,12 +170,16 @@ VARIABLES: t.Mapping[str, Variable] = {
 def read(raw: t.Mapping[str, t.Any], playbook: str) -> dict[str, t.Any]:
     """The input in its final types, and under ``errors`` everything that is wrong with it.
 
-    ``raw`` maps the variables' full names to their values. Empty and null mean unset. A relative path
-    counts from the current folder: that of a playbook that imports ours is not known here.
+    ``raw`` maps the variables' full names to their values, those that begin like an option of the role ``migrate``
+    among them. Empty and null mean unset. A relative path counts from the current folder: that of a playbook that
+    imports ours is not known here.
     """
     errors: list[str] = []
     values: dict[str, t.Any] = {name: variable.unset for name, variable in VARIABLES.items()}
     for full, value in sorted(raw.items()):
+        if full.startswith(ROLE):
+            errors += of_the_role(full)
+            continue
         name = full.removeprefix(PREFIX)
         if name not in VARIABLES:
             errors.append(unknown(full))
@@ -179,10 +189,12 @@ def read(raw: t.Mapping[str, t.Any], playbook: str) -> dict[str, t.Any]:
             except BadOption as error:
                 errors.append(str(error))
     errors += _together(values, playbook)
-    if values["tasks"]:
-        values["tasks"], missing = _file(values["tasks"])
-        errors += missing
-    values["nodes"], values["taints"] = list(values["nodes"]), list(values["taints"])
+    for name in ("tasks", "fence_tasks"):
+        if values[name]:
+            values[name], missing = _file(name, values[name])
+            errors += missing
+    for name in ("nodes", "taints", "fenced"):
+        values[name] = list(values[name])
     values["gates"] = values["gates"] or _usual_gates(values)
     values["report_dir"] = str(Path(values["report_dir"] or ".").expanduser().absolute())
     return {**values, "fingerprint": fingerprint(values, playbook), "errors": errors}
@@ -194,6 +206,12 @@ def unknown(full: str) -> str:
     close = difflib.get_close_matches(full, names, n=3, cutoff=0.8)
     hint = f"Did you mean {' or '.join(close)}?" if close else f"There are {', '.join(names)}."
     return f"{full} is not a variable of this playbook. {hint}"
+
+
+def of_the_role(full: str) -> list[str]:
+    """The message about an option of the role ``migrate``, or what looks like one; none about a variable of others."""
+    close = difflib.get_close_matches(full.removeprefix(ROLE), VARIABLES, n=1, cutoff=0.8)
+    return [f"{full} belongs to the role migrate; this playbook reads {PREFIX}{close[0]}."] if close else []
 
 
 def fingerprint(values: t.Mapping[str, t.Any], playbook: str) -> dict[str, t.Any]:
@@ -223,8 +241,8 @@ def _usual_gates(values: t.Mapping[str, t.Any]) -> list[str]:
     return [gate for gate in GATES if gate not in left_out]
 
 
-def _file(path: str) -> tuple[str, list[str]]:
+def _file(name: str, path: str) -> tuple[str, list[str]]:
     wanted = Path(path).expanduser().absolute()
     if wanted.is_file():
         return str(wanted.resolve()), []
-    return path, [f"maintain_tasks: there is no file {path} (looked for {wanted})."]
+    return path, [f"{PREFIX}{name}: there is no file {path} (looked for {wanted})."]

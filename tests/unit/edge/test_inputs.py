@@ -57,6 +57,27 @@ def test_empty_means_unset(empty: object) -> None:
 
 
 @pytest.mark.parametrize(
+    ("name", "right"),
+    [
+        ("migrate_fenced", "maintain_fenced"),
+        ("migrate_fencd", "maintain_fenced"),
+        ("migrate_fence_task", "maintain_fence_tasks"),
+        ("migrate_fallback", "maintain_fallback"),
+        ("migrate_force", "maintain_force"),
+    ],
+)
+def test_an_option_of_the_role_is_refused_because_it_would_overrule_the_playbook_or_be_lost(
+    name: str, right: str
+) -> None:
+    (error,) = read({"maintain_nodes": "worker-1", name: None}, "maintain")["errors"]
+    assert error == f"{name} belongs to the role migrate; this playbook reads {right}."
+
+
+def test_a_variable_of_others_that_begins_alike_is_nobodys_business() -> None:
+    assert read({"maintain_nodes": "worker-1", "migrate_database": None}, "maintain")["errors"] == []
+
+
+@pytest.mark.parametrize(
     ("name", "value", "expected"),
     [
         ("serial", 0, "1 or more"),
@@ -69,6 +90,9 @@ def test_empty_means_unset(empty: object) -> None:
         ("reboot", "maybe", "true or false"),
         ("on_failure", "panic", "auto, keep, release"),
         ("backend", "magic", "auto, eviction, koordinator"),
+        ("fallback", "none", "eviction, fail"),
+        ("fence_timeout", "soon", '"90s"'),
+        ("fenced", {"worker-1": True}, "a list"),
         ("gates", ["ready", "open"], "ready, rebooted, daemonsets, pressure, stable"),
         ("run", "ab12/nonce", "the id of a run"),
         ("until", "late", "05:30"),

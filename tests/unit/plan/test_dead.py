@@ -158,7 +158,7 @@ def test_one_finding_says_what_becomes_of_the_node() -> None:
         "stay with it: 1.",
     ):
         assert words in finding.message
-    assert "migrate_fenced=n1" in finding.remedy
+    assert "maintain_fenced=n1" in finding.remedy
     (finding,) = dead.findings(world, plans, ["n1"], ["n1"], NOW)
     assert "You vouch" in finding.remedy
 

@@ -146,7 +146,7 @@ def given_up_after(world: World, here: Site, most: float = 200.0) -> tuple[float
 def test_a_lost_node_is_given_up(world: World, states: tuple[State, ...], seconds: float | None) -> None:
     passed, why = given_up_after(world, site(world, *states))
     assert passed == seconds
-    assert ("-e migrate_fenced=n1" in why) is (seconds is not None)
+    assert ("-e maintain_fenced=n1" in why) is (seconds is not None)
 
 
 def test_a_node_that_dies_in_the_middle_is_noticed_by_what_is_overdue(world: World) -> None:

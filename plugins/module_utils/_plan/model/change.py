@@ -8,7 +8,7 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Raw, Ref
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Pod, Raw, Ref
 
 Verb = t.Literal["create", "patch", "scale", "status", "delete", "evict"]
 
@@ -32,6 +32,13 @@ class Change:
     resource_version: str = ""
     grace_seconds: int | None = None
     fence: str = ""
+
+
+def eviction(pod: Pod, *, delete: bool = False, grace_seconds: int | None = None, fence: str = "") -> Change:
+    """The end of a pod on its node, through the Eviction API or, with ``delete``, past it; for the rest see ``Change``."""
+    verb: Verb = "delete" if delete else "evict"
+    sentence = f"{verb.capitalize()} {pod.ref} from node {pod.node}"
+    return Change(verb, pod.ref, sentence, grace_seconds=grace_seconds, fence=fence)
 
 
 def diff_of(changes: t.Iterable[Change]) -> list[dict[str, t.Any]]:

@@ -241,7 +241,7 @@ def findings(
             pods = [plan.pod for plan in plans if plan.pod.node == name]
             message = f"Node {name} does not answer{since(node, lease)}. {_sum(snapshot, pods, now)}"
             remedy = (
-                "Find out whether the machine is off. If it surely is, evacuate it and say so: -e migrate_fenced="
+                "Find out whether the machine is off. If it surely is, evacuate it and say so: -e maintain_fenced="
                 f"{name} (modules: fenced). If it is not, mend its kubelet, or fence it first."
             )
             if name in vouched:

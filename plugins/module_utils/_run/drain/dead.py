@@ -90,7 +90,7 @@ class Silence:
         ][:5]
         return (
             f"{'. '.join(words)}. They go when the kubelet is back. If the machine is surely off, say so: "
-            f"-e migrate_fenced={site.name} (fenced: [{site.name}])."
+            f"-e maintain_fenced={site.name} (fenced: [{site.name}])."
         )
 
     def _look(self, site: Site, now: float) -> Node | None:

@@ -31,7 +31,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.
     Unreachable,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import budgets
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.change import Change
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.change import Change, eviction
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Budget
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.snapshot import Snapshot
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.routes import readiness
@@ -218,15 +218,8 @@ class Evictor:
         self.wake()
 
     def _change(self, move: Move) -> Change:
-        pod = move.pod
-        verb: t.Literal["evict", "delete"] = "delete" if self.delete else "evict"
-        return Change(
-            verb,
-            pod.ref,
-            f"{verb.capitalize()} {pod.ref} from node {pod.node}",
-            grace_seconds=self.grace_seconds,
-            fence=self.fenced.get(pod.node, ""),
-        )
+        fence = self.fenced.get(move.pod.node, "")
+        return eviction(move.pod, delete=self.delete, grace_seconds=self.grace_seconds, fence=fence)
 
     def _send_now(self, move: Move, change: Change) -> None:
         # Without patience: what was decided a while ago is not sent any more, the loop decides anew.

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.change import Change
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.change import eviction
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.act import apply
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import Context
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.move import Move
@@ -31,13 +31,11 @@ def predict(ctx: Context, options: DrainOptions, sites: t.Iterable[Site], job: t
 
 
 def _predict(ctx: Context, options: DrainOptions, move: Move, job: t.Callable[[Move], None]) -> None:
-    pod = move.pod
     if move.plan.route != "evict":
         move.outcome = {"swap": "swapped", "job": "migrated", "wait": "gone"}[move.plan.route]
         if move.plan.route == "job":
             job(move)
         return
-    verb: t.Literal["evict", "delete"] = "delete" if options.choices.disable_eviction else "evict"
-    sentence = f"{verb.capitalize()} {pod.ref} from node {pod.node}"
-    apply(ctx, Change(verb, pod.ref, sentence, grace_seconds=options.grace_period))
-    move.outcome = "deleted" if verb == "delete" else "evicted"
+    change = eviction(move.pod, delete=options.choices.disable_eviction, grace_seconds=options.grace_period)
+    apply(ctx, change)
+    move.outcome = "deleted" if change.verb == "delete" else "evicted"
