@@ -35,7 +35,7 @@ class Change:
 
 
 def eviction(pod: Pod, *, delete: bool = False, grace_seconds: int | None = None, fence: str = "") -> Change:
-    """The end of a pod on its node, through the Eviction API or, with ``delete``, past it; for the rest see ``Change``."""
+    """The end of a pod through the Eviction API or, with ``delete``, past it; for the rest see ``Change``."""
     verb: Verb = "delete" if delete else "evict"
     sentence = f"{verb.capitalize()} {pod.ref} from node {pod.node}"
     return Change(verb, pod.ref, sentence, grace_seconds=grace_seconds, fence=fence)
