@@ -13,7 +13,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler import differences
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.check import schema_of
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.fault import RULES
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.schema import (
@@ -22,6 +21,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.des
     Plugin,
     Schema,
 )
+from ansible_collections.kubeops.node_maintenance.tests.unit.descheduler import differences
 
 RST = Path(__file__).parents[1] / "docs" / "docsite" / "rst"
 LABEL = "ansible_collections.kubeops.node_maintenance.docsite."

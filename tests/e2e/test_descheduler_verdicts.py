@@ -22,10 +22,10 @@ from support.verdicts.cases import Case, Flavor, cases, chosen, ends, judged
 from support.verdicts.real import Judge, Verdict
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.yaml_text import read
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler import differences
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.check import errors, schema_of
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.running import compare
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.schema import Schema
+from ansible_collections.kubeops.node_maintenance.tests.unit.descheduler import differences
 
 AT_ONCE = 2
 RIGHT = 80

@@ -1,5 +1,6 @@
 # Copyright: Contributors to the kubeops.node_maintenance collection
-# SPDX-License-Identifier: BSD-2-Clause
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
 
 """Where a descheduler starts and we say no, each with the reason; all others are errors of the descheduler itself.
 
