@@ -18,6 +18,10 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.change import Change
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Node, Raw, Ref
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.outcomes import (
+    CordonOutcome,
+    word_of,
+)
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.pod_plan import Choices
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.record import (
     BadRecordError,
@@ -86,7 +90,7 @@ class _Task:
     wanted: Record | None = None
     lease: str = ""
     identity: Run | None = None
-    outcome: str = ""
+    outcome: CordonOutcome | None = None
     message: str = ""
     kept: tuple[str, ...] = ()
 
@@ -97,12 +101,12 @@ class _Task:
 
     @property
     def failed(self) -> bool:
-        return self.outcome in ("held", "adopted_by", "not_drained", "still_dead", "failed", "not_in_maintenance_yet")
+        return self.outcome is not None and self.outcome.failed
 
     def shown(self) -> dict[str, t.Any]:
         return {
             "name": self.name,
-            "outcome": self.outcome,
+            "outcome": word_of(self.outcome),
             "failed": self.failed,
             "message": self.message,
             "kept": list(self.kept),
@@ -129,7 +133,7 @@ def cordon(ctx: Context, options: CordonOptions) -> Result:
         for change in (task.change for task in todo if task.change):
             apply(ctx, change)
     # A start that was killed right after its last patch of a node has left the lock behind.
-    free = [task.name for task in tasks if task.raw is None or task.outcome == "not_in_maintenance"]
+    free = [task.name for task in tasks if task.raw is None or task.outcome is CordonOutcome.NOT_IN_MAINTENANCE]
     if free and ctx.run and options.state == "uncordoned":
         for lock in life.left_locks(ctx, ctx.run, free, lease_namespace(ctx, options.lease_namespace)):
             life.drop(ctx, lock)
@@ -162,12 +166,12 @@ def _plan(ctx: Context, options: CordonOptions, task: _Task) -> None:
     node = task.node
     task.change, task.kept = None, ()
     if node is None:
-        task.outcome, task.message = "gone", f"Node {task.name} does not exist any more."
+        task.outcome, task.message = CordonOutcome.GONE, f"Node {task.name} does not exist any more."
         return
     try:
         task.record = record = record_of(node)
     except BadRecordError as error:
-        task.outcome, task.message = "failed", str(error)
+        task.outcome, task.message = CordonOutcome.FAILED, str(error)
         return
     if record is None:
         _plan_unrecorded(ctx, options, task, node)
@@ -176,11 +180,11 @@ def _plan(ctx: Context, options: CordonOptions, task: _Task) -> None:
     run_id, nonce = ctx.caller
     mine = not record.foreign_to(run_id, nonce)
     if not mine and not _may_adopt(options, record, run_id):
-        task.outcome, task.message = "adopted_by", _refusal(record, options)
+        task.outcome, task.message = CordonOutcome.ADOPTED_BY, _refusal(record, options)
         return
     task.identity = Run(record.run, nonce)
     if options.state in ("returning", "uncordoned") and (why := dead.stays_out(node, record)):
-        task.outcome, task.message = "still_dead", why
+        task.outcome, task.message = CordonOutcome.STILL_DEAD, why
         return
     held = replace(record, nonce=task.identity.nonce)
     if not mine:
@@ -195,7 +199,7 @@ def _plan(ctx: Context, options: CordonOptions, task: _Task) -> None:
             task.change, task.kept, task.wanted = given.change, given.kept, None
         case step:
             task.change, task.wanted = plan.at_step(node, held, step), held.at(step)
-    task.outcome = _outcome(options.state, changed=task.change is not None)
+    task.outcome = CordonOutcome(options.state if task.change else f"already_{options.state}")
     task.message = task.change.sentence if task.change else f"Node {task.name} is {options.state} already."
     if options.state != "uncordoned":
         task.kept = plan.foreign_changes(node, record)
@@ -204,14 +208,15 @@ def _plan(ctx: Context, options: CordonOptions, task: _Task) -> None:
 def _plan_unrecorded(ctx: Context, options: CordonOptions, task: _Task, node: Node) -> None:
     if options.state != "cordoned":
         if options.state == "uncordoned":
-            task.outcome = "not_in_maintenance"
+            task.outcome = CordonOutcome.NOT_IN_MAINTENANCE
             task.message = f"Node {node.name} carries no record: nothing of ours to undo."
             if node.unschedulable:
                 task.message += " Its cordon is somebody else's and stays."
         elif ctx.check:
-            task.outcome, task.message = options.state, f"Node {node.name} would be cordoned by then."
+            task.outcome = CordonOutcome(options.state)
+            task.message = f"Node {node.name} would be cordoned by then."
         else:
-            task.outcome = "not_in_maintenance_yet"
+            task.outcome = CordonOutcome.NOT_IN_MAINTENANCE_YET
             task.message = f"Node {node.name} carries no record: take it out first with state=cordoned."
         return
     task.identity = task.identity or task.newcomer
@@ -227,7 +232,7 @@ def _plan_unrecorded(ctx: Context, options: CordonOptions, task: _Task, node: No
         prior={},
     )
     task.wanted, task.change = plan.take_out(node, draft, taint=options.taint)
-    task.outcome, task.message = "cordoned", task.change.sentence
+    task.outcome, task.message = CordonOutcome.CORDONED, task.change.sentence
     if node.unschedulable:
         task.kept = (f"node {node.name} was cordoned before by somebody else and stays so afterwards",)
 
@@ -254,10 +259,6 @@ def _refusal(record: Record, options: CordonOptions) -> str:
     return f"The node belongs to {where}; this call is of another start and may not go to {options.state}."
 
 
-def _outcome(state: State, *, changed: bool) -> str:
-    return state if changed else f"already_{state}"
-
-
 def _act(ctx: Context, options: CordonOptions, todo: list[_Task]) -> None:
     namespace = "" if all(task.lease for task in todo) else lease_namespace(ctx, options.lease_namespace)
     groups: dict[str, list[_Task]] = {}
@@ -272,7 +273,7 @@ def _act(ctx: Context, options: CordonOptions, todo: list[_Task]) -> None:
             patient = ctx.run is not None and ctx.run.id == me.id and any(task.record for task in group)
             for node, held in locks.take(patient=patient, borrowed=not me.nonce, adopt=options.adopt).items():
                 task = next(x for x in group if x.name == node)
-                task.outcome, task.wanted = "held", task.record
+                task.outcome, task.wanted = CordonOutcome.HELD, task.record
                 task.message = f"{held.message}. Wait until it ends, or see what it is with the recover playbook."
             if options.state == "cordoned" and options.stored:
                 given_up += _refuse_done(ctx, [task for task in group if not task.failed])
@@ -284,7 +285,7 @@ def _act(ctx: Context, options: CordonOptions, todo: list[_Task]) -> None:
                 _let_balancers_settle(ctx, [task for task in group if not task.failed])
             over = options.state in ("uncordoned", "parked")
             # Somebody may have given a node back meanwhile: nobody would come for its lock.
-            left = ("gone", "not_in_maintenance_yet")
+            left = (CordonOutcome.GONE, CordonOutcome.NOT_IN_MAINTENANCE_YET)
             given_up += [task.name for task in group if task.outcome in left or (over and not task.failed)]
         finally:
             stays = options.lease_duration if options.state in ("out", "cordoned") else None
@@ -313,16 +314,16 @@ def _write(ctx: Context, options: CordonOptions, locks: Locks, task: _Task) -> N
         known = task.raw if first else UNREAD
         change = write(ctx, target, decide, known=known, fence=lambda: locks.fence([task.name])).change
     except LostLockError as error:
-        task.outcome, task.message = "adopted_by", f"{error.message} {error.remedy}"
+        task.outcome, task.message = CordonOutcome.ADOPTED_BY, f"{error.message} {error.remedy}"
     except (StopRun, ClusterError) as error:
-        task.outcome, task.message = "failed", f"Node {task.name}: {error}"
+        task.outcome, task.message = CordonOutcome.FAILED, f"Node {task.name}: {error}"
     else:
         if change is not None:
-            task.outcome, task.message, task.kept = options.state, change.sentence, kept
+            task.outcome, task.message, task.kept = CordonOutcome(options.state), change.sentence, kept
             if options.state == "uncordoned":
                 task.wanted = None
                 _await_schedulable(ctx, task)
-            ctx.tell(task.outcome, task.message, node=task.name)
+            ctx.tell(options.state, task.message, node=task.name)
 
 
 def with_lease(change: Change, task: _Task) -> Change:
@@ -345,10 +346,10 @@ def _refuse_done(ctx: Context, tasks: list[_Task]) -> list[str]:
     if not (run_id and tasks):
         return []
     try:
-        why, outcome = not_to_do(ctx, run_id, [task.name for task in tasks]), "adopted_by"
+        why, outcome = not_to_do(ctx, run_id, [task.name for task in tasks]), CordonOutcome.ADOPTED_BY
     except (ClusterError, BadRecordError) as error:
         text = f"What is kept of run {run_id} cannot be read, so nobody knows whether the node is still to do: {error}"
-        why, outcome = {task.name: f"Node {task.name}: {text}" for task in tasks}, "failed"
+        why, outcome = {task.name: f"Node {task.name}: {text}" for task in tasks}, CordonOutcome.FAILED
     for task in tasks:
         if task.name in why:
             task.outcome, task.message, task.wanted = outcome, why[task.name], task.record
@@ -367,7 +368,7 @@ def _refuse_undrained(ctx: Context, tasks: list[_Task]) -> None:
         if step in ("drained", "out", "parked") and not mine:
             continue
         where = ", ".join(str(pod.ref) for pod in mine[:5]) or f"its record says {step}"
-        task.outcome, task.change = "not_drained", None
+        task.outcome, task.change = CordonOutcome.NOT_DRAINED, None
         task.message = (
             f"Node {task.name} is not drained ({where}); no task may run on it. Drain it again with node_drain."
         )

@@ -18,6 +18,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.mod
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.change import Change
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.finding import Finding
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Node, Pod, Raw, Ref
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.outcomes import TaintOutcome, word_of
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.routes.no_execute import Kill, forecast
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.act import PATIENCE
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import Context, Result, StopRun
@@ -46,7 +47,7 @@ class _Task:
     before: tuple[Raw, ...] = ()
     after: tuple[Raw, ...] = ()
     change: Change | None = None
-    outcome: str = ""
+    outcome: TaintOutcome | None = None
     message: str = ""
 
     @property
@@ -56,7 +57,7 @@ class _Task:
 
     @property
     def failed(self) -> bool:
-        return self.outcome in ("refused", "gone", "failed")
+        return self.outcome is not None and self.outcome.failed
 
     @property
     def harsh(self) -> tuple[Raw, ...]:
@@ -66,7 +67,7 @@ class _Task:
     def shown(self) -> dict[str, t.Any]:
         return {
             "name": self.name,
-            "outcome": self.outcome,
+            "outcome": word_of(self.outcome),
             "failed": self.failed,
             "message": self.message,
             "before": [dict(taint) for taint in self.before],
@@ -117,7 +118,7 @@ def _plan(options: TaintOptions, task: _Task) -> None:
     task.change = taints.rewrite(task.node, task.after)
     if task.change or not task.outcome:
         task.before = task.node.taints
-    task.outcome = options.state if task.change else f"already_{options.state}"
+    task.outcome = TaintOutcome(options.state if task.change else f"already_{options.state}")
     task.message = f"{task.change.sentence}." if task.change else f"The taints of node {task.name} are as wanted."
 
 
@@ -166,12 +167,12 @@ def _write(ctx: Context, options: TaintOptions, task: _Task, kills: t.Sequence[K
 
     def decide(raw: Raw | None) -> Change | None:
         if raw is None:
-            task.outcome, task.message = "gone", f"Node {task.name} was deleted meanwhile."
+            task.outcome, task.message = TaintOutcome.GONE, f"Node {task.name} was deleted meanwhile."
             return None
         task.raw = raw
         _plan(options, task)
         if task.harsh and not options.allow_no_execute:
-            task.outcome = "refused"
+            task.outcome = TaintOutcome.REFUSED
             task.message = f"Somebody took a NoExecute taint from node {task.name} meanwhile; run again."
             return None
         if task.change:
@@ -181,10 +182,10 @@ def _write(ctx: Context, options: TaintOptions, task: _Task, kills: t.Sequence[K
     try:
         written = write(ctx, Ref("Node", task.name, api_version="v1"), decide, known=task.raw)
     except ClusterError as error:
-        task.outcome, task.message = "failed", f"Node {task.name}: {error}"
+        task.outcome, task.message = TaintOutcome.FAILED, f"Node {task.name}: {error}"
         return
     if written.change and not task.failed:
         message = task.message if task.change else f"{written.change.sentence}."
-        task.outcome, task.message = options.state, message
+        task.outcome, task.message = TaintOutcome(options.state), message
         if not ctx.check:
-            ctx.tell(task.outcome, task.message, node=task.name)
+            ctx.tell(options.state, task.message, node=task.name)
