@@ -10,6 +10,7 @@ import pytest
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.outcomes import WorkloadOutcome
 from ansible_collections.kubeops.node_maintenance.tests.unit.plan.play import Hand, prepare, recorded, wanted
 from ansible_collections.kubeops.node_maintenance.tests.unit.plan.world import Listed, World
 from ansible_collections.kubeops.node_maintenance.tests.unit.run.halves import End, Play
@@ -106,7 +107,7 @@ def test_time_is_up_and_the_surge_is_taken_back(world: World) -> None:
     world.no_more_start()
     play = Play(world)
     play.rounds(10)
-    play.does(lambda: play.surging.fail_open("timed_out", "not ready after 10 s"))
+    play.does(lambda: play.surging.fail_open(WorkloadOutcome.TIMED_OUT, "not ready after 10 s"))
     case = play.rounds()
     assert (case.state, case.outcome) == ("undone", "timed_out")
     assert "not ready after 10 s" in case.message

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.errors import ClusterError, NotFound
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.change import Change
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Budget, Raw
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.outcomes import WorkloadOutcome
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.snapshot import Snapshot
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap import guards
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import Context, StopRun
@@ -25,21 +26,21 @@ AGAIN = 1.0
 
 @dataclass
 class Floor:
-    """One guard on its way; ``outcome`` says in one word why it is not had, empty while it is had or tried for."""
+    """One guard on its way; ``outcome`` says why it is not had, ``None`` while it is had or tried for."""
 
     guard: guards.Guard
     there: bool = False
     written: bool = False
     not_before: float = float("-inf")
     waiting: str = ""
-    outcome: str = ""
+    outcome: WorkloadOutcome | None = None
     message: str = ""
     remedy: str = ""
 
     @property
     def settled(self) -> bool:
         """Whether it is in place, not needed, or cannot be had."""
-        return self.there or bool(self.outcome) or self.guard.instead is not None
+        return self.there or self.outcome is not None or self.guard.instead is not None
 
 
 class Floors:
@@ -74,13 +75,13 @@ class Floors:
             except PASSING as error:
                 floor.waiting = str(error)
             except NotFound:
-                self._end(floor, "ended", f"{floor.guard.workload} is gone with its namespace.", "")
+                self._end(floor, WorkloadOutcome.ENDED, f"{floor.guard.workload} is gone with its namespace.", "")
             except LostLockError as lost:
                 self._without(floor, lost, snapshot)
             except StopRun as stop:
-                self._end(floor, stop.code, stop.message, stop.remedy)
+                self._end(floor, WorkloadOutcome.FAILED, stop.message, stop.remedy)
             except ClusterError as error:
-                self._end(floor, "guard_denied", str(error), "Mend that, then run again.")
+                self._end(floor, WorkloadOutcome.GUARD_DENIED, str(error), "Mend that, then run again.")
 
     def give_up(self) -> None:
         """Time is up."""
@@ -88,7 +89,9 @@ class Floors:
             if not floor.settled:
                 text = f"{floor.guard.budget} is not in place in time"
                 text += f": {floor.waiting}." if floor.waiting else "."
-                self._end(floor, "timed_out", text, "Look at who removes it, or at kube-controller-manager.")
+                self._end(
+                    floor, WorkloadOutcome.TIMED_OUT, text, "Look at who removes it, or at kube-controller-manager."
+                )
 
     def _step(self, floor: Floor, snapshot: Snapshot) -> None:
         place = (floor.guard.budget.namespace, floor.guard.budget.name)
@@ -112,7 +115,7 @@ class Floors:
             floor.guard = guards.again(snapshot, replace(floor.guard, serves=serves))
             floor.not_before = float("-inf")
         else:
-            self._end(floor, lost.code, lost.message, lost.remedy)
+            self._end(floor, WorkloadOutcome.ADOPTED_BY, lost.message, lost.remedy)
 
     def _write(self, guard: guards.Guard, change: Change | None) -> bool:
         def decide(found: Raw | None) -> Change | None:
@@ -127,7 +130,7 @@ class Floors:
             self._ctx.tell("guarded", made.sentence, node=guard.nodes[0] if guard.nodes else "", **where)
         return made is not None
 
-    def _end(self, floor: Floor, outcome: str, message: str, remedy: str) -> None:
+    def _end(self, floor: Floor, outcome: WorkloadOutcome, message: str, remedy: str) -> None:
         floor.outcome, floor.message, floor.remedy, floor.there = outcome, message, remedy, False
         where = {"namespace": floor.guard.workload.namespace, "name": floor.guard.workload.name}
-        self._ctx.tell("note" if outcome == "ended" else "failed", message, **where)
+        self._ctx.tell("failed" if outcome.failed else "note", message, **where)

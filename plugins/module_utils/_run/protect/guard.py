@@ -15,6 +15,10 @@ import typing as t
 from dataclasses import dataclass
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.errors import ClusterError
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.outcomes import (
+    GuardOutcome,
+    WorkloadOutcome,
+)
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.pod_plan import Choices, PodPlan
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.record import (
     BadRecordError,
@@ -42,20 +46,8 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.prot
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.protect.surge_case import Case
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.protect.surging import Surging
 
-FAILURES = frozenset(
-    {
-        "not_in_maintenance",
-        "adopted_by",
-        "held",
-        "gone",
-        "bad_record",
-        "blocked",
-        "timed_out",
-        "not_given_back",
-        "failed",
-    }
-)
-"""Outcomes of nodes with which the call has failed."""
+PREPARED = (WorkloadOutcome.RAISED, WorkloadOutcome.GUARDED, WorkloadOutcome.ENDED)
+"""Outcomes of workloads for which this call did something."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,10 +77,13 @@ def guard(ctx: Context, options: GuardOptions) -> Result:
             absent(work)
     except (StopRun, ClusterError) as error:
         work.stop(work.nodes, error)
-    failed = [site.message for site in work.sites.values() if site.outcome in FAILURES]
-    shown = [{**site.shown(), "failed": site.outcome in FAILURES} for site in work.sites.values()]
+    failed = [site.message for site in work.sites.values() if site.failed]
     return Result(
-        {"nodes": shown, "workloads": work.workloads, "findings": work.findings},
+        {
+            "nodes": [site.shown() for site in work.sites.values()],
+            "workloads": work.workloads,
+            "findings": work.findings,
+        },
         failed=bool(failed),
         message="; ".join(dict.fromkeys(failed)),
     )
@@ -98,20 +93,20 @@ def _read_record(work: Work, site: Site, *, present: bool) -> None:
     node = work.snapshot.nodes.get(site.name)
     if node is None:
         if present:
-            site.outcome, site.message = "gone", f"Node {site.name} does not exist."
+            site.outcome, site.message = GuardOutcome.GONE, f"Node {site.name} does not exist."
         return
     try:
         site.record = record = record_of(node)
     except BadRecordError as error:
-        site.close("bad_record", str(error))
+        site.close(GuardOutcome.BAD_RECORD, str(error))
         return
     if record is None:
         if present and not work.ctx.check:
-            site.outcome = "not_in_maintenance"
+            site.outcome = GuardOutcome.NOT_IN_MAINTENANCE
             site.message = f"Node {site.name} carries no record: call node_cordon with state=cordoned first."
         return
     if record.foreign_to(*work.ctx.caller, check=work.ctx.check):
-        site.outcome, site.message = "adopted_by", record.owner(site.name)
+        site.outcome, site.message = GuardOutcome.ADOPTED_BY, record.owner(site.name)
 
 
 # -- present ------------------------------------------------------------------------------------------
@@ -132,9 +127,9 @@ def _present(work: Work, options: GuardOptions) -> None:
         except (StopRun, ClusterError) as error:
             work.stop(nodes, error)
     for name in work.nodes:
-        done = any(name in w["nodes"] and w["outcome"] in ("raised", "guarded", "ended") for w in work.workloads)
+        done = any(name in w["nodes"] and w["outcome"] in PREPARED for w in work.workloads)
         site = work.sites[name]
-        site.outcome = "protected" if done else "already_protected"
+        site.outcome = GuardOutcome.PROTECTED if done else GuardOutcome.ALREADY_PROTECTED
         site.message = f"The pods of node {name} are protected."
 
 
@@ -170,7 +165,7 @@ class _Wave:
         self.cases = [Case(s.workload, tuple(s.nodes), "plan") for uid, s in self.wanted.items() if uid not in done]
         plans = _routes(call.ctx, options, seen, nodes)
         self.floors = Floors(call.ctx, guards.guards(seen, plans), call.fence)
-        self.refused = [plan for plan in plans if plan.code == "bad_surge"]
+        self.refused = [plan for plan in plans if plan.code == WorkloadOutcome.BAD_SURGE]
 
     @property
     def todo(self) -> bool:
@@ -202,13 +197,13 @@ class _Wave:
     def close(self) -> None:
         """Say what came of it, for every workload and for the nodes that failed."""
         for surge in self.ready:
-            self.call.show_surge(surge, "already_raised")
+            self.call.show_surge(surge, WorkloadOutcome.ALREADY_RAISED)
         for floor in self.floors.floors:
             self.call.show_guard(floor)
         for case in self.cases:
             _close_present(self.call, case, self.wanted[case.workload.uid])
         for plan in self.refused:
-            self.call.fail([plan.pod.node], plan.code, str(plan.workload), plan.reason, plan.remedy)
+            self.call.fail([plan.pod.node], WorkloadOutcome.BAD_SURGE, str(plan.workload), plan.reason, plan.remedy)
 
     def predict(self) -> None:
         """Check mode: what a real call would change, in its order."""
@@ -226,9 +221,9 @@ class _Wave:
                 call.ctx.changed(surge.writing(str(self.me), call.ctx.clock.wall()))
             for change in swap.raising(call.snapshot, surge):
                 call.ctx.changed(change)
-            call.show_surge(surge, "raised")
+            call.show_surge(surge, WorkloadOutcome.RAISED)
         for surge in self.ready:
-            call.show_surge(surge, "already_raised")
+            call.show_surge(surge, WorkloadOutcome.ALREADY_RAISED)
 
 
 def _routes(ctx: Context, options: GuardOptions, snapshot: Snapshot, nodes: t.Collection[str]) -> tuple[PodPlan, ...]:
@@ -257,9 +252,9 @@ def _wanted(
 
 
 def _close_present(work: Work, case: Case, wanted: Surge) -> None:
-    outcome, message = case.outcome, case.message
+    outcome, message = t.cast("WorkloadOutcome", case.outcome), case.message
     if case.open:
-        outcome = "not_given_back"
+        outcome = WorkloadOutcome.NOT_GIVEN_BACK
         message = f"{case.message}. Its surge could not be taken back in time: {case.waiting}"
     work.show_surge(case.surge or wanted, outcome, message)
     if not case.open and not case.failed:

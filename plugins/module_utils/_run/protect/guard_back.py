@@ -13,6 +13,10 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.change import Change
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Budget, Node, Raw
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.outcomes import (
+    GuardOutcome,
+    WorkloadOutcome,
+)
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.record import (
     BadRecordError,
     record_of,
@@ -44,7 +48,7 @@ def absent(work: Work) -> None:
     for uid, error in unreadable(work.snapshot).items():
         here, lease = error.nodes & frozenset(work.nodes), f"Lease {names.NAMESPACE}/{names.surge_name(uid)}"
         if here:
-            work.fail(here, "not_given_back", lease, str(error), "")
+            work.fail(here, WorkloadOutcome.NOT_GIVEN_BACK, lease, str(error), "")
         else:
             work.find("bad_surge", lease, str(error), "", "warning")
     nodes = frozenset(work.nodes)
@@ -69,9 +73,11 @@ def absent(work: Work) -> None:
     for name in work.nodes:
         site, did = work.sites[name], any(name in w["nodes"] for w in work.workloads)
         if did:
-            site.outcome, site.message = "given_back", f"What protected the pods of node {name} is given back."
+            site.outcome = GuardOutcome.GIVEN_BACK
+            site.message = f"What protected the pods of node {name} is given back."
         else:
-            site.outcome = "already_given_back" if site.record else "not_in_maintenance_any_more"
+            ours = site.record is not None
+            site.outcome = GuardOutcome.ALREADY_GIVEN_BACK if ours else GuardOutcome.NOT_IN_MAINTENANCE_ANY_MORE
             site.message = f"Nothing protects the pods of node {name} any more."
 
 
@@ -101,12 +107,12 @@ def _predict(work: Work, surge: Surge, nodes: t.Collection[str]) -> None:
     if staying and shrunk.leaving:
         for change in swap.shrinking(work.snapshot, surge, shrunk):
             work.ctx.changed(change)
-        work.show_surge(surge, "given_back_in_part")
+        work.show_surge(surge, WorkloadOutcome.GIVEN_BACK_IN_PART)
         return
     changes, kept = swap.whole_undo(work.snapshot, surge)
     for change in changes:
         work.ctx.changed(change)
-    work.show_surge(surge, "given_back", "; ".join(kept))
+    work.show_surge(surge, WorkloadOutcome.GIVEN_BACK, "; ".join(kept))
 
 
 def _give_back(work: Work, nodes: frozenset[str], surges: list[Surge]) -> None:
@@ -142,14 +148,17 @@ def _remove_guard(work: Work, budget: Budget, nodes: frozenset[str]) -> None:
         write(work.ctx, budget.ref, at_first(change, decide), known=None, fence=functools.partial(work.fence, here))
     except (StopRun, ClusterError) as error:
         message = f"{budget.ref} could not be given back: {error}"
-        work.fail(here, "not_given_back", str(budget.ref), message, "Later: recover -e recover_state=undone.")
+        work.fail(
+            here, WorkloadOutcome.NOT_GIVEN_BACK, str(budget.ref), message, "Later: recover -e recover_state=undone."
+        )
         return
     work.show_unguarded(budget, serves)
 
 
 def _close(work: Work, case: Case, surge: Surge) -> None:
     failed = case.open or case.failed
-    outcome = "not_given_back" if failed else "kept" if case.kept else case.outcome
+    ended = WorkloadOutcome.KEPT if case.kept else t.cast("WorkloadOutcome", case.outcome)
+    outcome = WorkloadOutcome.NOT_GIVEN_BACK if failed else ended
     message = case.waiting if case.open else "; ".join(case.kept) or case.message
     work.show_surge(surge, outcome, message)
     if failed:

@@ -10,6 +10,11 @@ from dataclasses import dataclass, field
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.errors import ClusterError
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Budget, Ref
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.outcomes import (
+    GuardOutcome,
+    WorkloadOutcome,
+    word_of,
+)
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.record import Record, record_of
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.snapshot import Snapshot
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap import guards
@@ -31,7 +36,13 @@ UNDO_WITHIN = 60.0
 SURGING = ("pods", "budgets", "slices", "leases")
 """What is watched while surges are raised or taken back, beside the workloads' own kinds."""
 
-RAISED = frozenset({"raised", "already_raised"})
+RAISED = frozenset({WorkloadOutcome.RAISED, WorkloadOutcome.ALREADY_RAISED})
+"""Outcomes of workloads that have more replicas meanwhile."""
+FAILS_NODE = {
+    WorkloadOutcome.TIMED_OUT: GuardOutcome.TIMED_OUT,
+    WorkloadOutcome.NOT_GIVEN_BACK: GuardOutcome.NOT_GIVEN_BACK,
+}
+"""What a node comes to by a workload that failed so; by any other failure it is blocked."""
 
 
 @dataclass
@@ -40,15 +51,20 @@ class Site:
 
     name: str
     record: Record | None = None
-    outcome: str = ""
+    outcome: GuardOutcome | None = None
     message: str = ""
 
     @property
     def open(self) -> bool:
         """Whether its outcome is not decided yet."""
-        return not self.outcome
+        return self.outcome is None
 
-    def close(self, outcome: str, message: str) -> None:
+    @property
+    def failed(self) -> bool:
+        """Whether its outcome is a failure."""
+        return self.outcome is not None and self.outcome.failed
+
+    def close(self, outcome: GuardOutcome, message: str) -> None:
         """Decide the outcome. The first word stays, and what else is wrong is added to the message."""
         self.outcome = self.outcome or outcome
         if message not in self.message:
@@ -56,7 +72,8 @@ class Site:
 
     def shown(self) -> dict[str, t.Any]:
         """As results have it."""
-        return {"name": self.name, "outcome": self.outcome, "message": self.message}
+        outcome = word_of(self.outcome)
+        return {"name": self.name, "outcome": outcome, "message": self.message, "failed": self.failed}
 
 
 @dataclass
@@ -110,7 +127,7 @@ class Work:
             locks = Locks(self.ctx, me, places)
             self._locks.append(locks)
             for name, held in locks.take(borrowed=self.ctx.run is None or not self.ctx.run.nonce).items():
-                self.sites[name].close("held", held.message)
+                self.sites[name].close(GuardOutcome.HELD, held.message)
         if groups:
             self._look_again()
         return [name for name in nodes if self.sites[name].open]
@@ -125,7 +142,7 @@ class Work:
             record = record_of(now[name]) if name in now else None
             if record is None or record.nonce != was.nonce:
                 why = record.owner(name) if record else f"Node {name} is not in maintenance any more."
-                self.sites[name].close("adopted_by", why)
+                self.sites[name].close(GuardOutcome.ADOPTED_BY, why)
 
     def lost(self) -> dict[str, str]:
         """The nodes that somebody took over while we held them, and who, in words."""
@@ -134,7 +151,7 @@ class Work:
     def unlock(self) -> None:
         """Leave the locks for the next call of the run."""
         for name, why in self.lost().items():
-            self.sites[name].close("adopted_by", f"Node {name} was taken over: {why}")
+            self.sites[name].close(GuardOutcome.ADOPTED_BY, f"Node {name} was taken over: {why}")
         leave_all(self.ctx, self._locks)
         self._locks.clear()
 
@@ -165,7 +182,7 @@ class Work:
                     return
                 late, deadline = True, ctx.clock.now() + UNDO_WITHIN
                 floors.give_up()
-                surging.fail_open("timed_out", f"not ready after {limit:g} s")
+                surging.fail_open(WorkloadOutcome.TIMED_OUT, f"not ready after {limit:g} s")
                 continue
             self._tell_progress(surging, floors.waiting)
             live.wait(TICK)
@@ -195,7 +212,7 @@ class Work:
             {"code": code, "severity": severity, "object": subject, "message": message, "remedy": remedy}
         )
 
-    def show_surge(self, surge: Surge, outcome: str, message: str = "") -> None:
+    def show_surge(self, surge: Surge, outcome: WorkloadOutcome, message: str = "") -> None:
         """Add a workload's line about its surge."""
         leaving = (pod for uid in surge.leaving if (pod := self.snapshot.pod(uid)))
         over = [budget.name for pod in leaving for budget in self.snapshot.budgets_of(pod)]
@@ -205,23 +222,25 @@ class Work:
     def show_guard(self, floor: Floor) -> None:
         """Add a workload's line about its guard; where it cannot be had, its nodes have failed."""
         guard, message = floor.guard, floor.message
-        outcome, budget = "guarded" if floor.written else "already_guarded", guard.budget
+        outcome = WorkloadOutcome.GUARDED if floor.written else WorkloadOutcome.ALREADY_GUARDED
+        budget = guard.budget
         if guard.instead:
-            outcome, budget = "not_guarded", guard.instead
+            outcome, budget = WorkloadOutcome.NOT_GUARDED, guard.instead
             message = f"{guard.instead} covers pods of the same selector, and two budgets would hold them for good."
             self.find("guard_overlaps", str(guard.workload), message, "Its pods go without a floor.", "info")
         outcome = floor.outcome or outcome
         self._show(guard.workload, guard.replicas, guard.replicas, [budget.name], outcome, guard.nodes, message)
-        if floor.outcome and floor.outcome != "ended":
+        if outcome.failed:
             self.fail(guard.nodes, outcome, str(guard.workload), message, floor.remedy)
 
-    def fail(self, nodes: t.Iterable[str], code: str, subject: str, message: str, remedy: str) -> None:
+    def fail(self, nodes: t.Iterable[str], what: WorkloadOutcome, subject: str, message: str, remedy: str) -> None:
         """Close what nodes of this call this stands against, with a finding that says why."""
-        self.find(code, subject, message, remedy)
+        self.find(what.value, subject, message, remedy)
         for name in nodes:
             if name in self.sites:
-                outcome = code if code in ("timed_out", "not_given_back") else "blocked"
-                self.sites[name].close(outcome, f"Node {name}: {message} {remedy}".strip())
+                self.sites[name].close(
+                    FAILS_NODE.get(what, GuardOutcome.BLOCKED), f"Node {name}: {message} {remedy}".strip()
+                )
 
     def stop(self, nodes: t.Iterable[str], error: StopRun | ClusterError) -> None:
         """Close the nodes whose work ended by this."""
@@ -230,14 +249,14 @@ class Work:
             message, remedy, code = error.message, error.remedy, error.code
         self.find(code, "the call", message, remedy)
         for name in nodes:
-            self.sites[name].close("failed", f"{message} {remedy}".strip())
+            self.sites[name].close(GuardOutcome.FAILED, f"{message} {remedy}".strip())
 
     def show_unguarded(self, budget: Budget, nodes: t.Iterable[str]) -> None:
         """Add the line about a guard that was given back; its workload may be gone."""
         found = self.snapshot.workload(guards.workload_uid(budget))
         ref = found.ref if found else Ref("", "", budget.namespace)
         count = found.replicas if found else 0
-        self._show(ref, count, count, [budget.name], "unguarded", nodes, "")
+        self._show(ref, count, count, [budget.name], WorkloadOutcome.UNGUARDED, nodes, "")
 
     def _show(
         self,
@@ -245,7 +264,7 @@ class Work:
         before: int,
         during: int,
         budgets: t.Sequence[str],
-        outcome: str,
+        outcome: WorkloadOutcome,
         nodes: t.Iterable[str],
         message: str,
     ) -> None:
@@ -257,7 +276,7 @@ class Work:
                 "replicas_before": before,
                 "replicas_during": during,
                 "budget": budgets[0] if budgets else None,
-                "outcome": outcome,
+                "outcome": outcome.value,
                 "nodes": sorted(nodes),
                 "message": message,
             }

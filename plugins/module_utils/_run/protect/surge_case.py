@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.endpoints import Endpoints
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Ref
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.outcomes import WorkloadOutcome
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.snapshot import Snapshot
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap.surge import (
     BadSurgeError,
@@ -45,7 +46,7 @@ class Case:
     foreign_since: float = 0.0
     serving_since: float | None = None
     blocked_since: float | None = None
-    outcome: str = ""
+    outcome: WorkloadOutcome | None = None
     message: str = ""
     remedy: str = ""
     waiting: str = ""
@@ -59,13 +60,7 @@ class Case:
     @property
     def failed(self) -> bool:
         """Whether it ended without the protection it was asked for."""
-        return bool(self.outcome) and self.outcome not in (
-            "raised",
-            "already_raised",
-            "ended",
-            "given_back",
-            "given_back_in_part",
-        )
+        return self.outcome is not None and self.outcome.failed
 
 
 class Look:

@@ -18,6 +18,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.change import Change
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.endpoints import Endpoints
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.outcomes import WorkloadOutcome
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.snapshot import Snapshot
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap import swap
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap.surge import BadSurgeError, Surge
@@ -84,11 +85,13 @@ class Surging:
             except LostLockError as lost:
                 self._lose(case, lost)
             except LostSurgeError as error:
-                self._end(case, "adopted_by", str(error), "Look at the other run; it goes on with the surge.")
+                self._end(
+                    case, WorkloadOutcome.ADOPTED_BY, str(error), "Look at the other run; it goes on with the surge."
+                )
             except StopRun as stop:
-                self._end(case, stop.code, stop.message, stop.remedy)
+                self._end(case, WorkloadOutcome.FAILED, stop.message, stop.remedy)
             except BadSurgeError as error:
-                self._end(case, "bad_surge", str(error), "")
+                self._end(case, WorkloadOutcome.BAD_SURGE, str(error), "")
             except PASSING as error:
                 case.waiting = str(error)
             except ClusterError as error:
@@ -98,7 +101,7 @@ class Surging:
         """Renew no lease any more."""
         self._leases.close()
 
-    def fail_open(self, outcome: str, message: str) -> None:
+    def fail_open(self, outcome: WorkloadOutcome, message: str) -> None:
         """Give up what is not ready, and take it back."""
         for case in self.cases:
             if not case.open or case.state == "undo":
@@ -116,7 +119,7 @@ class Surging:
         if case.surge:
             case.surge, case.fewer = without(case.surge, self._lost), True
         if not (case.surge.nodes if case.surge else case.nodes):
-            self._end(case, lost.code, lost.message, lost.remedy)
+            self._end(case, WorkloadOutcome.ADOPTED_BY, lost.message, lost.remedy)
 
     def _step(self, case: Case, look: Look) -> None:
         if case.fewer and case.state in ("raise", "wait") and not self._let_go(case, look.snapshot):
@@ -164,7 +167,7 @@ class Surging:
             case.state, case.waiting = "plan", why
             return
         if wanted is None:
-            case.state, case.outcome = "undone", "ended"
+            case.state, case.outcome = "undone", WorkloadOutcome.ENDED
             case.message = f"No pod of {case.workload} has to leave by a swap any more."
             return
         try:
@@ -203,7 +206,7 @@ class Surging:
         surge = t.cast("Surge", case.surge)
         workload = snapshot.workload(surge.uid)
         if workload is None:
-            self._give_up(case, "ended", f"{surge.workload} is gone.", "")
+            self._give_up(case, WorkloadOutcome.ENDED, f"{surge.workload} is gone.", "")
             return
         if self._hands.behind(workload.ref, workload.resource_version):
             return
@@ -233,7 +236,7 @@ class Surging:
         case.waiting = swap.waiting_for(snapshot, surge, endpoints, self._leaving)
         ended = workload is not None and not swap.alive(snapshot, surge)
         if ended and not case.waiting:
-            self._ready(case, "ended", f"the leaving pods of {surge.workload} are gone already")
+            self._ready(case, WorkloadOutcome.ENDED, f"the leaving pods of {surge.workload} are gone already")
             return
         blocked = None if ended else swap.blocked(snapshot, surge, self._leaving)
         if blocked:
@@ -242,7 +245,8 @@ class Surging:
             acting = blocked.code == "surge_reverted" and swap.settled(snapshot, surge)
             patient = blocked.code in PATIENT_WITH and now - case.blocked_since < GRACE
             if not acting and not patient:
-                outcome = "ended" if blocked.code == "workload_gone" else blocked.code
+                gone = blocked.code == "workload_gone"
+                outcome = WorkloadOutcome.ENDED if gone else WorkloadOutcome(blocked.code)
                 self._give_up(case, outcome, blocked.message, blocked.remedy)
             return
         case.blocked_since = None
@@ -251,11 +255,13 @@ class Surging:
             return
         case.serving_since = now if case.serving_since is None else case.serving_since
         if now - case.serving_since >= self._settle:
-            self._ready(case, "raised", f"{surge.workload} serves with {workload and workload.replicas} pods")
+            self._ready(
+                case, WorkloadOutcome.RAISED, f"{surge.workload} serves with {workload and workload.replicas} pods"
+            )
         else:
             case.waiting = f"the new pods of {surge.workload} to serve for {self._settle:g} s"
 
-    def _ready(self, case: Case, outcome: str, message: str) -> None:
+    def _ready(self, case: Case, outcome: WorkloadOutcome, message: str) -> None:
         surge = t.cast("Surge", case.surge)
         case.surge = self._leases.hold(replace(surge, stage="ready"))
         case.state, case.outcome, case.message, case.waiting = "ready", outcome, message, ""
@@ -293,7 +299,7 @@ class Surging:
             case.waiting = f"the changes to {surge.workload} to be seen"
             return
         self._leases.hold(surge.with_record_of(smaller))
-        case.state, case.outcome, case.waiting = "undone", "given_back_in_part", ""
+        case.state, case.outcome, case.waiting = "undone", WorkloadOutcome.GIVEN_BACK_IN_PART, ""
         case.message = f"the surge of {case.workload} goes on for {', '.join(sorted(smaller.nodes))}"
 
     def _undone(self, case: Case) -> None:
@@ -305,7 +311,7 @@ class Surging:
             case.again, case.state = False, "plan"
             return
         case.state = "undone"
-        case.outcome = case.outcome or "given_back"
+        case.outcome = case.outcome or WorkloadOutcome.GIVEN_BACK
         case.message = case.message or f"{case.workload} is as it was before its surge"
 
     # -- ends ---------------------------------------------------------------------------------------
@@ -315,19 +321,19 @@ class Surging:
         if case.state == "undo":
             self._end(
                 case,
-                "undo_failed",
+                WorkloadOutcome.UNDO_FAILED,
                 f"{case.message} {error}".strip(),
                 "Mend that, then run recover -e recover_state=undone.",
             )
         else:
-            self._give_up(case, "surge_denied", str(error), "")
+            self._give_up(case, WorkloadOutcome.SURGE_DENIED, str(error), "")
 
-    def _give_up(self, case: Case, outcome: str, message: str, remedy: str) -> None:
-        self._tell("note" if outcome == "ended" else "failed", case, message)
+    def _give_up(self, case: Case, outcome: WorkloadOutcome, message: str, remedy: str) -> None:
+        self._tell("failed" if outcome.failed else "note", case, message)
         case.outcome, case.message, case.remedy, case.again = outcome, message, remedy, False
         case.state = "undo" if case.surge and case.claimed else "undone"
 
-    def _end(self, case: Case, outcome: str, message: str, remedy: str) -> None:
+    def _end(self, case: Case, outcome: WorkloadOutcome, message: str, remedy: str) -> None:
         self._tell("failed", case, message)
         case.outcome, case.message, case.remedy, case.state = outcome, message, remedy, "undone"
 
