@@ -17,6 +17,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.mod
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.migration_controller import (
     Controller,
 )
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.outcomes import PodOutcome
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.pod_plan import Choices
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.snapshot import Snapshot
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.routes import way
@@ -86,7 +87,7 @@ class Scene:
 
     def gone(self, pod: str) -> None:
         self.pods = [raw for raw in self.pods if raw["metadata"]["name"] != pod]
-        next(m for m in self.moves if m.pod.name == pod).end("gone", "migrated", self.world.machine.now)
+        next(m for m in self.moves if m.pod.name == pod).end("gone", PodOutcome.MIGRATED, self.world.machine.now)
 
     def sent(self, method: str) -> list[Request]:
         return [sent.request for sent in self.world.log if sent.request.method == method]

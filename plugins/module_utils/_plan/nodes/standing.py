@@ -9,11 +9,11 @@ leaves the node as they made it.
 
 from __future__ import annotations
 
-import typing as t
 from dataclasses import dataclass
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Node
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.outcomes import DrainOutcome
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.record import (
     BadRecordError,
     Record,
@@ -21,16 +21,14 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.mod
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.taints import same_taint
 
-Outcome = t.Literal["gone", "replaced", "adopted_by", "uncordoned", "untainted", "failed"]
-
 STOPPED = "No further pod of it is moved, and the node stays as they left it. To go on, take it out anew"
 
 
 @dataclass(frozen=True, slots=True)
 class Fallen:
-    """Why the node is no longer to be emptied: a word of the node's outcomes, and the reason as a sentence."""
+    """Why the node is no longer to be emptied: its outcome, and the reason as a sentence."""
 
-    outcome: Outcome
+    outcome: DrainOutcome
     message: str
 
 
@@ -40,26 +38,27 @@ def fallen(node: Node | None, taken: Record) -> Fallen | None:
     Which taints hold the node is read from its present record: both travel in one patch.
     """
     if node is None:
-        return Fallen("gone", "it was deleted meanwhile")
+        return Fallen(DrainOutcome.GONE, "it was deleted meanwhile")
     if node.uid != taken.node_uid:
         return Fallen(
-            "replaced",
+            DrainOutcome.REPLACED,
             "it was deleted, and another one is registered under its name, which was never taken out. "
             "No further pod of it is moved. To maintain the new one, start again",
         )
     try:
         record = record_of(node)
     except BadRecordError as error:
-        return Fallen("failed", str(error))
+        return Fallen(DrainOutcome.FAILED, str(error))
     if record is None:
-        return Fallen("adopted_by", "its record is gone: somebody gave the node back meanwhile")
+        return Fallen(DrainOutcome.ADOPTED_BY, "its record is gone: somebody gave the node back meanwhile")
     if record.nonce != taken.nonce:
-        return Fallen("adopted_by", "its record was taken over by another run")
+        return Fallen(DrainOutcome.ADOPTED_BY, "its record was taken over by another run")
     if not node.unschedulable:
-        return Fallen("uncordoned", f"somebody uncordoned it while it was being emptied. {STOPPED}")
+        return Fallen(DrainOutcome.UNCORDONED, f"somebody uncordoned it while it was being emptied. {STOPPED}")
     ours = [taint for taint in record.added if taint.get("key") == names.TAINT_KEY]
     if any(not any(same_taint(taint, found) for found in node.taints) for taint in ours):
         return Fallen(
-            "untainted", f"somebody removed our taint {names.TAINT_KEY} while it was being emptied. {STOPPED}"
+            DrainOutcome.UNTAINTED,
+            f"somebody removed our taint {names.TAINT_KEY} while it was being emptied. {STOPPED}",
         )
     return None

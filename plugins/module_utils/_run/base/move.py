@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.change import Change
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Pod
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.outcomes import PodOutcome
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.pod_plan import PodPlan
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.snapshot import Snapshot
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.routes import readiness
@@ -28,7 +29,7 @@ class Move:
     plan: PodPlan
     state: State
     since: float
-    outcome: str = ""
+    outcome: PodOutcome | None = None
     reason: str = ""
     ended: float = 0.0
     not_before: float = 0.0
@@ -57,8 +58,8 @@ class Move:
             ctx.changed(self.unsure)
             self.unsure = None
 
-    def end(self, state: State, outcome: str, now: float, reason: str = "") -> None:
-        """Close the move with one word and, where it helps, a sentence."""
+    def end(self, state: State, outcome: PodOutcome, now: float, reason: str = "") -> None:
+        """Close the move with an outcome and, where it helps, a sentence."""
         self.state, self.outcome, self.ended = state, outcome, now
         self.reason = reason or self.reason
 
@@ -84,7 +85,9 @@ def stays_as_last(move: Move, snapshot: Snapshot, now: float) -> bool:
         return False
     move.block(found.object.kind, found.object.namespace, found.object.name, found.message)
     if found.alone:
-        move.end("failed", "needs_surge", now, f"{found.message} Run the same command again: it moves it by a swap.")
+        move.end(
+            "failed", PodOutcome.NEEDS_SURGE, now, f"{found.message} Run the same command again: it moves it by a swap."
+        )
     return True
 
 

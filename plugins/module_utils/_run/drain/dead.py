@@ -21,6 +21,10 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.change import Change
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Node, Raw
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.outcomes import (
+    DrainOutcome,
+    PodOutcome,
+)
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.record import Record
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.nodes import cordon as node_steps
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.nodes import standing
@@ -142,7 +146,7 @@ class Evacuation:
                 if site.open and state == (0, frozenset()):
                     done.append(site)
                 elif site.open and late:
-                    self._close(site, "timed_out", f"time is up; {self._words(site)}")
+                    self._close(site, DrainOutcome.TIMED_OUT, f"time is up; {self._words(site)}")
                 if not site.open or site in done:
                     going.remove(site)
             self.live.wait(TICK)
@@ -174,7 +178,7 @@ class Evacuation:
             for site in list(sites):
                 node = _node(self.ctx, site.name)
                 if node is None:
-                    site.outcome, site.message = "gone", f"Node {site.name} was deleted meanwhile."
+                    site.outcome, site.message = DrainOutcome.GONE, f"Node {site.name} was deleted meanwhile."
                 elif not dead.lost(node):
                     self._refuse(site, dead.alive(node))
                 elif dead.beat(now.get(site.name)) != dead.beat(leases.get(site.name)):
@@ -185,8 +189,8 @@ class Evacuation:
 
     def _refuse(self, site: Site, why: str) -> None:
         finding = dead.not_dead(site.name, why)
-        site.close(finding.code, f"{finding.message} {finding.remedy}", self.ctx.clock.now())
-        self.ctx.tell(site.outcome, site.message, node=site.name)
+        site.close(DrainOutcome.NOT_DEAD, f"{finding.message} {finding.remedy}", self.ctx.clock.now())
+        self.ctx.tell(finding.code, site.message, node=site.name)
 
     # -- the taint ----------------------------------------------------------------------------------
 
@@ -210,7 +214,7 @@ class Evacuation:
         if self._write(site, lifted):
             self._close(
                 site,
-                "came_back",
+                DrainOutcome.CAME_BACK,
                 "its kubelet is back in the middle of the evacuation, although it was said to be fenced; "
                 f"{self._words(site)}. The taint out-of-service is off again, and the kubelet ends what was told to "
                 f"end. Make sure that nothing ran twice, then drain it as a living node (without fenced: {site.name})",
@@ -228,10 +232,12 @@ class Evacuation:
         try:
             why = proof.write_node(self.ctx, site, noted, lambda: self.fence(site.name))
         except LostLockError as lost:
-            self._close(site, "adopted_by", f"it was taken over ({lost.why}), and nothing more is sent for it")
+            self._close(
+                site, DrainOutcome.ADOPTED_BY, f"it was taken over ({lost.why}), and nothing more is sent for it"
+            )
             return False
         except ClusterError as error:
-            self._close(site, "failed", f"{error} Run again")
+            self._close(site, DrainOutcome.FAILED, f"{error} Run again")
             return False
         if why:
             self._close(site, why.outcome, why.message)
@@ -271,8 +277,9 @@ class Evacuation:
             for move in site.left():
                 found = present.get(move.pod.uid)
                 if found is None:
-                    move.end("gone", "let_go", now)
-                    self.ctx.note("gone", "let_go", node=site.name, namespace=move.pod.namespace, name=move.pod.name)
+                    let_go, where = PodOutcome.LET_GO, {"namespace": move.pod.namespace, "name": move.pod.name}
+                    move.end("gone", let_go, now)
+                    self.ctx.note("gone", let_go.value, node=site.name, **where)
                 elif found.deleting and move.state == "waiting":
                     move.state, move.left_at = "leaving", now
 
@@ -286,7 +293,7 @@ class Evacuation:
             self._attached[site.name] = volumes[site.name] & dead.attached_to(attachments, site.name)
             node = _node(self.ctx, site.name)
             if node is None:
-                site.outcome, site.message = "gone", f"Node {site.name} was deleted meanwhile."
+                site.outcome, site.message = DrainOutcome.GONE, f"Node {site.name} was deleted meanwhile."
                 continue
             site.node = node
             if why := standing.fallen(node, t.cast(Record, site.record)):
@@ -305,9 +312,9 @@ class Evacuation:
         more = f" and {len(volumes) - 5} more" if len(volumes) > 5 else ""
         return f"{pods} pods left, volumes attached: {', '.join(volumes[:5]) or 'none'}{more}"
 
-    def _close(self, site: Site, outcome: str, message: str) -> None:
+    def _close(self, site: Site, outcome: DrainOutcome, message: str) -> None:
         site.close(outcome, f"Node {site.name}: {message}", self.ctx.clock.now())
-        self.ctx.tell(outcome, site.message, node=site.name)
+        self.ctx.tell(outcome.value, site.message, node=site.name)
 
 
 def _tainted(node: Node, record: Record) -> Change | None:

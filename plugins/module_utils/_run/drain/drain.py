@@ -15,6 +15,10 @@ import typing as t
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.errors import ClusterError
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Node, Pod
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.outcomes import (
+    DrainOutcome,
+    PodOutcome,
+)
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.record import Record
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.snapshot import Snapshot
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.nodes import standing
@@ -41,7 +45,12 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drai
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drain.progress import Progress
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drain.replaced import Replacements
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drain.routing import Routing
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drain.sites import Site, result_of, too_late
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drain.sites import (
+    MOVED_BY,
+    Site,
+    result_of,
+    too_late,
+)
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.jobs.feed import JobFeed
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.protect.swaps import Swaps
 
@@ -49,9 +58,9 @@ __all__ = ["DrainOptions", "drain"]
 
 QUIET = 1.0
 """Seconds without any change among a node's pods before it may be called drained."""
-NOT_OURS = ("adopted_by", "uncordoned", "untainted")
+NOT_OURS = (DrainOutcome.ADOPTED_BY, DrainOutcome.UNCORDONED, DrainOutcome.UNTAINTED)
 """Outcomes of nodes that others have now; what is still there stays, also what was to leave by a swap."""
-NOT_TO_LOCK = ("gone", "replaced", "adopted_by")
+NOT_TO_LOCK = (DrainOutcome.GONE, DrainOutcome.REPLACED, DrainOutcome.ADOPTED_BY)
 """Outcomes of nodes that nobody of our run comes back for: a lock on them that is still ours goes."""
 TICK = 0.5
 """Longest pause of the loop; every change in the cluster ends it early."""
@@ -131,7 +140,7 @@ class _Drain:
             return
         try:
             for name, why in self.locks.take({site.name: t.cast(Record, site.record) for site in todo}).items():
-                self.sites[name].outcome, self.sites[name].message = "held", why
+                self.sites[name].outcome, self.sites[name].message = DrainOutcome.HELD, why
                 self.swaps.lose(name, why)
             # What the watches know is from before the locks, and they may be far behind.
             self._stand({node.name: node for node in lists(self.ctx.cluster, ("nodes",))["nodes"]})
@@ -282,15 +291,15 @@ class _Drain:
         self.routing.refresh()
 
     def _gone(self, move: Move, now: float) -> None:
-        outcome = {"swap": "swapped", "job": "migrated"}.get(move.plan.route, "gone")
+        outcome = MOVED_BY.get(move.plan.route, PodOutcome.GONE)
         move.came_true(self.ctx)
         if move.ours:
-            outcome = "deleted" if self.options.choices.disable_eviction else "evicted"
+            outcome = PodOutcome.DELETED if self.options.choices.disable_eviction else PodOutcome.EVICTED
         if move.plan.tolerant:
-            outcome = "tolerates_maintenance"
+            outcome = PodOutcome.TOLERATES_MAINTENANCE
         move.end("gone", outcome, now)
         pod = move.pod
-        self.ctx.note("gone", outcome, node=pod.node, namespace=pod.namespace, name=pod.name)
+        self.ctx.note("gone", outcome.value, node=pod.node, namespace=pod.namespace, name=pod.name)
 
     def _fail_swaps(self) -> None:
         for uid, why in self.swaps.failures.items():
@@ -298,7 +307,7 @@ class _Drain:
                 for move in site.left():
                     if move.plan.route == "swap" and move.plan.workload and move.plan.workload.uid == uid:
                         move.block(move.plan.workload.kind, move.pod.namespace, move.plan.workload.name, why)
-                        move.end("failed", "swap_failed", self.ctx.clock.now(), why)
+                        move.end("failed", PodOutcome.SWAP_FAILED, self.ctx.clock.now(), why)
 
     def _judge(self, site: Site, snapshot: Snapshot) -> None:
         """Decide whether a node is through, has failed, or goes on."""
@@ -307,29 +316,29 @@ class _Drain:
         if failed:
             if any(move.state == "asked" for move in site.moves.values()):
                 return
-            self._close(site, "failed", "; ".join(f"{m.pod.ref}: {m.reason}" for m in failed[:10]))
+            self._close(site, DrainOutcome.FAILED, "; ".join(f"{m.pod.ref}: {m.reason}" for m in failed[:10]))
             return
         if why := self.silence.given_up(site):
             self.routing.look_again(site, snapshot)
-            self._close(site, "unreachable", why)
+            self._close(site, DrainOutcome.UNREACHABLE, why)
             return
         left = site.left()
         late = [m for m in left if self._too_late(m, now)]
         if now >= self.deadline or late:
             self.routing.look_again(site, snapshot)
-            self._close(site, "timed_out", too_late(late or left, self.replacements.missing(snapshot)))
+            self._close(site, DrainOutcome.TIMED_OUT, too_late(late or left, self.replacements.missing(snapshot)))
             return
         if left or now - site.quiet_since < QUIET or self.live.quiet_for("pods") == 0:
             return
         if why := self.swaps.failed_for(site.name):
-            self._close(site, "failed", why)
+            self._close(site, DrainOutcome.FAILED, why)
             return
         if not self.swaps.done_with(site.name):
             return
         if self.replacements.missing(snapshot) or not self.jobs.done_with(site.name):
             return
         if site.selected_only:
-            site.outcome = "selected_gone"
+            site.outcome = DrainOutcome.SELECTED_GONE
             site.message = f"The selected pods of node {site.name} are gone; for the others it is not drained."
         elif self._listed_empty(site):
             self._prove(site)
@@ -348,20 +357,20 @@ class _Drain:
 
     # -- ends ---------------------------------------------------------------------------------------
 
-    def _close(self, site: Site, outcome: str, message: str) -> None:
+    def _close(self, site: Site, outcome: DrainOutcome, message: str) -> None:
         if self.evictor:
             self.evictor.withdraw(site.name)
         if outcome in NOT_OURS:
             self.swaps.lose(site.name, message)
         site.close(outcome, f"Node {site.name}: {message}", self.ctx.clock.now())
-        self.ctx.tell(outcome, site.message, node=site.name)
-        if outcome not in ("adopted_by", "drained"):
+        self.ctx.tell(outcome.value, site.message, node=site.name)
+        if outcome not in (DrainOutcome.ADOPTED_BY, DrainOutcome.DRAINED):
             self.jobs.abandon(site.name, f"Node {site.name} is not emptied after all: {message}")
 
     def _adopted(self, node: str, why: str) -> None:
         if self.sites[node].open:
             message = f"it was taken over ({why}), and nothing more is sent for it"
-            self._close(self.sites[node], "adopted_by", message)
+            self._close(self.sites[node], DrainOutcome.ADOPTED_BY, message)
 
     def _prove(self, site: Site) -> None:
         """Write ``drained`` into the record, on the condition that the node is still out."""
@@ -371,12 +380,12 @@ class _Drain:
         except LostLockError as lost:
             self._adopted(lost.node, lost.why)
         except ClusterError as error:
-            self._close(site, "failed", f"it is empty, and that could not be recorded: {error} Run again.")
+            self._close(site, DrainOutcome.FAILED, f"it is empty, and that could not be recorded: {error} Run again.")
         else:
             if why:
                 self._close(site, why.outcome, why.message)
                 return
-            site.outcome, site.message = "drained", f"Node {site.name} is drained."
+            site.outcome, site.message = DrainOutcome.DRAINED, f"Node {site.name} is drained."
             self.ctx.tell("drained", site.message, node=site.name)
 
     # -- locks --------------------------------------------------------------------------------------

@@ -33,6 +33,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import budgets
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.change import Change, eviction
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Budget
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.outcomes import PodOutcome
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.snapshot import Snapshot
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.routes import readiness
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.act import apply
@@ -184,7 +185,7 @@ class Evictor:
         if verdict.budget and not verdict.allowed:
             move.block(verdict.budget.kind, verdict.budget.namespace, verdict.budget.name, verdict.message)
         if verdict.code == "two_budgets" and not any(b.ours for b in snapshot.budgets_of(pod)):
-            move.end("failed", "two_budgets", now, f"{verdict.message} {verdict.remedy}")
+            move.end("failed", PodOutcome.TWO_BUDGETS, now, f"{verdict.message} {verdict.remedy}")
             return False
         if move.plan.code == "reactive_budget" and now >= line.ask_again:
             return True
@@ -247,7 +248,7 @@ class Evictor:
             move.unsure = self._change(move)
         if isinstance(error, NotFound):
             move.came_true(self.ctx)
-            move.end("gone", "already_gone", now)
+            move.end("gone", PodOutcome.ALREADY_GONE, now)
             return
         if isinstance(error, Conflict):
             # Its name belongs to another pod now, which the UID precondition kept safe: the watch says so. Or
@@ -271,4 +272,4 @@ class Evictor:
         if isinstance(error, AGAIN) and not by_the_fence(error):
             move.not_before = now + max(min(2.0 ** (move.tries - 1), 30.0), error.retry_after or 0.0)
             return
-        move.end("failed", "failed", now, str(error))
+        move.end("failed", PodOutcome.FAILED, now, str(error))

@@ -8,12 +8,16 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.change import eviction
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.outcomes import (
+    DrainOutcome,
+    PodOutcome,
+)
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.act import apply
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import Context
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.move import Move
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drain import proof
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drain.options import DrainOptions
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drain.sites import Site
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drain.sites import MOVED_BY, Site
 
 
 def predict(ctx: Context, options: DrainOptions, sites: t.Iterable[Site], job: t.Callable[[Move], None]) -> None:
@@ -25,17 +29,17 @@ def predict(ctx: Context, options: DrainOptions, sites: t.Iterable[Site], job: t
             change = proof.drained(site.node, site.record)
             if change:
                 apply(ctx, change)
-        site.outcome, site.message = "drained", f"Node {site.name} would be drained."
+        site.outcome, site.message = DrainOutcome.DRAINED, f"Node {site.name} would be drained."
         if site.selected_only:
-            site.outcome, site.message = "selected_gone", f"Node {site.name} would lose the selected pods."
+            site.outcome, site.message = DrainOutcome.SELECTED_GONE, f"Node {site.name} would lose the selected pods."
 
 
 def _predict(ctx: Context, options: DrainOptions, move: Move, job: t.Callable[[Move], None]) -> None:
     if move.plan.route != "evict":
-        move.outcome = {"swap": "swapped", "job": "migrated", "wait": "gone"}[move.plan.route]
+        move.outcome = MOVED_BY.get(move.plan.route, PodOutcome.GONE)
         if move.plan.route == "job":
             job(move)
         return
     change = eviction(move.pod, delete=options.choices.disable_eviction, grace_seconds=options.grace_period)
     apply(ctx, change)
-    move.outcome = "deleted" if change.verb == "delete" else "evicted"
+    move.outcome = PodOutcome.DELETED if change.verb == "delete" else PodOutcome.EVICTED

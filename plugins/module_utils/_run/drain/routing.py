@@ -9,6 +9,10 @@ import dataclasses
 import typing as t
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Pod, Workload
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.outcomes import (
+    DrainOutcome,
+    PodOutcome,
+)
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.pod_plan import Choices, PodPlan
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.snapshot import Snapshot
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.routes import migrate, volumes
@@ -25,11 +29,11 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drai
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drain.sites import Site
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.jobs import backend
 
-NEEDS: t.Mapping[str, str] = {
-    "needs_surge": "leaves by a swap, which is not prepared",
-    "needs_guard": "has no budget and no guard",
+NEEDS: t.Mapping[PodOutcome, str] = {
+    PodOutcome.NEEDS_SURGE: "leaves by a swap, which is not prepared",
+    PodOutcome.NEEDS_GUARD: "has no budget and no guard",
 }
-"""What ``pdb_guard`` has to do first, by the node's outcome, and how messages say it."""
+"""What ``pdb_guard`` has to do first, by the outcome of the pod and of its node, and how messages say it."""
 
 OWNERS_EVERY = 3.0
 """Seconds between two readings of owners that cannot be watched, and between two questions after an unknown one."""
@@ -73,9 +77,11 @@ class Routing:
                 if not site.open or site.left() or not site.record:
                     continue
                 if site.selected_only:
-                    site.outcome, site.message = "selected_gone", f"Node {name} holds none of the selected pods."
+                    site.outcome = DrainOutcome.SELECTED_GONE
+                    site.message = f"Node {name} holds none of the selected pods."
                 elif site.record.step != "cordoned":
-                    site.outcome, site.message = "already_drained", f"Node {name} holds no pod that has to go."
+                    site.outcome = DrainOutcome.ALREADY_DRAINED
+                    site.message = f"Node {name} holds no pod that has to go."
 
     def take_up(self, snapshot: Snapshot, nodes: t.Collection[str]) -> None:
         """Plan pods that came late, once their owners are known, and those whose route may have changed."""
@@ -138,7 +144,8 @@ class Routing:
                 state = "skipped"
             elif plan.pod.deleting:
                 state = "leaving"
-            new = Move(plan, state, now, outcome=plan.code if state == "skipped" else "", reason=plan.reason)
+            outcome = PodOutcome(plan.code) if state == "skipped" else None
+            new = Move(plan, state, now, outcome=outcome, reason=plan.reason)
             if state == "leaving":
                 new.left_at = now
             site.moves[plan.pod.uid] = new
@@ -160,7 +167,7 @@ class Routing:
         """A pod that came after the plan and may not be moved stops its node."""
         for move in site.moves.values():
             if move.state == "waiting" and move.plan.route == "refuse":
-                move.end("failed", "refused", self.ctx.clock.now(), move.plan.reason)
+                move.end("failed", PodOutcome.REFUSED, self.ctx.clock.now(), move.plan.reason)
 
     def look_again(self, site: Site, snapshot: Snapshot) -> None:
         """Say of pods that do not end what holds them now, not why they were sent away."""
@@ -176,26 +183,26 @@ class Routing:
         refused = [move for move in site.moves.values() if move.plan.route == "refuse"]
         lacking = [(move, lack) for move in site.moves.values() if (lack := self._lack(move, snapshot))]
         if refused:
-            site.outcome = "refused"
+            site.outcome = DrainOutcome.REFUSED
             site.message = f"Node {site.name} is left as it is: " + " ".join(
                 f"{move.pod.ref}: {move.plan.reason} {move.plan.remedy}" for move in refused[:10]
             )
         elif lacking:
-            site.outcome = lacking[0][1]
+            site.outcome = DrainOutcome(lacking[0][1].value)
             site.message = f"Node {site.name}: " + "; ".join(f"{m.pod.ref} {NEEDS[lack]}" for m, lack in lacking[:10])
             site.message += ". Call pdb_guard with state=present first."
         for move in refused:
-            move.end("failed", "refused", now)
+            move.end("failed", PodOutcome.REFUSED, now)
         for move, lack in lacking:
             move.end("failed", lack, now)
 
-    def _lack(self, move: Move, snapshot: Snapshot) -> str:
-        """What ``pdb_guard`` has to do before this pod may go, ``""`` for nothing; check mode takes it as done."""
+    def _lack(self, move: Move, snapshot: Snapshot) -> PodOutcome | None:
+        """What ``pdb_guard`` has to do before this pod may go, ``None`` for nothing; check mode takes it as done."""
         plan = move.plan
         if self.ctx.check or move.done:
-            return ""
+            return None
         if plan.route == "swap" and not (plan.workload and plan.workload.uid in self.surges):
-            return "needs_surge"
+            return PodOutcome.NEEDS_SURGE
         if plan.guarded and plan.route != "skip" and not snapshot.budgets_of(plan.pod):
-            return "needs_guard"
-        return ""
+            return PodOutcome.NEEDS_GUARD
+        return None

@@ -9,6 +9,11 @@ import typing as t
 from dataclasses import dataclass, field
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Node
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.outcomes import (
+    DrainOutcome,
+    PodOutcome,
+    word_of,
+)
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.record import (
     BadRecordError,
     Record,
@@ -17,19 +22,19 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.mod
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import Context, Result
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.move import Move
 
-PASSED = ("", "drained", "already_drained", "selected_gone", "gone")
-"""Outcomes of a node that are no failure: in work, empty, empty of what was selected, or deleted meanwhile."""
+MOVED_BY: t.Mapping[str, PodOutcome] = {"swap": PodOutcome.SWAPPED, "job": PodOutcome.MIGRATED}
+"""What a pod that left by one of these routes has come to; by any other it is just gone."""
 
 
 @dataclass
 class Site:
-    """A node, its record, and a move for every pod; ``outcome`` is empty while it is in work."""
+    """A node, its record, and a move for every pod; ``outcome`` is ``None`` while it is in work."""
 
     name: str
     node: Node | None = None
     record: Record | None = None
     moves: dict[str, Move] = field(default_factory=dict)
-    outcome: str = ""
+    outcome: DrainOutcome | None = None
     message: str = ""
     kept: tuple[str, ...] = ()
     quiet_since: float = 0.0
@@ -38,19 +43,19 @@ class Site:
     @property
     def open(self) -> bool:
         """Whether its outcome is not decided yet."""
-        return not self.outcome
+        return self.outcome is None
 
     @property
     def failed(self) -> bool:
         """Whether its outcome is a failure."""
-        return self.outcome not in PASSED
+        return self.outcome is not None and self.outcome.failed
 
     @property
     def selected_only(self) -> bool:
         """Whether pods were filtered out: nobody looked at them, so the node cannot be called drained."""
         return any(move.plan.code == "not_selected" for move in self.moves.values())
 
-    def close(self, outcome: str, message: str, now: float) -> None:
+    def close(self, outcome: DrainOutcome, message: str, now: float) -> None:
         """Decide the node's outcome; what was not over has failed, but for requests that are under way."""
         self.outcome, self.message = outcome, message
         self.end_moves(now)
@@ -59,9 +64,9 @@ class Site:
         """Give up what is left of a node that is decided; again when the requests under way have been answered."""
         for move in self.left():
             if move.state == "waiting":
-                move.end("failed", "not_moved", now, move.reason)
+                move.end("failed", PodOutcome.NOT_MOVED, now, move.reason)
             elif move.state == "leaving":
-                move.end("failed", "still_ending", now, move.reason)
+                move.end("failed", PodOutcome.STILL_ENDING, now, move.reason)
 
     def left(self) -> list[Move]:
         """The moves that are not over."""
@@ -70,26 +75,26 @@ class Site:
     def read_record(self, ctx: Context) -> None:
         """Read who has the node in maintenance; closes the site where it is not this run, or nobody can tell."""
         if self.node is None:
-            self.outcome, self.message = "unknown_node", f"There is no node {self.name}."
+            self.outcome, self.message = DrainOutcome.UNKNOWN_NODE, f"There is no node {self.name}."
             return
         try:
             self.record = record_of(self.node)
         except BadRecordError as error:
-            self.outcome, self.message = "failed", str(error)
+            self.outcome, self.message = DrainOutcome.FAILED, str(error)
             return
         if self.record is None:
             if not ctx.check:
-                self.outcome = "not_in_maintenance"
+                self.outcome = DrainOutcome.NOT_IN_MAINTENANCE
                 self.message = f"Node {self.name} carries no record: call node_cordon with state=cordoned first."
             return
         if self.record.foreign_to(*ctx.caller, check=ctx.check):
-            self.outcome, self.message = "adopted_by", self.record.owner(self.name)
+            self.outcome, self.message = DrainOutcome.ADOPTED_BY, self.record.owner(self.name)
 
     def shown(self, now: float) -> dict[str, t.Any]:
         """The entry of ``nodes``."""
         return {
             "name": self.name,
-            "outcome": self.outcome,
+            "outcome": word_of(self.outcome),
             "failed": self.failed,
             "message": self.message,
             "kept": list(self.kept),
@@ -106,7 +111,7 @@ def result_of(sites: t.Collection[Site], series: list[dict[str, t.Any]], now: fl
             "nodes": [site.shown(now) for site in sites],
             "summary": {
                 "evicted": sum(1 for m in moves if m.ours and m.state == "gone"),
-                "migrated": sum(1 for m in moves if m.outcome in ("migrated", "swapped")),
+                "migrated": sum(1 for m in moves if m.outcome in MOVED_BY.values()),
                 "skipped": sum(1 for m in moves if m.state == "skipped"),
                 "failed": sum(1 for m in moves if m.state == "failed"),
                 "refusals": sum(m.refusals for m in moves),
@@ -138,7 +143,7 @@ def _shown(move: Move, now: float) -> dict[str, t.Any]:
         "name": pod.name,
         "uid": pod.uid,
         "route": move.plan.route,
-        "outcome": move.outcome or "not_moved",
+        "outcome": word_of(move.outcome or PodOutcome.NOT_MOVED),
         "reason": move.reason,
         "waited_seconds": round((move.ended or now) - move.since, 3) if move.state != "skipped" else 0.0,
     }

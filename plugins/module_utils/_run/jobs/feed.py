@@ -38,6 +38,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.mod
     Controller,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Raw, Ref
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.outcomes import PodOutcome
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.pod_plan import Choices
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.snapshot import Snapshot
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.routes import way
@@ -251,7 +252,7 @@ class JobFeed:
         """Evict the pod, or let its move fail: ``fallback``."""
         if self.choices.backend == "koordinator" and self.choices.fallback == "fail":
             move.block("PodMigrationJob", move.pod.namespace, move.pod.name, why)
-            move.end("failed", "job_failed", self.ctx.clock.now(), f"{why} fallback is fail.")
+            move.end("failed", PodOutcome.JOB_FAILED, self.ctx.clock.now(), f"{why} fallback is fail.")
             return
         move.plan = way.without_job(move.plan, why)
         move.reason, move.blocked_by = move.plan.reason, None
