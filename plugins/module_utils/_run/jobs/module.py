@@ -21,6 +21,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.job
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.change import Change
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.finding import Finding
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Raw, Ref
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.outcomes import JobOutcome
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.snapshot import Snapshot
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.act import PATIENCE
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import Context, Result, StopRun
@@ -39,6 +40,9 @@ SLACK = 30.0
 
 WITHOUT_TTL = 1800.0
 """Seconds for which a job without ttl is waited for: then it is deleted."""
+
+GOING_ON = (JobOutcome.APPROVED, JobOutcome.ALREADY_APPROVED)
+"""Outcomes of rulings after which a job moves its pod."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,15 +161,15 @@ def _work(
     match choice.do:
         case "done":
             by = f" by job {choice.job.name}" if choice.job else ""
-            work.close("already_moved", f"{target.ref} is moved already{by}.")
+            work.close(JobOutcome.ALREADY_MOVED, f"{target.ref} is moved already{by}.")
         case "refuse":
-            work.close("refused", f"{target.ref}:", choice.cause)
+            work.close(JobOutcome.REFUSED, f"{target.ref}:", choice.cause)
         case "follow":
             work.state = "following"
         case "create":
             why = _forbidden(target, snapshot, found, wish)
             if why:
-                work.close("refused", f"{target.ref} gets no job:", why)
+                work.close(JobOutcome.REFUSED, f"{target.ref} gets no job:", why)
     return work
 
 
@@ -196,7 +200,7 @@ def _reserve(ctx: Context, options: JobOptions, work: Work, deadline: float) -> 
         )
     why = reserve.unusable(raw, pod) if raw else None
     if why:
-        work.close("refused", f"{work.target} gets no job:", why)
+        work.close(JobOutcome.REFUSED, f"{work.target} gets no job:", why)
         return
     made = raw is None
     if raw is None:
@@ -210,7 +214,7 @@ def _reserve(ctx: Context, options: JobOptions, work: Work, deadline: float) -> 
         try:
             made = write(ctx, ref, lambda found: None if found else change, known=None).change is not None
         except ClusterError as error:
-            work.close("failed", f"{work.target}: {error}")
+            work.close(JobOutcome.FAILED, f"{work.target}: {error}")
             return
     if options.template is not None and not ctx.check:
         _wait_for_place(ctx, work, name, deadline, made=made)
@@ -248,7 +252,7 @@ def _wait_for_place(ctx: Context, work: Work, name: str, deadline: float, *, mad
     if why:
         if made:
             free(ctx, name)
-        work.close("failed", f"{work.target} gets no job:", why)
+        work.close(JobOutcome.FAILED, f"{work.target} gets no job:", why)
 
 
 # -- approved, rejected, absent, and present by the name of a job -------------------------------------------
@@ -260,9 +264,11 @@ def _ruled(ctx: Context, options: JobOptions, found: Koordinator) -> list[Work]:
     if not works and options.name:
         missing = Work(Ref("Pod", ""), name=options.name)
         if options.state == "absent":
-            missing.close("already_absent", f"There is no job {options.name}.")
+            missing.close(JobOutcome.ALREADY_ABSENT, f"There is no job {options.name}.")
         else:
-            missing.close("not_found", f"There is no job {options.name}. One is deleted five minutes after its ttl.")
+            missing.close(
+                JobOutcome.NOT_FOUND, f"There is no job {options.name}. One is deleted five minutes after its ttl."
+            )
         return [missing]
     if not works:
         return []
@@ -275,13 +281,13 @@ def _ruled(ctx: Context, options: JobOptions, found: Koordinator) -> list[Work]:
     rulings = Rulings(ctx, options.state, works, why)
     with Board(ctx, found.controller, AROUND) as board:
         rulings.carry_out(board, deadline, options.wait)
-        approved = [work for work in works if work.outcome in ("approved", "already_approved")] if options.wait else []
+        approved = [work for work in works if work.outcome in GOING_ON] if options.wait else []
         if ctx.check:
             for work in approved:
-                work.outcome = "moved"
+                work.outcome = JobOutcome.MOVED
         elif approved:
             for work in approved:
-                work.state, work.outcome = "following", ""
+                work.state, work.outcome = "following", None
             Moves(ctx, approved, options.wish, found.controller).follow(board, deadline)
     return works
 

@@ -31,6 +31,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.mod
     Controller,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Pod, Raw, Ref
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.outcomes import JobOutcome
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.act import PATIENCE
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import Context
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.write import write
@@ -79,7 +80,8 @@ class Moves:
             if work.state == "queued":
                 self._create(work)
             if work.state == "following":
-                outcome = "moved" if wait and not self.wish.paused else "paused" if self.wish.paused else "created"
+                without = JobOutcome.PAUSED if self.wish.paused else JobOutcome.CREATED
+                outcome = JobOutcome.MOVED if wait and not self.wish.paused else without
                 work.close(outcome, f"Job {work.name} would move {work.target}.")
 
     def follow(self, board: Board, deadline: float | None) -> None:
@@ -133,11 +135,11 @@ class Moves:
         try:
             found = write(self.ctx, ref, lambda raw: None if raw else change, known=None).object
         except ClusterError as error:
-            work.close("failed", f"{work.target}: {error}")
+            work.close(JobOutcome.FAILED, f"{work.target}: {error}")
             return
         # What has the name already and is for this pod is what our own answer would have been.
         if found and Job.of(found).pod.uid != work.target.uid:
-            work.close("failed", f"{work.target}: somebody made another job {work.name} meanwhile; run again.")
+            work.close(JobOutcome.FAILED, f"{work.target}: somebody made another job {work.name} meanwhile; run again.")
             return
         work.state, work.created = "following", True
         work.told, work.told_at = "", self.ctx.clock.now()
@@ -196,9 +198,9 @@ class Moves:
         if job and job.paused:
             said += "; a paused one is deleted five minutes after its ttl"
         if _alive(work, view) is None:
-            work.close("gone", f"{said}, and {work.target} is gone.")
+            work.close(JobOutcome.GONE, f"{said}, and {work.target} is gone.")
         else:
-            work.close("deleted", f"{said}. {work.target} is where it was. Run again.")
+            work.close(JobOutcome.DELETED, f"{said}. {work.target} is where it was. Run again.")
         return True
 
     def _ended(self, work: Work, job: Job, view: View) -> None:
@@ -207,13 +209,13 @@ class Moves:
         if not job.succeeded:
             why = verdict(job, view)
             if why and why.code == "pod_gone":
-                work.close("gone", f"{work.target} was gone before job {job.name} could move it.")
+                work.close(JobOutcome.GONE, f"{work.target} was gone before job {job.name} could move it.")
             else:
-                work.close("failed", f"Job {job.name} has failed; {work.target}:", why)
+                work.close(JobOutcome.FAILED, f"Job {job.name} has failed; {work.target}:", why)
         elif job.new_pod is None and work.pod and work.pod.owner:
             work.state, work.told_at = "replacing", self.ctx.clock.now()
         else:
-            work.close("moved", _moved(work, job))
+            work.close(JobOutcome.MOVED, _moved(work, job))
 
     def _replacing(self, work: Work, view: View) -> None:
         """EvictDirectly ends with the old pod; the move ends when the workload has another one that is Ready."""
@@ -222,7 +224,9 @@ class Moves:
             mine = owner and pod.owner and pod.owner.uid == owner.uid
             if mine and pod.uid not in work.siblings and pod.ready and not pod.deleting:
                 work.new_pod = pod.ref
-                work.close("moved", f"Job {work.name} evicted {work.target}; {pod.ref} is ready on node {pod.node}.")
+                work.close(
+                    JobOutcome.MOVED, f"Job {work.name} evicted {work.target}; {pod.ref} is ready on node {pod.node}."
+                )
                 self._tell(work, f"{pod.namespace}/{pod.name} is ready on node {pod.node}")
                 return
 
@@ -241,32 +245,35 @@ class Moves:
             work.raw = written or work.raw
             if written and Job.of(written).evicting:
                 return False
-        work.close("gone", said)
+        work.close(JobOutcome.GONE, said)
         return True
 
     def _give_up(self, work: Work, view: View) -> None:
         if work.state == "queued":
             why = self._held(work, view)
-            work.close("timeout", f"{work.target} has no job yet:", why)
+            work.close(JobOutcome.TIMEOUT, f"{work.target} has no job yet:", why)
             return
         if work.state == "replacing":
-            work.close("not_ready", f"Job {work.name} evicted {work.target}; no new pod of {_owner(work)} is ready.")
+            work.close(
+                JobOutcome.NOT_READY, f"Job {work.name} evicted {work.target}; no new pod of {_owner(work)} is ready."
+            )
             return
         job = work.job
         why = verdict(job, view) if job else None
         going = f"Job {work.name} {stage(job)}" if job else f"Job {work.name} has not ended"
-        work.close("timeout", f"{going}; it goes on without us.", why)
+        work.close(JobOutcome.TIMEOUT, f"{going}; it goes on without us.", why)
 
     def _leave(self, work: Work) -> None:
         job = work.job
         if job and job.succeeded:
-            work.close("already_moved", f"Job {job.name} has moved {work.target} already.")
+            work.close(JobOutcome.ALREADY_MOVED, f"Job {job.name} has moved {work.target} already.")
             return
         if job and job.ended:
-            work.close("failed", f"Job {job.name} has failed ({job.reason or job.phase}): {job.message}")
+            work.close(JobOutcome.FAILED, f"Job {job.name} has failed ({job.reason or job.phase}): {job.message}")
             return
         paused = job.paused if job else self.wish.paused
-        outcome = "paused" if paused else "created" if work.created else "exists"
+        there = JobOutcome.CREATED if work.created else JobOutcome.EXISTS
+        outcome = JobOutcome.PAUSED if paused else there
         words = "waits for approval to move" if paused else "moves"
         work.close(outcome, f"Job {work.name} {words} {work.target}.")
 

@@ -16,6 +16,7 @@ import typing as t
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs.cause import Cause
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs.job import Job
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs.verdict import verdict
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.outcomes import JobOutcome
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import Context
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.jobs.board import Board
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.jobs.work import (
@@ -82,35 +83,37 @@ class Rulings:
 
     def _approve(self, work: Work, job: Job) -> None:
         if job.succeeded:
-            work.close("already_moved", f"Job {job.name} has moved {job.pod} already.")
+            work.close(JobOutcome.ALREADY_MOVED, f"Job {job.name} has moved {job.pod} already.")
         elif job.ended:
-            work.close("failed", f"Job {job.name} has failed ({job.reason or job.phase}): {job.message}")
+            work.close(JobOutcome.FAILED, f"Job {job.name} has failed ({job.reason or job.phase}): {job.message}")
         elif not job.paused:
-            work.close("already_approved", f"Job {job.name} is not paused.")
+            work.close(JobOutcome.ALREADY_APPROVED, f"Job {job.name} is not paused.")
         else:
             work.raw = approve(self.ctx, job) or work.raw
             work.created = True
-            work.close("approved", f"Job {job.name} goes on and moves {job.pod}.")
+            work.close(JobOutcome.APPROVED, f"Job {job.name} goes on and moves {job.pod}.")
             self._tell(work)
 
     def _reject(self, work: Work, job: Job) -> None:
         if job.succeeded or job.evicting:
-            work.close("too_late", f"Job {job.name} has evicted {job.pod}: nothing undoes that.")
+            work.close(JobOutcome.TOO_LATE, f"Job {job.name} has evicted {job.pod}: nothing undoes that.")
         elif job.ended:
-            work.close("already_rejected", f"Job {job.name} has ended without moving {job.pod} ({job.reason}).")
+            work.close(
+                JobOutcome.ALREADY_REJECTED, f"Job {job.name} has ended without moving {job.pod} ({job.reason})."
+            )
         else:
             written = reject(self.ctx, job, self.why)
             work.raw = written or work.raw
             if written and Job.of(written).evicting:
-                work.close("too_late", f"Job {job.name} has evicted {job.pod}: nothing undoes that.")
+                work.close(JobOutcome.TOO_LATE, f"Job {job.name} has evicted {job.pod}: nothing undoes that.")
                 return
-            work.close("rejected", f"Job {job.name} is rejected; {job.pod} stays where it is.")
+            work.close(JobOutcome.REJECTED, f"Job {job.name} is rejected; {job.pod} stays where it is.")
             self._tell(work)
 
     def _remove(self, work: Work, job: Job) -> None:
         found = reread(self.ctx, job.name)
         if found is None or found.uid != job.uid:
-            work.close("already_absent", f"There is no job {job.name} any more.")
+            work.close(JobOutcome.ALREADY_ABSENT, f"There is no job {job.name} any more.")
             return
         if not found.ended:
             reject(self.ctx, found, self.why)
@@ -118,7 +121,7 @@ class Rulings:
         # The controller deletes a job's Reservation with it, unless it is not there to see it.
         if found.reservation and not found.succeeded and not self.ctx.check:
             free(self.ctx, found.reservation)
-        work.close("absent", f"Job {job.name} is deleted.")
+        work.close(JobOutcome.ABSENT, f"Job {job.name} is deleted.")
         self._tell(work)
 
     def _left(self, work: Work, why: Cause | None) -> None:
@@ -126,10 +129,12 @@ class Rulings:
         if self.ctx.check:
             self._rule(work, job)
         elif job.evicting:
-            work.close("still_waiting", f"Job {job.name} is moving {job.pod} and was not removed.", why)
+            work.close(JobOutcome.STILL_WAITING, f"Job {job.name} is moving {job.pod} and was not removed.", why)
         else:
-            work.close("still_waiting", f"Job {job.name} still waits for arbitration and was not written.", why)
+            work.close(
+                JobOutcome.STILL_WAITING, f"Job {job.name} still waits for arbitration and was not written.", why
+            )
 
     def _tell(self, work: Work) -> None:
         if not self.ctx.check:
-            self.ctx.tell(work.outcome, work.message, namespace=work.target.namespace, name=work.target.name)
+            self.ctx.tell(self.ruling, work.message, namespace=work.target.namespace, name=work.target.name)

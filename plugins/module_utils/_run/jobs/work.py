@@ -21,21 +21,10 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.job
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.change import Change
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Pod, Raw, Ref
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.outcomes import JobOutcome, word_of
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import write as writing
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.act import PATIENCE, Fence
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import Context
-
-FAILED = (
-    "refused",
-    "failed",
-    "timeout",
-    "deleted",
-    "not_ready",
-    "not_found",
-    "too_late",
-    "still_waiting",
-)
-"""The outcomes that make a call fail."""
 
 WOKEN = f"{names.PREFIX}/woken"
 """When a job was last woken."""
@@ -54,7 +43,7 @@ class Work:
     name: str = ""
     raw: Raw | None = None
     state: t.Literal["queued", "following", "replacing", "done"] = "queued"
-    outcome: str = ""
+    outcome: JobOutcome | None = None
     message: str = ""
     cause: Cause | None = None
     new_pod: Ref | None = None
@@ -75,9 +64,9 @@ class Work:
     @property
     def failed(self) -> bool:
         """Whether it makes the call fail."""
-        return self.outcome in FAILED
+        return self.outcome is not None and self.outcome.failed
 
-    def close(self, outcome: str, message: str, cause: Cause | None = None) -> None:
+    def close(self, outcome: JobOutcome, message: str, cause: Cause | None = None) -> None:
         """There is an outcome; nothing more is done for this pod."""
         self.state, self.outcome, self.cause = "done", outcome, cause
         self.message = f"{message} {cause.message} {cause.remedy}".strip() if cause else message
@@ -88,7 +77,7 @@ class Work:
         new_pod = self.new_pod or (job.new_pod if job else None)
         return {
             "name": self.name,
-            "outcome": self.outcome,
+            "outcome": word_of(self.outcome),
             "failed": self.failed,
             "message": self.message,
             "phase": job.phase if job else "",
