@@ -13,6 +13,7 @@ import typing as t
 from dataclasses import dataclass
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.finding import Finding
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.outcomes import GateOutcome
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.record import (
     BadRecordError,
     Record,
@@ -141,16 +142,14 @@ def _result(found: t.Mapping[str, tuple[Finding, ...]]) -> Result:
             "pods": [],
             "waves": [],
             "estimate_seconds": 0,
-            "nodes": [
-                {
-                    "name": name,
-                    "outcome": "failed" if missing else "passed",
-                    "failed": bool(missing),
-                    "message": " ".join(f.message for f in missing) or f"Node {name} passed its gates.",
-                }
-                for name, missing in found.items()
-            ],
+            "nodes": [_node(name, missing) for name, missing in found.items()],
         },
         failed=bool(failed),
         message=" ".join(finding.message for finding in failed),
     )
+
+
+def _node(name: str, missing: tuple[Finding, ...]) -> dict[str, t.Any]:
+    outcome = GateOutcome.FAILED if missing else GateOutcome.PASSED
+    message = " ".join(finding.message for finding in missing) or f"Node {name} passed its gates."
+    return {"name": name, "outcome": outcome.value, "failed": outcome.failed, "message": message}

@@ -13,6 +13,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.change import Change
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Raw
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.outcomes import AccessOutcome
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.preflight import access
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.act import PATIENCE
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import Context, Result, StopRun
@@ -21,6 +22,9 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base
 SERVED_WITHIN = 30.0
 """Seconds in which a kind that was just defined has to be served."""
 LOOK_EVERY = 0.2
+
+DONE = {"create": AccessOutcome.CREATED, "patch": AccessOutcome.CHANGED, "delete": AccessOutcome.DELETED}
+"""What an object has come to by a change of this verb."""
 
 State = t.Literal["present", "absent"]
 Standing = t.Literal["present", "incomplete", "absent", "unknown"]
@@ -80,12 +84,12 @@ def _settled(
     change = write(ctx, target, lambda found: decide(wanted, found)).change
     if change and change.verb == "create" and target.kind == "CustomResourceDefinition":
         _await_served(ctx, names.FENCE_API, "NodeFence")
-    words = {"create": "created", "patch": "changed", "delete": "deleted"}
+    outcome = DONE[change.verb] if change else AccessOutcome(f"already_{state}")
     return {
         "kind": target.kind,
         "namespace": target.namespace,
         "name": target.name,
-        "outcome": words[change.verb] if change else f"already_{state}",
+        "outcome": outcome.value,
     }
 
 

@@ -16,6 +16,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.job
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names, selectors
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.finding import Finding
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Node, Raw
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.outcomes import PlanOutcome
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.pod_plan import Choices, PodPlan
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.record import (
     BadRecordError,
@@ -213,27 +214,28 @@ def _nothing_selected(options: PlanOptions) -> Finding:
 
 
 def _node(snapshot: Snapshot, name: str, there: t.Collection[str], found: list[Finding]) -> dict[str, t.Any]:
-    """One node of the result: ``planned``, ``blocked``, ``at_goal`` or ``unknown``."""
+    """One node of the result."""
     node = snapshot.nodes.get(name)
     record = _record(node) if node else None
     blockers = [f for f in found if f.severity == "blocker" and (name in f.nodes or not f.nodes)]
-    outcome = "planned"
+    outcome = PlanOutcome.PLANNED
     if node is None:
-        outcome = "unknown"
+        outcome = PlanOutcome.UNKNOWN
     elif name in there:
-        outcome, blockers = "at_goal", []
+        outcome, blockers = PlanOutcome.AT_GOAL, []
     elif blockers:
-        outcome = "blocked"
+        outcome = PlanOutcome.BLOCKED
+    against = ", ".join(f"{finding.code} ({finding.object})" for finding in blockers)
     words = {
-        "planned": f"Node {name} can be taken out.",
-        "at_goal": f"Node {name} is out and empty already.",
-        "unknown": f"There is no node {name}.",
-        "blocked": f"Against taking node {name} out: {', '.join(f'{f.code} ({f.object})' for f in blockers)}.",
+        PlanOutcome.PLANNED: f"Node {name} can be taken out.",
+        PlanOutcome.AT_GOAL: f"Node {name} is out and empty already.",
+        PlanOutcome.UNKNOWN: f"There is no node {name}.",
+        PlanOutcome.BLOCKED: f"Against taking node {name} out: {against}.",
     }
     return {
         "name": name,
-        "outcome": outcome,
-        "failed": outcome in ("unknown", "blocked"),
+        "outcome": outcome.value,
+        "failed": outcome.failed,
         "address": node.address if node else "",
         "message": words[outcome],
         "record": record.public() if record else None,

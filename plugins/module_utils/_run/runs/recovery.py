@@ -17,6 +17,7 @@ from dataclasses import dataclass, field, replace
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.errors import ClusterError
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Node, Raw
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.outcomes import StateOutcome
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.record import BadRecordError, Record
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.snapshot import Snapshot
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.routes import dead
@@ -50,15 +51,13 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.jobs import leftovers
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.nodes.cordon import CordonOptions, cordon
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.protect.guard import GuardOptions, guard
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.runs.runs import forget
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.runs.runs import forget, shown
 
 AT_ONCE = 8
 """Runs that are undone at the same time."""
 
 REFUSALS = (ClusterError, StopRun, BadRecordError, BadSurgeError)
 """What ends the work on one node or object, and on no other."""
-
-Way = t.Literal["left", "still_dead", "to_verify", "give_back"]
 
 
 @dataclass
@@ -82,10 +81,10 @@ class _Recovery:
     nodes: list[dict[str, t.Any]] = field(default_factory=list)
     failed: list[str] = field(default_factory=list)
 
-    def add(self, name: str, outcome: str, message: str, *, failed: bool = False) -> None:
-        self.nodes.append({"name": name, "outcome": outcome, "failed": failed, "message": message})
-        if failed:
-            self.failed.append(message)
+    def add(self, entry: dict[str, t.Any]) -> None:
+        self.nodes.append(entry)
+        if entry["failed"]:
+            self.failed.append(entry["message"])
 
     @contextlib.contextmanager
     def telling(self, about: str) -> t.Iterator[None]:
@@ -142,7 +141,7 @@ def recover(ctx: Context, *, finished: bool, parked: bool) -> Result:
     found, wanted, done = _everything(ctx), ctx.run.id if ctx.run else None, _Recovery()
     for name, why in found.bad.items():
         if wanted is None:
-            done.add(name, "bad_record", why, failed=True)
+            done.add(shown(name, StateOutcome.BAD_RECORD, why))
     by_run: dict[str, list[str]] = {}
     staying: set[str] = set()
     for name, record in found.records.items():
@@ -151,11 +150,11 @@ def recover(ctx: Context, *, finished: bool, parked: bool) -> Result:
         node, run = found.snapshot.nodes[name], found.runs.get(record.run)
         is_done = bool(run and name in run.finished)
         way, message = _way(node, record, is_done=is_done, finished=finished, named=bool(wanted), parked=parked)
-        if way == "give_back":
+        if way is None:
             by_run.setdefault(record.run, []).append(name)
         else:
             staying.add(record.run)
-            done.add(name, way, message)
+            done.add(shown(name, way, message))
     loose = [lease for lease in found.snapshot.leases if _is_loose(found, lease, wanted)]
     # Whether a run lives is asked only where its memory may go, and that takes the silence of a minute.
     loose = [lease for lease in loose if _is_lock(lease) or not (finished or holder_of(lease) in staying)]
@@ -175,30 +174,35 @@ def recover(ctx: Context, *, finished: bool, parked: bool) -> Result:
     return Result({"nodes": done.nodes}, failed=bool(done.failed), message="; ".join(done.failed))
 
 
-def _way(node: Node, record: Record, *, is_done: bool, finished: bool, named: bool, parked: bool) -> tuple[Way, str]:
-    """What is to become of a node, and in words why it is left or has to pass the gates first."""
+def _way(
+    node: Node, record: Record, *, is_done: bool, finished: bool, named: bool, parked: bool
+) -> tuple[StateOutcome | None, str]:
+    """Why a node is left or has to pass the gates first, also in words; ``None`` where it is to be given back."""
     name, of = node.name, f"run {record.run} of {record.by} (since {record.since})"
     release = f"`ansible-playbook kubeops.node_maintenance.release -e maintain_nodes={name}`"
     by_name = f"`ansible-playbook kubeops.node_maintenance.recover -e recover_run={record.run}`"
     if finished and not is_done:
-        return "left", (
+        return StateOutcome.LEFT, (
             f"Node {name} is at step {record.step} of run {record.run}: its work is not finished. "
             "Run the same command again, release the node, or undo the run."
         )
     if why := dead.stays_out(node, record):
-        return "still_dead", why
+        return StateOutcome.STILL_DEAD, why
     if record.step == "parked" and not (named or parked):
         why = f" ({record.reason})" if record.reason else ""
         text = f"Node {name} was left out of service on purpose by {of}{why}."
-        return "left", f"{text} To give it back: {release}, or by its run's name: {by_name}."
+        return StateOutcome.LEFT, f"{text} To give it back: {release}, or by its run's name: {by_name}."
     if record.step == "out" and not named:
         text = f"Node {name} is out of service for the tasks of {of}, which may still be running on the host."
-        return "left", f"{text} If they are not: its playbook again with -e maintain_run={record.run}, or {by_name}."
+        return (
+            StateOutcome.LEFT,
+            f"{text} If they are not: its playbook again with -e maintain_run={record.run}, or {by_name}.",
+        )
     if record.step in ("parked", "out") or (record.step == "returning" and not is_done):
-        return "to_verify", (
+        return StateOutcome.TO_VERIFY, (
             f"Node {name} is at step {record.step} of {of}, so it has to pass the gates first: {release}."
         )
-    return "give_back", ""
+    return None, ""
 
 
 def _side_by_side(
@@ -211,7 +215,7 @@ def _side_by_side(
         back = functools.partial(_give_back, ctx, explicit=explicit)
         for entries in pool.map(lambda item: back(*item), by_run.items()):
             for entry in entries:
-                done.add(**entry)
+                done.add(entry)
         if watching:
             with done.telling("Locks"):
                 silent = watching.result()
@@ -219,7 +223,7 @@ def _side_by_side(
 
 
 def _give_back(ctx: Context, run_id: str, nodes: t.Sequence[str], *, explicit: bool) -> list[dict[str, t.Any]]:
-    """The way back of one run's nodes, under a nonce of our own; a live lock refuses us. Gives arguments of ``add``."""
+    """The way back of one run's nodes, under a nonce of our own; a live lock refuses us."""
     me = replace(ctx, run=Run(run_id, ctx.clock.token()))
     steps: list[t.Callable[[tuple[str, ...]], Result]] = [
         lambda some: guard(me, GuardOptions(state="absent", nodes=some)),
@@ -242,12 +246,12 @@ def _each(step: t.Callable[[tuple[str, ...]], Result], nodes: tuple[str, ...]) -
     if not nodes:
         return {}
     try:
-        shown = step(nodes).data["nodes"]
+        found = step(nodes).data["nodes"]
     except REFUSALS as error:
         if len(nodes) > 1:
             return {name: entry for one in nodes for name, entry in _each(step, (one,)).items()}
-        shown = [{"name": nodes[0], "outcome": "failed", "failed": True, "message": f"Node {nodes[0]}: {error}"}]
-    return {one["name"]: {key: one[key] for key in ("name", "outcome", "failed", "message")} for one in shown}
+        found = [shown(nodes[0], StateOutcome.FAILED, f"Node {nodes[0]}: {error}")]
+    return {one["name"]: {key: one[key] for key in ("name", "outcome", "failed", "message")} for one in found}
 
 
 def _is_lock(lease: Raw) -> bool:
@@ -291,7 +295,7 @@ def _loose_locks(ctx: Context, locks: t.Sequence[Raw], silent: t.Collection[life
                 life.drop(ctx, lease)
         else:
             text = f"The lock of node {node} is alive, held by run {holder_of(lease)}."
-            done.add(node, "held", text, failed=True)
+            done.add(shown(node, StateOutcome.HELD, text))
 
 
 def _memories(

@@ -13,6 +13,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.change import Change
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Raw
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.outcomes import StateOutcome
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.record import Record
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.runs.state import (
     StoredRun,
@@ -171,7 +172,6 @@ def noted(ctx: Context, nodes: t.Sequence[str], seconds: float = IDLE) -> Result
         ClusterError: the API server cannot be reached or refuses.
     """
     caller = _caller(ctx)
-    shown = [{"name": name, "outcome": "noted", "failed": False, "message": ""} for name in nodes]
     if caller.id:
         its = {caller.id: tuple(nodes)}
         if caller.nonce:
@@ -185,7 +185,14 @@ def noted(ctx: Context, nodes: t.Sequence[str], seconds: float = IDLE) -> Result
     by_hand = not (caller.id and caller.nonce)
     told = [_note(ctx, run_id, some, by_hand=by_hand) for run_id, some in its.items()]
     finished = tuple(dict.fromkeys(name for known, _text in told for name in known))
-    return Result({"nodes": shown, "finished": list(finished)}, message=" ".join(text for _known, text in told if text))
+    entries = [shown(name, StateOutcome.NOTED) for name in nodes]
+    text = " ".join(text for _known, text in told if text)
+    return Result({"nodes": entries, "finished": list(finished)}, message=text)
+
+
+def shown(name: str, outcome: StateOutcome, message: str = "") -> dict[str, t.Any]:
+    """A node as results have it."""
+    return {"name": name, "outcome": outcome.value, "failed": outcome.failed, "message": message}
 
 
 def _note(ctx: Context, run_id: str, nodes: t.Sequence[str], *, by_hand: bool) -> tuple[tuple[str, ...], str]:
