@@ -10,6 +10,7 @@ import typing as t
 
 import pytest
 
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.outcomes import PodOutcome
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.report.build import build_report
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.report.model import Report
 from ansible_collections.kubeops.node_maintenance.tests.unit.report.sample import RULE, RUN, Sample, at
@@ -166,6 +167,31 @@ def test_a_pod_that_stays_says_what_blocks_it() -> None:
     assert report.pods[0].failed
     assert report.verdict == "failed"
     assert [p.subject for p in report.problems] == ["node n1"]
+
+
+@pytest.mark.parametrize("outcome", list(PodOutcome))
+def test_a_pod_failed_or_moved_as_its_outcome_says(outcome: PodOutcome) -> None:
+    pod = {"namespace": "shop", "name": "web-1", "route": "evict", "outcome": outcome.value, "reason": "why"}
+    lane = build_report([{"nodes": [node("n1", "failed", pods=[pod])]}]).pods[0]
+    assert (lane.failed, lane.moved) == (outcome.failed, outcome.moved)
+    assert lane.rule == ("why" if outcome.failed else "")
+
+
+def test_an_entry_without_a_verdict_is_judged_by_its_word() -> None:
+    words = [
+        "replaced",
+        "bad_record",
+        "not_in_maintenance",
+        "uncordoned",
+        "gone",
+        "at_goal",
+        "noted",
+        "left",
+        "unheard_of",
+    ]
+    told = build_report([{"failed": True, "nodes": [node(word, word) for word in words]}])
+    failed = {line.name for line in told.nodes if line.outcome == "failed"}
+    assert failed == {"replaced", "bad_record", "not_in_maintenance", "unheard_of"}
 
 
 def test_phases_that_nobody_announced_are_told_by_what_happens() -> None:

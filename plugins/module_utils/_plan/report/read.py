@@ -14,24 +14,8 @@ import typing as t
 from dataclasses import dataclass
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Raw
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.outcomes import OF_NODES, PlanOutcome
 
-FAILED_OUTCOMES = frozenset(
-    {
-        "failed",
-        "failed_tasks",
-        "unreachable",
-        "held",
-        "adopted_by",
-        "not_in_maintenance",
-        "not_in_maintenance_yet",
-        "not_drained",
-        "needs_surge",
-        "needs_guard",
-        "refused",
-        "timed_out",
-    }
-)
-"""Outcomes of nodes that say so on their own; an entry with ``failed`` is believed instead."""
 PLACES: t.Mapping[str, str] = {
     "cordoned": "out",
     "drained": "out",
@@ -46,7 +30,9 @@ PLACES: t.Mapping[str, str] = {
     "blocked": "blocked",
 }
 """Where a node is after an outcome (also one with ``already_`` before it) or an event of that name."""
-
+KNOWN_OUTCOMES = frozenset(outcome.value for kind in OF_NODES for outcome in kind)
+FAILED_OUTCOMES = frozenset(outcome.value for kind in OF_NODES for outcome in kind if outcome.failed).difference(PLACES)
+"""Words that fail a node in some call, but for those that say where it is: in another call they are no failure."""
 
 LONGEST = 2000
 """Characters of one text; a webhook may answer with a page."""
@@ -163,14 +149,14 @@ def failed_entry(entry: Raw, call: Call) -> bool:
     What it says of itself decides, else its outcome; a word that nobody knows counts as a failure
     when the call failed. ``blocked`` is a plan's word: nothing was tried, and a finding says why.
     """
-    if text(entry.get("outcome")) == "blocked":
+    outcome = text(entry.get("outcome"))
+    if outcome == PlanOutcome.BLOCKED:
         return False
     if isinstance(entry.get("failed"), bool):
         return t.cast("bool", entry["failed"])
-    outcome = text(entry.get("outcome"))
     if outcome in FAILED_OUTCOMES:
         return True
-    return call.failed and not place_of(outcome) and outcome not in ("", "noted", "left")
+    return call.failed and bool(outcome) and outcome not in KNOWN_OUTCOMES and not place_of(outcome)
 
 
 def place_of(outcome: str) -> str:

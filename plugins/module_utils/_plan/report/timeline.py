@@ -14,6 +14,7 @@ import typing as t
 from dataclasses import dataclass
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Raw
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.outcomes import PodOutcome
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.report.model import (
     Mark,
     NodeLine,
@@ -35,9 +36,6 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.rep
 PHASES = ("cordoned", "protecting", "draining", "drained", "out", "returning", "parked")
 PROTECT_WORDS = frozenset({"waiting", "guarded", "raised", "ready", "failed"})
 POD_WORDS = frozenset({"refused", "evicted", "gone"})
-MOVED_OUTCOMES = frozenset({"gone", "already_gone", "evicted", "swapped", "migrated", "deleted", "let_go"})
-FAILED_PODS = frozenset({"failed", "refused", "needs_surge", "needs_guard", "swap_failed", "still_ending"})
-STAYING_OUTCOMES = frozenset({"skipped", "tolerates_maintenance"})
 
 
 @dataclass(frozen=True)
@@ -125,7 +123,7 @@ def node_lines(calls: t.Sequence[Call], past: Past, pods: t.Iterable[PodLane], *
 
 def stays(pod: PodLane) -> bool:
     """Whether the pod was to stay on its node."""
-    return not pod.moved and (pod.route == "skip" or pod.outcome in STAYING_OUTCOMES)
+    return not pod.moved and (pod.route == "skip" or pod.outcome == PodOutcome.TOLERATES_MAINTENANCE)
 
 
 def why_left(pod: PodLane) -> str:
@@ -228,7 +226,8 @@ def _lane(
     events = past.of_object(namespace, name, node)
     owner, route, code, outcome = (text(raw.get(key)) for key in ("owner", "route", "code", "outcome"))
     refused = [event for event in events if event.what == "refused"]
-    moved = outcome in MOVED_OUTCOMES or (not outcome and any(e.what == "gone" for e in events))
+    end = PodOutcome.read(outcome)
+    moved = end.moved if end else not outcome and any(e.what == "gone" for e in events)
     blocker, rule = _blocker(raw, refused)
     workload = (namespace, owner.rpartition(" ")[2].rpartition("/")[2])
     handed = past.of_object(*workload) if route == "swap" and workload in workloads else ()
@@ -247,7 +246,7 @@ def _lane(
         waited_seconds=waited,
         held_seconds=next((round(s.seconds, 3) for s in spans if s.phase == "blocked"), None),
         moved=moved,
-        failed=outcome in FAILED_PODS or (outcome == "not_moved" and bool(blocker)),
+        failed=end is not None and (end.failed or (end is PodOutcome.NOT_MOVED and bool(blocker))),
         refused=len(refused),
         blocked_by=blocker,
         rule=rule,
@@ -265,7 +264,8 @@ def _blocker(raw: Raw, refused: t.Sequence[Event]) -> tuple[str, str]:
     if refused:
         # Evictions are asked of the pod's first budget alone; two budgets are no way at all.
         return next((text(b) for b in listed(raw.get("budgets"))), ""), refused[-1].message
-    if text(raw.get("route")) == "refuse" or text(raw.get("outcome")) in FAILED_PODS:
+    end = PodOutcome.read(text(raw.get("outcome")))
+    if text(raw.get("route")) == "refuse" or (end and end.failed):
         return "", text(raw.get("reason"))
     return "", ""
 
