@@ -22,6 +22,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.des
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.place import PLACES, Place
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.rollout import Wish
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.schema import Schema
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.outcomes import ConfigOutcome
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import Context, Result
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.descheduler.pause import pause, resume
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.descheduler.rollout import (
@@ -95,7 +96,7 @@ def _validated(own: Own) -> Result:
         return found
     warned = f" with {len(own['faults'])} warnings" if own["faults"] else ""
     data = {
-        "outcome": "valid",
+        "outcome": ConfigOutcome.VALID.value,
         "findings": [fault.shown() for fault in own["faults"]],
         **NOTHING,
         "digest": own["wish"].digest,

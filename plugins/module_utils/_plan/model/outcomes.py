@@ -136,7 +136,7 @@ class DrainOutcome(Outcome):
 
     DRAINED = "drained", "the node is empty, and its record says so"
     ALREADY_DRAINED = "already_drained", "there was nothing to do"
-    SELECTED_GONE = "selected_gone", "the selected pods are gone; for the others the node is not drained"
+    SELECTED_GONE = "selected_gone", "the selected pods are gone; others are left, so the node is not drained"
     GONE = "gone", "the node was deleted meanwhile"
     NOT_IN_MAINTENANCE = _failure("not_in_maintenance", "the node has no record; cordon it with node_cordon first")
     UNKNOWN_NODE = _failure("unknown_node", "there is no such node")
@@ -148,10 +148,16 @@ class DrainOutcome(Outcome):
     TIMED_OUT = _failure("timed_out", "time is up; the message names what is left and what blocked it")
     FAILED = _failure("failed", "a pod could not be moved, or the API server refused")
     REPLACED = _failure("replaced", "the node was deleted, and another one is registered under its name")
-    UNCORDONED = _failure("uncordoned", "somebody uncordoned the node; nothing more is evicted from it")
-    UNTAINTED = _failure("untainted", "somebody removed our taint; nothing more is evicted from the node")
-    UNREACHABLE = _failure("unreachable", "the kubelet does not answer, so what was told to end stays on the node")
-    NOT_DEAD = _failure("not_dead", "the node is said to be fenced, and it lives")
+    UNCORDONED = _failure(
+        "uncordoned", "somebody uncordoned the node; nothing more is evicted from it, and it stays so"
+    )
+    UNTAINTED = _failure(
+        "untainted", "somebody removed our taint; nothing more is evicted from the node, and it stays so"
+    )
+    UNREACHABLE = _failure(
+        "unreachable", "its kubelet does not answer, so what was told to end stays there; it is never waited for"
+    )
+    NOT_DEAD = _failure("not_dead", "O(fenced) names the node, and it lives")
     CAME_BACK = _failure("came_back", "the kubelet of a fenced node came back in the middle")
 
 
@@ -173,11 +179,11 @@ class PodOutcome(Outcome):
     LET_GO = "let_go", "the API server let it go from a fenced node", False, True
     GONE = "gone", "it ended without us", False, True
     ALREADY_GONE = "already_gone", "it was gone when it was to be evicted", False, True
-    MIRROR = "mirror", "it stays: a static pod, which only its kubelet can end"
-    DAEMONSET = "daemonset", "it stays: its DaemonSet would put it back at once"
-    NOT_SELECTED = "not_selected", "it stays: it is not among the selected pods"
+    MIRROR = "mirror", "it stays, because only its kubelet can end a static pod"
+    DAEMONSET = "daemonset", "it stays, because its DaemonSet would put it back at once"
+    NOT_SELECTED = "not_selected", "it stays, because it is not among the selected pods"
     TOLERATES_MAINTENANCE = "tolerates_maintenance", "it tolerates cordon and taint, so it is moved at most once"
-    OUT_OF_SERVICE = "out_of_service", "it stays: it tolerates the taint of a fenced node"
+    OUT_OF_SERVICE = "out_of_service", "it stays, because it tolerates the taint out-of-service of a fenced node"
     NOT_MOVED = "not_moved", "it is where it was, because its node was given up before its turn"
     STILL_ENDING = _failure("still_ending", "it was told to end, and was still there when its node was given up")
     REFUSED = _failure("refused", "it may not be moved")
@@ -195,16 +201,16 @@ class JobOutcome(Outcome):
     MOVED = "moved", "the pod was moved"
     ALREADY_MOVED = "already_moved", "the pod had been moved already"
     GONE = "gone", "the pod ended otherwise before its job could move it"
-    CREATED = "created", "without waiting: the job was made"
-    EXISTS = "exists", "without waiting: the job was there already"
-    PAUSED = "paused", "without waiting: the job is paused and waits for approval"
+    CREATED = "created", "without O(wait), the job was made"
+    EXISTS = "exists", "without O(wait), the job was there already"
+    PAUSED = "paused", "without O(wait), the job is paused and waits for approval"
     APPROVED = "approved", "the job goes on"
     ALREADY_APPROVED = "already_approved", "the job was not paused"
     REJECTED = "rejected", "the job was ended, and the pod stays where it is"
     ALREADY_REJECTED = "already_rejected", "the job had ended without moving the pod"
     ABSENT = "absent", "the job was deleted"
     ALREADY_ABSENT = "already_absent", "there was no such job"
-    REFUSED = _failure("refused", "no job was made; the cause says why")
+    REFUSED = _failure("refused", "no job was made, see RV(jobs[].cause)")
     FAILED = _failure("failed", "the job has failed, or could not be made")
     TIMEOUT = _failure("timeout", "the module's time is up; the job goes on")
     NOT_READY = _failure("not_ready", "the pod was evicted, and no new pod is ready")
@@ -226,8 +232,8 @@ class PlanOutcome(Outcome):
 class GateOutcome(Outcome):
     """Of the nodes of ``maintenance_plan`` where gates were asked for."""
 
-    PASSED = "passed", "with gates: the node may take pods"
-    FAILED = _failure("failed", "with gates: a gate does not hold")
+    PASSED = "passed", "with O(gates), the node may take pods"
+    FAILED = _failure("failed", "with O(gates), a gate does not hold")
 
 
 class StateOutcome(Outcome):
@@ -257,6 +263,18 @@ class AccessOutcome(Outcome):
     DELETED = "deleted", "the object was deleted"
     ALREADY_PRESENT = "already_present", "the object was as it should be"
     ALREADY_ABSENT = "already_absent", "the object was not there"
+
+
+class ConfigOutcome(Outcome):
+    """Of the configuration of ``descheduler_config``."""
+
+    RESTARTED = "restarted", "the configuration was written, and the descheduler runs with it"
+    CHANGED = "changed", "the configuration was written, and no restart was needed or asked for"
+    UNCHANGED = "unchanged", "there was nothing to do"
+    VALID = "valid", "for O(state=validated), the configuration has no errors"
+    INVALID = _failure("invalid", "the configuration is wrong, and nothing was written")
+    ROLLED_BACK = _failure("rolled_back", "it did not run, and what was before is restored")
+    FAILED = _failure("failed", "it does not run, and nothing was restored")
 
 
 OF_NODES: tuple[type[Outcome], ...] = (

@@ -25,6 +25,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.des
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.change import Change
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Raw
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.outcomes import ConfigOutcome
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.act import PATIENCE
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import Context, Result, StopRun
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.descheduler.restart import unsuspended
@@ -51,7 +52,7 @@ def pause(ctx: Context, options: DeschedulerOptions) -> Result:
         raise StopRun("no_config", f"{site.ref} has no configuration that could be paused.", "", str(site.ref))
     unfinished = site.journal is not None and site.journal.paused and rollout.digest(config) in site.journal.ours
     if config.get("dryRun") is True and not unfinished:
-        return plainly(ctx, options, "unchanged", f"{site.ref} evicts nothing already (dryRun: true).")
+        return plainly(ctx, options, ConfigOutcome.UNCHANGED, f"{site.ref} evicts nothing already (dryRun: true).")
     wish = Wish({**config, "dryRun": True}, rollout.with_dry_run(text), as_text=True)
     if options.means(wish.text) != wish.config:
         raise StopRun(
@@ -74,7 +75,7 @@ def resume(ctx: Context, options: DeschedulerOptions, *, everywhere: bool) -> Re
         for flavor in (t.cast("check.Flavor", kept.flavor),)
     ]
     if not done:
-        return plainly(ctx, options, "unchanged", "No descheduler is paused.")
+        return plainly(ctx, options, ConfigOutcome.UNCHANGED, "No descheduler is paused.")
     failed = [result for result in done if result.failed]
     last = (failed or done)[-1]
     return Result(last.data, bool(failed), " ".join(result.message for result in failed or done))
@@ -99,16 +100,18 @@ def _resume(ctx: Context, options: DeschedulerOptions, found: Site | None) -> Re
     site = found or Site.read(ctx, options.flavor, options.place)
     journal = site.journal
     if journal is None or not journal.paused:
-        return plainly(ctx, options, "unchanged", f"{site.ref} is not paused.")
+        return plainly(ctx, options, ConfigOutcome.UNCHANGED, f"{site.ref} is not paused.")
     if journal.paused != "dry_run":
         site.settle(unsuspended(site) if journal.paused == "suspend" else _scaled(site, journal))
         site.forget()
-        return plainly(ctx, options, "changed", f"{site.ref} evicts again.")
+        return plainly(ctx, options, ConfigOutcome.CHANGED, f"{site.ref} evicts again.")
     means = None if site.text is None else options.means(site.text)
     before = None if journal.config is None else options.means(journal.config)
     if not isinstance(before, dict) or rollout.digest(means) not in (*journal.ours, rollout.digest(before)):
         site.forget()
-        return plainly(ctx, options, "unchanged", f"Somebody else configured {site.ref} meanwhile; that was kept.")
+        return plainly(
+            ctx, options, ConfigOutcome.UNCHANGED, f"Somebody else configured {site.ref} meanwhile; that was kept."
+        )
     wish = Wish(before, t.cast("str", journal.config), as_text=True)
     return Rollout(ctx, replace(options, state="present", wish=wish), site).run()
 
@@ -117,7 +120,7 @@ def _stop(ctx: Context, site: Site, options: DeschedulerOptions) -> Result:
     how = "suspend" if site.is_cron else "scale"
     spec = site.workload["spec"]
     if spec.get("suspend") if site.is_cron else not site.replicas:
-        return plainly(ctx, options, "unchanged", f"{site.ref} evicts nothing already.")
+        return plainly(ctx, options, ConfigOutcome.UNCHANGED, f"{site.ref} evicts nothing already.")
     journal = replace(site.as_it_is(), paused=how)
     site.keep(replace(journal, suspended=False) if site.is_cron else replace(journal, replicas=site.replicas))
     before = {"suspend": False} if site.is_cron else {"replicas": site.replicas}
@@ -131,7 +134,7 @@ def _stop(ctx: Context, site: Site, options: DeschedulerOptions) -> Result:
         return site.change(workload, {"spec": after}, sentence, before, after)
 
     site.settle(planned)
-    return plainly(ctx, options, "changed", f"{site.ref} evicts nothing until it is resumed.")
+    return plainly(ctx, options, ConfigOutcome.CHANGED, f"{site.ref} evicts nothing until it is resumed.")
 
 
 def _scaled(site: Site, journal: Journal) -> t.Callable[[Raw], Change | None]:

@@ -20,6 +20,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.des
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.place import Place
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.rollout import Wish
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.schema import Schema
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.outcomes import ConfigOutcome
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import Context, Result, StopRun
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.descheduler.permits import permit
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.descheduler.proof import (
@@ -69,7 +70,7 @@ def invalid(faults: t.Sequence[Fault]) -> Result | None:
     if not wrong:
         return None
     words = " ".join(f"{fault.path or 'config'}: {fault.message} {fault.remedy}".strip() for fault in wrong)
-    data = {"outcome": "invalid", "findings": [fault.shown() for fault in faults], **NOTHING}
+    data = {"outcome": ConfigOutcome.INVALID.value, "findings": [fault.shown() for fault in faults], **NOTHING}
     return Result(data, failed=True, message=f"The configuration is wrong, nothing was written. {words}")
 
 
@@ -297,31 +298,34 @@ class Rollout:
         else:
             told.append(f"{self.site.ref} has this configuration already.")
         told += [note] if note else []
-        outcome = "restarted" if self.restarted else "changed" if self.ctx.changes else "unchanged"
+        written = ConfigOutcome.CHANGED if self.ctx.changes else ConfigOutcome.UNCHANGED
+        outcome = ConfigOutcome.RESTARTED if self.restarted else written
         return Result(self._data(outcome, matches, "", wish), message=" ".join(told))
 
     def _failed(self, failure: str, rolled_back: bool, then: str) -> Result:
         words = failure.partition(" said: ")[2]
-        outcome = "rolled_back" if rolled_back else "failed"
+        outcome = ConfigOutcome.ROLLED_BACK if rolled_back else ConfigOutcome.FAILED
         return Result(self._data(outcome, False, words or failure), failed=True, message=f"{failure}. {then}")
 
-    def _data(self, outcome: str, matches: bool | None, reason: str, wish: Wish | None = None) -> dict[str, t.Any]:
+    def _data(
+        self, outcome: ConfigOutcome, matches: bool | None, reason: str, wish: Wish | None = None
+    ) -> dict[str, t.Any]:
         proof = self.proof
         return {
-            "outcome": outcome,
+            "outcome": outcome.value,
             "findings": [fault.shown() for fault in self.options.faults],
             "restarted": self.restarted,
             "running_config_matches": matches,
             "proof": proof.kind if proof and matches else "",
             "proof_note": proof.why if proof else "",
-            "rolled_back": outcome == "rolled_back",
+            "rolled_back": outcome is ConfigOutcome.ROLLED_BACK,
             "reason": reason,
             "digest": wish.digest if wish else "",
         }
 
 
-def plainly(ctx: Context, options: DeschedulerOptions, outcome: str, message: str) -> Result:
+def plainly(ctx: Context, options: DeschedulerOptions, outcome: ConfigOutcome, message: str) -> Result:
     """The result of a call after which nothing had to be proven."""
     del ctx
-    data = {"outcome": outcome, "findings": [fault.shown() for fault in options.faults], **NOTHING}
+    data = {"outcome": outcome.value, "findings": [fault.shown() for fault in options.faults], **NOTHING}
     return Result(data, message=message)
