@@ -207,10 +207,14 @@ EXAMPLES = r"""
 RETURN = r"""
 outcome:
   description:
-    - What became of it. V(restarted), V(changed) (written without a restart) or V(unchanged); V(valid) for
-      O(state=validated).
-    - Failures are V(invalid) (the configuration is wrong), V(rolled_back) (it did not run, and what was before is
-      restored) and V(failed) (it does not run, and nothing was restored). A call that failed as a whole has none.
+    - V(restarted) - the configuration was written, and the descheduler runs with it.
+    - V(changed) - the configuration was written, and no restart was needed or asked for.
+    - V(unchanged) - there was nothing to do.
+    - V(valid) - for O(state=validated), the configuration has no errors.
+    - V(invalid), a failure - the configuration is wrong, and nothing was written.
+    - V(rolled_back), a failure - it did not run, and what was before is restored.
+    - V(failed), a failure - it does not run, and nothing was restored.
+    - A call that failed as a whole has none.
   returned: when the call did not fail as a whole
   type: str
   sample: restarted

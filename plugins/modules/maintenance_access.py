@@ -63,7 +63,11 @@ objects:
       sample: node-fence.maintenance.kubeops.io
     outcome:
       description:
-        - V(created), V(changed) or V(deleted); V(already_present) or V(already_absent) where nothing was to be done.
+        - V(created) - the object was made.
+        - V(changed) - the object was changed to what it should be.
+        - V(deleted) - the object was deleted.
+        - V(already_present) - the object was as it should be.
+        - V(already_absent) - the object was not there.
       type: str
 findings:
   description: Why a call failed as a whole.

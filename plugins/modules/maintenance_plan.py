@@ -231,7 +231,12 @@ nodes:
       type: str
     outcome:
       description:
-        - V(planned), V(blocked), V(at_goal) or V(unknown); with O(gates), V(passed) or V(failed).
+        - V(planned) - the node can be taken out.
+        - V(at_goal) - the node is out and empty already.
+        - V(blocked), a failure - a finding stands against taking the node out.
+        - V(unknown), a failure - there is no such node.
+        - V(passed) - with O(gates), the node may take pods.
+        - V(failed), a failure - with O(gates), a gate does not hold.
       type: str
     failed:
       description: Whether it cannot be gone on with.

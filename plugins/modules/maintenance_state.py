@@ -155,9 +155,15 @@ nodes:
       type: str
     outcome:
       description:
-        - One word. After O(state=undone) and O(state=finished) among others V(uncordoned), V(held) (its run lives),
-          V(left) (not without its run's name), V(still_dead), V(bad_record), and V(to_verify), a node that has to pass
-          the gates before it takes pods; the playbooks C(recover) and C(release) see to that.
+        - V(noted) - the node is noted as finished.
+        - V(left) - the node is left as it is; the message says why, and what gives it back.
+        - V(still_dead) - the node was evacuated as dead, and its kubelet does not answer yet.
+        - V(to_verify) - the node has to pass the gates before it takes pods, which recover and release see to.
+        - V(bad_record), a failure - the node's record cannot be read.
+        - V(held), a failure - the node is locked by a run that lives.
+        - V(failed), a failure - the API server refused.
+        - A node that was given back, or could not be, has the outcome that M(kubeops.node_maintenance.node_cordon) or
+          M(kubeops.node_maintenance.pdb_guard) has for that.
       type: str
     failed:
       description: Whether it failed.

@@ -111,12 +111,23 @@ nodes:
       sample: worker-1
     outcome:
       description:
-        - V(cordoned), V(out), V(returning), V(parked), V(uncordoned) where it was brought to the state.
-        - The same with V(already_) before it where it was there already.
-        - V(not_in_maintenance) where nothing of ours was to undo; V(gone) where the node does not exist any more.
-        - Failures are V(held) (another run works on it), V(adopted_by) (another run took it over), V(not_drained),
-          V(still_dead) (it was evacuated as dead, and its kubelet does not answer yet), V(not_in_maintenance_yet) and
-          V(failed).
+        - V(cordoned) - the node takes no new pods, and its record says whose it is.
+        - V(out) - the node is handed over to the tasks on its host.
+        - V(returning) - the node is on its way back.
+        - V(parked) - the node stays out of service.
+        - V(uncordoned) - the node is in service again, without a record.
+        - V(already_cordoned) - the node was cordoned, or is drained, already.
+        - V(already_out) - the node was out already.
+        - V(already_returning) - the node was returning already.
+        - V(already_parked) - the node was parked already.
+        - V(not_in_maintenance) - the node has no record, so there was nothing of ours to undo.
+        - V(gone) - the node does not exist any more.
+        - V(held), a failure - another run works on the node.
+        - V(adopted_by), a failure - another run took the node over.
+        - V(not_drained), a failure - pods that have to go are still on the node.
+        - V(still_dead), a failure - the node was evacuated as dead, and its kubelet does not answer yet.
+        - V(not_in_maintenance_yet), a failure - the node has no record, so it was never taken out.
+        - V(failed), a failure - the API server refused, or the record cannot be read.
       type: str
       sample: cordoned
     failed:

@@ -95,18 +95,27 @@ nodes:
       type: str
     outcome:
       description:
-        - V(drained), or V(already_drained) where there was nothing to do.
-        - V(selected_gone) where O(pod_selector) or O(namespaces) left other pods on the node, which is not drained
-          then.
-        - Failures are V(not_in_maintenance), V(adopted_by), V(held), V(unknown_node), V(refused), V(needs_surge),
-          V(needs_guard), V(timed_out) and V(failed).
-        - V(gone) where it was deleted meanwhile, which is no failure.
-        - V(replaced) where it was deleted and another one registered under its name, V(uncordoned) and V(untainted)
-          where somebody uncordoned it or removed our taint. From then on nothing more is evicted from it, and what they
-          did stays; requests under way are still answered.
-        - V(unreachable) where its kubelet does not answer, so that what was told to end stays there; such a node is
-          never waited for. V(not_dead) where O(fenced) names a node that lives, V(came_back) where the kubelet of a
-          fenced node came back in the middle.
+        - V(drained) - the node is empty, and its record says so.
+        - V(already_drained) - there was nothing to do.
+        - V(selected_gone) - the selected pods are gone; others are left, so the node is not drained.
+        - V(gone) - the node was deleted meanwhile.
+        - V(not_in_maintenance), a failure - the node has no record; cordon it with node_cordon first.
+        - V(unknown_node), a failure - there is no such node.
+        - V(held), a failure - another run works on the node.
+        - V(adopted_by), a failure - another run took the node over, or somebody gave it back.
+        - V(refused), a failure - a pod may not be moved, so the node is left as it is.
+        - V(needs_surge), a failure - a pod leaves by a swap, which pdb_guard has to prepare first.
+        - V(needs_guard), a failure - a pod has no budget, so pdb_guard has to lay a guard first.
+        - V(timed_out), a failure - time is up; the message names what is left and what blocked it.
+        - V(failed), a failure - a pod could not be moved, or the API server refused.
+        - V(replaced), a failure - the node was deleted, and another one is registered under its name.
+        - V(uncordoned), a failure - somebody uncordoned the node, and it stays so.
+        - V(untainted), a failure - somebody removed our taint, and it stays so.
+        - V(unreachable), a failure - its kubelet does not answer, so what was told to end stays there; it is never
+          waited for.
+        - V(not_dead), a failure - O(fenced) names the node, and it lives.
+        - V(came_back), a failure - the kubelet of a fenced node came back in the middle.
+        - Once a node has failed, nothing more is evicted from it; requests under way are still answered.
       type: str
       sample: drained
     failed:
@@ -133,7 +142,28 @@ nodes:
           description: The route it took, V(job) for a PodMigrationJob. Where it came to nothing, V(evict).
           type: str
         outcome:
-          description: One word of the closed list in the documentation.
+          description:
+            - V(evicted) - our eviction ended it.
+            - V(deleted) - our deletion ended it, past its budgets.
+            - V(swapped) - a newcomer serves in its place.
+            - V(migrated) - a PodMigrationJob moved it.
+            - V(let_go) - the API server let it go from a fenced node.
+            - V(gone) - it ended without us.
+            - V(already_gone) - it was gone when it was to be evicted.
+            - V(mirror) - it stays, because only its kubelet can end a static pod.
+            - V(daemonset) - it stays, because its DaemonSet would put it back at once.
+            - V(not_selected) - it stays, because it is not among the selected pods.
+            - V(tolerates_maintenance) - it tolerates cordon and taint, so it is moved at most once.
+            - V(out_of_service) - it stays, because it tolerates the taint out-of-service of a fenced node.
+            - V(not_moved) - it is where it was, because its node was given up before its turn.
+            - V(still_ending), a failure - it was told to end, and was still there when its node was given up.
+            - V(refused), a failure - it may not be moved.
+            - V(needs_surge), a failure - it leaves by a swap, which is not prepared.
+            - V(needs_guard), a failure - it has no budget and no guard.
+            - V(swap_failed), a failure - its swap could not be ended.
+            - V(two_budgets), a failure - two budgets cover it, so no eviction of it can ever succeed.
+            - V(job_failed), a failure - its PodMigrationJob came to nothing, and no eviction was allowed instead.
+            - V(failed), a failure - the API server refused its eviction for good.
           type: str
           sample: evicted
         reason:

@@ -146,10 +146,15 @@ nodes:
       sample: worker-7
     outcome:
       description:
-        - V(present), V(absent), V(exact) where its taints were changed, the same with V(already_) before it where they
-          were as wanted.
-        - Failures are V(refused) (a V(NoExecute) taint became necessary only while the node was written), V(gone) (the
-          node was deleted meanwhile) and V(failed).
+        - V(present) - the taints were set.
+        - V(absent) - the taints were removed.
+        - V(exact) - the taints were changed to exactly those.
+        - V(already_present) - the taints were there already.
+        - V(already_absent) - the taints were not there.
+        - V(already_exact) - the node had exactly those taints already.
+        - V(refused), a failure - a NoExecute taint became necessary only while the node was written.
+        - V(gone), a failure - the node was deleted meanwhile.
+        - V(failed), a failure - the API server refused the change.
       type: str
       sample: present
     failed:

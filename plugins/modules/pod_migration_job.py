@@ -237,14 +237,26 @@ jobs:
       sample: pod-demo-5f9b977566-c7lvk-0b7f3ac9d1
     outcome:
       description:
-        - For O(state=present) V(moved), V(already_moved), V(gone) (the pod ended otherwise before its job could move
-          it), and without waiting V(created), V(exists), V(paused).
-        - For the other states V(approved), V(already_approved), V(rejected), V(already_rejected), V(absent),
-          V(already_absent).
-        - Failures are V(refused) (no job was made, see RV(jobs[].cause)), V(failed), V(timeout) (of this module; the
-          job goes on), V(not_ready) (evicted, but no new pod is ready), V(deleted) (somebody deleted the job),
-          V(not_found), V(too_late) (the pod is evicted already), V(still_waiting) (for arbitration, so it was not
-          written).
+        - V(moved) - the pod was moved.
+        - V(already_moved) - the pod had been moved already.
+        - V(gone) - the pod ended otherwise before its job could move it.
+        - V(created) - without O(wait), the job was made.
+        - V(exists) - without O(wait), the job was there already.
+        - V(paused) - without O(wait), the job is paused and waits for approval.
+        - V(approved) - the job goes on.
+        - V(already_approved) - the job was not paused.
+        - V(rejected) - the job was ended, and the pod stays where it is.
+        - V(already_rejected) - the job had ended without moving the pod.
+        - V(absent) - the job was deleted.
+        - V(already_absent) - there was no such job.
+        - V(refused), a failure - no job was made, see RV(jobs[].cause).
+        - V(failed), a failure - the job has failed, or could not be made.
+        - V(timeout), a failure - the module's time is up; the job goes on.
+        - V(not_ready), a failure - the pod was evicted, and no new pod is ready.
+        - V(deleted), a failure - somebody deleted the job before its end.
+        - V(not_found), a failure - there is no such job.
+        - V(too_late), a failure - the pod is evicted already, and nothing undoes that.
+        - V(still_waiting), a failure - the job waits for arbitration or moves its pod, and was not written.
       type: str
       sample: moved
     failed:

@@ -9,6 +9,7 @@ calls passes the time that Ansible needs (`gap`). Called again with the same inp
 
 from __future__ import annotations
 
+import enum
 import typing as t
 from dataclasses import dataclass, field
 
@@ -366,8 +367,18 @@ class _Playbook:
             result = Result({"findings": []}, failed=True, message=str(error))
         finally:
             ctx.cluster.close()
+        assert not (enums := list(_enums([result.data, [event.what for event in ctx.timeline]]))), enums
         self.outcome.calls.append((name, result))
         return result
+
+
+def _enums(value: t.Any) -> t.Iterator[enum.Enum]:
+    """What is no plain data in a result; Ansible takes nothing else."""
+    if isinstance(value, enum.Enum):
+        yield value
+    elif isinstance(value, (dict, list, tuple)):
+        for item in value.values() if isinstance(value, dict) else value:
+            yield from _enums(item)
 
 
 def _good(result: Result) -> list[str]:

@@ -56,7 +56,6 @@ class CordonOutcome(Outcome):
     ALREADY_OUT = "already_out", "the node was out already"
     ALREADY_RETURNING = "already_returning", "the node was returning already"
     ALREADY_PARKED = "already_parked", "the node was parked already"
-    ALREADY_UNCORDONED = "already_uncordoned", "the node was in service already"
     NOT_IN_MAINTENANCE = "not_in_maintenance", "the node has no record, so there was nothing of ours to undo"
     GONE = "gone", "the node does not exist any more"
     HELD = _failure("held", "another run works on the node")
@@ -148,12 +147,8 @@ class DrainOutcome(Outcome):
     TIMED_OUT = _failure("timed_out", "time is up; the message names what is left and what blocked it")
     FAILED = _failure("failed", "a pod could not be moved, or the API server refused")
     REPLACED = _failure("replaced", "the node was deleted, and another one is registered under its name")
-    UNCORDONED = _failure(
-        "uncordoned", "somebody uncordoned the node; nothing more is evicted from it, and it stays so"
-    )
-    UNTAINTED = _failure(
-        "untainted", "somebody removed our taint; nothing more is evicted from the node, and it stays so"
-    )
+    UNCORDONED = _failure("uncordoned", "somebody uncordoned the node, and it stays so")
+    UNTAINTED = _failure("untainted", "somebody removed our taint, and it stays so")
     UNREACHABLE = _failure(
         "unreachable", "its kubelet does not answer, so what was told to end stays there; it is never waited for"
     )
