@@ -15,7 +15,7 @@ import pytest
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.report_page import pages
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.report.build import build_report
-from ansible_collections.kubeops.node_maintenance.tests.unit.report.sample import NONCE, TOKEN, Sample
+from ansible_collections.kubeops.node_maintenance.tests.unit.report.sample import NONCE, TOKEN, Sample, at
 
 VOID = {"meta", "br", "input", "link", "img"}
 HOSTILE = "</title></script><script>alert(1)</script>\"'><img src=x onerror=alert(2)>{{ 7*7 }}{% raw %}&amp;"
@@ -177,6 +177,25 @@ def test_what_is_left_out_is_said_and_is_never_what_failed() -> None:
     assert "shop/stuck-one" in found.text("td")
     assert "more pods had no trouble: see report.json." in found.text("p")
     assert sum("data-find" in attributes for _tag, attributes in found.tags) == 240
+
+
+def dark_services(amount: int) -> list[dict[str, t.Any]]:
+    """Services that lose their only endpoint at the last moment of the call."""
+    samples = [[at(0), 1], [at(9), 0]]
+    return [{"namespace": "shop", "name": f"web-{n}", "desired": 1, "samples": samples} for n in range(amount)]
+
+
+def test_many_dark_services_do_not_hide_what_failed() -> None:
+    node = {"name": "worker-02", "outcome": "timed_out", "message": "It did not end in time."}
+    found = page([{"services": dark_services(200)}, {"failed": True, "nodes": [node]}])
+    assert "It did not end in time." in found.text("li")
+    assert "50 more Services: see report.json." in found.text("p")
+
+
+def test_darkness_at_the_last_look_is_inside_the_picture() -> None:
+    found = page([{"services": dark_services(1)}])
+    (dark,) = [attributes for tag, attributes in found.tags if tag == "rect" and attributes["class"] == "dark"]
+    assert float(dark["x"].rstrip("%")) + float(dark["width"].rstrip("%")) <= 100
 
 
 def test_check_mode_shows_what_would_be_changed() -> None:

@@ -1,162 +1,137 @@
 # Copyright: Contributors to the kubeops.node_maintenance collection
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""Where things are drawn: instants to percentages of a picture's width."""
+"""The arithmetic of the page's pictures: where instants are drawn, and what to draw of too much."""
 
 from __future__ import annotations
 
 import bisect
 import datetime
+import itertools
 import math
 import typing as t
-from dataclasses import dataclass
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.report.model import (
-    Mark,
-    ServiceLine,
-    Span,
-    Watch,
-)
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.report.text import clock, count, duration
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.report import model, text, timeline
 
 STEPS = (0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200)
 DAY = 86400
 MOST_TICKS = 6
 LEAST_WIDTH = 0.25
 """Percent: nothing that happened is too short to be seen."""
-MOST_MARKS = 40
 Tick = tuple[float, str]
-Bar = tuple[float, float, str, str]
-"""Left edge and width in percent, kind, tooltip."""
+T = t.TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
 class Axis:
-    """A linear time axis; ``relative`` labels count from its start, others show the time of day."""
+    """One scale for stretches of time that are drawn side by side; places are percentages of the width.
 
-    start: float
-    end: float
-    relative: bool = False
-
-    def at(self, instant: float) -> float:
-        """The place of an instant, in percent."""
-        length = max(self.end - self.start, 0.001)
-        return round(min(max((instant - self.start) / length, 0.0), 1.0) * 100, 2)
-
-    def ticks(self) -> list[Tick]:
-        """A handful of round moments, none so near the end that its label would not fit."""
-        length = max(self.end - self.start, 0.001)
-        step = next((s for s in STEPS if length / s <= MOST_TICKS), 0.0)
-        step = step or DAY * math.ceil(length / DAY / MOST_TICKS)
-        origin = self.start if self.relative else 0.0
-        first = math.ceil((self.start - origin) / step - 1e-9)
-        moments = (origin + step * (first + n) for n in range(MOST_TICKS + 2))
-        return [(self.at(m), self._label(m, step)) for m in moments if self.at(m) <= 93]
-
-    def _label(self, moment: float, step: float) -> str:
-        if not self.relative:
-            when = datetime.datetime.fromtimestamp(moment, datetime.UTC)
-            if step >= DAY:
-                return when.strftime("%m-%d")
-            return when.strftime("%H:%M" if step >= 60 else "%H:%M:%S")
-        since = moment - self.start
-        if step >= 60:
-            return f"{since / 60:.0f} min"
-        return f"{since:.1f} s" if step < 1 else f"{since:.0f} s"
-
-    def bars(self, spans: t.Iterable[Span], words: t.Mapping[str, str]) -> list[Bar]:
-        """A bar for each span, with what it is, for how long and from when as its tooltip."""
-        found = []
-        for span in spans:
-            left = self.at(span.start)
-            width = max(round(self.at(span.end) - left, 2), LEAST_WIDTH)
-            so_far = " so far" if span.open else ""
-            title = (
-                f"{words.get(span.phase, span.phase)}: {duration(span.seconds)}{so_far}, "
-                f"{clock(span.start)} to {clock(span.end)}"
-            )
-            found.append((min(left, 100 - LEAST_WIDTH), width, span.phase, title))
-        return found
-
-    def marks(self, marks: t.Iterable[Mark], kinds: t.Container[str]) -> list[tuple[float, str, str]]:
-        """A tick for each moment of those kinds; of very many, evenly spread ones."""
-        wanted = [mark for mark in marks if mark.what in kinds]
-        every = math.ceil(len(wanted) / MOST_MARKS) or 1
-        return [(self.at(m.at), m.what, f"{clock(m.at)} {m.what}: {m.message}") for m in wanted[::every]]
-
-
-class WatchedAxis:
-    """A time axis of only those stretches in which Services were watched, one beside the other.
-
-    The user's tasks take minutes, a drain seconds: on a plain axis nothing would be seen of it.
+    Services have a stretch for each time they were watched: the user's tasks take minutes, a drain
+    seconds, and on one long stretch nothing would be seen of it.
     """
 
-    def __init__(self, watched: t.Iterable[Span]) -> None:
-        self.windows = [(span.start, span.end) for span in watched]
-        self._starts = [start for start, _end in self.windows]
-        self._gap = min(1.2, 12 / max(len(self.windows), 1))
-        total = sum(end - start for start, end in self.windows)
-        room = 100 - self._gap * (len(self.windows) - 1)
-        self._scale = room / total if total > 0 else 0.0
-        self._lefts, left = [], 0.0
-        for start, end in self.windows:
-            self._lefts.append(left)
-            left += (end - start) * self._scale + self._gap
+    def __init__(self, starts: t.Sequence[float], ends: t.Sequence[float]) -> None:
+        self.starts, self.ends = starts, ends
+        gap = min(1.2, 12 / len(starts))
+        lengths = [end - start for start, end in zip(starts, ends, strict=True)]
+        self._scale = (100 - gap * (len(starts) - 1)) / sum(lengths) if sum(lengths) > 0 else 0.0
+        self._lefts = [0.0, *itertools.accumulate(length * self._scale + gap for length in lengths[:-1])]
+
+    @property
+    def seconds(self) -> float:
+        """The time from the first moment to the last."""
+        return self.ends[-1] - self.starts[0]
 
     def at(self, instant: float) -> float:
-        """The place of an instant, in percent; between two stretches the end of the first."""
-        index = max(bisect.bisect_right(self._starts, instant) - 1, 0)
-        start, end = self.windows[index]
-        return round(self._lefts[index] + (min(max(instant, start), end) - start) * self._scale, 3)
+        """The place of an instant; between two stretches the end of the first."""
+        index = max(bisect.bisect_right(self.starts, instant) - 1, 0)
+        start = self.starts[index]
+        return round(self._lefts[index] + (min(max(instant, start), self.ends[index]) - start) * self._scale, 3)
 
-    def ticks(self) -> list[Tick]:
-        """The clock at the left edge of a stretch, where there is room for it."""
+    def bar(self, start: float, end: float) -> tuple[float, float]:
+        """Left edge and width of what lasted from one instant to another."""
+        left = self.at(start)
+        return min(left, 100 - LEAST_WIDTH), max(round(self.at(end) - left, 3), LEAST_WIDTH)
+
+    def ticks(self, *, relative: bool = False) -> list[Tick]:
+        """A handful of round moments, none so near the end that its label would not fit.
+
+        Labels show the time of day, ``relative`` ones count from the start.
+        """
+        start, length = self.starts[0], max(self.seconds, 0.001)
+        step = next((s for s in STEPS if length / s <= MOST_TICKS), 0.0)
+        step = step or DAY * math.ceil(length / DAY / MOST_TICKS)
+        origin = start if relative else 0.0
+        first = math.ceil((start - origin) / step - 1e-9)
+        moments = (origin + step * (first + n) for n in range(MOST_TICKS + 2))
+        fitting = (m for m in moments if m - start <= 0.93 * length)
+        return [(self.at(m), _label(m, step, start if relative else None)) for m in fitting]
+
+    def clocks(self) -> list[Tick]:
+        """The time of day at the left edge of each stretch, where there is room for it."""
         found: list[Tick] = []
-        for (start, _end), left in zip(self.windows, self._lefts, strict=True):
+        for start, left in zip(self.starts, self._lefts, strict=True):
             if left <= 88 and (not found or left - found[-1][0] >= 14):
-                found.append((round(left, 2), clock(start)))
+                found.append((round(left, 2), text.clock(start)))
         return found
 
-    def steps(self, service: ServiceLine) -> list[tuple[float, float, float, float, str, str]]:
-        """Areas: left, width, top, height (percent), kind, tooltip; darkness takes the full height."""
-        top = max(service.highest, service.desired, 1)
-        lit, found = False, []
+    def areas(self, service: model.ServiceLine) -> t.Iterator[tuple[float, float, float, int, float, float]]:
+        """Each stretch of one number of ready endpoints: left, width, height (percent), the number, from, to.
+
+        Darkness, which is none after there were some, takes the full height and is never too short.
+        """
+        lit = False
         for watch in service.watches:
             for start, end, ready in watch.steps():
                 lit = lit or ready > 0
-                left = self.at(start)
-                width = round(self.at(end) - left, 3)
-                dark = lit and ready == 0
-                if (width <= 0 and not dark) or (ready == 0 and not dark):
-                    continue
-                height = 100.0 if dark else round(100 * ready / top, 1)
-                text = f"{count(ready, 'ready endpoint')} for {duration(end - start)}"
-                title = f"{text}, {clock(start)} to {clock(end)}"
-                kind = "dark" if dark else "ready"
-                width = max(width, LEAST_WIDTH)
-                found.append((left, width, round(100 - height, 1), height, kind, title))
-        return found
+                if lit and (ready == 0 or self.at(end) > self.at(start)):
+                    height = round(100 * ready / service.top, 1) if ready else 100.0
+                    yield *self.bar(start, end), height, ready, start, end
 
-    def edges(self, service: ServiceLine) -> list[tuple[float, float, str]]:
-        """The line above the areas of each stretch: left, width (percent), path in 1000 x 100."""
-        top = max(service.highest, service.desired, 1)
-        found = []
+    def edges(self, service: model.ServiceLine) -> t.Iterator[tuple[float, float, str]]:
+        """The line above the areas of each watch: left, width (percent), path in 1000 x 100."""
         for watch in service.watches:
             left, right = self.at(watch.start), self.at(watch.end)
             if right > left:
-                found.append((left, round(right - left, 3), _path(watch, top)))
-        return found
+                yield left, round(right - left, 3), _path(watch, service.top)
 
 
-def goal_height(service: ServiceLine) -> float:
-    """Where the dashed line of the desired number is, from the top, in percent."""
-    return round(100 - 100 * service.desired / max(service.highest, service.desired, 1), 1)
+def _label(moment: float, step: float, start: float | None) -> str:
+    if start is None:
+        when = datetime.datetime.fromtimestamp(moment, datetime.UTC)
+        return when.strftime("%m-%d" if step >= DAY else "%H:%M" if step >= 60 else "%H:%M:%S")
+    since = moment - start
+    if step >= 60:
+        return f"{since / 60:.0f} min"
+    return f"{since:.1f} s" if step < 1 else f"{since:.0f} s"
 
 
-def _path(watch: Watch, top: int) -> str:
+def _path(watch: model.Watch, top: int) -> str:
     length = max(watch.end - watch.start, 0.001)
     parts: list[str] = []
     for start, _end, ready in watch.steps():
         x, y = round(1000 * (start - watch.start) / length), round(100 - 100 * ready / top)
         parts.append(f"H{x}V{y}" if parts else f"M{x} {y}")
     return "".join(parts) + "H1000"
+
+
+def by_node(report: model.Report) -> list[tuple[str, int, list[model.PodLane]]]:
+    """The pods of each node with its name and wave (0: in none), in the order of the nodes."""
+    lanes, waves = timeline.by_node(report.pods), {node.name: node.wave for node in report.nodes}
+    return [(name, waves.get(name, 0), lanes[name]) for name in dict.fromkeys((*waves, *lanes)) if name in lanes]
+
+
+def pods_axis(pods: t.Iterable[model.PodLane]) -> Axis | None:
+    """From the first to the last moment known of any of the pods; ``None`` when no moment is known."""
+    times = [moment for pod in pods for moment in pod.moments]
+    return Axis([min(times)], [max(times)]) if times else None
+
+
+def worst(pods: t.Iterable[model.PodLane], most: int) -> list[model.PodLane]:
+    """At most so many pods, those with trouble and a long way before others, by their first moment."""
+    found = sorted(pods, key=lambda p: (not p.failed, p.moved, not p.refused, -(p.waited_seconds or 0.0)))
+    return sorted(found[:most], key=lambda p: (min(p.moments, default=0.0), p.namespace, p.name))
+
+
+def spread(items: t.Sequence[T], most: int) -> t.Sequence[T]:
+    """At most so many of the items, evenly spread."""
+    return items[:: math.ceil(len(items) / most) or 1]

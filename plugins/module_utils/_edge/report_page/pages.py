@@ -9,13 +9,8 @@ import base64
 import hashlib
 import typing as t
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.report_page import view
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.report_page.template import (
-    PAGE,
-    SCRIPT,
-    STYLE,
-)
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.report.model import VERSION, Report
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.report_page import chart, style, template
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.report import model, read, text, timeline
 
 try:
     import jinja2
@@ -24,12 +19,37 @@ try:
 except ImportError as error:
     MISSING = str(error)
 
+FILTERS: dict[str, t.Callable[..., t.Any]] = {
+    "by_node": chart.by_node,
+    "clock": text.clock,
+    "counted": text.count,
+    "duration": text.duration,
+    "left": timeline.left,
+    "place": text.place,
+    "spread": chart.spread,
+    "thousands": "{:,}".format,
+    "worst": chart.worst,
+}
+GLOBALS: dict[str, t.Any] = {
+    "Axis": chart.Axis,
+    "failed_outcomes": read.FAILED_OUTCOMES,
+    "headline": text.headline,
+    "held_back": text.held_back,
+    "pods_axis": chart.pods_axis,
+    "script": style.SCRIPT,
+    "script_hash": "sha256-" + base64.b64encode(hashlib.sha256(style.SCRIPT.encode()).digest()).decode(),
+    "style": style.STYLE,
+    "subline": text.subline,
+    "version": model.VERSION,
+    "when": text.when,
+}
+
 
 class NoTemplates(RuntimeError):
     """Jinja is missing where the report is written; ansible-core brings it on every controller."""
 
 
-def render(report: Report) -> str:
+def render(report: model.Report) -> str:
     """The page; equal reports give equal pages.
 
     Raises:
@@ -40,9 +60,10 @@ def render(report: Report) -> str:
             f"report.html needs Jinja2, which is not there ({MISSING}). ansible-core brings it: write the "
             "report on the controller (connection: local, with ansible_playbook_python)."
         )
-    template = jinja2.Environment(
+    environment = jinja2.Environment(
         autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, keep_trailing_newline=True
-    ).from_string(PAGE.lstrip())
-    digest = base64.b64encode(hashlib.sha256(SCRIPT.encode()).digest()).decode()
-    constants: dict[str, t.Any] = {"style": STYLE, "script": SCRIPT, "version": VERSION}
-    return template.render(**constants, script_hash=f"sha256-{digest}", **view.page(report))
+    )
+    environment.filters.update(FILTERS)
+    environment.globals.update(GLOBALS)
+    environment.tests["staying"] = timeline.stays
+    return environment.from_string(template.PAGE.lstrip()).render(report=report)

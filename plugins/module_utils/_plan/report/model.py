@@ -74,6 +74,11 @@ class NodeLine:
         """From the cordon to the end of the way, ``None`` when no time is known."""
         return self.spans[-1].end - self.spans[0].start if self.spans else None
 
+    @property
+    def touched(self) -> bool:
+        """Whether anything is known to have been done to it, or tried."""
+        return bool(self.spans) or self.outcome not in ("planned", "blocked")
+
 
 @dataclass(frozen=True, slots=True)
 class PodLane:
@@ -103,6 +108,11 @@ class PodLane:
     remedy: str
     spans: tuple[Span, ...]
     marks: tuple[Mark, ...]
+
+    @property
+    def moments(self) -> tuple[float, ...]:
+        """Every instant known of it, in no order."""
+        return tuple(at for span in self.spans for at in (span.start, span.end)) + tuple(mark.at for mark in self.marks)
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,9 +180,19 @@ class ServiceLine:
         return sum(span.seconds for span in self.dark)
 
     @property
-    def steady(self) -> bool:
-        """Whether its number of ready endpoints never changed."""
-        return self.lowest == self.highest
+    def changed(self) -> bool:
+        """Whether its number of ready endpoints was not always the same, once it had one."""
+        return self.served and self.lowest != self.highest
+
+    @property
+    def share(self) -> float:
+        """The least it had, as a part of what it should have; 0 if it was dark."""
+        return self.lowest / max(self.desired, 1)
+
+    @property
+    def top(self) -> int:
+        """The most it had or should have; at least 1."""
+        return max(self.highest, self.desired, 1)
 
 
 @dataclass(frozen=True, slots=True)

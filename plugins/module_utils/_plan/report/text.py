@@ -126,7 +126,7 @@ def summary_text(report: Report, *, path: str = "") -> str:
     """The report for a terminal: what happened, and at the end, near the prompt, what to do."""
     head = headline(report)
     lines = [f"{head}. {subline(report)}", ""]
-    facts = [("run", _who(report)), ("when", _when(report)), ("pods", _pods(report))]
+    facts = [("run", _who(report)), ("when", when(report)), ("pods", _pods(report))]
     facts += [("refused", _refused(report)), ("services", _services(report))]
     facts += [("forecast", _forecast(report)), ("report", path)]
     lines += [f"  {name:<9} {value}" for name, value in facts if value]
@@ -140,7 +140,8 @@ def _who(report: Report) -> str:
     return ", ".join(part for part in (report.run, by, report.reason) if part)
 
 
-def _when(report: Report) -> str:
+def when(report: Report) -> str:
+    """From when to when the run went, empty where nobody knows."""
     if report.started is None or report.ended is None:
         return ""
     start, end = day(report.started), day(report.ended)
@@ -170,22 +171,28 @@ def _refused(report: Report) -> str:
     if not report.refusals:
         return ""
     stuck = sum(len(r.stuck) for r in report.refusals)
-    waits = [r.longest_wait for r in report.refusals if r.longest_wait is not None]
+    held = held_back(report)
     text = f"{count(report.totals.refusals, 'eviction')} by {count(len(report.refusals), 'rule')}"
     text += f", {count(stuck, 'pod')} still there" if stuck else ", all went through later"
-    return text + (f", held back {duration(max(waits))} at most" if waits else "")
+    return text + (f", {held}" if held else "")
+
+
+def held_back(report: Report) -> str:
+    """For how long refusals held pods back, empty where nobody knows."""
+    waits = [r.longest_wait for r in report.refusals if r.longest_wait is not None]
+    return f"held back {duration(max(waits))} at most" if waits else ""
 
 
 def _services(report: Report) -> str:
     totals = report.totals
     if not report.watched:
         return ""
-    changed = [s for s in report.services if s.served and not s.steady]
+    changed = [s for s in report.services if s.changed]
     known = "" if totals.services_watched is None else f" of {totals.services_watched:,}"
     text = f"{len(changed):,}{known} changed in {duration(totals.watched_seconds)} of watching, "
     text += f"{totals.services_dark or 'none'} went dark"
     if not totals.services_dark and changed:
-        lowest = min(changed, key=lambda s: (s.lowest / max(s.desired, 1), s.lowest))
+        lowest = min(changed, key=lambda s: (s.share, s.lowest))
         text += f"; lowest: {place(lowest)} at {lowest.lowest} of {lowest.desired}"
     return text
 

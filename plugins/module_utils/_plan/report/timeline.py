@@ -95,14 +95,11 @@ def node_lines(calls: t.Sequence[Call], past: Past, pods: t.Iterable[PodLane], *
     waves = waves_of(calls)
     named = (text(n["name"]) for call in calls for n in call.nodes)
     order = dict.fromkeys((*waves, *named, *past.nodes))
-    lanes: dict[str, list[PodLane]] = {}
-    for pod in pods:
-        lanes.setdefault(pod.node, []).append(pod)
+    lanes = by_node(pods)
     found = []
     for name in order:
         outcome, message = _ending(name, calls, past, check=check)
         mine = lanes.get(name, [])
-        left = collections.Counter(why_left(p) for p in mine if stays(p))
         found.append(
             NodeLine(
                 name=name,
@@ -115,7 +112,7 @@ def node_lines(calls: t.Sequence[Call], past: Past, pods: t.Iterable[PodLane], *
                 ),
                 pods_moved=sum(p.moved for p in mine),
                 pods_failed=sum(p.failed for p in mine),
-                left=tuple(sorted(left.items())),
+                left=left(mine),
             )
         )
     return tuple(sorted(found, key=lambda line: (line.wave == 0, line.wave)))
@@ -126,9 +123,19 @@ def stays(pod: PodLane) -> bool:
     return not pod.moved and (pod.route == "skip" or pod.outcome == PodOutcome.TOLERATES_MAINTENANCE)
 
 
-def why_left(pod: PodLane) -> str:
-    """The code for which a pod stays; a drain gives it as the outcome."""
-    return (pod.code if pod.outcome in ("planned", "unknown") else pod.outcome) or pod.route
+def left(pods: t.Iterable[PodLane]) -> tuple[tuple[str, int], ...]:
+    """How many of the pods stay, by the code that says why; a drain gives it as the outcome."""
+    staying = (pod for pod in pods if stays(pod))
+    codes = ((p.code if p.outcome in ("planned", "unknown") else p.outcome) or p.route for p in staying)
+    return tuple(sorted(collections.Counter(codes).items()))
+
+
+def by_node(pods: t.Iterable[PodLane]) -> dict[str, list[PodLane]]:
+    """The pods of each node."""
+    found = collections.defaultdict(list)
+    for pod in pods:
+        found[pod.node].append(pod)
+    return dict(found)
 
 
 def _ending(name: str, calls: t.Iterable[Call], past: Past, *, check: bool) -> tuple[Outcome, str]:
