@@ -8,7 +8,7 @@ from __future__ import annotations
 import datetime
 import textwrap
 import typing as t
-from dataclasses import asdict
+from dataclasses import fields, is_dataclass
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.report.model import (
     VERSION,
@@ -21,6 +21,14 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.rep
 WIDTH = 100
 NODES_SHOWN = 20
 LINES_SHOWN = 8
+INSTANTS = frozenset({"started", "ended", "start", "end", "at", "first", "last", "raised", "ready", "lowered"})
+COMPUTED: t.Mapping[type, tuple[str, ...]] = {
+    NodeLine: ("seconds",),
+    Report: ("failed",),
+    ServiceLine: ("dark_seconds",),
+    Span: ("seconds",),
+}
+"""What ``report.json`` shows of the properties."""
 
 
 def rfc3339(at: float | None) -> str | None:
@@ -245,71 +253,25 @@ def _dark(service: ServiceLine) -> str:
 
 
 def as_json(report: Report) -> dict[str, t.Any]:
-    """The report as data for machines; instants are RFC 3339, durations seconds.
+    """The report as data for machines; instants are RFC 3339, durations seconds to the millisecond.
 
     The shape is that of ``Report`` with what is computed beside it: ``version``, ``failed`` and
     ``headline``, ``seconds`` of spans and nodes, ``dark_seconds`` of Services.
     """
-    data = asdict(report)
-    services = [
-        {
-            **raw,
-            "watches": [
-                {
-                    "samples": [[rfc3339(at), ready] for at, ready in watch.samples],
-                    "end": rfc3339(watch.end),
-                }
-                for watch in line.watches
-            ],
-            "dark": [_span(span) for span in line.dark],
-            "dark_seconds": round(line.dark_seconds, 3),
-        }
-        for raw, line in zip(data["services"], report.services, strict=True)
-    ]
-    whole = {
-        "version": VERSION,
-        **data,
-        "failed": report.failed,
-        "headline": headline(report),
-        "started": rfc3339(report.started),
-        "ended": rfc3339(report.ended),
-        "nodes": [
-            {**_timed(raw, line), "left": dict(line.left), "seconds": _rounded(line.seconds)}
-            for raw, line in zip(data["nodes"], report.nodes, strict=True)
-        ],
-        "pods": [_timed(raw, lane) for raw, lane in zip(data["pods"], report.pods, strict=True)],
-        "swaps": [
-            {**raw, **{key: rfc3339(raw[key]) for key in ("raised", "ready", "lowered")}} for raw in data["swaps"]
-        ],
-        "services": services,
-        "refusals": [{**raw, "first": rfc3339(raw["first"]), "last": rfc3339(raw["last"])} for raw in data["refusals"]],
-        "watched": [_span(span) for span in report.watched],
-        "given_back": [{**raw, "at": rfc3339(raw["at"])} for raw in data["given_back"]],
-    }
-    return t.cast("dict[str, t.Any]", _plain(whole))
+    return {"version": VERSION, **_plain(report), "headline": headline(report)}
 
 
-def _plain(value: t.Any) -> t.Any:
-    """The same with lists where there are tuples, as JSON has it."""
-    if isinstance(value, dict):
-        return {key: _plain(item) for key, item in value.items()}
-    return [_plain(item) for item in value] if isinstance(value, (list, tuple)) else value
-
-
-def _rounded(seconds: float | None) -> float | None:
-    return None if seconds is None else round(seconds, 3)
-
-
-def _span(span: Span) -> dict[str, t.Any]:
-    return {
-        "phase": span.phase,
-        "start": rfc3339(span.start),
-        "end": rfc3339(span.end),
-        "seconds": round(span.seconds, 3),
-        "open": span.open,
-    }
-
-
-def _timed(raw: dict[str, t.Any], line: t.Any) -> dict[str, t.Any]:
-    marks = [{**mark, "at": rfc3339(mark["at"])} for mark in raw["marks"]]
-    return {**raw, "spans": [_span(span) for span in line.spans], "marks": marks}
+def _plain(value: t.Any, key: str = "") -> t.Any:
+    """The same as JSON has it; the name of a field says what is an instant."""
+    if is_dataclass(value):
+        names = (*(field.name for field in fields(value)), *COMPUTED.get(type(value), ()))
+        return {name: _plain(getattr(value, name), name) for name in names}
+    if key in INSTANTS:
+        return rfc3339(value)
+    if key == "samples":
+        return [[rfc3339(at), ready] for at, ready in value]
+    if key == "left":
+        return dict(value)
+    if isinstance(value, tuple):
+        return [_plain(item) for item in value]
+    return round(value, 3) if isinstance(value, float) else value

@@ -19,6 +19,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.rep
     Mark,
     NodeLine,
     Outcome,
+    Phase,
     PodLane,
     Span,
     Swap,
@@ -33,7 +34,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.rep
     text,
 )
 
-PHASES = ("cordoned", "protecting", "draining", "drained", "out", "returning", "parked")
+PHASES = t.get_args(Phase)
 PROTECT_WORDS = frozenset({"waiting", "guarded", "raised", "ready", "failed"})
 POD_WORDS = frozenset({"refused", "evicted", "gone"})
 
