@@ -159,8 +159,7 @@ y="{{ (100 - height)|round(1) }}%" height="{{ height }}%"><title>{{ ready|counte
 {% endmacro %}
 {%- macro nodes_over_time(nodes) %}
 {% set axis = Axis([report.started], [report.ended]) %}
-{% set troubled = nodes|selectattr("outcome", "in", ["failed", "unfinished"])|list %}
-{% set first = nodes if nodes|length <= 30 else troubled[:30] %}
+{% set first = nodes if nodes|length <= 30 else (nodes|selectattr("troubled")|list)[:30] %}
 {% set others = nodes|reject("in", first)|list %}
 {% set rest = others[:400] %}
 {{ legend(phases, nodes|map(attribute="spans")|sum(start=())|map(attribute="phase")|list) }}
@@ -190,8 +189,6 @@ one is empty where nothing changed{% endif %}. The dashed line is the number tha
 {{ more(steady, 500, "Service") }}{% endcall %}
 {% endif %}
 {% endmacro %}
-{%- set blockers = report.findings|selectattr("severity", "eq", "blocker")|list %}
-{%- set dark = report.services|selectattr("dark")|list %}
 {%- set nodes = report.nodes|selectattr("touched")|list %}
 {%- set verdict_tone = {"dark": "bad", "stopped": "bad", "never_dark": "good"}.get(report.verdict, "") -%}
 <!DOCTYPE html>
@@ -214,7 +211,9 @@ content="default-src 'none'; style-src 'unsafe-inline'; script-src '{{ script_ha
 </header>
 <main>
 <dl class="tiles">{{ tiles(report.totals) }}</dl>
-{% if dark or report.problems or blockers %}{{ to_look_at(dark, report.problems, blockers) }}{% endif %}
+{% if report.dark or report.problems or report.blockers %}
+{{ to_look_at(report.dark, report.problems, report.blockers) }}
+{% endif %}
 {% if report.started is not none and nodes %}
 {% call section("nodes", "Nodes over time") %}{{ nodes_over_time(nodes) }}{% endcall %}
 {% endif %}

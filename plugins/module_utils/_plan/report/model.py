@@ -4,7 +4,7 @@
 """What a report says, as plain frozen data.
 
 Instants are seconds since the epoch (UTC), durations seconds; ``None`` means that nobody knows.
-``report_build`` makes a ``Report`` from module results, ``report_show`` text and JSON from that.
+``build`` makes a ``Report`` from module results, ``text`` makes text and JSON from that.
 """
 
 from __future__ import annotations
@@ -78,6 +78,11 @@ class NodeLine:
     def touched(self) -> bool:
         """Whether anything is known to have been done to it, or tried."""
         return bool(self.spans) or self.outcome not in ("planned", "blocked")
+
+    @property
+    def troubled(self) -> bool:
+        """Whether it did not get where it should."""
+        return self.outcome in ("failed", "unfinished")
 
 
 @dataclass(frozen=True, slots=True)
@@ -300,6 +305,16 @@ class Report:
     def planned(self) -> bool:
         """Whether it speaks of what would be, as nothing was done yet."""
         return self.check or self.verdict == "stopped"
+
+    @property
+    def dark(self) -> tuple[ServiceLine, ...]:
+        """The Services that had no ready endpoint for a time."""
+        return tuple(service for service in self.services if service.dark)
+
+    @property
+    def blockers(self) -> tuple[Finding, ...]:
+        """The findings for which nothing was begun."""
+        return tuple(finding for finding in self.findings if finding.severity == "blocker")
 
     @property
     def failed(self) -> bool:

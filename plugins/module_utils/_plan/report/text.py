@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import collections
 import datetime
 import textwrap
 import typing as t
@@ -13,6 +14,7 @@ from dataclasses import fields, is_dataclass
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.report.model import (
     VERSION,
     NodeLine,
+    Outcome,
     Report,
     ServiceLine,
     Span,
@@ -21,6 +23,17 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.rep
 WIDTH = 100
 NODES_SHOWN = 20
 LINES_SHOWN = 8
+ENDS: t.Mapping[Outcome, str] = {
+    "back": "back in service",
+    "parked": "out of service, as asked",
+    "unchanged": "already as wanted",
+    "failed": "failed",
+    "unfinished": "left unfinished",
+    "blocked": "blocked by a finding",
+    "planned": "not reached",
+    "gone": "gone for good",
+}
+"""How nodes ended, in the order in which it is told."""
 INSTANTS = frozenset({"started", "ended", "start", "end", "at", "first", "last", "raised", "ready", "lowered"})
 COMPUTED: t.Mapping[type, tuple[str, ...]] = {
     NodeLine: ("seconds",),
@@ -64,9 +77,9 @@ def duration(seconds: float | None) -> str:
     return f"{minutes // 60} h {minutes % 60:02d} min"
 
 
-def count(number: int, one: str, many: str = "") -> str:
+def count(number: int, one: str) -> str:
     """A number with its noun: ``1 pod``, ``3 pods``."""
-    return f"{number:,} {one if number == 1 else many or one + 's'}"
+    return f"{number:,} {one if number == 1 else one + 's'}"
 
 
 def headline(report: Report) -> str:
@@ -79,14 +92,13 @@ def headline(report: Report) -> str:
                 return f"Never dark, but {nodes} failed"
             return "Never dark, but the run failed" if report.failed else "Never dark"
         case "dark":
-            dark = sorted((s for s in report.services if s.dark), key=lambda s: -s.dark_seconds)
+            dark = sorted(report.dark, key=lambda s: -s.dark_seconds)
             if len(dark) == 1:
                 return f"{place(dark[0])} was dark for {duration(dark[0].dark_seconds)}"
             worst = f"{place(dark[0])} longest, {duration(dark[0].dark_seconds)}"
             return f"{count(len(dark), 'Service')} went dark ({worst})"
         case "stopped":
-            blockers = sum(f.severity == "blocker" for f in report.findings)
-            return f"Stopped before the first pod: {count(blockers, 'blocker')}"
+            return f"Stopped before the first pod: {count(len(report.blockers), 'blocker')}"
         case "check":
             return "Check mode: nothing was changed"
         case "nothing_to_do":
@@ -105,21 +117,8 @@ def subline(report: Report) -> str:
         return f"{count(totals.nodes, 'node')} in {count(totals.waves, 'wave')} planned."
     if not totals.nodes:
         return "No node took part."
-    ends = {
-        outcome: sum(node.outcome == outcome for node in report.nodes)
-        for outcome in ("back", "parked", "unchanged", "failed", "unfinished", "blocked", "planned", "gone")
-    }
-    words = {
-        "back": "back in service",
-        "parked": "out of service, as asked",
-        "unchanged": "already as wanted",
-        "failed": "failed",
-        "unfinished": "left unfinished",
-        "blocked": "blocked by a finding",
-        "planned": "not reached",
-        "gone": "gone for good",
-    }
-    parts = [f"{n} {words[outcome]}" for outcome, n in ends.items() if n]
+    ends = collections.Counter(node.outcome for node in report.nodes)
+    parts = [f"{ends[outcome]} {words}" for outcome, words in ENDS.items() if ends[outcome]]
     took = f" in {duration(totals.seconds)}" if totals.seconds is not None else ""
     moved = f"{count(totals.pods_moved, 'pod')} moved{took}"
     return f"{count(totals.nodes, 'node')}: {', '.join(parts)}; {moved}."
@@ -216,7 +215,7 @@ def _forecast(report: Report) -> str:
 def _nodes(report: Report) -> list[str]:
     shown: t.Sequence[NodeLine] = report.nodes
     if len(shown) > NODES_SHOWN:
-        shown = [n for n in shown if n.outcome in ("failed", "unfinished")][:NODES_SHOWN]
+        shown = [n for n in shown if n.troubled][:NODES_SHOWN]
     if not shown or report.planned:
         return []
     width = max(4, *(len(node.name) for node in shown))
@@ -229,13 +228,9 @@ def _nodes(report: Report) -> list[str]:
 
 
 def _todo(report: Report) -> list[str]:
-    entries = [(s.namespace + "/" + s.name, _dark(s)) for s in report.services if s.dark]
+    entries = [(place(s), _dark(s)) for s in report.dark]
     entries += [(problem.subject, problem.message) for problem in report.problems]
-    entries += [
-        (f"{f.code} {f.object}".strip(), f"{f.message} {f.remedy}".strip())
-        for f in report.findings
-        if f.severity == "blocker"
-    ]
+    entries += [(f"{f.code} {f.object}".strip(), f"{f.message} {f.remedy}".strip()) for f in report.blockers]
     if not entries:
         return []
     lines = ["", "  To look at:"]
