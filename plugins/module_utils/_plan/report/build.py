@@ -7,62 +7,33 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.report.model import (
-    Finding,
-    GivenBack,
-    NodeLine,
-    PodLane,
-    Problem,
-    Refusal,
-    Report,
-    ServiceLine,
-    Span,
-    Swap,
-    Totals,
-    Verdict,
-    Watch,
-)
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.report.read import (
-    Call,
-    failed_entry,
-    listed,
-    number,
-    read,
-    samples_of,
-    text,
-    whole,
-)
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.report.timeline import (
-    Past,
-    node_lines,
-    pod_lanes,
-)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.report import model, read, timeline
 
 GIVEN_BACK = frozenset({"given_back", "restored", "uncordoned"})
 SEVERITIES = ("blocker", "warning", "info")
 
 
-def build_report(results: t.Iterable[t.Any], *, check: bool = False) -> Report:
+def build_report(results: t.Iterable[t.Any], *, check: bool = False) -> model.Report:
     """The report of one run.
 
     Args:
         results: what the modules returned, in the order of the run; partial and failed ones too.
         check: whether they were predictions, so that nothing is said to have happened.
     """
-    calls = read(results)
+    calls = read.read(results)
     starts = [call.start for call in calls if call.start is not None]
     ends = [call.end for call in calls if call.end is not None]
     started, ended = (min(starts), max(ends)) if starts and not check else (None, None)
-    past = Past.of(calls, ended)
+    past = timeline.Past.of(calls, ended)
     swaps = _swaps(calls, past)
-    pods = pod_lanes(calls, past, swaps)
-    nodes = node_lines(calls, past, pods, check=check)
+    pods = timeline.pod_lanes(calls, past, swaps)
+    nodes = timeline.node_lines(calls, past, pods, check=check)
     services = _services(calls)
     watched = _watched(calls)
     refusals = _refusals(pods)
     problems = _problems(calls)
     totals = _totals(calls, nodes, pods, services, watched, refusals, started, ended)
-    return Report(
+    return model.Report(
         run=next((c.run for c in calls if c.run), ""),
         by=next((c.by for c in calls if c.by), ""),
         reason=next((c.reason for c in calls if c.reason), ""),
@@ -84,28 +55,28 @@ def build_report(results: t.Iterable[t.Any], *, check: bool = False) -> Report:
     )
 
 
-def _swaps(calls: t.Sequence[Call], past: Past) -> tuple[Swap, ...]:
+def _swaps(calls: t.Sequence[read.Call], past: timeline.Past) -> tuple[model.Swap, ...]:
     known: dict[tuple[str, str, str], dict[str, t.Any]] = {}
     for call in calls:
         for raw in call.workloads:
-            key = (text(raw.get("kind")), text(raw.get("namespace")), text(raw.get("name")))
+            key = (read.text(raw.get("kind")), read.text(raw.get("namespace")), read.text(raw.get("name")))
             merged = known.setdefault(key, {})
             # Giving back tells the counts as they are then; the surge is the highest of all.
-            during = max(whole(raw.get("replicas_during")) or 0, merged.get("during", 0))
+            during = max(read.whole(raw.get("replicas_during")) or 0, merged.get("during", 0))
             merged.update({k: v for k, v in raw.items() if v not in (None, "")}, during=during)
     found = []
     for (kind, namespace, name), raw in sorted(known.items(), key=lambda item: item[0][1:]):
         times = past.of_object(namespace, name)
         found.append(
-            Swap(
+            model.Swap(
                 kind=kind,
                 namespace=namespace,
                 name=name,
-                replicas_before=whole(raw.get("replicas_before")),
+                replicas_before=read.whole(raw.get("replicas_before")),
                 replicas_during=raw["during"] or None,
-                budget=text(raw.get("budget")),
-                outcome=text(raw.get("outcome")),
-                message=text(raw.get("message")),
+                budget=read.text(raw.get("budget")),
+                outcome=read.text(raw.get("outcome")),
+                message=read.text(raw.get("message")),
                 raised=next((e.at for e in times if e.what == "raised"), None),
                 ready=next((e.at for e in times if e.what == "ready"), None),
                 lowered=next((e.at for e in reversed(times) if e.what == "lowered"), None),
@@ -114,15 +85,15 @@ def _swaps(calls: t.Sequence[Call], past: Past) -> tuple[Swap, ...]:
     return tuple(found)
 
 
-def _services(calls: t.Sequence[Call]) -> tuple[ServiceLine, ...]:
-    watches: dict[tuple[str, str], list[Watch]] = {}
+def _services(calls: t.Sequence[read.Call]) -> tuple[model.ServiceLine, ...]:
+    watches: dict[tuple[str, str], list[model.Watch]] = {}
     wanted: dict[tuple[str, str], int] = {}
     for call in calls:
         for raw in call.services:
-            key, samples = (text(raw.get("namespace")), text(raw.get("name"))), samples_of(raw)
+            key, samples = (read.text(raw.get("namespace")), read.text(raw.get("name"))), read.samples_of(raw)
             if samples and call.end is not None:
-                watches.setdefault(key, []).append(Watch(samples, call.end))
-                desired = whole(raw.get("desired"))
+                watches.setdefault(key, []).append(model.Watch(samples, call.end))
+                desired = read.whole(raw.get("desired"))
                 if desired is not None:
                     wanted.setdefault(key, desired)
     return tuple(
@@ -131,8 +102,8 @@ def _services(calls: t.Sequence[Call]) -> tuple[ServiceLine, ...]:
     )
 
 
-def _service(key: tuple[str, str], watches: t.Sequence[Watch], desired: int | None) -> ServiceLine:
-    served, dark, below = False, list[Span](), 0.0
+def _service(key: tuple[str, str], watches: t.Sequence[model.Watch], desired: int | None) -> model.ServiceLine:
+    served, dark, below = False, list[model.Span](), 0.0
     counts: list[int] = []
     steps = [(*step, watch.end) for watch in watches for step in watch.steps()]
     first, last = steps[0][2], steps[-1][2]
@@ -145,8 +116,8 @@ def _service(key: tuple[str, str], watches: t.Sequence[Watch], desired: int | No
         counts.append(ready)
         below += end - start if ready < goal else 0.0
         if ready == 0:
-            dark.append(Span("dark", start, end, open=end == watched_to))
-    return ServiceLine(
+            dark.append(model.Span("dark", start, end, open=end == watched_to))
+    return model.ServiceLine(
         namespace=key[0],
         name=key[1],
         desired=goal,
@@ -159,8 +130,8 @@ def _service(key: tuple[str, str], watches: t.Sequence[Watch], desired: int | No
     )
 
 
-def _refusals(pods: t.Iterable[PodLane]) -> tuple[Refusal, ...]:
-    groups: dict[tuple[str, str], list[PodLane]] = {}
+def _refusals(pods: t.Iterable[model.PodLane]) -> tuple[model.Refusal, ...]:
+    groups: dict[tuple[str, str], list[model.PodLane]] = {}
     for pod in pods:
         if pod.refused or pod.blocked_by or pod.rule:
             key = (pod.blocked_by, "") if pod.blocked_by else ("", pod.rule)
@@ -170,7 +141,7 @@ def _refusals(pods: t.Iterable[PodLane]) -> tuple[Refusal, ...]:
         marks = [m.at for lane in lanes for m in lane.marks if m.what == "refused"]
         waits = [lane.held_seconds for lane in lanes if lane.held_seconds is not None]
         found.append(
-            Refusal(
+            model.Refusal(
                 blocker=blocker,
                 rule=next((lane.rule for lane in reversed(lanes) if lane.rule), ""),
                 remedy=next((lane.remedy for lane in lanes if lane.remedy), ""),
@@ -185,39 +156,39 @@ def _refusals(pods: t.Iterable[PodLane]) -> tuple[Refusal, ...]:
     return tuple(sorted(found, key=lambda r: (not r.stuck, -r.count, r.blocker, r.rule)))
 
 
-def _problems(calls: t.Sequence[Call]) -> tuple[Problem, ...]:
-    found: dict[Problem, None] = {}
+def _problems(calls: t.Sequence[read.Call]) -> tuple[model.Problem, ...]:
+    found: dict[model.Problem, None] = {}
     for call in calls:
-        entries = [raw for raw in call.nodes if failed_entry(raw, call)]
+        entries = [raw for raw in call.nodes if read.failed_entry(raw, call)]
         for raw in entries:
-            message = text(raw.get("message")) or text(raw.get("outcome")).replace("_", " ")
-            found[Problem(f"node {text(raw['name'])}", message)] = None
-        blocked = any(text(raw.get("severity")) == "blocker" for raw in call.findings)
+            message = read.text(raw.get("message")) or read.text(raw.get("outcome")).replace("_", " ")
+            found[model.Problem(f"node {read.text(raw['name'])}", message)] = None
+        blocked = any(read.text(raw.get("severity")) == "blocker" for raw in call.findings)
         if call.failed and not entries and not blocked:
-            found[Problem("run", call.message or "A call failed and said nothing.")] = None
+            found[model.Problem("run", call.message or "A call failed and said nothing.")] = None
     return tuple(found)
 
 
-def _findings(calls: t.Sequence[Call]) -> tuple[Finding, ...]:
-    found: dict[Finding, None] = {}
+def _findings(calls: t.Sequence[read.Call]) -> tuple[model.Finding, ...]:
+    found: dict[model.Finding, None] = {}
     for call in calls:
         for raw in call.findings:
             keys = ("code", "severity", "object", "message", "remedy")
-            found[Finding(*(text(raw.get(key)) for key in keys))] = None
+            found[model.Finding(*(read.text(raw.get(key)) for key in keys))] = None
     rank = {severity: index for index, severity in enumerate(SEVERITIES)}
     return tuple(sorted(found, key=lambda f: rank.get(f.severity, len(rank))))
 
 
-def _given_back(calls: t.Sequence[Call], past: Past) -> tuple[GivenBack, ...]:
+def _given_back(calls: t.Sequence[read.Call], past: timeline.Past) -> tuple[model.GivenBack, ...]:
     kept = {
-        (text(raw["name"]), text(message)): call.end
+        (read.text(raw["name"]), read.text(message)): call.end
         for call in calls
         for raw in call.nodes
-        for message in listed(raw.get("kept"))
+        for message in read.listed(raw.get("kept"))
     }
-    found = [GivenBack(at, f"Node {name}", True, message) for (name, message), at in kept.items()]
+    found = [model.GivenBack(at, f"Node {name}", True, message) for (name, message), at in kept.items()]
     given = (
-        GivenBack(
+        model.GivenBack(
             at=event.at,
             object="/".join(part for part in (event.namespace, event.name) if part) or f"Node {event.node}",
             kept=event.what == "kept",
@@ -227,31 +198,33 @@ def _given_back(calls: t.Sequence[Call], past: Past) -> tuple[GivenBack, ...]:
         if event.what in GIVEN_BACK or event.what == "kept"
     )
     guards = (
-        GivenBack(call.end, text({**raw, "kind": "PodDisruptionBudget", "name": raw.get("budget")}), False, "removed")
+        model.GivenBack(
+            call.end, read.text({**raw, "kind": "PodDisruptionBudget", "name": raw.get("budget")}), False, "removed"
+        )
         for call in calls
         for raw in call.workloads
-        if text(raw.get("outcome")) == "unguarded"
+        if read.text(raw.get("outcome")) == "unguarded"
     )
     return (*found, *given, *guards)
 
 
-def _sum(calls: t.Iterable[Call], key: str) -> float | None:
-    found = [n for call in calls if (n := number(call.summary.get(key))) is not None]
+def _sum(calls: t.Iterable[read.Call], key: str) -> float | None:
+    found = [n for call in calls if (n := read.number(call.summary.get(key))) is not None]
     return sum(found) if found else None
 
 
 def _totals(
-    calls: t.Sequence[Call],
-    nodes: t.Sequence[NodeLine],
-    pods: t.Sequence[PodLane],
-    services: t.Sequence[ServiceLine],
-    watched: t.Sequence[Span],
-    refusals: t.Sequence[Refusal],
+    calls: t.Sequence[read.Call],
+    nodes: t.Sequence[model.NodeLine],
+    pods: t.Sequence[model.PodLane],
+    services: t.Sequence[model.ServiceLine],
+    watched: t.Sequence[model.Span],
+    refusals: t.Sequence[model.Refusal],
     started: float | None,
     ended: float | None,
-) -> Totals:
+) -> model.Totals:
     requests, evicted = _sum(calls, "requests"), _sum(calls, "evicted")
-    return Totals(
+    return model.Totals(
         nodes=len(nodes),
         nodes_done=sum(n.outcome in ("back", "parked", "unchanged") for n in nodes),
         nodes_failed=sum(n.outcome == "failed" for n in nodes),
@@ -263,7 +236,7 @@ def _totals(
         evictions=int(evicted or 0),
         refusals=int(_sum(calls, "refusals") or 0) or sum(r.count for r in refusals),
         requests=None if requests is None else int(requests),
-        services_watched=max((n for c in calls if (n := whole(c.summary.get("services")))), default=None),
+        services_watched=max((n for c in calls if (n := read.whole(c.summary.get("services")))), default=None),
         services_changed=len(services),
         services_dark=sum(bool(s.dark) for s in services),
         dark_seconds=round(sum(s.dark_seconds for s in services), 3),
@@ -274,21 +247,23 @@ def _totals(
     )
 
 
-def _watched(calls: t.Iterable[Call]) -> tuple[Span, ...]:
+def _watched(calls: t.Iterable[read.Call]) -> tuple[model.Span, ...]:
     """The stretches in which Services were watched, overlapping and touching ones joined."""
-    found: list[Span] = []
+    found: list[model.Span] = []
     for call in sorted((c for c in calls if c.watched), key=lambda c: c.start or 0.0):
-        times = [at for raw in call.services for at, _ready in samples_of(raw)] or [call.start or 0.0]
+        times = [at for raw in call.services for at, _ready in read.samples_of(raw)] or [call.start or 0.0]
         start, end = min(times), max(*times, call.end or 0.0)
         if found and start <= found[-1].end + 1.0:
             start, end = found[-1].start, max(end, found.pop().end)
-        found.append(Span("watched", start, end))
+        found.append(model.Span("watched", start, end))
     return tuple(found)
 
 
-def _verdict(calls: t.Sequence[Call], totals: Totals, watched: t.Sequence[Span], *, check: bool) -> Verdict:
+def _verdict(
+    calls: t.Sequence[read.Call], totals: model.Totals, watched: t.Sequence[model.Span], *, check: bool
+) -> model.Verdict:
     blocked = any(c.feasible is False for c in calls) or any(
-        text(f.get("severity")) == "blocker" for c in calls for f in c.findings
+        read.text(f.get("severity")) == "blocker" for c in calls for f in c.findings
     )
     if totals.services_dark and not check:
         return "dark"

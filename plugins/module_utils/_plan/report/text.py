@@ -11,19 +11,12 @@ import textwrap
 import typing as t
 from dataclasses import fields, is_dataclass
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.report.model import (
-    VERSION,
-    NodeLine,
-    Outcome,
-    Report,
-    ServiceLine,
-    Span,
-)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.report import model
 
 WIDTH = 100
 NODES_SHOWN = 20
 LINES_SHOWN = 8
-ENDS: t.Mapping[Outcome, str] = {
+ENDS: t.Mapping[model.Outcome, str] = {
     "back": "back in service",
     "parked": "out of service, as asked",
     "unchanged": "already as wanted",
@@ -36,10 +29,10 @@ ENDS: t.Mapping[Outcome, str] = {
 """How nodes ended, in the order in which it is told."""
 INSTANTS = frozenset({"started", "ended", "start", "end", "at", "first", "last", "raised", "ready", "lowered"})
 COMPUTED: t.Mapping[type, tuple[str, ...]] = {
-    NodeLine: ("seconds",),
-    Report: ("failed",),
-    ServiceLine: ("dark_seconds",),
-    Span: ("seconds",),
+    model.NodeLine: ("seconds",),
+    model.Report: ("failed",),
+    model.ServiceLine: ("dark_seconds",),
+    model.Span: ("seconds",),
 }
 """What ``report.json`` shows of the properties."""
 
@@ -82,7 +75,7 @@ def count(number: int, one: str) -> str:
     return f"{number:,} {one if number == 1 else one + 's'}"
 
 
-def headline(report: Report) -> str:
+def headline(report: model.Report) -> str:
     """The verdict in one sentence."""
     totals = report.totals
     match report.verdict:
@@ -110,7 +103,7 @@ def headline(report: Report) -> str:
     return f"{count(totals.pods_moved, 'pod')} moved, no Service was watched"
 
 
-def subline(report: Report) -> str:
+def subline(report: model.Report) -> str:
     """How it ended, in one sentence."""
     totals = report.totals
     if report.planned:
@@ -129,7 +122,7 @@ def place(thing: t.Any) -> str:
     return f"{thing.namespace}/{thing.name}"
 
 
-def summary_text(report: Report, *, path: str = "") -> str:
+def summary_text(report: model.Report, *, path: str = "") -> str:
     """The report for a terminal: what happened, and at the end, near the prompt, what to do."""
     head = headline(report)
     lines = [f"{head}. {subline(report)}", ""]
@@ -142,12 +135,12 @@ def summary_text(report: Report, *, path: str = "") -> str:
     return "\n".join(lines)
 
 
-def _who(report: Report) -> str:
+def _who(report: model.Report) -> str:
     by = f"by {report.by}" if report.by else ""
     return ", ".join(part for part in (report.run, by, report.reason) if part)
 
 
-def when(report: Report) -> str:
+def when(report: model.Report) -> str:
     """From when to when the run went, empty where nobody knows."""
     if report.started is None or report.ended is None:
         return ""
@@ -156,7 +149,7 @@ def when(report: Report) -> str:
     return f"{start} {clock(report.started)} to {until} UTC"
 
 
-def _pods(report: Report) -> str:
+def _pods(report: model.Report) -> str:
     totals = report.totals
     if not report.pods:
         return ""
@@ -174,7 +167,7 @@ def _pods(report: Report) -> str:
     return ", ".join(parts)
 
 
-def _refused(report: Report) -> str:
+def _refused(report: model.Report) -> str:
     if not report.refusals:
         return ""
     stuck = sum(len(r.stuck) for r in report.refusals)
@@ -184,13 +177,13 @@ def _refused(report: Report) -> str:
     return text + (f", {held}" if held else "")
 
 
-def held_back(report: Report) -> str:
+def held_back(report: model.Report) -> str:
     """For how long refusals held pods back, empty where nobody knows."""
     waits = [r.longest_wait for r in report.refusals if r.longest_wait is not None]
     return f"held back {duration(max(waits))} at most" if waits else ""
 
 
-def _services(report: Report) -> str:
+def _services(report: model.Report) -> str:
     totals = report.totals
     if not report.watched:
         return ""
@@ -204,7 +197,7 @@ def _services(report: Report) -> str:
     return text
 
 
-def _forecast(report: Report) -> str:
+def _forecast(report: model.Report) -> str:
     totals = report.totals
     if totals.forecast_seconds is None:
         return ""
@@ -212,8 +205,8 @@ def _forecast(report: Report) -> str:
     return f"{duration(totals.forecast_seconds)} to empty the nodes{took}"
 
 
-def _nodes(report: Report) -> list[str]:
-    shown: t.Sequence[NodeLine] = report.nodes
+def _nodes(report: model.Report) -> list[str]:
+    shown: t.Sequence[model.NodeLine] = report.nodes
     if len(shown) > NODES_SHOWN:
         shown = [n for n in shown if n.troubled][:NODES_SHOWN]
     if not shown or report.planned:
@@ -227,7 +220,7 @@ def _nodes(report: Report) -> list[str]:
     return lines + ([f"  … and {count(hidden, 'more node')}"] if hidden else [])
 
 
-def _todo(report: Report) -> list[str]:
+def _todo(report: model.Report) -> list[str]:
     entries = [(place(s), _dark(s)) for s in report.dark]
     entries += [(problem.subject, problem.message) for problem in report.problems]
     entries += [(f"{f.code} {f.object}".strip(), f"{f.message} {f.remedy}".strip()) for f in report.blockers]
@@ -241,19 +234,19 @@ def _todo(report: Report) -> list[str]:
     return lines + ([f"    … and {hidden} more, all in the report"] if hidden > 0 else [])
 
 
-def _dark(service: ServiceLine) -> str:
+def _dark(service: model.ServiceLine) -> str:
     when = f"from {clock(service.dark[0].start)} UTC"
     still = ", and still at the last look" if service.dark[-1].open else ""
     return f"no ready endpoint for {duration(service.dark_seconds)}, {when}{still}"
 
 
-def as_json(report: Report) -> dict[str, t.Any]:
+def as_json(report: model.Report) -> dict[str, t.Any]:
     """The report as data for machines; instants are RFC 3339, durations seconds to the millisecond.
 
     The shape is that of ``Report`` with what is computed beside it: ``version``, ``failed`` and
     ``headline``, ``seconds`` of spans and nodes, ``dark_seconds`` of Services.
     """
-    return {"version": VERSION, **_plain(report), "headline": headline(report)}
+    return {"version": model.VERSION, **_plain(report), "headline": headline(report)}
 
 
 def _plain(value: t.Any, key: str = "") -> t.Any:
