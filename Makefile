@@ -88,7 +88,7 @@ test-labs:
 	@python -m pytest -v --numprocesses $(LABS) --reruns 1 --rerun-show-tracebacks -rfER --durations=15 tests/e2e \
 	  $(call tagged,labs) # once more, because deadlines meet busy machines
 test-explorations:
-	@BACKGROUND=1 ORDERS='$(if $(filter file,$(origin ORDERS)),20000,$(ORDERS))' SEED='$(SEED)' python -m nox --session explore $(call tagged,explore)
+	@BACKGROUND=1 ORDERS='$(ORDERS)' SEED='$(SEED)' python -m nox --session explore $(call tagged,explore)
 
 explore: $(READY) ## faults at every request and orders of all who act, in a simulated cluster; ORDERS, SEED, SAMPLE
 	@ORDERS='$(ORDERS)' SEED='$(SEED)' python -m nox --session explore

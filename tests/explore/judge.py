@@ -122,9 +122,16 @@ class Judge:
             self._budgets.changed(event)
 
     def _note_will(self, event: Event) -> None:
-        """Whether a person lets pods onto a node that is in maintenance: what comes then is their will."""
+        """Since when a person lets pods onto a node that is in maintenance: what comes then is their will.
+
+        Until they think better of it: a node that is closed as it was may be emptied again. One that is registered
+        anew is nobody's.
+        """
         name, current = event.raw["metadata"]["name"], self.world.machine.current
-        if record(event.raw) is None or event.what == "DELETED":
+        given_back = record(event.raw) is None and record(event.before or {}) is not None
+        if event.what == "DELETED":
+            self._freed[name] = self.world.machine.now
+        elif given_back or (record(event.raw) is not None and closed(event.raw) == WHOLLY_CLOSED):
             self._freed.pop(name, None)
         elif current is not None and current.process.name == PERSON and closed(event.before or {}) > closed(event.raw):
             self._freed.setdefault(name, self.world.machine.now)
@@ -208,6 +215,10 @@ class Judge:
         known = record(raw) if raw else None
         if known and known["step"] in ("drained", "out", "parked") and node not in self._freed:
             self.broken.append(f"I7: {event.raw['metadata']['name']} came to {node}, whose record says {known['step']}")
+
+
+WHOLLY_CLOSED = 2
+"""What `closed` says of a node that is cordoned and has our taint."""
 
 
 def closed(node: Raw) -> int:

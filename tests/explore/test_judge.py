@@ -96,6 +96,82 @@ def stored(run: str, *waves: list[str]) -> Raw:
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "data": {"plan": json.dumps(waves)}}
 
 
+def taken_out(world: World, node: str, step: str = "cordoned") -> None:
+    """As a run leaves it: cordoned, with our taint and a record, whose lock is held."""
+    lease = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "spec": {"holderIdentity": "r"}}
+    world.apply({**lease, "metadata": {"name": names.node_lease_name(node), "namespace": names.NAMESPACE}})
+    ours = {"taints": [{"key": names.TAINT_KEY, "value": "r", "effect": "NoSchedule"}], "unschedulable": True}
+    world.patch(kinds.NODES, node, {**record_of("r", step), "spec": ours})
+
+
+def does(world: World, *acts: people.Act) -> None:
+    """A person does this, one thing after the other."""
+    task = people.person(world, *acts)
+    world.machine.run_until(lambda: not task.alive)
+
+
+def opened(world: World) -> None:
+    world.cordon("n1", False)
+
+
+def closed_again(world: World) -> None:
+    world.cordon("n1")
+
+
+@pytest.mark.parametrize(
+    ("acts", "wrong"),
+    [((), False), ((opened,), True), ((opened, closed_again), False)],
+    ids=["out", "opened by a person", "opened and closed again"],
+)
+def test_an_eviction_from_a_node_that_a_person_opened_is_seen(
+    world: World, acts: tuple[t.Callable[[World], None], ...], wrong: bool
+) -> None:
+    for node in ("n1", "n2", "n3"):
+        taken_out(world, node)
+    judge, pod = Judge(world, {}), next(pod for pod in world.pods(app="trio") if pod["spec"]["nodeName"] == "n1")
+    does(world, *(lambda act=act: act(world) for act in acts))
+    world.machine.run_for(1.0)
+    sends(world.process("me"), verbs.evict("shop", pod["metadata"]["name"], pod["metadata"]["uid"]))
+    name = pod["metadata"]["name"]
+    assert said(judge, "I5") == ([f"I5: me evicted {name} from n1, which is in service"] if wrong else [])
+
+
+def test_an_eviction_from_a_node_that_nobody_took_out_is_seen(world: World) -> None:
+    judge, request = Judge(world, {}), evictions(world, 1)[0]
+    sends(world.process("me"), request)
+    assert len(said(judge, f"I5: me evicted {request.name} from ")) == 1
+
+
+def test_a_record_that_somebody_without_the_lock_writes_is_seen(world: World) -> None:
+    taken_out(world, "n1")
+    judge = Judge(world, {})
+    world.patch(kinds.NODES, "n1", record_of("other"))
+    assert said(judge, "I5") == ["I5: other wrote the record of n1 while r held its lock"]
+
+
+def test_a_service_below_its_floor_is_seen(world: World) -> None:
+    judge = Judge(world, {"trio": 3})
+    sends(world.process("me"), evictions(world, 1)[0])
+    assert said(judge, "I1")[0].startswith("I1: trio has 2 ready endpoints of 3 at ")
+
+
+def test_a_pod_that_is_evicted_twice_is_seen(world: World) -> None:
+    judge, me, request = Judge(world, {}), world.process("me"), evictions(world, 1)[0]
+    sends(me, request)
+    judge.evicted_once()
+    sends(me, request)
+    with pytest.raises(Violation, match="I4: evicted more than once"):
+        judge.evicted_once()
+
+
+def test_a_node_that_is_called_drained_too_early_is_seen(world: World) -> None:
+    judge, pod = Judge(world, {}), world.pods(app="trio")[0]
+    node = pod["spec"]["nodeName"]
+    taken_out(world, node)
+    world.patch(kinds.NODES, node, record_of("r", "drained"))
+    assert f"I7: {node} is called drained while {pod['metadata']['name']} is on it" in judge.broken
+
+
 @pytest.mark.parametrize("step", ["cordoned", "parked"])
 def test_more_nodes_out_than_the_wave_has_are_seen(world: World, step: str) -> None:
     judge = Judge(world, {})
