@@ -92,8 +92,7 @@ def drawn(guide: str) -> str:
 def main() -> None:
     """Draw anew."""
     text = GUIDE.read_text(encoding="utf-8")
-    before, _, rest = text.partition(BEGIN)
-    after = rest.partition(END)[2]
+    before, after = text.partition(BEGIN)[0], text.partition(END)[2]
     GUIDE.write_text(f"{before}{BEGIN}\n{drawing()}\n{END}{after}", encoding="utf-8")
 
 

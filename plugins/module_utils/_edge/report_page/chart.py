@@ -47,7 +47,7 @@ class Axis:
         start = self.starts[index]
         return round(self._lefts[index] + (min(max(instant, start), self.ends[index]) - start) * self._scale, 3)
 
-    def bar(self, start: float, end: float) -> tuple[float, float]:
+    def extent(self, start: float, end: float) -> tuple[float, float]:
         """Left edge and width of what lasted from one instant to another."""
         left = self.at(start)
         return min(left, 100 - LEAST_WIDTH), max(round(self.at(end) - left, 3), LEAST_WIDTH)
@@ -85,7 +85,7 @@ class Axis:
                 lit = lit or ready > 0
                 if lit and (ready == 0 or self.at(end) > self.at(start)):
                     height = round(100 * ready / service.top, 1) if ready else 100.0
-                    yield *self.bar(start, end), height, ready, start, end
+                    yield *self.extent(start, end), height, ready, start, end
 
     def edges(self, service: model.ServiceLine) -> t.Iterator[tuple[float, float, str]]:
         """The line above the areas of each watch: left, width (percent), path in 1000 x 100."""

@@ -40,7 +40,7 @@ y2="100%"/>{% endfor %}</g></defs>{% endif %}{% for x, label in ticks %}\
 <text x="{{ x }}%" y="11">{{ label }}</text>{% endfor %}</svg>{% endmacro %}
 {%- macro timeline(label, line, words, kinds, axis, grid, inset) %}<svg height="23" role="img" \
 aria-label="{{ label }}"><use class="grid" href="#{{ grid }}"/>{% for span in line.spans %}\
-{% set x, width = axis.bar(span.start, span.end) %}\
+{% set x, width = axis.extent(span.start, span.end) %}\
 <rect class="{{ span.phase }}" x="{{ x }}%" width="{{ width }}%" y="{{ inset }}" height="{{ 23 - 2 * inset }}">\
 <title>{{ words[span.phase] }}: {{ span.seconds|duration }}{% if span.open %} so far{% endif %}, \
 {{ span.start|clock }} to {{ span.end|clock }}</title></rect>{% endfor %}\
