@@ -35,7 +35,7 @@ unexport KUBECONFIG $(filter K8S_AUTH_%,$(.VARIABLES))
 PLAY := ansible-playbook
 LAB_VARS := -e lab_name='$(LAB_NAME)' -e lab_nodes='$(LAB_NODES)'
 
-.PHONY: help env demo test explore lab lab-down chaos bench lint docs clean
+.PHONY: help env demo test explore mutants lab lab-down chaos bench lint docs clean
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 18
 
@@ -92,6 +92,9 @@ test-explorations:
 
 explore: $(READY) ## faults at every request and orders of all who act, in a simulated cluster; ORDERS, SEED, SAMPLE
 	@ORDERS='$(ORDERS)' SEED='$(SEED)' python -m nox --session explore
+
+mutants: $(READY) ## how many random mutants of _plan and _run the unit tests notice; SAMPLE, SEED, WING=_run/drain
+	@SAMPLE='$(SAMPLE)' SEED='$(SEED)' WING='$(WING)' python -m nox --session mutants
 
 chaos: $(READY) ## random faults on labs of its own; SECONDS, SEED, LABS, TRACKS, OUTAGE; ONLY=SCENE/BACKEND/FAULT/AT runs one again
 	@PYTHONPATH='$(PYTHONPATH):$(CURDIR)/tests:$(CURDIR)/tests/e2e:$(CURDIR)/roles/lab/files' python -m chaos \

@@ -167,7 +167,8 @@ def lint(session: nox.Session) -> None:
         session.run("ruff", "format", "--check", ".")
     with step(session, "mypy"):
         session.run("mypy")
-        others = ["noxfile.py", ".ci/*.py", "docs/*.py", "tests/e2e", "tests/chaos", "bench", "roles/*/files/*.py"]
+        others = ["noxfile.py", ".ci/*.py", "docs/*.py", "bench", "roles/*/files/*.py"]
+        others += ["tests/mutants.py", "tests/e2e", "tests/chaos"]
         session.run("mypy", *(str(path) for name in others for path in HERE.glob(name)))
     with step(session, "yamllint"):
         session.run("yamllint", "--strict", ".")
@@ -269,6 +270,21 @@ def explore(session: nox.Session) -> None:
         session.install(PINS, *packages)
     behind = BACKGROUND if os.environ.get("BACKGROUND") else []
     session.run(*behind, "pytest", "--numprocesses=2", *(session.posargs or ["tests/explore"]), external=bool(behind))
+
+
+@nox.session
+def mutants(session: nox.Session) -> None:
+    """How many random mutants of `_plan` and `_run` the unit tests notice, on two copies of the checkout.
+
+    `SAMPLE` mutants of each (100), drawn by `SEED` (1), of one folder or file with `WING` (`_run/drain`).
+    """
+    environment(session)
+    with step(session, "environment"):
+        packages = [f"ansible-core=={CORE}", f"kubernetes=={NEWEST_CLIENT}", "PySocks", "jmespath", "greenlet"]
+        session.install(PINS, *packages, "pytest", "pytest-xdist", "pytest-cov", "hypothesis", "cosmic-ray")
+    told = [f"--{name.lower()}={os.environ.get(name, '')}" for name in ("SAMPLE", "SEED", "WING")]
+    copies = [str(copy(f"mutants/{number}")) for number in (1, 2)]
+    session.run("python", "tests/mutants.py", *told, *copies)
 
 
 @nox.session
