@@ -40,15 +40,13 @@ LIMITS = Controller(object_limiters={}, max_migrating_per_node=2, max_migrating_
 
 
 class Scene:
-    """Deployment `web` of nine with pods on node n1, and the feed that is to empty it."""
+    """Deployment (or another kind) `web` of nine with pods on node n1, and the feed that is to empty it."""
 
-    def __init__(self, world: World, count: int = 3, **choices: t.Any) -> None:
+    def __init__(self, world: World, count: int = 3, kind: str = "ReplicaSet", **choices: t.Any) -> None:
         self.world = world
         self.wanted, self.missing = 9, 0
-        self.pods = [
-            objects.pod(f"web-{i}", owner=objects.owned("ReplicaSet", "web"), requests={"cpu": "10m"})
-            for i in range(count)
-        ]
+        self.owner = objects.owned(kind, "web")
+        self.pods = [objects.pod(f"web-{i}", owner=self.owner, requests={"cpu": "10m"}) for i in range(count)]
         for raw in self.pods:
             raw["spec"]["schedulerName"] = "koord-scheduler"
         self.choices = Choices(**{"backend": "koordinator", "controller": LIMITS, **choices})
@@ -65,9 +63,12 @@ class Scene:
         self.me.run(lambda _ctx: self.feed.start())
 
     def snapshot(self) -> Snapshot:
-        web = objects.owned("ReplicaSet", "web")
-        others = [objects.pod(f"web-{i}", owner=web, on="n2") for i in range(9, 18 - len(self.pods) - self.missing)]
-        return objects.snapshot(objects.deployment("web", self.wanted), pods=[*self.pods, *others])
+        numbers = range(9, 18 - len(self.pods) - self.missing)
+        others = [objects.pod(f"web-{i}", owner=self.owner, on="n2") for i in numbers]
+        web = objects.deployment("web", self.wanted)
+        if self.owner[0]["kind"] == "StatefulSet":
+            web = {"stateful_sets": [objects.workload("StatefulSet", "web", self.wanted)]}
+        return objects.snapshot(web, pods=[*self.pods, *others])
 
     def step(self, seconds: float = 1.0) -> list[str]:
         """A tick of the loop; returns the pods that have jobs."""
@@ -147,6 +148,24 @@ def test_silence_after_arbitration_is_broken_now_and_then(world: World) -> None:
     for _tick in range(45):
         scene.step()
     assert len(scene.sent("PATCH")) == 2
+
+
+@pytest.mark.parametrize(("kind", "let_off"), [("StatefulSet", True), ("ReplicaSet", False)])
+def test_a_successor_of_the_same_name_is_let_off_the_limiter_once_the_pod_is_gone(
+    world: World, kind: str, let_off: bool
+) -> None:
+    scene = Scene(world, 1, kind)
+    scene.step()
+    job = scene.job("web-0")
+    for status in ({}, {"conditions": [EVICTING]}):
+        scene.becomes("web-0", passed=True, phase="Running", **status)
+        scene.step()
+        assert scene.sent("PATCH") == [], "its own eviction is not counted yet"
+    scene.gone("web-0")
+    for _tick in range(5):
+        scene.step()
+    assert (NO_LIMITER in jobs_of(world)[job]["metadata"]["annotations"]) is let_off
+    assert len(scene.sent("PATCH")) == let_off
 
 
 def test_no_job_is_made_where_too_few_others_serve(world: World) -> None:

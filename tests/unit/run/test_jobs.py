@@ -149,18 +149,18 @@ def test_another_layout_is_found(build: Build) -> None:
 
 
 @pytest.mark.parametrize(
-    "text",
+    ("text", "doubt"),
     [
-        "a: [",
-        "kind: Other",
-        CONFIG.replace("{exclude: [kube-system]}", "kube-system"),
+        ("a: [", "is no YAML: while parsing a flow node."),
+        ("kind: Other", "cannot be used: "),
+        (CONFIG.replace("{exclude: [kube-system]}", "kube-system"), "cannot be used: "),
     ],
 )
-def test_a_configuration_that_cannot_be_read_refuses_nothing(build: Build, text: str) -> None:
+def test_a_configuration_that_cannot_be_read_refuses_nothing(build: Build, text: str, doubt: str) -> None:
     world = build(1)
     world.patch(kinds.CONFIGMAPS, koordinator.CONFIG, {"data": {koordinator.CONFIG: text}}, SPACE)
     result, _ctx = run(world)
-    assert result["doubt"]
+    assert doubt in result["doubt"]
     assert result["jobs"][0]["outcome"] == "created"
 
 
@@ -271,6 +271,19 @@ def test_a_job_that_is_not_there(build: Build, state: State, outcome: str, faile
 def test_nothing_to_rule_over_is_no_failure(build: Build) -> None:
     result, _ctx = run(build(), state="rejected")
     assert (result["jobs"], result["failed"], result["changed"]) == ([], False, False)
+
+
+def test_without_a_name_and_a_pod_the_run_s_own_jobs_are_meant(build: Build) -> None:
+    world = build()
+    put(world)
+    meta = world.pods(app="web")[1]["metadata"]
+    other = ref(meta["name"], meta["uid"])
+    world.apply(manifest("k", other, Wish(paused=True, run="other")))
+    becomes(world, "k")
+    result, _ctx = run(world, state="absent", selection=Selection(), wish=Wish(run="night"))
+    assert [job["name"] for job in result["jobs"]] == ["j"]
+    result, _ctx = run(world, state="absent", selection=Selection((other,)), wish=Wish(run="night"))
+    assert [job["name"] for job in result["jobs"]] == ["k"]
 
 
 def test_a_controller_that_is_away_keeps_nobody_from_rejecting(build: Build) -> None:

@@ -192,6 +192,27 @@ def test_a_guard_that_goes_in_the_middle_changes_nothing() -> None:
 # -- what is wanted ------------------------------------------------------------------------------------
 
 
+def attachments(world: World) -> int:
+    """How often somebody asked which volumes are attached."""
+    return sum(sent.request.resource == kinds.VOLUME_ATTACHMENTS.resource for sent in world.log)
+
+
+@pytest.mark.parametrize(("wait_for", "ready"), [(("gone",), 5), (("gone", "replacement"), 6)])
+def test_the_last_replacement_is_waited_for_where_that_is_wanted(wait_for: tuple[str, ...], ready: int) -> None:
+    with world_of(manifests.deployment("web", 6, annotations=SLOW)) as world:
+        _me, task = begun(world, wait_for=wait_for)
+        assert said(ended(world, task))[0] == "drained"
+        assert world.get(kinds.DEPLOYMENTS, "web")["status"]["readyReplicas"] == ready
+        assert attachments(world) == 0, "nobody asked for volumes"
+
+
+def test_no_volumes_are_looked_for_where_no_pod_has_one() -> None:
+    with world_of(manifests.deployment("web", 2, annotations=SLOW)) as world:
+        _me, task = begun(world)
+        assert said(ended(world, task))[0] == "drained"
+        assert attachments(world) == 0
+
+
 @pytest.mark.parametrize(
     "what",
     [
