@@ -36,14 +36,17 @@ UTILS = Path("plugins/module_utils")
 LAYERS = ("_plan", "_run")
 ENOUGH = 0.9
 
-TURNED = ("Eq_NotEq", "NotEq_Eq", "Lt_LtE", "LtE_Lt", "Gt_GtE", "GtE_Gt", "Lt_GtE", "Gt_LtE", "Is_IsNot", "IsNot_Is")
+TURNED = ("Eq_NotEq", "NotEq_Eq", "Lt_GtE", "GtE_Lt", "Gt_LtE", "LtE_Gt", "Is_IsNot", "IsNot_Is")
 WORDS = ("AndWithOr", "OrWithAnd", "TrueWithFalse", "FalseWithTrue", "BreakWithContinue", "ContinueWithBreak")
 OPERATORS = (
     *(f"core/ReplaceComparisonOperator_{turn}" for turn in TURNED),
     *(f"core/Replace{change}" for change in WORDS),
     *("core/NumberReplacer", "core/AddNot", "core/ReplaceUnaryOperator_Delete_Not", "core/ZeroIterationForLoop"),
 )
-"""Those that change what the code decides; others of the tool change annotations (`|`) or break every call."""
+"""Those that change what the code decides; others of the tool change annotations (`|`) or break every call.
+
+A bound is moved by the number beside it; `<` for `<=` between two times is a change that nobody can see.
+"""
 
 HANGS = 60
 """Seconds after which one test is taken to hang: it lasts some 0.1 s, on a busy machine some 1 s."""
