@@ -91,6 +91,18 @@ def test_a_budget_that_can_never_allow_anything_is_told_from_one_that_is_spent(
     assert budgets.fully_blocking(Budget.of(over(rule=rule, **numbers))) is blocking
 
 
+@pytest.mark.parametrize(
+    ("spec", "text"),
+    [
+        ({"maxUnavailable": 0}, "maxUnavailable: 0"),
+        ({"minAvailable": "50%"}, "minAvailable: 50%"),
+        ({}, "minAvailable: 1"),
+    ],
+)
+def test_a_budget_is_shown_with_its_rule_and_without_one_with_what_the_server_takes(spec: Raw, text: str) -> None:
+    assert budgets.rule(Budget.of(budget("b", 1, rule=spec))) == text
+
+
 def test_a_disruption_under_way_means_that_waiting_helps() -> None:
     raw = over(allowed=0, healthy=3, desired=3, expected=3)
     raw["status"]["disruptedPods"] = {"other": "2026-01-01T00:00:00Z"}

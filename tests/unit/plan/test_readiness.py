@@ -111,7 +111,7 @@ def test_of_an_unknown_owner_one_leaves_at_a_time_while_another_serves() -> None
     pods = [pod(f"p{n}", owner=DB) for n in range(3)]
     assert not held(snapshot(pods=pods))
     assert "on its way out" in held(snapshot(pods=pods), frozenset({"uid-p2"}))
-    pods = [pod("p0", owner=DB), pod("p1", owner=DB, ready=False)]
+    pods = [pod("p0", owner=DB), pod("p1", owner=DB, ready=False), pod("web", owner=owned("ReplicaSet", "web"))]
     assert "no other pod of it is ready" in held(snapshot(pods=pods))
 
 

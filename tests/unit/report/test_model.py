@@ -13,6 +13,7 @@ import pytest
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.outcomes import PodOutcome
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.report.build import build_report
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.report.model import Report
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.report.read import instant, samples_of
 from ansible_collections.kubeops.node_maintenance.tests.unit.report.sample import RULE, RUN, Sample, at
 
 Json = dict[str, t.Any]
@@ -285,6 +286,16 @@ def test_any_part_may_be_broken(key: str, value: t.Any) -> None:
 def test_a_run_that_was_cut_anywhere_still_reports(length: int) -> None:
     report = build_report(Sample(nodes=2).results[:length])
     assert all(span.end >= span.start for line in report.nodes for span in line.spans)
+
+
+@pytest.mark.parametrize("text", ["1970-01-01T00:01:00Z", "1970-01-01T02:01:00+02:00", "1970-01-01T00:01:00"])
+def test_a_time_is_read_with_its_zone_and_without_one_as_utc(text: str) -> None:
+    assert instant(text) == 60.0
+
+
+@pytest.mark.parametrize(("told", "ready"), [(-3, 0), (0, 0), (4, 4)])
+def test_no_fewer_than_no_pods_are_ready(told: int, ready: int) -> None:
+    assert samples_of({"samples": [["1970-01-01T00:01:00Z", told]]}) == ((60.0, ready),)
 
 
 def test_what_acts_on_the_reader_is_replaced() -> None:
