@@ -54,7 +54,7 @@ HANGS = 60
 LIMIT = 600
 """Seconds after which a mutant is given up; it does not count as noticed, as the machine may have been the reason."""
 
-MOST = 300
+MOST = 1000
 """So many tests are run on one mutant, those first that run the least code."""
 
 UNCONCERNED = ("cluster", "chaos", "lab", "witness")
@@ -131,7 +131,7 @@ def reached(copies: list[Path]) -> Reach:
     if not file.exists():
         print("mutants: one run of the unit tests, to know which tests run which line ...", flush=True)
         command = [sys.executable, "-m", "pytest", "-q", f"--numprocesses={len(copies)}"]
-        command += ["--cov-config=/dev/null", "--cov-context=test", "--cov-report="]
+        command += ["--cov-config=pyproject.toml", "--cov-context=test", "--cov-report="]
         command += [f"--cov={UTILS / layer}" for layer in LAYERS]
         command += ["tests/unit", *(f"--ignore=tests/unit/{name}" for name in UNCONCERNED)]
         unfinished = file.with_suffix(".unfinished")
