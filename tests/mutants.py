@@ -57,8 +57,8 @@ LIMIT = 600
 MOST = 1000
 """So many tests are run on one mutant, those first that run the least code."""
 
-UNCONCERNED = ("cluster", "chaos", "lab", "witness")
-"""Folders of tests/unit that do not test the layers that are mutated."""
+UNCONCERNED = ("edge", "cluster", "chaos", "lab", "witness")
+"""Folders of tests/unit that test other layers; those of the edge start playbooks, into which coverage does not see."""
 
 Reach = Mapping[str, Mapping[int, frozenset[str]]]
 """By file and line: the tests that run it, and "" where it runs before them. Line 0 stands for all lines."""
@@ -129,6 +129,8 @@ def reached(copies: list[Path]) -> Reach:
         digest.update(str(path).encode() + path.read_bytes())
     file = copies[0].parents[2].parent / f"coverage-{digest.hexdigest()[:16]}"
     if not file.exists():
+        for old in file.parent.glob("coverage-*"):
+            old.unlink()
         print("mutants: one run of the unit tests, to know which tests run which line ...", flush=True)
         command = [sys.executable, "-m", "pytest", "-q", f"--numprocesses={len(copies)}"]
         command += ["--cov-config=pyproject.toml", "--cov-context=test", "--cov-report="]
