@@ -51,7 +51,7 @@ def compared(lab: Lab, program: str, flavor: Flavor, version: str, count: int) -
     with ThreadPoolExecutor(AT_ONCE) as pool:
         for case, found in zip(some, pool.map(verdict, some), strict=True):
             faults = judged(case.text, schema)
-            said = [f"{fault.path} {fault.rule} {fault.real}" for fault in errors(faults)]
+            said = [f"{fault.path} {fault.code} {fault.real}" for fault in errors(faults)]
             right += not found.ended and not said
             if ends(faults) != found.ended:
                 wrong.append(f"{case.name}: here {said or 'nothing'}, there {found.ended} {found.words}")

@@ -61,6 +61,6 @@ def _check(name: str, found: t.Mapping[str, t.Any]) -> None:
         config, faults = yaml_text.read(config, schema)
     if config is not None or not faults:
         faults = (*faults, *check.check(config, schema))
-    wrong = [f"{fault.path or 'it'}: {fault.message} {fault.remedy}".strip() for fault in check.errors(faults)]
+    wrong = [f"{fault.path or 'it'}: {fault.sentence}" for fault in check.errors(faults)]
     if wrong:
         raise BadOption(name, "the configuration", f"a valid {schema.kind}. {' '.join(wrong)}".rstrip("."))

@@ -100,17 +100,17 @@ def read(text: str, schema: Schema) -> tuple[t.Any, tuple[Fault, ...]]:
         more = _more(reader)
     except (yaml.YAMLError, ValueError) as error:
         words = " ".join(str(error).split())
-        return None, (Fault("", "not_yaml", f"The text is not YAML: {words}.", "Mend the text."),)
+        return None, (Fault("not_yaml", f"The text is not YAML: {words}.", "Mend the text.", ""),)
     finally:
         reader.dispose()
     real: t.Literal["refuses", "drops"] = "refuses" if schema.strict else "drops"
     said = [
-        Fault("", "duplicate_key", f"{key} is there twice, again in line {line}.", "Keep one of them.", real)
+        Fault("duplicate_key", f"{key} is there twice, again in line {line}.", "Keep one of them.", "", real)
         for key, line in reader.twice
     ]
-    said += [Fault("", "not_yaml", f"{word} in line {line} has no word in JSON.") for word, line in reader.strange]
+    said += [Fault("not_yaml", f"{word} in line {line} has no word in JSON.", path="") for word, line in reader.strange]
     if more:
-        said.append(Fault("", "not_yaml", "A second document follows; nobody reads it.", "Remove it.", "drops"))
+        said.append(Fault("not_yaml", "A second document follows; nobody reads it.", "Remove it.", "", "drops"))
     return config, tuple(said)
 
 

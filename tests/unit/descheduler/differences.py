@@ -294,7 +294,7 @@ def explaining(fault: Fault, config: t.Any, schema: Schema) -> Difference | None
     """The difference that an error is, or nothing where the descheduler says no as well or nobody knows of it."""
     where = place(fault.path, config)
     for difference in of(schema):
-        fits = fault.rule in difference.rules and fault.real == difference.real
+        fits = fault.code in difference.rules and fault.real == difference.real
         if fits and any(_like(pattern, where) for pattern in difference.places):
             return difference
     return None

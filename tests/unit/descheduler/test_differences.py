@@ -25,7 +25,7 @@ def test_every_leniency_is_known_and_has_a_reason(flavor: Flavor, version: str) 
         config, _said = read(case.text, schema)
         for fault in errors(judged(case.text, schema)):
             if fault.real in ("drops", "starts") and not differences.explaining(fault, config, schema):
-                unknown.append(f"{case.name}: {fault.path} {fault.rule}")
+                unknown.append(f"{case.name}: {fault.path} {fault.code}")
     assert unknown == []
 
 

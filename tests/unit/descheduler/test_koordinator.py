@@ -270,10 +270,10 @@ ERRORS: list[tuple[Raw, str, str, str]] = [
 def test_one_wrong_word_is_one_error(changes: Raw, path: str, rule: str, real: str) -> None:
     path = f"{PROFILE}.pluginConfig{path}" if path.startswith("[") else path
     wrong = errors(found(changes))
-    assert (path, rule, real) in [(fault.path, fault.rule, fault.real) for fault in wrong]
-    assert all(fault.rule in RULES for fault in wrong)
+    assert (path, rule, real) in [(fault.path, fault.code, fault.real) for fault in wrong]
+    assert all(fault.code in RULES for fault in wrong)
     # A mistake may have a consequence at evict and filter, but says one thing of one path.
-    assert len({(fault.path, fault.rule) for fault in wrong}) == len(wrong)
+    assert len({(fault.path, fault.code) for fault in wrong}) == len(wrong)
 
 
 WARNINGS: list[tuple[Raw, str, str]] = [
@@ -308,7 +308,7 @@ WARNINGS: list[tuple[Raw, str, str]] = [
 def test_what_is_worth_knowing_stops_nobody(changes: Raw, path: str, rule: str) -> None:
     path = f"{PROFILE}.pluginConfig{path}" if path.startswith("[") else path
     said = found(changes)
-    assert (path, rule, "warning") in [(fault.path, fault.rule, fault.severity) for fault in said]
+    assert (path, rule, "warning") in [(fault.path, fault.code, fault.severity) for fault in said]
     assert errors(said) == ()
 
 
@@ -355,9 +355,9 @@ def test_what_the_newer_version_takes() -> None:
         "CustomPriority/evictionOrder": levels,
     }
     assert found(custom, "1.8.0") == ()
-    assert {fault.rule for fault in found(custom)} == {"too_new"}
+    assert {fault.code for fault in found(custom)} == {"too_new"}
     one = errors(found({**custom, "CustomPriority/evictionOrder": levels[:1]}, "1.8.0"))
-    assert [fault.rule for fault in one] == ["out_of_range"]
+    assert [fault.code for fault in one] == ["out_of_range"]
 
 
 def test_a_plugin_that_is_not_enabled_is_only_decoded() -> None:
@@ -369,14 +369,14 @@ def test_a_plugin_that_is_not_enabled_is_only_decoded() -> None:
 
 def test_ack_may_call_the_policy_soft() -> None:
     (said,) = check(changed(koord(), {f"{MC}/evictionPolicy": "Soft"}), schema_of("ack"))
-    assert (said.severity, said.rule) == ("warning", "look_alike")
+    assert (said.severity, said.code) == ("warning", "look_alike")
 
 
 @pytest.mark.parametrize("config", [None, [], "text", 7])
 def test_what_is_no_document_at_all(config: object) -> None:
-    assert [fault.rule for fault in check(config, schema_of("koordinator"))] == ["wrong_type"]
+    assert [fault.code for fault in check(config, schema_of("koordinator"))] == ["wrong_type"]
 
 
 def test_nothing_that_yaml_can_hold_breaks_the_check() -> None:
     for document in spoiled(koord()):
-        assert all(fault.rule in RULES for fault in check(document, schema_of("koordinator")))
+        assert all(fault.code in RULES for fault in check(document, schema_of("koordinator")))

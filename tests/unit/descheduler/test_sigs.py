@@ -157,9 +157,9 @@ ERRORS: list[tuple[Raw, str, str, str]] = [
 def test_one_wrong_word_is_one_error(changes: Raw, path: str, rule: str, real: str) -> None:
     path = f"{PROFILE}.pluginConfig{path}" if path.startswith("[") else path
     wrong = errors(found(changes))
-    assert (path, rule, real) in [(fault.path, fault.rule, fault.real) for fault in wrong]
-    assert all(fault.rule in RULES for fault in wrong)
-    assert len({(fault.path, fault.rule) for fault in wrong}) == len(wrong)
+    assert (path, rule, real) in [(fault.path, fault.code, fault.real) for fault in wrong]
+    assert all(fault.code in RULES for fault in wrong)
+    assert len({(fault.path, fault.code) for fault in wrong}) == len(wrong)
 
 
 WARNINGS: list[tuple[Raw, str, str]] = [
@@ -184,7 +184,7 @@ WARNINGS: list[tuple[Raw, str, str]] = [
 def test_what_is_worth_knowing_stops_nobody(changes: Raw, path: str, rule: str) -> None:
     path = f"{PROFILE}.pluginConfig{path}" if path.startswith("[") else path
     said = found(changes)
-    assert (path, rule, "warning") in [(fault.path, fault.rule, fault.severity) for fault in said]
+    assert (path, rule, "warning") in [(fault.path, fault.code, fault.severity) for fault in said]
     assert errors(said) == ()
 
 
@@ -218,4 +218,4 @@ def test_nobody_read_that_version() -> None:
 
 def test_nothing_that_yaml_can_hold_breaks_the_check() -> None:
     for document in spoiled(sigs()):
-        assert all(fault.rule in RULES for fault in check(document, schema_of("sigs")))
+        assert all(fault.code in RULES for fault in check(document, schema_of("sigs")))

@@ -68,22 +68,22 @@ def test_a_key_that_is_there_twice() -> None:
 def test_what_is_no_document(text: str) -> None:
     config, faults = read(text, KOORDINATOR)
     assert config is None
-    assert [fault.rule for fault in faults] == ["not_yaml"]
+    assert [fault.code for fault in faults] == ["not_yaml"]
 
 
 @pytest.mark.parametrize("text", ["a: 1\n---\nb: 2\n", "a: 1\n---\nb: [\n"])
 def test_of_several_documents_the_first_is_read(text: str) -> None:
     config, faults = read(text, KOORDINATOR)
     assert config == {"a": 1}
-    assert [(fault.rule, fault.real) for fault in faults] == [("not_yaml", "drops")]
+    assert [(fault.code, fault.real) for fault in faults] == [("not_yaml", "drops")]
 
 
 @pytest.mark.parametrize("text", ["a: .inf\n", "a: [-.Inf]\n", "a: .nan\n", "~: 1\n", "a: {null: 1}\n"])
 def test_what_json_has_no_word_for(text: str) -> None:
-    assert [(fault.rule, fault.real) for fault in read(text, OTHER)[1]] == [("not_yaml", "refuses")]
+    assert [(fault.code, fault.real) for fault in read(text, OTHER)[1]] == [("not_yaml", "refuses")]
 
 
 def test_a_merged_key_is_there_twice_too() -> None:
     config, faults = read("a: 1\n<<: {a: 2, b: 3}\n", KOORDINATOR)
     assert config == {"a": 1, "b": 3}
-    assert [fault.rule for fault in faults] == ["duplicate_key"]
+    assert [fault.code for fault in faults] == ["duplicate_key"]

@@ -26,7 +26,7 @@ from ansible_collections.kubeops.node_maintenance.tests.unit.plan.objects import
 def refused(parts: dict[str, list[Raw]], kind: str = "Deployment", **kinds: t.Any) -> str:
     seen = snapshot(parts, **kinds)
     found = protect.refusal(seen, next(w for w in seen.workloads if w.kind == kind))
-    assert found is None or (found.reason and found.remedy)
+    assert found is None or (found.message and found.remedy)
     return found.code if found else ""
 
 

@@ -130,8 +130,8 @@ def test_a_server_without_such_policies_is_told_from_one_that_refuses(world: Wor
     world.server.absent.add(kinds.ADMISSION_POLICIES.resource)
     with pytest.raises(StopRun, match="has no ValidatingAdmissionPolicy") as stopped:
         brought(world)
-    assert "1.30" in stopped.value.remedy
-    assert stopped.value.code == "no_admission_policies"
+    assert "1.30" in stopped.value.reason.remedy
+    assert stopped.value.reason.code == "no_admission_policies"
     world.server.absent.clear()
     refuse_all(world)
     with pytest.raises(Forbidden):

@@ -410,7 +410,7 @@ def test_the_servers_fence_ends_a_run_whose_lock_is_lost(scene: Make) -> None:
     one.fails("fenced")
     with pytest.raises(LostLockError) as stopped:
         one.turn()
-    assert stopped.value.code == "adopted_by"
+    assert stopped.value.reason.code == "adopted_by"
     assert len(one.asked) == 1, "it is not sent again"
 
 

@@ -27,7 +27,7 @@ WHOLE = Koordinator(controller=LIMITS, source="ConfigMap a/b")
 
 
 def missing(code: str) -> Finding:
-    return Finding(code, "blocker", code, f"{code} is missing.", "Install it.")
+    return Finding(code, f"{code} is missing.", "Install it.", "blocker", code)
 
 
 @pytest.fixture
@@ -85,7 +85,7 @@ def test_what_is_missing_stops_koordinator_and_lets_auto_evict(
     assert choices.controller is None
     with pytest.raises(StopRun) as stopped:
         backend.required(CONTEXT, Choices(backend="koordinator"))
-    assert stopped.value.code == codes[0]
+    assert stopped.value.reason.code == codes[0]
 
     choices, findings = backend.prepared(CONTEXT, Choices())
     assert choices.controller is None

@@ -176,7 +176,7 @@ def test_what_is_not_there_stops_the_call(build: Build, options: Raw, code: str)
     world = build()
     with pytest.raises(StopRun) as stop:
         run(world, **options)
-    assert stop.value.code == code
+    assert stop.value.reason.code == code
     assert bodies(world) == []
 
 

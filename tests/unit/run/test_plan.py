@@ -157,7 +157,7 @@ def test_what_is_not_there_fails_the_call_and_keeps_its_shape(
 def test_calls_that_cannot_be_meant(build: Build, options: dict[str, t.Any], code: str) -> None:
     with pytest.raises(StopRun) as stopped:
         plan(build(), **options)
-    assert stopped.value.code == code
+    assert stopped.value.reason.code == code
 
 
 def out(world: World, step: Step, lease: str = "kubeops-node-maintenance/node-n1") -> World:
@@ -246,7 +246,7 @@ def test_what_every_playbook_begins_with_names_all_that_is_missing_too(build: Bu
     found.server.denied |= {("list", LEASES), ("patch", "nodes"), ("create", "configmaps")}
     with pytest.raises(StopRun) as caught:
         found.process("ann").run(lambda ctx: state(ctx, StateOptions("listed")))
-    assert caught.value.code == "missing_permission"
+    assert caught.value.reason.code == "missing_permission"
     told = str(caught.value)
     assert "may not list leases.coordination.k8s.io: " in told
     assert "may not patch nodes in the whole cluster" in told

@@ -51,7 +51,7 @@ def check(config: t.Any, schema: Schema) -> tuple[Fault, ...]:
     """
     if not isinstance(config, dict):
         message = f"A {schema.kind} is keys and values, not {'nothing' if config is None else type(config).__name__}."
-        return (Fault("", "wrong_type", message, "", "starts" if config is None and not schema.strict else "refuses"),)
+        return (Fault("wrong_type", message, "", "", "starts" if config is None and not schema.strict else "refuses"),)
     config = _keyed(config)
     root = replace(schema.root, fields={**profiles.document(), **schema.root.fields})
     found = [*_document(config, schema)]
@@ -69,7 +69,7 @@ def _asked(fault: Fault, config: t.Mapping[str, t.Any], schema: Schema) -> Fault
 
     Since 1.8.0 an address whose port is no number, or 0, only means that nobody listens.
     """
-    if fault.rule == "malformed" and fault.path.endswith("BindAddress") and schema.knows("1.8.0"):
+    if fault.code == "malformed" and fault.path.endswith("BindAddress") and schema.knows("1.8.0"):
         value = config[fault.path]
         return replace(fault, real="starts") if isinstance(value, str) and _NO_PORT.search(value) else fault
     election = config.get("leaderElection")
@@ -105,7 +105,7 @@ def _document(config: t.Mapping[str, t.Any], schema: Schema) -> t.Iterator[Fault
             if given == other:
                 remedy += f" A {other} is of flavor {'sigs' if schema.name != 'sigs' else 'koordinator or ack'}."
             rule = "look_alike" if isinstance(given, str) and similar(given, [wanted]) else "wrong_document"
-            yield Fault(key, rule, message, remedy, "starts" if not given and not schema.strict else "refuses")
+            yield Fault(rule, message, remedy, key, "starts" if not given and not schema.strict else "refuses")
 
 
 def _of_flavor(fault: Fault, schema: Schema) -> Fault:

@@ -9,6 +9,7 @@ import typing as t
 from dataclasses import dataclass
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.schema import Real
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.reason import Reason
 
 Severity = t.Literal["error", "warning"]
 
@@ -45,17 +46,14 @@ RULES: t.Mapping[str, str] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Fault:
+class Fault(Reason):
     """One thing that is wrong (``error``), or worth knowing (``warning``).
 
-    ``path`` is where, as in ``profiles[0].plugins.evict``, ``rule`` a word of ``RULES``, ``real`` what the
+    ``code`` is a word of ``RULES``, ``path`` where it is, as in ``profiles[0].plugins.evict``, ``real`` what the
     descheduler itself does with it. ``decoding``: it shows while the text is decoded, before values are checked.
     """
 
-    path: str
-    rule: str
-    message: str
-    remedy: str = ""
+    path: str = ""
     real: Real = "refuses"
     severity: Severity = "error"
     decoding: bool = False
@@ -64,7 +62,7 @@ class Fault:
         """As the module returns it."""
         return {
             "path": self.path,
-            "rule": self.rule,
+            "rule": self.code,
             "severity": self.severity,
             "message": self.message,
             "remedy": self.remedy,
@@ -72,6 +70,6 @@ class Fault:
         }
 
 
-def warning(path: str, rule: str, message: str, remedy: str = "", real: Real = "starts") -> Fault:
+def warning(code: str, message: str, remedy: str = "", path: str = "", real: Real = "starts") -> Fault:
     """Something worth knowing that stops nobody."""
-    return Fault(path, rule, message, remedy, real, "warning")
+    return Fault(code, message, remedy, path, real, "warning")

@@ -111,41 +111,41 @@ def _places(raw: Raw, profile: Profile, schema: Schema) -> t.Iterator[Fault]:
         for index, name in enumerate(_names(raw, point, "enabled")):
             here = f"{path}.enabled[{index}]"
             if name in seen and schema.plugin_type == "object":
-                yield Fault(here, "duplicate", f"{name} is enabled there already.", "Remove it.")
+                yield Fault("duplicate", f"{name} is enabled there already.", "Remove it.", here)
             seen.add(name)
             yield from _place(name, point, here, schema)
             needs = name in schema.plugins and schema.plugins[name].needs_config
             if needs and name not in profile.paths and schema.points[point] == () and point not in IDLE:
                 remedy = f"Add {{name: {name}}} to {profile.path}.pluginConfig; args may be empty."
-                yield Fault(here, "no_config", f"{name} has no entry in pluginConfig.", remedy)
+                yield Fault("no_config", f"{name} has no entry in pluginConfig.", remedy, here)
         for index, name in enumerate(_names(raw, point, "disabled")):
             here = f"{path}.disabled[{index}]"
             if schema.plugin_type == "string":
-                yield warning(here, "never_read", "disabled is never read.", "Leave the plugin out of enabled.")
+                yield warning("never_read", "disabled is never read.", "Leave the plugin out of enabled.", here)
             elif name != "*" and name not in schema.plugins:
-                yield warning(here, "unknown_plugin", f"There is no plugin {name}.", _meant(name, schema))
+                yield warning("unknown_plugin", f"There is no plugin {name}.", _meant(name, schema), here)
 
 
 def _place(name: str, point: str, path: str, schema: Schema) -> t.Iterator[Fault]:
     plugin = schema.plugins.get(name)
     if point in IDLE:
-        yield Fault(path, "wrong_point", f"Nothing runs at {point}.", "Remove it.", "starts")
+        yield Fault("wrong_point", f"Nothing runs at {point}.", "Remove it.", path, "starts")
     elif plugin is None:
         yield _nobody(name, path, schema)
     elif not schema.knows(plugin.since):
-        yield Fault(path, "too_new", f"{name} came with version {plugin.since}.", "Remove it, or name that version.")
+        yield Fault("too_new", f"{name} came with version {plugin.since}.", "Remove it, or name that version.", path)
     elif point not in plugin.points:
         message = f"{name} has no work at {point}."
         real = plugin.stray if point in ("deschedule", "balance") else "refuses"
         if real == "starts":
             message += " The descheduler starts with it and fails in every cycle."
-        yield Fault(path, "wrong_point", message, f"Enable it at {' or '.join(plugin.points)}.", real)
+        yield Fault("wrong_point", message, f"Enable it at {' or '.join(plugin.points)}.", path, real)
 
 
 def _nobody(name: str, path: str, schema: Schema, *, real: t.Literal["refuses", "drops"] = "refuses") -> Fault:
     meant = schema.alike.get(name) or similar(name, schema.plugins)
     rule = "look_alike" if meant else "unknown_plugin"
-    return Fault(path, rule, f"There is no plugin {name}.", _meant(name, schema), real)
+    return Fault(rule, f"There is no plugin {name}.", _meant(name, schema), path, real)
 
 
 def _meant(name: str, schema: Schema) -> str:
@@ -161,15 +161,15 @@ def _evictors(profile: Profile, schema: Schema) -> t.Iterator[Fault]:
     path = f"{profile.path}.plugins"
     swap = 'Enable one of them, with disabled: [{name: "*"}] before it, at evict and at filter.'
     if not evict:
-        yield Fault(f"{path}.evict", "one_evictor", "No plugin evicts.", "Enable MigrationController.")
+        yield Fault("one_evictor", "No plugin evicts.", "Enable MigrationController.", f"{path}.evict")
     elif len(evict) > 1:
-        yield Fault(f"{path}.evict", "one_evictor", f"Only one plugin can evict, not {' and '.join(evict)}.", swap)
+        yield Fault("one_evictor", f"Only one plugin can evict, not {' and '.join(evict)}.", swap, f"{path}.evict")
     if not keep:
         message = "No plugin filters: pods of DaemonSets, of the system and with local data may be evicted too."
-        yield warning(f"{path}.filter", "unfiltered", message, "Enable the plugin that evicts at filter too.")
+        yield warning("unfiltered", message, "Enable the plugin that evicts at filter too.", f"{path}.filter")
     elif len(keep) > 1 or (len(evict) == 1 and keep != evict):
         message = f"{' and '.join(keep)} at filter, {' and '.join(evict) or 'none'} at evict."
-        yield Fault(f"{path}.filter", "one_evictor", message, swap, "starts")
+        yield Fault("one_evictor", message, swap, f"{path}.filter", "starts")
 
 
 def _configs(profile: Profile, schema: Schema) -> t.Iterator[Fault]:
@@ -185,12 +185,12 @@ def _configs(profile: Profile, schema: Schema) -> t.Iterator[Fault]:
             continue
         if not schema.knows(plugin.since):
             if name in profile.paths:
-                yield Fault(named, "too_new", f"{name} came with version {plugin.since}.", "Remove it.", lost)
+                yield Fault("too_new", f"{name} came with version {plugin.since}.", "Remove it.", named, lost)
             continue
         if name not in profile.paths and plugin.needs_config:
             continue
         if name not in enabled and name in profile.paths:
-            yield warning(named, "not_enabled", f"{name} is configured and not enabled.")
+            yield warning("not_enabled", f"{name} is configured and not enabled.", path=named)
         for fault in args_faults(name, plugin, profile.shapeless.get(name, profile.args.get(name, {})), path, schema):
             yield _weighed(fault, plugin, enabled=name in enabled)
 
@@ -211,7 +211,12 @@ def args_faults(name: str, plugin: Plugin, args: t.Any, path: str, schema: Schem
         given = args.get(key) if isinstance(args, dict) else None
         if isinstance(given, str) and given not in ("", wanted):
             yield Fault(
-                f"{path}.{key}", "wrong_document", f"{given!r} is not {wanted}.", "Leave it out.", real, decoding=True
+                "wrong_document",
+                f"{given!r} is not {wanted}.",
+                "Leave it out.",
+                f"{path}.{key}",
+                real,
+                decoding=True,
             )
 
 

@@ -57,18 +57,18 @@ def _leader_election(raw: Raw) -> t.Iterator[Fault]:
         return
     if lease <= renew:
         yield Fault(
-            "leaderElection.leaseDuration",
             "order",
             f"leaseDuration ({lease:g} s) is not longer than renewDeadline ({renew:g} s).",
             "Give leaseDuration more.",
+            "leaderElection.leaseDuration",
             "refuses" if lease < renew else "crashes",
         )
     if renew <= 1.2 * retry:
         yield Fault(
-            "leaderElection.renewDeadline",
             "order",
             f"renewDeadline ({renew:g} s) is not longer than 1.2 times retryPeriod ({retry:g} s).",
             "Give renewDeadline more, or retryPeriod less.",
+            "leaderElection.renewDeadline",
             "crashes",
         )
 
@@ -81,14 +81,14 @@ def _names(config: Raw) -> t.Iterator[Fault]:
     raws = _list(config, "profiles")
     for index, raw in enumerate(raws):
         if len(raws) > 1 and (raw is None or (isinstance(raw, dict) and not raw.get("name"))):
-            yield Fault(f"profiles[{index}].name", "required", "Of several profiles each needs a name.")
+            yield Fault("required", "Of several profiles each needs a name.", path=f"profiles[{index}].name")
 
 
 def _interval(config: Raw, profiles: tuple[Profile, ...]) -> t.Iterator[Fault]:
     busy = any(profile.enabled["deschedule"] or profile.enabled["balance"] for profile in profiles)
     if busy and not seconds(config.get("deschedulingInterval") or "0"):
         message = "Without deschedulingInterval the plugins run once after each start."
-        yield warning("deschedulingInterval", "runs_once", message, "Give it, for example 120s.")
+        yield warning("runs_once", message, "Give it, for example 120s.", "deschedulingInterval")
 
 
 def _low_node_load(config: Raw, args: Raw, path: str, schema: Schema) -> t.Iterator[Fault]:
@@ -108,9 +108,9 @@ def _low_node_load(config: Raw, args: Raw, path: str, schema: Schema) -> t.Itera
             "no node is ever found abnormal."
         )
         remedy = "Give detectorCacheTimeout at least deschedulingInterval."
-        yield warning(f"{path}.detectorCacheTimeout", "never_acts", message, remedy)
+        yield warning("never_acts", message, remedy, f"{path}.detectorCacheTimeout")
     if not is_set(args.get("highThresholds")) and not is_set(args.get("nodePools")):
-        yield warning(f"{path}.highThresholds", "never_acts", "Without highThresholds no node is ever hot.")
+        yield warning("never_acts", "Without highThresholds no node is ever hot.", path=f"{path}.highThresholds")
 
 
 def _normalities(args: Raw, path: str, schema: Schema) -> t.Iterator[Fault]:
@@ -121,7 +121,7 @@ def _normalities(args: Raw, path: str, schema: Schema) -> t.Iterator[Fault]:
     if not condition.get("consecutiveAbnormalities") and not condition.get("consecutiveNormalities"):
         message = f"Version {schema.version} has no default for it where consecutiveAbnormalities is not given either."
         where = f"{path}.anomalyCondition.consecutiveNormalities"
-        yield Fault(where, "required", message, "Give one of the two, 1 or more.")
+        yield Fault("required", message, "Give one of the two, 1 or more.", where)
 
 
 def _pool(pool: Raw, path: str, schema: Schema) -> t.Iterator[Fault]:
@@ -132,10 +132,10 @@ def _pool(pool: Raw, path: str, schema: Schema) -> t.Iterator[Fault]:
     if condition is None:
         message = f"A pool without anomalyCondition ends version {schema.version} with a panic."
         remedy = "Give each pool its anomalyCondition with consecutiveAbnormalities."
-        yield Fault(f"{path}.anomalyCondition", "known_crash", message, remedy, "crashes")
+        yield Fault("known_crash", message, remedy, f"{path}.anomalyCondition", "crashes")
     elif isinstance(condition, dict) and not condition.get("consecutiveAbnormalities"):
         where = f"{path}.anomalyCondition.consecutiveAbnormalities"
-        yield Fault(where, "required", "A pool has no default for it; it has to be 1 or more.")
+        yield Fault("required", "A pool has no default for it; it has to be 1 or more.", path=where)
 
 
 def _gaps(args: Raw, path: str) -> t.Iterator[Fault]:
@@ -143,20 +143,20 @@ def _gaps(args: Raw, path: str) -> t.Iterator[Fault]:
     for name in sorted(high.keys() ^ low.keys()) if high else ():
         where = "lowThresholds" if name in high else "highThresholds"
         message = f"{name} is missing in {where}: for it every node counts as neither hot nor idle."
-        yield warning(f"{path}.{where}", "different_keys", message, "Give both maps the same resources.")
+        yield warning("different_keys", message, "Give both maps the same resources.", f"{path}.{where}")
     for key in ("highThresholds", "prodHighThresholds"):
         for name, given in _dict(args, key).items():
             percent = number(given)
             if percent is not None and percent > 100 and not args.get("useDeviationThresholds"):
                 where = f"{path}.{key}.{name}"
-                yield warning(where, "never_acts", f"No node is ever above {percent:g} %.", "Give 100 or less.")
+                yield warning("never_acts", f"No node is ever above {percent:g} %.", "Give 100 or less.", where)
 
 
 def _custom_priority(config: Raw, args: Raw, path: str, schema: Schema) -> t.Iterator[Fault]:
     del config, schema
     for index, given in enumerate(_list(args, "evictionOrder")):
         if given is None or (isinstance(given, dict) and given.get("nodeSelector") is None):
-            yield Fault(f"{path}.evictionOrder[{index}].nodeSelector", "required", "nodeSelector has to be given.")
+            yield Fault("required", "nodeSelector has to be given.", path=f"{path}.evictionOrder[{index}].nodeSelector")
 
 
 def _no_metrics(config: Raw, args: Raw, path: str, schema: Schema) -> t.Iterator[Fault]:
@@ -164,7 +164,7 @@ def _no_metrics(config: Raw, args: Raw, path: str, schema: Schema) -> t.Iterator
     del config
     if schema.knows("1.8.0") and args.get("metricsUtilization") is not None:
         message = "Koordinator has no metrics for this plugin; LowNodeLoad goes by real use."
-        yield Fault(f"{path}.metricsUtilization", "forbidden", message, "Remove it.")
+        yield Fault("forbidden", message, "Remove it.", f"{path}.metricsUtilization")
 
 
 def _koord_life_time(config: Raw, args: Raw, path: str, schema: Schema) -> t.Iterator[Fault]:
@@ -178,7 +178,7 @@ def _controllers(profiles: tuple[Profile, ...], schema: Schema) -> t.Iterator[Fa
     for path in movers[1:] if schema.knows("1.8.0") else ():
         message = f"In version {schema.version} only one profile can have MigrationController; {movers[0]} has it."
         remedy = "Put all plugins into one profile, or let DefaultEvictor evict and filter in the others."
-        yield Fault(f"{path}.plugins.evict", "known_crash", message, remedy)
+        yield Fault("known_crash", message, remedy, f"{path}.plugins.evict")
 
 
 def _migration_controller(config: Raw, args: Raw, path: str, schema: Schema) -> t.Iterator[Fault]:
@@ -190,12 +190,12 @@ def _migration_controller(config: Raw, args: Raw, path: str, schema: Schema) -> 
     limiter = _dict(_dict(args, "objectLimiters"), "namespace").get("maxMigrating")
     if isinstance(limiter, str):
         where = f"{path}.objectLimiters.namespace.maxMigrating"
-        yield Fault(where, "wrong_type", "For a namespace a percentage is read as 0.", "Give a number.", "starts")
+        yield Fault("wrong_type", "For a namespace a percentage is read as 0.", "Give a number.", where, "starts")
     yield from _threshold(args, path)
     threshold = _dict(args, "priorityThreshold")
     if is_set(threshold.get("name")):
         message = "Only priorityThreshold.value keeps pods; the name is looked up and then not used."
-        yield warning(f"{path}.priorityThreshold.name", "never_read", message, "Give value instead.")
+        yield warning("never_read", message, "Give value instead.", f"{path}.priorityThreshold.name")
     yield from _needs_node_fit(args, path)
 
 
@@ -208,14 +208,14 @@ def _refused(limit: t.Any, path: str) -> t.Iterator[Fault]:
     else:
         return
     message = f"Pods of workloads {sizes} are never moved: the whole workload would be away at once."
-    yield warning(path, "refused_workloads", message, "Say skipCheckExpectedReplicas: true to move them all the same.")
+    yield warning("refused_workloads", message, "Say skipCheckExpectedReplicas: true to move them all the same.", path)
 
 
 def _threshold(args: Raw, path: str) -> t.Iterator[Fault]:
     yield from _priority(args, path)
     if args.get("evictSystemCriticalPods") is True and is_set(args.get("priorityThreshold")):
         message = "evictSystemCriticalPods switches priorityThreshold off."
-        yield warning(f"{path}.priorityThreshold", "never_read", message, "Remove one of them.")
+        yield warning("never_read", message, "Remove one of them.", f"{path}.priorityThreshold")
 
 
 def _priority(args: Raw, path: str) -> t.Iterator[Fault]:
@@ -225,14 +225,14 @@ def _priority(args: Raw, path: str) -> t.Iterator[Fault]:
     value, name = threshold.get("value"), threshold.get("name")
     where, remedy = f"{path}.priorityThreshold", f"Give {HIGHEST_PRIORITY} or less."
     if isinstance(value, (int, float)) and not isinstance(value, bool) and value > HIGHEST_PRIORITY:
-        yield Fault(f"{where}.value", "out_of_range", f"{value} is too large.", remedy, "starts" if off else "refuses")
+        yield Fault("out_of_range", f"{value} is too large.", remedy, f"{where}.value", "starts" if off else "refuses")
     elif value is None and name == "system-node-critical" and not off:
-        yield Fault(f"{where}.name", "out_of_range", f"The priority of {name} is too large.", remedy)
+        yield Fault("out_of_range", f"The priority of {name} is too large.", remedy, f"{where}.name")
 
 
 def _needs_node_fit(args: Raw, path: str) -> t.Iterator[Fault]:
     if is_set(args.get("nodeSelector")) and not args.get("nodeFit"):
-        yield warning(f"{path}.nodeSelector", "never_read", "nodeSelector is used with nodeFit alone.", "Set nodeFit.")
+        yield warning("never_read", "nodeSelector is used with nodeFit alone.", "Set nodeFit.", f"{path}.nodeSelector")
 
 
 def _default_evictor(config: Raw, args: Raw, path: str, schema: Schema) -> t.Iterator[Fault]:
@@ -250,11 +250,11 @@ def _sigs_default_evictor(config: Raw, args: Raw, path: str, schema: Schema) -> 
     old = [key for key in OLD_FLAGS if args.get(key) is True]
     if lists and old:
         message = f"{', '.join(old)} cannot be used together with podProtections.{lists[0]}."
-        yield Fault(f"{path}.{old[0]}", "exclusive", message, f"Use {OLD_FLAGS[old[0]]}.")
+        yield Fault("exclusive", message, f"Use {OLD_FLAGS[old[0]]}.", f"{path}.{old[0]}")
     yield from _storage_classes(protections, f"{path}.podProtections")
     if "PodsWithoutPDB" in _list(protections, "extraEnabled") or args.get("ignorePodsWithoutPDB") is True:
         message = f"In version {schema.version} this keeps every pod: the budgets are never looked at (#1882)."
-        yield warning(f"{path}.podProtections.extraEnabled", "never_acts", message, "Leave it out.")
+        yield warning("never_acts", message, "Leave it out.", f"{path}.podProtections.extraEnabled")
 
 
 def _storage_classes(protections: Raw, path: str) -> t.Iterator[Fault]:
@@ -263,7 +263,7 @@ def _storage_classes(protections: Raw, path: str) -> t.Iterator[Fault]:
     for index, given in enumerate(classes):
         if given is None or (isinstance(given, dict) and not is_set(given.get("name"))):
             where = f"{path}.config.PodsWithPVC.protectedStorageClasses[{index}].name"
-            yield Fault(where, "required", "name has to be given.", "", real)
+            yield Fault("required", "name has to be given.", "", where, real)
 
 
 def _low_node_utilization(config: Raw, args: Raw, path: str, schema: Schema) -> t.Iterator[Fault]:
@@ -271,12 +271,12 @@ def _low_node_utilization(config: Raw, args: Raw, path: str, schema: Schema) -> 
     low, high = _dict(args, "thresholds"), _dict(args, "targetThresholds")
     if low and high and low.keys() != high.keys():
         message = "thresholds and targetThresholds name different resources."
-        yield Fault(f"{path}.targetThresholds", "different_keys", message, "Give both maps the same resources.")
+        yield Fault("different_keys", message, "Give both maps the same resources.", f"{path}.targetThresholds")
     for name in sorted(low.keys() & high.keys()):
         one, other = number(low[name]), number(high[name])
         if one is not None and other is not None and one > other and not args.get("useDeviationThresholds"):
             message = f"thresholds of {name} is {one:g}, targetThresholds is {other:g}."
-            yield Fault(f"{path}.thresholds.{name}", "order", message, "Keep thresholds at or below targetThresholds.")
+            yield Fault("order", message, "Keep thresholds at or below targetThresholds.", f"{path}.thresholds.{name}")
 
 
 def _metric_use(config: Raw, args: Raw, path: str, schema: Schema) -> t.Iterator[Fault]:
@@ -285,11 +285,11 @@ def _metric_use(config: Raw, args: Raw, path: str, schema: Schema) -> t.Iterator
     source = use.get("source")
     if source == "KubernetesMetrics":
         if use.get("metricsServer") is True:
-            yield Fault(f"{where}.metricsServer", "exclusive", "Not together with source.", "Remove metricsServer.")
+            yield Fault("exclusive", "Not together with source.", "Remove metricsServer.", f"{where}.metricsServer")
         if use.get("prometheus") is not None:
-            yield Fault(f"{where}.prometheus", "forbidden", "Only with source: Prometheus.", "Remove it.")
+            yield Fault("forbidden", "Only with source: Prometheus.", "Remove it.", f"{where}.prometheus")
     if source == "Prometheus" and not is_set(_dict(use, "prometheus").get("query")):
-        yield Fault(f"{where}.prometheus.query", "required", "source: Prometheus needs a query.")
+        yield Fault("required", "source: Prometheus needs a query.", path=f"{where}.prometheus.query")
 
 
 def _metric_source(config: Raw, args: Raw, path: str, schema: Schema) -> t.Iterator[Fault]:
@@ -300,24 +300,24 @@ def _metric_source(config: Raw, args: Raw, path: str, schema: Schema) -> t.Itera
         for key in ("thresholds", "targetThresholds"):
             if _dict(args, key).keys() - {"MetricResource"}:
                 message = "With source: Prometheus the one resource is called MetricResource."
-                yield Fault(f"{path}.{key}", "unknown_key", message, "Write MetricResource: <percentage>.")
+                yield Fault("unknown_key", message, "Write MetricResource: <percentage>.", f"{path}.{key}")
     sources = [p.get("source") for p in _list(config, "metricsProviders") if isinstance(p, dict)]
     if source in ("KubernetesMetrics", "Prometheus") and source not in sources:
         message = f"No entry of metricsProviders has source {source}: every cycle fails."
         where = f"{path}.metricsUtilization.source"
-        yield warning(where, "never_acts", message, f"Add {{source: {source}}} to metricsProviders.")
+        yield warning("never_acts", message, f"Add {{source: {source}}} to metricsProviders.", where)
 
 
 def _pod_life_time(config: Raw, args: Raw, path: str, schema: Schema) -> t.Iterator[Fault]:
     del config, schema
     keys = ("maxPodLifeTimeSeconds", "states", "conditions", "exitCodes")
     if not any(is_set(args.get(key)) for key in keys):
-        yield Fault(path, "required", f"At least one of {', '.join(keys)} has to be given.")
+        yield Fault("required", f"At least one of {', '.join(keys)} has to be given.", path=path)
 
 
 def _metrics(config: Raw, profiles: tuple[Profile, ...]) -> t.Iterator[Fault]:
     if not profiles:
-        yield warning("profiles", "never_acts", "Without a profile nothing is done.")
+        yield warning("never_acts", "Without a profile nothing is done.", path="profiles")
     for index, provider in enumerate(_list(config, "metricsProviders")):
         if not isinstance(provider, dict):
             continue
@@ -325,29 +325,29 @@ def _metrics(config: Raw, profiles: tuple[Profile, ...]) -> t.Iterator[Fault]:
         if provider.get("source") == "Prometheus":
             yield from _prometheus(provider, f"{path}.prometheus")
         elif is_set(provider.get("prometheus")):
-            yield warning(f"{path}.prometheus", "never_read", "Read with source: Prometheus alone.", "Remove it.")
+            yield warning("never_read", "Read with source: Prometheus alone.", "Remove it.", f"{path}.prometheus")
         if provider.get("source") == "KubernetesMetrics" and _dict(config, "metricsCollector").get("enabled") is True:
-            yield Fault(path, "exclusive", "Not together with metricsCollector.", "Remove metricsCollector.")
+            yield Fault("exclusive", "Not together with metricsCollector.", "Remove metricsCollector.", path)
 
 
 def _prometheus(provider: Raw, path: str) -> t.Iterator[Fault]:
     if provider.get("prometheus") is None:
-        yield Fault(path, "required", "source: Prometheus needs prometheus.url.")
+        yield Fault("required", "source: Prometheus needs prometheus.url.", path=path)
         return
     given = _dict(provider, "prometheus")
     url, token = given.get("url"), given.get("authToken")
     if not is_set(url):
-        yield Fault(f"{path}.url", "required", "url has to be given.")
+        yield Fault("required", "url has to be given.", path=f"{path}.url")
     elif isinstance(url, str) and not _URL.fullmatch(url):
         real: Real = "refuses" if _NO_URL.search(url) else "starts"
-        yield Fault(f"{path}.url", "malformed", f"{url!r} is no http or https URL.", "", real)
+        yield Fault("malformed", f"{url!r} is no http or https URL.", "", f"{path}.url", real)
     if isinstance(token, dict):
         secret, where = token.get("secretReference"), f"{path}.authToken.secretReference"
         if secret is None:
-            yield Fault(where, "required", "secretReference has to be given.")
+            yield Fault("required", "secretReference has to be given.", path=where)
         for key in ("namespace", "name") if isinstance(secret, dict) else ():
             if not is_set(_dict(token, "secretReference").get(key)):
-                yield Fault(f"{where}.{key}", "required", f"{key} has to be given.")
+                yield Fault("required", f"{key} has to be given.", path=f"{where}.{key}")
 
 
 _URL = re.compile(r"https?://(?:[\w.~-]+|\[[0-9A-Fa-f:.]+\])(?::\d+)?(?:[/?#](?:[^\s%]|%[0-9A-Fa-f]{2})*)?", re.ASCII)

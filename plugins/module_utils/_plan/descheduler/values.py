@@ -63,15 +63,15 @@ class Reader:
             return
         if value is None or not _fits(field, value):
             said = "null" if value is None else _short(value)
-            yield Fault(path, "wrong_type", f"{said} is not {_SAID[field.type]}.", _hint(field, value), decoding=True)
+            yield Fault("wrong_type", f"{said} is not {_SAID[field.type]}.", _hint(field, value), path, decoding=True)
             return
         if field.width and not _within(field, value):
             low, high = field.width
             remedy = f"Give a number from {low:.17g} to {high:.17g}."
-            yield Fault(path, "out_of_range", f"{_short(value)} is out of range.", remedy, decoding=True)
+            yield Fault("out_of_range", f"{_short(value)} is out of range.", remedy, path, decoding=True)
             return
         if field.forbidden and is_set(value):
-            yield Fault(path, "forbidden", f"{_said(field.forbidden)}.", "Remove it.", field.real)
+            yield Fault("forbidden", f"{_said(field.forbidden)}.", "Remove it.", path, field.real)
         match field.type:
             case "object":
                 yield from self._object(field, value, path)
@@ -91,21 +91,26 @@ class Reader:
             elif not self.schema.knows(known.since):
                 message = f"{key} came with version {known.since}."
                 yield Fault(
-                    here, "too_new", message, "Remove it, or name the newer version.", self._lost, decoding=True
+                    "too_new",
+                    message,
+                    "Remove it, or name the newer version.",
+                    here,
+                    self._lost,
+                    decoding=True,
                 )
             else:
                 if known.deprecated and inner not in (None, False):
-                    yield warning(here, "deprecated", f"{key} is deprecated.", f"Use {known.deprecated}.")
+                    yield warning("deprecated", f"{key} is deprecated.", f"Use {known.deprecated}.", here)
                 yield from self.faults(known, inner, here)
         for key, known in field.fields.items():
             missing = known.required or known.nonempty
             if missing and not is_set(value.get(key)) and self.schema.knows(known.since):
-                yield Fault(_join(path, key), "required", f"{key} has to be given.", "", known.real)
+                yield Fault("required", f"{key} has to be given.", "", _join(path, key), known.real)
         for group in field.exclusive:
             given = [key for key in group if is_set(value.get(key))]
             if len(given) > 1:
                 message = f"Only one of {' and '.join(given)} may be given."
-                yield Fault(path, "exclusive", message, "Remove all but one of them.", field.real)
+                yield Fault("exclusive", message, "Remove all but one of them.", path, field.real)
         for low, high in field.le:
             yield from _ordered(value, low, high, path)
         if field.fields is LABEL_SELECTOR.fields:
@@ -124,11 +129,11 @@ class Reader:
             rule, remedy = "look_alike", f"It is called {right}."
         elif field.fields is LABEL_SELECTOR.fields:
             remedy = f"Write labels below matchLabels: {{{key}: …}}."
-        return Fault(path, rule, message, remedy, self._lost, decoding=True)
+        return Fault(rule, message, remedy, path, self._lost, decoding=True)
 
     def _list(self, field: Field, value: t.Sequence[t.Any], path: str) -> t.Iterator[Fault]:
         if field.minimum is not None and len(value) < field.minimum:
-            yield Fault(path, "out_of_range", f"At least {field.minimum:g} are needed.", "", field.real)
+            yield Fault("out_of_range", f"At least {field.minimum:g} are needed.", "", path, field.real)
         item = t.cast("Field", field.item)
         seen: dict[t.Any, int] = {}
         for index, given in enumerate(value):
@@ -138,14 +143,14 @@ class Reader:
             if item.enum and inner == "":
                 kept = given is None and index == 0 and field.default and not self.strict
                 remedy = f"Known are {_listed(item)}."
-                yield Fault(here, "not_in_list", "There is nothing here.", remedy, "starts" if kept else item.real)
+                yield Fault("not_in_list", "There is nothing here.", remedy, here, "starts" if kept else item.real)
             if item.nonempty and not is_set(inner):
-                yield Fault(here, "required", f"{_said(item.note)} has to be given.")
+                yield Fault("required", f"{_said(item.note)} has to be given.", path=here)
             name = inner if field.unique == "*" else inner.get(field.unique) or "" if isinstance(inner, dict) else None
             if field.unique and isinstance(name, str):
                 if name in seen:
                     where = f"{path}[{seen[name]}]"
-                    yield Fault(here, "duplicate", f"{name!r} is there already, see {where}.", "", field.real)
+                    yield Fault("duplicate", f"{name!r} is there already, see {where}.", "", here, field.real)
                 seen.setdefault(name, index)
 
     def _map(self, field: Field, value: t.Mapping[str, t.Any], path: str) -> t.Iterator[Fault]:
@@ -155,7 +160,7 @@ class Reader:
                 right = similar(key, field.keys)
                 remedy = f"It is called {right}." if right else f"Known are {', '.join(field.keys)}."
                 rule = "look_alike" if right else "unknown_key"
-                yield Fault(here, rule, f"There is no {key} here.", remedy, field.real)
+                yield Fault(rule, f"There is no {key} here.", remedy, here, field.real)
             item = t.cast("Field", field.item)
             yield from self.faults(item, _zero(item) if inner is None else inner, here)
 
@@ -246,20 +251,20 @@ def _whole(value: t.Any) -> bool:
 def _scalar(field: Field, value: t.Any, path: str) -> t.Iterator[Fault]:
     number = _number(field, value)
     if isinstance(number, str):
-        yield Fault(path, "malformed", number, "", field.malformed)
+        yield Fault("malformed", number, "", path, field.malformed)
         return
     if field.enum and value and value not in field.enum:
         right = field.alike.get(value) or similar(value, field.enum)
         remedy = f"It is called {right}." if right else f"Known are {_listed(field)}."
-        yield Fault(path, "look_alike" if right else "not_in_list", f"There is no {value!r} here.", remedy, field.real)
+        yield Fault("look_alike" if right else "not_in_list", f"There is no {value!r} here.", remedy, path, field.real)
     if number is None:
         return
     low, above, high = field.minimum, field.above, field.maximum
     if (low is not None and number < low) or (above is not None and number <= above):
         limit = f"{low:g} or more" if low is not None else f"more than {above:g}"
-        yield Fault(path, "out_of_range", f"{value} is too small.", f"Give {limit}.", field.real)
+        yield Fault("out_of_range", f"{value} is too small.", f"Give {limit}.", path, field.real)
     if high is not None and number > high:
-        yield Fault(path, "out_of_range", f"{value} is too large.", f"Give {high:.0f} or less.", field.real)
+        yield Fault("out_of_range", f"{value} is too large.", f"Give {high:.0f} or less.", path, field.real)
 
 
 def _number(field: Field, value: t.Any) -> float | str | None:
@@ -312,7 +317,7 @@ def _ordered(value: t.Mapping[str, t.Any], low: str, high: str, path: str) -> t.
         one, limit = number(given), number(highs[name]) if name in highs else None
         if one is not None and limit is not None and one > limit:
             message = f"{low} of {name} is {one:g}, {high} is {limit:g}."
-            yield Fault(_join(_join(path, low), name), "order", message, f"Keep {low} at or below {high}.")
+            yield Fault("order", message, f"Keep {low} at or below {high}.", _join(_join(path, low), name))
 
 
 _OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist")
@@ -323,7 +328,7 @@ def _selector(value: t.Mapping[str, t.Any], path: str) -> t.Iterator[Fault]:
     labels, expressions = value.get("matchLabels"), value.get("matchExpressions")
     for key, label in labels.items() if isinstance(labels, dict) else ():
         if not is_qualified(key) or (isinstance(label, str) and not is_label_value(label)):
-            yield Fault(_join(_join(path, "matchLabels"), key), "malformed", f"{key}={label} is no label.")
+            yield Fault("malformed", f"{key}={label} is no label.", path=_join(_join(path, "matchLabels"), key))
     for index, given in enumerate(expressions if isinstance(expressions, list) else ()):
         expression = {} if given is None else given
         if isinstance(expression, dict):
@@ -333,23 +338,23 @@ def _selector(value: t.Mapping[str, t.Any], path: str) -> t.Iterator[Fault]:
 def _expression(expression: t.Mapping[str, t.Any], path: str) -> t.Iterator[Fault]:
     key, operator, values = (expression.get(name) for name in ("key", "operator", "values"))
     if not is_set(key):
-        yield Fault(f"{path}.key", "required", "key has to be given.")
+        yield Fault("required", "key has to be given.", path=f"{path}.key")
     elif isinstance(key, str) and not is_qualified(key):
-        yield Fault(f"{path}.key", "malformed", f"{key!r} is no label key.")
+        yield Fault("malformed", f"{key!r} is no label key.", path=f"{path}.key")
     if not is_set(operator):
-        yield Fault(f"{path}.operator", "required", "operator has to be given.", f"Known are {', '.join(_OPERATORS)}.")
+        yield Fault("required", "operator has to be given.", f"Known are {', '.join(_OPERATORS)}.", f"{path}.operator")
     elif isinstance(operator, str) and operator not in _OPERATORS:
         right = similar(operator, _OPERATORS)
         remedy = f"It is called {right}." if right else f"Known are {', '.join(_OPERATORS)}."
         rule = "look_alike" if right else "not_in_list"
-        yield Fault(f"{path}.operator", rule, f"There is no {operator!r} here.", remedy)
+        yield Fault(rule, f"There is no {operator!r} here.", remedy, f"{path}.operator")
     if operator in ("In", "NotIn") and not is_set(values):
-        yield Fault(f"{path}.values", "required", "In and NotIn need values.")
+        yield Fault("required", "In and NotIn need values.", path=f"{path}.values")
     if operator in ("Exists", "DoesNotExist") and is_set(values):
-        yield Fault(f"{path}.values", "forbidden", "Exists and DoesNotExist take no values.", "Remove them.")
+        yield Fault("forbidden", "Exists and DoesNotExist take no values.", "Remove them.", f"{path}.values")
     for word in values if isinstance(values, list) else ():
         if isinstance(word, str) and not is_label_value(word):
-            yield Fault(f"{path}.values", "malformed", f"{word!r} is no label value.")
+            yield Fault("malformed", f"{word!r} is no label value.", path=f"{path}.values")
 
 
 def _listed(field: Field) -> str:

@@ -13,7 +13,6 @@ from __future__ import annotations
 import datetime
 import math
 import typing as t
-from dataclasses import dataclass
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import selectors
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.migration_controller import (
@@ -22,6 +21,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.mod
     per_workload,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Pod, Raw, Workload
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.reason import Reason
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.snapshot import Snapshot
 
 EVICT = "descheduler.alpha.kubernetes.io/evict"
@@ -34,16 +34,7 @@ PASSED = "descheduler.koordinator.sh/passed-arbitration"
 SCALABLE = ("Deployment", "ReplicaSet", "StatefulSet", "CloneSet", "Rollout")
 
 
-@dataclass(frozen=True, slots=True)
-class Cause:
-    """One reason. ``code`` is a word of the closed list in the documentation."""
-
-    code: str
-    message: str
-    remedy: str = ""
-
-
-def forbidden(snapshot: Snapshot, pod: Pod, controller: Controller) -> Cause | None:
+def forbidden(snapshot: Snapshot, pod: Pod, controller: Controller) -> Reason | None:
     """Why arbitration would fail a job for the pod at once (``ForbiddenMigratePod``); ``None`` if it would not."""
     if EVICT in pod.annotations:
         return None
@@ -53,7 +44,7 @@ def forbidden(snapshot: Snapshot, pod: Pod, controller: Controller) -> Cause | N
     return _replicas(snapshot, pod, controller)
 
 
-def unserved(pod: Pod, controller: Controller) -> Cause | None:
+def unserved(pod: Pod, controller: Controller) -> Reason | None:
     """Why no place can be reserved for the pod: by its own scheduler, or because it requests nothing.
 
     Nothing in Koordinator checks this for jobs that are made by hand: they end by Timeout. A Reservation of
@@ -63,13 +54,13 @@ def unserved(pod: Pod, controller: Controller) -> Cause | None:
     if pod.scheduler in controller.scheduler_names and pod.requests:
         return None
     if pod.scheduler in controller.scheduler_names:
-        return Cause(
+        return Reason(
             "no_requests",
             "Its containers request nothing, and a Reservation of nothing is never taken.",
             "Give its containers resource requests, at least of some CPU.",
         )
     known = " or ".join(controller.scheduler_names)
-    return Cause(
+    return Reason(
         "scheduler",
         f"Its schedulerName {pod.scheduler or 'default-scheduler'} has no Reservation plugin.",
         f"Set schedulerName: {known} in its pod template, or add its scheduler to schedulerNames of the "
@@ -77,7 +68,9 @@ def unserved(pod: Pod, controller: Controller) -> Cause | None:
     )
 
 
-def waiting(snapshot: Snapshot, pod: Pod, controller: Controller, jobs: t.Iterable[Raw], now: str = "") -> Cause | None:
+def waiting(
+    snapshot: Snapshot, pod: Pod, controller: Controller, jobs: t.Iterable[Raw], now: str = ""
+) -> Reason | None:
     """What holds a job for the pod now: a filter that is asked again, or the object limiter.
 
     ``jobs`` are all PodMigrationJobs as the API server has them, ``now`` is RFC 3339; without it the object
@@ -140,16 +133,16 @@ def seconds_of(moment: str) -> float:
 # -- filters that fail a job ----------------------------------------------------------------------------
 
 
-def _namespace(pod: Pod, controller: Controller) -> Cause | None:
+def _namespace(pod: Pod, controller: Controller) -> Reason | None:
     if controller.include and pod.namespace not in controller.include:
         listed = ", ".join(controller.include)
-        return Cause(
+        return Reason(
             "namespace_excluded",
             f"Namespace {pod.namespace} is not among those that the MigrationController includes ({listed}).",
             "Add it to namespaces.include of the MigrationController.",
         )
     if pod.namespace in controller.exclude:
-        return Cause(
+        return Reason(
             "namespace_excluded",
             f"The MigrationController excludes namespace {pod.namespace}.",
             "Take it out of namespaces.exclude of the MigrationController.",
@@ -157,9 +150,9 @@ def _namespace(pod: Pod, controller: Controller) -> Cause | None:
     return None
 
 
-def _cost(pod: Pod, controller: Controller) -> Cause | None:
+def _cost(pod: Pod, controller: Controller) -> Reason | None:
     if pod.annotations.get(EVICTION_COST) == str(NEVER_EVICT):
-        return Cause(
+        return Reason(
             "eviction_cost",
             f"Its annotation {EVICTION_COST} is {NEVER_EVICT}: never evict.",
             "Lower the cost if it may be moved.",
@@ -167,38 +160,38 @@ def _cost(pod: Pod, controller: Controller) -> Cause | None:
     return None
 
 
-def _kind(pod: Pod, controller: Controller) -> Cause | None:
+def _kind(pod: Pod, controller: Controller) -> Reason | None:
     if pod.owner and pod.owner.kind == "DaemonSet":
-        return Cause("daemonset", f"{pod.owner} owns it: such pods stay.")
+        return Reason("daemonset", f"{pod.owner} owns it: such pods stay.")
     if pod.mirror or pod.annotations.get(CONFIG_SOURCE, "api") != "api":
-        return Cause("mirror", "It is a static pod: only its kubelet can end it.")
+        return Reason("mirror", "It is a static pod: only its kubelet can end it.")
     if pod.deleting:
-        return Cause("terminating", "It is ending already.")
+        return Reason("terminating", "It is ending already.")
     return None
 
 
-def _bare(pod: Pod, controller: Controller) -> Cause | None:
+def _bare(pod: Pod, controller: Controller) -> Reason | None:
     if pod.owner or controller.evict_all_bare_pods or (controller.evict_failed_bare_pods and pod.phase == "Failed"):
         return None
-    return Cause(
+    return Reason(
         "bare_pod",
         "No controller owns it.",
         "Set evictAllBarePods: true in the MigrationController; nothing makes the pod again.",
     )
 
 
-def _priority(pod: Pod, controller: Controller) -> Cause | None:
+def _priority(pod: Pod, controller: Controller) -> Reason | None:
     if controller.evict_system_critical_pods:
         return None
     if pod.priority >= SYSTEM_CRITICAL:
-        return Cause(
+        return Reason(
             "system_critical",
             f"Its priority {pod.priority} is system critical.",
             "Set evictSystemCriticalPods: true in the MigrationController.",
         )
     limit = controller.priority_threshold
     if limit is not None and pod.priority >= limit:
-        return Cause(
+        return Reason(
             "priority",
             f"Its priority {pod.priority} reaches priorityThreshold {limit}.",
             "Raise priorityThreshold.value of the MigrationController.",
@@ -206,17 +199,17 @@ def _priority(pod: Pod, controller: Controller) -> Cause | None:
     return None
 
 
-def _storage(pod: Pod, controller: Controller) -> Cause | None:
+def _storage(pod: Pod, controller: Controller) -> Reason | None:
     local = [v["name"] for v in pod.volumes if "emptyDir" in v or "hostPath" in v]
     if local and not controller.evict_local_storage_pods:
-        return Cause(
+        return Reason(
             "local_storage",
             f"It has local volumes (emptyDir or hostPath): {', '.join(local)}.",
             "Set evictLocalStoragePods: true in the MigrationController.",
         )
     claims = [v["name"] for v in pod.volumes if v.get("persistentVolumeClaim")]
     if claims and controller.ignore_pvc_pods:
-        return Cause(
+        return Reason(
             "pvc",
             f"It mounts claims ({', '.join(claims)}), and ignorePvcPods is true.",
             "Set ignorePvcPods: false in the MigrationController.",
@@ -224,10 +217,10 @@ def _storage(pod: Pod, controller: Controller) -> Cause | None:
     return None
 
 
-def _labels(pod: Pod, controller: Controller) -> Cause | None:
+def _labels(pod: Pod, controller: Controller) -> Reason | None:
     if not controller.label_selector or selectors.matches(controller.label_selector, pod.labels):
         return None
-    return Cause(
+    return Reason(
         "label_selector",
         f"The labelSelector {selectors.as_query(controller.label_selector)} of the MigrationController "
         f"does not match it.",
@@ -235,20 +228,20 @@ def _labels(pod: Pod, controller: Controller) -> Cause | None:
     )
 
 
-def _replicas(snapshot: Snapshot, pod: Pod, controller: Controller) -> Cause | None:
+def _replicas(snapshot: Snapshot, pod: Pod, controller: Controller) -> Reason | None:
     """``filterExpectedReplicas``; a workload that cannot be found counts as one of 0 replicas, and 0 is refused."""
     if pod.owner is None or controller.skip_check_expected_replicas:
         return None
     workload = snapshot.workload_of(pod)
     if workload is None or workload.kind not in SCALABLE:
-        return Cause(
+        return Reason(
             "unknown_workload",
             f"koord-descheduler cannot read a replica count of {workload.ref if workload else pod.owner}.",
             "Set skipCheckExpectedReplicas: true in the MigrationController.",
         )
     count = workload.replicas
     if count == 1:
-        return Cause(
+        return Reason(
             "single_replica",
             f"{workload.ref} has one replica.",
             "Run two, or set skipCheckExpectedReplicas: true in the MigrationController.",
@@ -257,7 +250,7 @@ def _replicas(snapshot: Snapshot, pod: Pod, controller: Controller) -> Cause | N
         per_workload(controller, count), ("maxMigratingPerWorkload", "maxUnavailablePerWorkload"), strict=True
     ):
         if limit == count:
-            return Cause(
+            return Reason(
                 "all_replicas",
                 f"{name} lets all {count} replicas of {workload.ref} go at once.",
                 f"Lower {name} below {count} in the MigrationController, or run more replicas.",
@@ -268,12 +261,12 @@ def _replicas(snapshot: Snapshot, pod: Pod, controller: Controller) -> Cause | N
 # -- filters that are asked again -----------------------------------------------------------------------
 
 
-def _globally(others: list[Raw], controller: Controller) -> Cause | None:
+def _globally(others: list[Raw], controller: Controller) -> Reason | None:
     limit = controller.max_migrating_globally
     return _full("max_migrating_globally", "in the cluster", len(others), limit, "maxMigratingGlobally")
 
 
-def _on_node(snapshot: Snapshot, pod: Pod, others: list[Raw], controller: Controller) -> Cause | None:
+def _on_node(snapshot: Snapshot, pod: Pod, others: list[Raw], controller: Controller) -> Reason | None:
     if not pod.node or controller.max_migrating_per_node <= 0:
         return None
     uids = {_pod_uid(job) for job in others}
@@ -287,19 +280,19 @@ def _on_node(snapshot: Snapshot, pod: Pod, others: list[Raw], controller: Contro
     return _full("max_migrating_per_node", f"from node {pod.node}", count, limit, "maxMigratingPerNode")
 
 
-def _in_namespace(pod: Pod, others: list[Raw], controller: Controller) -> Cause | None:
+def _in_namespace(pod: Pod, others: list[Raw], controller: Controller) -> Reason | None:
     count = sum(1 for job in others if _pod_name(job)[0] == pod.namespace)
     limit, where = controller.max_migrating_per_namespace, f"in namespace {pod.namespace}"
     return _full("max_migrating_per_namespace", where, count, limit, "maxMigratingPerNamespace")
 
 
-def _full(code: str, where: str, count: int, limit: int, name: str) -> Cause | None:
+def _full(code: str, where: str, count: int, limit: int, name: str) -> Reason | None:
     if limit <= 0 or count < limit:
         return None
-    return Cause(code, f"{count} pods migrate {where} already: {name} is {limit}.", "Wait for them.")
+    return Reason(code, f"{count} pods migrate {where} already: {name} is {limit}.", "Wait for them.")
 
 
-def _of_workload(snapshot: Snapshot, pod: Pod, others: list[Raw], controller: Controller) -> Cause | None:
+def _of_workload(snapshot: Snapshot, pod: Pod, others: list[Raw], controller: Controller) -> Reason | None:
     """``filterMaxMigratingOrUnavailablePerWorkload``: migrating pods are those of the same direct owner."""
     workload = snapshot.workload_of(pod)
     if pod.owner is None or workload is None:
@@ -309,7 +302,7 @@ def _of_workload(snapshot: Snapshot, pod: Pod, others: list[Raw], controller: Co
     moving = {p.uid for p in pods if (p.namespace, p.name) in named and p.owner and p.owner.uid == pod.owner.uid}
     most, unavailable = per_workload(controller, workload.replicas)
     if "MaxMigratingPerWorkload" not in controller.skipped and moving and len(moving) >= most:
-        return Cause(
+        return Reason(
             "max_migrating_per_workload",
             f"{len(moving)} pods of {workload.ref} migrate already: {most} of {workload.replicas} may.",
             "Wait for them.",
@@ -319,7 +312,7 @@ def _of_workload(snapshot: Snapshot, pod: Pod, others: list[Raw], controller: Co
     down = moving | {p.uid for p in pods if not p.ready or p.deleting or p.finished}
     if len(down) < unavailable:
         return None
-    return Cause(
+    return Reason(
         "max_unavailable_per_workload",
         f"{len(down)} pods of {workload.ref} are unavailable or migrate: {unavailable} of {workload.replicas} may.",
         "Wait, or look why they are not Ready.",
@@ -332,7 +325,7 @@ def _pods_of(snapshot: Snapshot, workload: Workload) -> list[Pod]:
     return [pod for pod in found if (owner := snapshot.workload_of(pod)) and owner.uid == workload.uid]
 
 
-def _limited(snapshot: Snapshot, pod: Pod, jobs: list[Raw], controller: Controller, now: str) -> Cause | None:
+def _limited(snapshot: Snapshot, pod: Pod, jobs: list[Raw], controller: Controller, now: str) -> Reason | None:
     if any(EVICT in (job["metadata"].get("annotations") or {}) for job in jobs if _pod_uid(job) == pod.uid):
         return None
     taken = evictions(jobs)
@@ -346,13 +339,13 @@ def _limited(snapshot: Snapshot, pod: Pod, jobs: list[Raw], controller: Controll
     return None
 
 
-def limited(scope: str, what: str, gap: float, left: float) -> Cause:
+def limited(scope: str, what: str, gap: float, left: float) -> Reason:
     """The object limiter holds a pod of ``what`` for ``left`` seconds more; ``gap`` is what it puts between two.
 
     The time left is told in minutes: who hears of it as often as it changes does not hear of every second.
     """
     minutes = math.ceil(left / 60.0)
-    return Cause(
+    return Reason(
         "object_limiter",
         f"The object limiter lets one pod of {what} go in {gap:g} s: less than {minutes} min are left.",
         f"Wait, or change objectLimiters.{scope} of the MigrationController.",

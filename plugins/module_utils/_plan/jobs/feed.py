@@ -15,7 +15,6 @@ import typing as t
 from dataclasses import dataclass, field
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs.cause import (
-    Cause,
     forbidden,
     limited,
     next_token,
@@ -30,6 +29,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.mod
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Pod, Raw
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.pod_plan import PodPlan
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.reason import Reason
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.snapshot import Snapshot
 
 Key = tuple[str, str]
@@ -61,7 +61,7 @@ class Admission:
     """The pods whose job may be created now, in order, and why the others wait, by UID."""
 
     start: list[PodPlan] = field(default_factory=list)
-    held: dict[str, Cause] = field(default_factory=dict)
+    held: dict[str, Reason] = field(default_factory=dict)
 
 
 def admit(snapshot: Snapshot, line: t.Iterable[PodPlan], controller: Controller, traffic: Traffic) -> Admission:
@@ -125,7 +125,7 @@ def _flying(snapshot: Snapshot, traffic: Traffic, jobs: t.Iterable[Raw]) -> list
 
 def _limited(
     snapshot: Snapshot, pod: Pod, controller: Controller, traffic: Traffic, jobs: t.Sequence[Raw]
-) -> Cause | None:
+) -> Reason | None:
     workload = snapshot.workload_of(pod)
     for key in keys_of(pod):
         gap, burst = interval(controller, key[0], workload.replicas if workload else 0)
@@ -140,13 +140,13 @@ def _limited(
     return None
 
 
-def _budgeted(snapshot: Snapshot, pod: Pod, traffic: Traffic, jobs: t.Sequence[Raw]) -> Cause | None:
+def _budgeted(snapshot: Snapshot, pod: Pod, traffic: Traffic, jobs: t.Sequence[Raw]) -> Reason | None:
     """A refused eviction makes the controller pause longer and longer, so none is provoked."""
     verdict = budgets.diagnose(snapshot, pod)
     if not verdict.allowed:
-        return Cause(f"budget_{verdict.code}", verdict.message, verdict.remedy)
+        return Reason(f"budget_{verdict.code}", verdict.message, verdict.remedy)
     for budget in snapshot.budgets_of(pod):
         flying = sum(1 for one in _flying(snapshot, traffic, jobs) if budget.covers(one))
         if flying and flying >= budget.allowed:
-            return Cause("budget_spent", f"{budget.ref} allows {budget.allowed}, {flying} are about to go.", "Wait.")
+            return Reason("budget_spent", f"{budget.ref} allows {budget.allowed}, {flying} are about to go.", "Wait.")
     return None

@@ -8,10 +8,10 @@ from __future__ import annotations
 import copy
 import typing as t
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs.cause import Cause
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs.job import API_VERSION, go_duration
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names, selectors
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Pod, Raw, Ref
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.reason import Reason
 
 KIND = "Reservation"
 
@@ -39,7 +39,7 @@ def unplaced(raw: Raw) -> str:
     return ""
 
 
-def unreservable(pod: Pod) -> Cause | None:
+def unreservable(pod: Pod) -> Reason | None:
     """Why no Reservation helps this pod; ``None`` where one does.
 
     Its successor would be placed without the Reservation, so that the job evicts the pod and then waits in vain
@@ -47,56 +47,56 @@ def unreservable(pod: Pod) -> Cause | None:
     """
     if any(str(amount).strip("0.") for amount in pod.requests.values()):
         return None
-    return Cause(
+    return Reason(
         "no_requests",
         "It requests no resources: there is nothing to reserve, and its successor would not take the Reservation.",
         "Give its containers requests, or say mode: EvictDirectly.",
     )
 
 
-def unusable(raw: Raw, pod: Pod) -> Cause | None:
+def unusable(raw: Raw, pod: Pod) -> Reason | None:
     """Why a job could not move the pod with this Reservation; ``None`` when it could, now or once it is scheduled."""
     name, spec, status = raw["metadata"]["name"], raw.get("spec") or {}, raw.get("status") or {}
     owners = spec.get("owners") or ()
     if phase(raw) == "Succeeded" or status.get("currentOwners"):
-        return Cause(
+        return Reason(
             "reservation_used",
             f"Another pod has taken Reservation {name}.",
             "Make a new one: a Reservation serves one pod.",
         )
     if phase(raw) == "Failed":
-        return Cause(
+        return Reason(
             "reservation_expired",
             f"Reservation {name} has failed or expired.",
             "Make a new one.",
         )
     if node(raw) and node(raw) == pod.node:
-        return Cause(
+        return Reason(
             "same_node",
             f"Reservation {name} is on node {pod.node}, where the pod is.",
             "Let the Reservation's node affinity exclude that node.",
         )
     if spec.get("allocateOnce") is False:
-        return Cause(
+        return Reason(
             "reservation_shared",
             f"Reservation {name} has allocateOnce: false: the job would take an earlier owner for its pod.",
             "Make one with allocateOnce: true.",
         )
     if owners and all(set(owner) == {"object"} for owner in owners):
-        return Cause(
+        return Reason(
             "object_owner",
             f"The owners of Reservation {name} are objects alone: the job would end without moving anything.",
             "Name the pod's controller or a labelSelector as owner.",
         )
     if not any(_serves(owner, pod) for owner in owners):
-        return Cause(
+        return Reason(
             "not_for_pod",
             f"None of the owners of Reservation {name} matches {pod.ref}: its successor would not take it.",
             f"Name its controller ({pod.owner}) or its labels as owner." if pod.owner else "Name its labels as owner.",
         )
     wanted = ((spec.get("template") or {}).get("spec") or {}).get("schedulerName") or "default-scheduler"
     if wanted != (pod.scheduler or "default-scheduler"):
-        return Cause(
+        return Reason(
             "other_scheduler",
             f"Reservation {name} is for scheduler {wanted}, the pod's is {pod.scheduler or 'default-scheduler'}.",
             "Give both the same schedulerName.",

@@ -8,10 +8,10 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs.cause import Cause
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs.job import Job, Wish, name_of
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import selectors
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Pod, Raw, Ref
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.reason import Reason
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.snapshot import Snapshot
 
 
@@ -80,7 +80,7 @@ class Choice:
     do: t.Literal["create", "follow", "done", "refuse"]
     name: str = ""
     job: Job | None = None
-    cause: Cause | None = None
+    cause: Reason | None = None
 
 
 def choose(target: Target, jobs: t.Sequence[Job], wish: Wish, name: str = "") -> Choice:
@@ -133,12 +133,12 @@ def _join(job: Job, wish: Wish) -> Choice:
     if not other:
         return Choice("follow", job.name, job)
     said = f"Job {job.name} for the pod is under way and {other}."
-    return Choice("refuse", job=job, cause=Cause("other_job", said, "Wait for its end, or reject it first."))
+    return Choice("refuse", job=job, cause=Reason("other_job", said, "Wait for its end, or reject it first."))
 
 
-def _taken(job: Job) -> Cause:
+def _taken(job: Job) -> Reason:
     said = f"There is a job {job.name} already, for {job.pod}, and it {'has ended' if job.ended else 'is under way'}."
-    return Cause("name_taken", said, "Give another name, or remove it first (state: absent).")
+    return Reason("name_taken", said, "Give another name, or remove it first (state: absent).")
 
 
 def _free_name(pod: Ref, wish: Wish, taken: t.Collection[str]) -> str:

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import selectors
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Budget, Pod, Raw, Ref
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.reason import Reason
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.snapshot import Snapshot
 
 Code = t.Literal[
@@ -48,15 +49,13 @@ REACTIVE: t.Mapping[str, Raw] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class Verdict(Reason):
     """Whether an eviction of a pod would be let through now, and why (not).
 
     ``lasting`` says that waiting alone cannot change it: somebody has to act.
     """
 
     code: Code
-    message: str = ""
-    remedy: str = ""
     budget: Ref | None = None
     lasting: bool = False
 

@@ -8,30 +8,24 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass
 
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.reason import Reason
+
 Severity = t.Literal["blocker", "warning", "info"]
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class Finding(Reason):
     """One thing worth knowing before the first write.
 
-    ``code`` is a word of the closed list in the documentation, ``object`` what it is about in words
-    (``Deployment shop/web``), ``nodes`` the nodes it stands against (empty: all of them).
+    ``object`` is what it is about in words (``Deployment shop/web``), ``nodes`` the nodes it stands against
+    (empty: all of them).
     """
 
-    code: str
-    severity: Severity
-    object: str
-    message: str
-    remedy: str = ""
+    severity: Severity = "blocker"
+    object: str = ""
     nodes: tuple[str, ...] = ()
 
     def shown(self) -> dict[str, str]:
         """As modules return it."""
-        return {
-            "code": self.code,
-            "severity": self.severity,
-            "object": self.object,
-            "message": self.message,
-            "remedy": self.remedy,
-        }
+        # super() without arguments fails in a class with slots: the decorator makes another one.
+        return {**Reason.shown(self), "severity": self.severity, "object": self.object}

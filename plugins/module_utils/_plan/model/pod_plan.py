@@ -12,6 +12,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.mod
     Controller,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Pod, Ref
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.reason import Reason
 
 Route = t.Literal["skip", "swap", "evict", "job", "wait", "refuse"]
 
@@ -64,3 +65,8 @@ class PodPlan:
     tolerant: bool = False
     fits: bool | None = None
     target: str | None = None
+
+    @property
+    def why(self) -> Reason:
+        """Why its route is what it is, and what would make it another one."""
+        return Reason(self.code, self.reason, self.remedy)

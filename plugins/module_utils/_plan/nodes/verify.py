@@ -88,4 +88,4 @@ def _daemon_sets(snapshot: Snapshot, node: Node) -> list[Finding]:
 
 
 def _blocker(code: str, node: Node, why: str, remedy: str) -> Finding:
-    return Finding(code, "blocker", f"Node {node.name}", f"Node {node.name}: {why}.", remedy, (node.name,))
+    return Finding(code, f"Node {node.name}: {why}.", remedy, "blocker", f"Node {node.name}", (node.name,))

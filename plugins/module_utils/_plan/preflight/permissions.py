@@ -153,10 +153,10 @@ def missing(need: Need, refused: t.Sequence[str]) -> Finding:
     where = f"in namespace {', '.join(refused)}" if refused else "in the whole cluster"
     return Finding(
         "missing_permission",
-        "blocker",
-        need.words,
         f"These credentials may not {need.words} {where}.",
         f"Grant the verb {need.verb} on {need.words.partition(' ')[2]} in a role that is bound to them.",
+        "blocker",
+        need.words,
     )
 
 

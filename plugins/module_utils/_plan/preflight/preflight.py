@@ -72,10 +72,10 @@ def unknown_nodes(snapshot: Snapshot, wanted: t.Iterable[str]) -> list[Finding]:
         found.append(
             Finding(
                 "unknown_node",
-                "blocker",
-                f"Node {name}",
                 f"There is no node {name}.{meant}",
                 "Name nodes as `kubectl get nodes` does, not by their addresses.",
+                "blocker",
+                f"Node {name}",
                 (name,),
             )
         )
@@ -88,10 +88,10 @@ def _options(asked: Asked) -> list[Finding]:
     return [
         Finding(
             "disable_eviction",
-            "blocker",
-            "disable_eviction",
             "disable_eviction deletes pods without asking any budget.",
             "Leave it out, or set force: true as well.",
+            "blocker",
+            "disable_eviction",
         )
     ]
 
@@ -107,10 +107,10 @@ def _nodes(snapshot: Snapshot, asked: Asked) -> list[Finding]:
             found.append(
                 Finding(
                     "foreign_cordon",
-                    "warning",
-                    f"Node {name}",
                     f"Node {name} was cordoned by somebody else.",
                     "It stays cordoned after the maintenance; uncordon it by hand if nobody needs that.",
+                    "warning",
+                    f"Node {name}",
                     (name,),
                 )
             )
@@ -118,10 +118,10 @@ def _nodes(snapshot: Snapshot, asked: Asked) -> list[Finding]:
             found.append(
                 Finding(
                     "node_not_ready",
-                    "warning",
-                    f"Node {name}",
                     f"Node {name} is not Ready: its pods may not end until its kubelet is back.",
                     "Look at its kubelet first, if it is not what the maintenance is for.",
+                    "warning",
+                    f"Node {name}",
                     (name,),
                 )
             )
@@ -138,10 +138,10 @@ def _last_schedulable(snapshot: Snapshot, asked: Asked) -> list[Finding]:
         return [
             Finding(
                 "last_schedulable_node",
-                "blocker",
-                f"Node {wave[-1]}",
                 f"With {', '.join(wave)} out of service no Ready and schedulable node is left for the pods.",
                 "Take fewer nodes at a time, uncordon another node, or add one.",
+                "blocker",
+                f"Node {wave[-1]}",
                 wave,
             )
         ]
@@ -202,7 +202,7 @@ def _grouped(code: str, severity: Severity, subject: str, group: t.Sequence[PodP
     first = group[0]
     who = str(first.pod.ref) if len(group) == 1 else f"{len(group)} pods in {first.pod.namespace} ({pods})"
     message = f"{who} on {', '.join(nodes)}: {first.reason}"
-    return Finding(code, severity, subject, message, first.remedy, nodes)
+    return Finding(code, message, first.remedy, severity, subject, nodes)
 
 
 def _spent(snapshot: Snapshot, plans: t.Iterable[PodPlan]) -> list[Finding]:
@@ -219,10 +219,10 @@ def _spent(snapshot: Snapshot, plans: t.Iterable[PodPlan]) -> list[Finding]:
         if not verdict.allowed and not verdict.lasting and verdict.budget and verdict.budget not in found:
             found[verdict.budget] = Finding(
                 "budget_spent",
-                "warning",
-                str(verdict.budget),
                 f"{verdict.message} The drain waits for it.",
                 verdict.remedy,
+                "warning",
+                str(verdict.budget),
                 (plan.pod.node,),
             )
     return list(found.values())
@@ -244,12 +244,12 @@ def _pace(snapshot: Snapshot, plans: t.Iterable[PodPlan], asked: Asked) -> list[
         found.append(
             Finding(
                 "job_pace",
-                "info",
-                str(workload.ref),
                 f"{len(mine)} pods of {workload.ref} leave by PodMigrationJobs, and the object limiter lets one go in "
                 f"{gap:g} s: that alone takes {seconds:.0f} s.",
                 "Nothing to do, if there is time. objectLimiters.workload of the MigrationController sets the pace; "
                 "backend: auto evicts instead of waiting for it.",
+                "info",
+                str(workload.ref),
                 tuple(dict.fromkeys(plan.pod.node for plan in mine)),
             )
         )
@@ -265,11 +265,11 @@ def _not_selected(plans: t.Sequence[PodPlan], asked: Asked) -> list[Finding]:
     return [
         Finding(
             "not_selected",
-            "info",
-            f"pod_selector {chosen}" if asked.choices.pod_selector else chosen,
             f"{len(left)} pods on {', '.join(nodes)} are not among those asked for and stay, "
             "so these nodes will not be called drained.",
             "Leave pod_selector and namespaces out to empty the nodes.",
+            "info",
+            f"pod_selector {chosen}" if asked.choices.pod_selector else chosen,
             nodes,
         )
     ]

@@ -173,7 +173,7 @@ def _findings(calls: t.Sequence[read.Call]) -> tuple[model.Finding, ...]:
     found: dict[model.Finding, None] = {}
     for call in calls:
         for raw in call.findings:
-            keys = ("code", "severity", "object", "message", "remedy")
+            keys = ("code", "message", "remedy", "severity", "object")
             found[model.Finding(*(read.text(raw.get(key)) for key in keys))] = None
     rank = {severity: index for index, severity in enumerate(SEVERITIES)}
     return tuple(sorted(found, key=lambda f: rank.get(f.severity, len(rank))))

@@ -12,6 +12,8 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass
 
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.reason import Reason
+
 VERSION = 1
 """Of ``report.json``: goes up when a field changes its meaning or goes, not when one is added."""
 
@@ -228,14 +230,11 @@ class Problem:
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class Finding(Reason):
     """What the plan found; ``severity`` is ``blocker``, ``warning`` or ``info``."""
 
-    code: str
-    severity: str
-    object: str
-    message: str
-    remedy: str
+    severity: str = ""
+    object: str = ""
 
 
 @dataclass(frozen=True, slots=True)

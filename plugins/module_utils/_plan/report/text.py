@@ -223,7 +223,7 @@ def _nodes(report: model.Report) -> list[str]:
 def _todo(report: model.Report) -> list[str]:
     entries = [(place(s), _dark(s)) for s in report.dark]
     entries += [(problem.subject, problem.message) for problem in report.problems]
-    entries += [(f"{f.code} {f.object}".strip(), f"{f.message} {f.remedy}".strip()) for f in report.blockers]
+    entries += [(f"{f.code} {f.object}".strip(), f.sentence) for f in report.blockers]
     if not entries:
         return []
     lines = ["", "  To look at:"]

@@ -179,7 +179,7 @@ def not_dead(name: str, why: str) -> Finding:
         "elsewhere and its volumes attached there while they may still be in use."
     )
     remedy = f"Leave {name} out of fenced; it is drained as a living node. If it is another one, name that."
-    return Finding("not_dead", "blocker", f"Node {name}", message, remedy, (name,))
+    return Finding("not_dead", message, remedy, "blocker", f"Node {name}", (name,))
 
 
 def stays_out(node: Node, record: Record) -> str:
@@ -246,7 +246,7 @@ def findings(
             )
             if name in vouched:
                 remedy = "You vouch that it is fenced: its pods and volumes are let go at once."
-            found.append(Finding("node_lost", "warning", f"Node {name}", message, remedy, (name,)))
+            found.append(Finding("node_lost", message, remedy, "warning", f"Node {name}", (name,)))
     return found
 
 

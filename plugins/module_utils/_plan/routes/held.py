@@ -105,4 +105,4 @@ def _time(text: str) -> datetime.datetime | None:
 
 
 def _finding(code: str, severity: Severity, node: Node, message: str, remedy: str = "") -> Finding:
-    return Finding(code, severity, f"Node {node.name}", message, remedy, (node.name,))
+    return Finding(code, message, remedy, severity, f"Node {node.name}", (node.name,))

@@ -266,8 +266,8 @@ def _single(case: Case) -> PodPlan | None:
             "swap", "single_replica", f"{case.workload.ref} has one replica: a newcomer serves before it ends."
         )
     if case.consent:
-        return _evictable(case, "interruption_allowed", f"{refusal.reason} Its interruption was allowed.")
-    return case.to("refuse", refusal.code, refusal.reason, refusal.remedy)
+        return _evictable(case, "interruption_allowed", f"{refusal.message} Its interruption was allowed.")
+    return case.to("refuse", refusal.code, refusal.message, refusal.remedy)
 
 
 def _several(case: Case) -> PodPlan | None:
@@ -283,7 +283,7 @@ def _several(case: Case) -> PodPlan | None:
         return case.to("swap", "swap_blocked", f"{plan.reason} With swap_blocked a newcomer serves before it ends.")
     if refusal is None:
         return plan
-    return replace(plan, reason=f"{plan.reason} A swap is no way out: {refusal.reason}")
+    return replace(plan, reason=f"{plan.reason} A swap is no way out: {refusal.message}")
 
 
 RULES: tuple[t.Callable[[Case], PodPlan | None], ...] = (

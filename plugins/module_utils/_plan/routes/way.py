@@ -17,7 +17,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs.cause import (
-    Cause,
     forbidden,
     unserved,
 )
@@ -26,6 +25,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.mod
     interval,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.pod_plan import PodPlan
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.reason import Reason
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.routes.case import Case
 
 JOBBED = frozenset({"replicas", "guarded", "interruption_allowed"})
@@ -67,10 +67,10 @@ def _or_evict(remedy: str) -> str:
     return f"{remedy} Or let it be evicted: fallback: eviction.".strip()
 
 
-def _not_admitted(case: Case, controller: Controller) -> Cause | None:
+def _not_admitted(case: Case, controller: Controller) -> Reason | None:
     policy = case.pod.labels.get(POLICY, "Eviction")
     if policy != "Eviction":
-        return Cause(
+        return Reason(
             "eviction_policy",
             f"Its label {POLICY} is {policy}: a job would not ask its budgets, or never end it.",
             "Remove the label.",
@@ -81,13 +81,13 @@ def _not_admitted(case: Case, controller: Controller) -> Cause | None:
     )
 
 
-def _not_worth(case: Case, controller: Controller) -> Cause | None:
+def _not_worth(case: Case, controller: Controller) -> Reason | None:
     if controller.default_job_mode != RESERVES:
-        return Cause("mode", f"The MigrationController's mode is {controller.default_job_mode}: it reserves no place.")
+        return Reason("mode", f"The MigrationController's mode is {controller.default_job_mode}: it reserves no place.")
     seconds = _limiter_wait(case, controller)
     if seconds <= PATIENCE:
         return None
-    return Cause("object_limiter", f"The object limiter would keep it waiting for {seconds:.0f} s.")
+    return Reason("object_limiter", f"The object limiter would keep it waiting for {seconds:.0f} s.")
 
 
 def _limiter_wait(case: Case, controller: Controller) -> float:

@@ -14,6 +14,7 @@ import typing as t
 from dataclasses import dataclass
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Raw, Ref, Workload
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.reason import Reason
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.snapshot import Snapshot
 
 RefusalCode = t.Literal[
@@ -52,12 +53,10 @@ SINGLE_NODE_VOLUMES = (
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
+class Refusal(Reason):
     """Why a workload cannot be swapped, and what its owner can do about it."""
 
     code: RefusalCode
-    reason: str
-    remedy: str
 
 
 def refusal(snapshot: Snapshot, workload: Workload) -> Refusal | None:

@@ -45,11 +45,11 @@ def _of_workload(snapshot: Snapshot, workload: Workload, group: list[PodPlan]) -
         found.append(
             Finding(
                 "not_ready_elsewhere",
-                "blocker",
-                str(workload.ref),
                 f"{', '.join(str(p.ref) for p in waiting[:5])} of {workload.ref} is not Ready: while that is so, "
                 "lowering the count could end a pod that serves.",
                 "Repair or remove that pod first.",
+                "blocker",
+                str(workload.ref),
                 nodes,
             )
         )
@@ -57,10 +57,10 @@ def _of_workload(snapshot: Snapshot, workload: Workload, group: list[PodPlan]) -
         found.append(
             Finding(
                 "limit_range_forbids_surge",
-                "blocker",
-                f"LimitRange {workload.namespace}/{name}",
                 f"One more pod of {workload.ref} breaks LimitRange {workload.namespace}/{name}: {why}.",
                 "Change the LimitRange or the workload.",
+                "blocker",
+                f"LimitRange {workload.namespace}/{name}",
                 nodes,
             )
         )
@@ -78,11 +78,11 @@ def _quotas(snapshot: Snapshot, moves: list[tuple[Workload, list[PodPlan]]]) -> 
             found.append(
                 Finding(
                     "quota_forbids_surge",
-                    "blocker",
-                    f"ResourceQuota {namespace}/{name}",
                     f"ResourceQuota {namespace}/{name} has no room for {count} more pod{'s' if count > 1 else ''} "
                     f"({', '.join(str(workload.ref) for workload, _group in inside)}): {why}.",
                     "Raise the quota for the maintenance, or take fewer nodes at a time.",
+                    "blocker",
+                    f"ResourceQuota {namespace}/{name}",
                     _nodes(plan for _workload, group in inside for plan in group),
                 )
             )
@@ -93,10 +93,10 @@ def _terminating(plans: list[PodPlan], terminating: t.Collection[str]) -> list[F
     return [
         Finding(
             "namespace_terminating",
-            "blocker",
-            f"Namespace {namespace}",
             f"Namespace {namespace} is being deleted: no newcomer and no guard can be made in it.",
             "Wait until it is gone.",
+            "blocker",
+            f"Namespace {namespace}",
             _nodes(plan for plan in plans if plan.pod.namespace == namespace),
         )
         for namespace in dict.fromkeys(plan.pod.namespace for plan in plans)

@@ -22,6 +22,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.mod
     Pod,
     Workload,
 )
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.reason import Reason
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.snapshot import Snapshot
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap import pins, protect, surge_changes
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap.surge import Bounds, Leaver, Surge
@@ -31,8 +32,8 @@ if t.TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Blocked:
-    """Why a surge cannot succeed: ``code`` is a word of the closed list of findings."""
+class Blocked(Reason):
+    """Why a surge cannot succeed: ``code`` is a finding's, too."""
 
     code: t.Literal[
         "surge_refused",
@@ -42,8 +43,6 @@ class Blocked:
         "surge_reverted",
         "workload_gone",
     ]
-    message: str
-    remedy: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -76,12 +76,4 @@ def failure(message: str) -> dict[str, t.Any]:
 
 def stopped(stop: StopRun) -> Result:
     """The result of a call that decided to do nothing more."""
-    finding = {
-        "code": stop.code,
-        "severity": "blocker",
-        "object": stop.subject,
-        "message": stop.message,
-        "remedy": stop.remedy,
-    }
-    text = f"{stop.message} {stop.remedy}".strip()
-    return Result({"findings": [finding]}, failed=True, message=text)
+    return Result({"findings": [stop.reason.shown()]}, failed=True, message=stop.reason.sentence)

@@ -18,6 +18,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.mod
     diff_of,
     sentences_of,
 )
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.finding import Finding
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,12 +63,12 @@ class Run:
 class StopRun(Exception):
     """The whole call ends here, nothing more is written.
 
-    ``code`` is a word of the closed list of findings, ``remedy`` what the reader should do.
+    ``reason`` is the finding that says why; ``subject`` is its object.
     """
 
     def __init__(self, code: str, message: str, remedy: str = "", subject: str = "") -> None:
         super().__init__(message)
-        self.code, self.message, self.remedy, self.subject = code, message, remedy, subject
+        self.reason = Finding(code, message, remedy, "blocker", subject)
 
 
 def who() -> str:

@@ -40,10 +40,10 @@ def refused(ctx: Context, error: Forbidden, choices: Choices) -> list[Finding]:
     words = f"{request.verb} {request.resource}" if request else "read the cluster"
     first = Finding(
         "missing_permission",
-        "blocker",
-        words,
         f"These credentials may not {words}: {error.message}",
         f"Grant the verb {words.replace(' ', ' on ', 1)} in a role that is bound to them.",
+        "blocker",
+        words,
     )
     wanted = READS + needs(Snapshot(), (), choices, namespace_missing=False)
     return [first, *(finding for finding in ask(ctx, wanted) if finding.object != words)]

@@ -69,7 +69,7 @@ def invalid(faults: t.Sequence[Fault]) -> Result | None:
     wrong = errors(faults)
     if not wrong:
         return None
-    words = " ".join(f"{fault.path or 'config'}: {fault.message} {fault.remedy}".strip() for fault in wrong)
+    words = " ".join(f"{fault.path or 'config'}: {fault.sentence}" for fault in wrong)
     data = {"outcome": ConfigOutcome.INVALID.value, "findings": [fault.shown() for fault in faults], **NOTHING}
     return Result(data, failed=True, message=f"The configuration is wrong, nothing was written. {words}")
 

@@ -189,7 +189,7 @@ class Evacuation:
 
     def _refuse(self, site: Site, why: str) -> None:
         finding = dead.not_dead(site.name, why)
-        site.close(DrainOutcome.NOT_DEAD, f"{finding.message} {finding.remedy}", self.ctx.clock.now())
+        site.close(DrainOutcome.NOT_DEAD, finding.sentence, self.ctx.clock.now())
         self.ctx.tell(finding.code, site.message, node=site.name)
 
     # -- the taint ----------------------------------------------------------------------------------

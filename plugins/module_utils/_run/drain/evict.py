@@ -185,7 +185,7 @@ class Evictor:
         if verdict.budget and not verdict.allowed:
             move.block(verdict.budget.kind, verdict.budget.namespace, verdict.budget.name, verdict.message)
         if verdict.code == "two_budgets" and not any(b.ours for b in snapshot.budgets_of(pod)):
-            move.end("failed", PodOutcome.TWO_BUDGETS, now, f"{verdict.message} {verdict.remedy}")
+            move.end("failed", PodOutcome.TWO_BUDGETS, now, verdict.sentence)
             return False
         if move.plan.code == "reactive_budget" and now >= line.ask_again:
             return True

@@ -185,7 +185,7 @@ class Routing:
         if refused:
             site.outcome = DrainOutcome.REFUSED
             site.message = f"Node {site.name} is left as it is: " + " ".join(
-                f"{move.pod.ref}: {move.plan.reason} {move.plan.remedy}" for move in refused[:10]
+                f"{move.pod.ref}: {move.plan.why.sentence}" for move in refused[:10]
             )
         elif lacking:
             site.outcome = DrainOutcome(lacking[0][1].value)

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import typing as t
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Node
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.outcomes import (
@@ -130,8 +130,8 @@ def too_late(moves: t.Sequence[Move], missing: t.Sequence[str]) -> str:
         return "time is up; " + "; ".join(missing[:5])
     parts = []
     for move in moves[:10]:
-        why = move.blocked_by["message"] if move.blocked_by else move.plan.reason
-        parts.append(f"{move.pod.ref} ({why}{' ' + move.plan.remedy if move.plan.remedy else ''})")
+        message = move.blocked_by["message"] if move.blocked_by else move.plan.reason
+        parts.append(f"{move.pod.ref} ({replace(move.plan.why, message=message).sentence})")
     more = f" and {len(moves) - 10} more" if len(moves) > 10 else ""
     return f"time is up with {len(moves)} pods left: " + "; ".join(parts) + more
 

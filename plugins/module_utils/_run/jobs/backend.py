@@ -77,10 +77,10 @@ def _lacking(found: Koordinator) -> tuple[Finding, ...]:
         lacking.append(
             Finding(
                 "no_limits",
-                "blocker",
-                found.source,
                 f"The limits of koord-descheduler cannot be read: {found.doubt}",
                 "Mend the ConfigMap, or let these credentials get it; limits are never guessed.",
+                "blocker",
+                found.source,
             )
         )
     if controller and controller.default_job_mode != RESERVES:
@@ -89,10 +89,10 @@ def _lacking(found: Koordinator) -> tuple[Finding, ...]:
         lacking.append(
             Finding(
                 "several_controllers",
-                "blocker",
-                found.source,
                 said,
                 "Leave it in one profile.",
+                "blocker",
+                found.source,
             )
         )
     return tuple(lacking)
@@ -101,8 +101,8 @@ def _lacking(found: Koordinator) -> tuple[Finding, ...]:
 def _unused(messages: list[str]) -> Finding:
     return Finding(
         "koordinator_unused",
-        "info",
-        "backend auto",
         f"Pods are evicted without PodMigrationJobs: {' '.join(messages)}",
         "Nothing to do, if that is meant. backend: koordinator insists on jobs.",
+        "info",
+        "backend auto",
     )

@@ -40,6 +40,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.mod
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Raw, Ref
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.outcomes import PodOutcome
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.pod_plan import Choices
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.reason import Reason
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.snapshot import Snapshot
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.routes import way
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import Context
@@ -328,7 +329,7 @@ class JobFeed:
             move.block(found.object.kind, found.object.namespace, found.object.name, found.message)
         return found is None
 
-    def _hold(self, move: Move, why: cause.Cause, now: float) -> None:
+    def _hold(self, move: Move, why: Reason, now: float) -> None:
         move.block("PodMigrationJob", move.pod.namespace, move.pod.name, why.message)
         since = self._held_since.setdefault(move.pod.uid, now)
         if self.choices.backend == "auto" and why.code == "object_limiter" and now - since > way.PATIENCE:

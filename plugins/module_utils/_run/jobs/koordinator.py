@@ -129,11 +129,11 @@ def _controller(ctx: Context, namespace: str) -> tuple[Controller | None, str]:
 def _no_crd(resource: str) -> Finding:
     return Finding(
         "no_crd",
-        "blocker",
-        f"CustomResourceDefinition {resource}",
         f"The cluster knows no {resource}: Koordinator's CustomResourceDefinitions are not installed.",
         "Install Koordinator 1.7 or later (its chart brings them), or move pods by eviction: "
         "node_drain with backend: eviction.",
+        "blocker",
+        f"CustomResourceDefinition {resource}",
     )
 
 
@@ -148,14 +148,14 @@ def _no_controller(places: t.Sequence[Place], place: Place | None) -> Finding:
         )
         remedy = f"Look at its pods and their log: kubectl -n {place.namespace} get pods."
     where = place or places[0]
-    return Finding("no_controller", "blocker", f"Deployment {where.namespace}/{where.descheduler}", said, remedy)
+    return Finding("no_controller", said, remedy, "blocker", f"Deployment {where.namespace}/{where.descheduler}")
 
 
 def _no_scheduler(namespace: str) -> Finding:
     return Finding(
         "no_scheduler",
-        "blocker",
-        f"Deployment {namespace}/{SCHEDULER}",
         f"No pod of Deployment {namespace}/{SCHEDULER} is ready: no place can be reserved.",
         "Look at its pods and their log, or say mode: EvictDirectly, which reserves nothing.",
+        "blocker",
+        f"Deployment {namespace}/{SCHEDULER}",
     )

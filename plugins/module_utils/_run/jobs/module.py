@@ -22,6 +22,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.mod
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.finding import Finding
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Raw, Ref
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.outcomes import JobOutcome
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.reason import Reason
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.snapshot import Snapshot
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.act import PATIENCE
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import Context, Result, StopRun
@@ -91,7 +92,7 @@ def jobs(ctx: Context, options: JobOptions) -> Result:
 
 def _missing(missing: t.Sequence[Finding]) -> Result:
     findings = [finding.shown() for finding in missing]
-    message = " ".join(f"{finding.message} {finding.remedy}" for finding in missing)
+    message = " ".join(finding.sentence for finding in missing)
     return Result({"findings": findings}, failed=True, message=message)
 
 
@@ -173,7 +174,7 @@ def _work(
     return work
 
 
-def _forbidden(target: Target, snapshot: Snapshot, found: Koordinator, wish: Wish) -> cause.Cause | None:
+def _forbidden(target: Target, snapshot: Snapshot, found: Koordinator, wish: Wish) -> Reason | None:
     """What would certainly make the job fail."""
     pod, controller = target.pod, found.controller
     if pod is None:
@@ -239,7 +240,7 @@ def _wait_for_place(ctx: Context, work: Work, name: str, deadline: float, *, mad
             break
         text = reserve.unplaced(raw) if raw else "it is gone"
         if ctx.clock.now() >= deadline or raw is None or reserve.phase(raw) in ("Failed", "Succeeded"):
-            why = cause.Cause(
+            why = Reason(
                 "unschedulable" if text else "no_scheduler",
                 f"Reservation {name} got no place: {text or 'nobody has scheduled it'}.",
                 "Make room, change the template, or look whether koord-scheduler runs.",

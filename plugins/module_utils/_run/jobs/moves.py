@@ -32,6 +32,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.mod
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Pod, Raw, Ref
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.outcomes import JobOutcome
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.reason import Reason
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.act import PATIENCE
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import Context
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.write import write
@@ -114,7 +115,7 @@ class Moves:
         if work.state == "replacing":
             self._replacing(work, view)
 
-    def _held(self, work: Work, view: View) -> cause.Cause | None:
+    def _held(self, work: Work, view: View) -> Reason | None:
         """What would let a new job wait now; jobs of this call count from the moment they are made."""
         pod = _alive(work, view)
         if pod is None or self.controller is None:

@@ -13,10 +13,10 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs.cause import Cause
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs.job import Job
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs.verdict import verdict
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.outcomes import JobOutcome
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.reason import Reason
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import Context
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.jobs.board import Board
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.jobs.work import (
@@ -124,7 +124,7 @@ class Rulings:
         work.close(JobOutcome.ABSENT, f"Job {job.name} is deleted.")
         self._tell(work)
 
-    def _left(self, work: Work, why: Cause | None) -> None:
+    def _left(self, work: Work, why: Reason | None) -> None:
         job = t.cast("Job", work.job)
         if self.ctx.check:
             self._rule(work, job)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds, verbs
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.errors import NotFound
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs import reserve
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs.cause import Cause, seconds_of
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs.cause import seconds_of
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs.job import (
     NO_LIMITER,
     Job,
@@ -22,6 +22,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.mod
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.change import Change
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Pod, Raw, Ref
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.outcomes import JobOutcome, word_of
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.reason import Reason
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import write as writing
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.act import PATIENCE, Fence
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import Context
@@ -45,7 +46,7 @@ class Work:
     state: t.Literal["queued", "following", "replacing", "done"] = "queued"
     outcome: JobOutcome | None = None
     message: str = ""
-    cause: Cause | None = None
+    cause: Reason | None = None
     new_pod: Ref | None = None
     created: bool = False
     siblings: frozenset[str] = frozenset()
@@ -66,10 +67,10 @@ class Work:
         """Whether it makes the call fail."""
         return self.outcome is not None and self.outcome.failed
 
-    def close(self, outcome: JobOutcome, message: str, cause: Cause | None = None) -> None:
+    def close(self, outcome: JobOutcome, message: str, cause: Reason | None = None) -> None:
         """There is an outcome; nothing more is done for this pod."""
         self.state, self.outcome, self.cause = "done", outcome, cause
-        self.message = f"{message} {cause.message} {cause.remedy}".strip() if cause else message
+        self.message = f"{message} {cause.sentence}".strip() if cause else message
 
     def shown(self, events: t.Sequence[Raw] = ()) -> dict[str, t.Any]:
         """As the module returns it."""
@@ -83,7 +84,7 @@ class Work:
             "phase": job.phase if job else "",
             "status": job.status if job else "",
             "reason": job.reason if job else "",
-            "cause": {"code": cause.code, "message": cause.message, "remedy": cause.remedy} if cause else None,
+            "cause": cause.shown() if cause else None,
             "node": job.node if job else "",
             "reservation": job.reservation if job else "",
             "pod": {**_shown(self.target), "node": self.pod.node if self.pod else ""},
@@ -108,7 +109,7 @@ def _seconds(job: Job | None, ended: str) -> float | None:
     return round(max(0.0, seconds_of(ended) - seconds_of(job.created)), 1)
 
 
-def tell_stage(ctx: Context, work: Work, cause: Cause | None = None) -> None:
+def tell_stage(ctx: Context, work: Work, cause: Reason | None = None) -> None:
     """Say where the job stands when that is news."""
     job = work.job
     if job is None:

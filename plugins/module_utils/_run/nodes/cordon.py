@@ -314,7 +314,7 @@ def _write(ctx: Context, options: CordonOptions, locks: Locks, task: _Task) -> N
         known = task.raw if first else UNREAD
         change = write(ctx, target, decide, known=known, fence=lambda: locks.fence([task.name])).change
     except LostLockError as error:
-        task.outcome, task.message = CordonOutcome.ADOPTED_BY, f"{error.message} {error.remedy}"
+        task.outcome, task.message = CordonOutcome.ADOPTED_BY, error.reason.sentence
     except (StopRun, ClusterError) as error:
         task.outcome, task.message = CordonOutcome.FAILED, f"Node {task.name}: {error}"
     else:

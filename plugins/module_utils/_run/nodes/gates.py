@@ -120,17 +120,17 @@ def _gates(snapshot: Snapshot, name: str, asked: Asked, left: float) -> tuple[Fi
     node = snapshot.nodes.get(name)
     if node is None:
         gone = f"Node {name} does not exist any more."
-        return (Finding("unknown_node", "blocker", f"Node {name}", gone, "Look whether it registers again.", (name,)),)
+        return (Finding("unknown_node", gone, "Look whether it registers again.", "blocker", f"Node {name}", (name,)),)
     try:
         record = record_of(node)
     except BadRecordError as error:
-        return (Finding("bad_record", "blocker", f"Node {name}", str(error), "Repair it by hand.", (name,)),)
+        return (Finding("bad_record", str(error), "Repair it by hand.", "blocker", f"Node {name}", (name,)),)
     return verify.gates(snapshot, node, record, asked.gates, missing_seconds=left)
 
 
 def _adopted(name: str, why: str) -> Finding:
     message = f"Node {name} is not ours any more: {why}."
-    return Finding("adopted_by", "blocker", f"Node {name}", message, "Look at the run that has it now.", (name,))
+    return Finding("adopted_by", message, "Look at the run that has it now.", "blocker", f"Node {name}", (name,))
 
 
 def _result(found: t.Mapping[str, tuple[Finding, ...]]) -> Result:

@@ -99,7 +99,7 @@ def taint(ctx: Context, options: TaintOptions) -> Result:
     evicts = [kill.shown() for kill in kills]
     if harsh and not options.allow_no_execute:
         refusal = _refusal(harsh, kills)
-        message = f"{refusal.message} {refusal.remedy}"
+        message = refusal.sentence
         return Result({"findings": [refusal.shown()], "evicts": evicts}, failed=True, message=message)
     for task in tasks:
         if task.change:
@@ -138,10 +138,10 @@ def _refusal(harsh: t.Sequence[_Task], kills: t.Sequence[Kill]) -> Finding:
     names = ", ".join(task.name for task in harsh)
     return Finding(
         "no_execute_refused",
-        "blocker",
-        f"Node {names}",
         f"{words} on {names} {_toll(kills)}. Budgets are not asked for that; evicts names the pods.",
         "Drain the nodes with node_drain first, or say allow_no_execute: true.",
+        "blocker",
+        f"Node {names}",
         tuple(task.name for task in harsh),
     )
 

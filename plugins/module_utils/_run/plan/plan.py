@@ -176,7 +176,7 @@ def _room(ctx: Context, snapshot: Snapshot, plans: t.Iterable[PodPlan]) -> tuple
         found = lists(ctx.cluster, ("quotas", "limits"))
     except Forbidden as error:
         message = f"Whether quotas and limit ranges leave room for the newcomers is not known: {error}"
-        return snapshot, [Finding("not_checked", "info", "ResourceQuota, LimitRange", message)]
+        return snapshot, [Finding("not_checked", message, severity="info", object="ResourceQuota, LimitRange")]
     return replace(snapshot, quotas=tuple(found["quotas"]), limits=tuple(found["limits"])), []
 
 
@@ -206,10 +206,10 @@ def _record(node: Node) -> Record | None:
 def _nothing_selected(options: PlanOptions) -> Finding:
     return Finding(
         "selector_matches_nothing",
-        "blocker",
-        f"node_selector {options.node_selector}",
         f"No node has the labels that node_selector {options.node_selector} asks for.",
         "Look at `kubectl get nodes --show-labels`.",
+        "blocker",
+        f"node_selector {options.node_selector}",
     )
 
 

@@ -79,7 +79,7 @@ class Floors:
             except LostLockError as lost:
                 self._without(floor, lost, snapshot)
             except StopRun as stop:
-                self._end(floor, WorkloadOutcome.FAILED, stop.message, stop.remedy)
+                self._end(floor, WorkloadOutcome.FAILED, stop.reason.message, stop.reason.remedy)
             except ClusterError as error:
                 self._end(floor, WorkloadOutcome.GUARD_DENIED, str(error), "Mend that, then run again.")
 
@@ -115,7 +115,7 @@ class Floors:
             floor.guard = guards.again(snapshot, replace(floor.guard, serves=serves))
             floor.not_before = float("-inf")
         else:
-            self._end(floor, WorkloadOutcome.ADOPTED_BY, lost.message, lost.remedy)
+            self._end(floor, WorkloadOutcome.ADOPTED_BY, lost.reason.message, lost.reason.remedy)
 
     def _write(self, guard: guards.Guard, change: Change | None) -> bool:
         def decide(found: Raw | None) -> Change | None:

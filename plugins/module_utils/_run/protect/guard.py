@@ -82,7 +82,7 @@ def guard(ctx: Context, options: GuardOptions) -> Result:
         {
             "nodes": [site.shown() for site in work.sites.values()],
             "workloads": work.workloads,
-            "findings": work.findings,
+            "findings": [finding.shown() for finding in work.findings],
         },
         failed=bool(failed),
         message="; ".join(dict.fromkeys(failed)),

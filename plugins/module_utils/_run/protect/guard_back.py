@@ -12,6 +12,7 @@ import typing as t
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.errors import ClusterError
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.change import Change
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.finding import Finding
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Budget, Node, Raw
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.outcomes import (
     GuardOutcome,
@@ -50,7 +51,7 @@ def absent(work: Work) -> None:
         if here:
             work.fail(here, WorkloadOutcome.NOT_GIVEN_BACK, lease, str(error), "")
         else:
-            work.find("bad_surge", lease, str(error), "", "warning")
+            work.findings.append(Finding("bad_surge", str(error), "", "warning", lease))
     nodes = frozenset(work.nodes)
     surges, budgets = _surges(work, nodes), guards.serving(work.snapshot, nodes)
     if surges:

@@ -6,9 +6,10 @@
 from __future__ import annotations
 
 import typing as t
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.errors import ClusterError
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.finding import Finding
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Budget, Ref
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.outcomes import (
     GuardOutcome,
@@ -84,7 +85,7 @@ class Work:
     sites: dict[str, Site]
     found: dict[str, list[t.Any]]
     workloads: list[dict[str, t.Any]] = field(default_factory=list)
-    findings: list[dict[str, t.Any]] = field(default_factory=list)
+    findings: list[Finding] = field(default_factory=list)
     _locks: list[Locks] = field(default_factory=list)
     _told: dict[str, tuple[str, float]] = field(default_factory=dict)
     _told_at: float = 0.0
@@ -206,12 +207,6 @@ class Work:
 
     # -- what is shown --------------------------------------------------------------------------------
 
-    def find(self, code: str, subject: str, message: str, remedy: str, severity: str = "blocker") -> None:
-        """Add a finding."""
-        self.findings.append(
-            {"code": code, "severity": severity, "object": subject, "message": message, "remedy": remedy}
-        )
-
     def show_surge(self, surge: Surge, outcome: WorkloadOutcome, message: str = "") -> None:
         """Add a workload's line about its surge."""
         leaving = (pod for uid in surge.leaving if (pod := self.snapshot.pod(uid)))
@@ -227,7 +222,8 @@ class Work:
         if guard.instead:
             outcome, budget = WorkloadOutcome.NOT_GUARDED, guard.instead
             message = f"{guard.instead} covers pods of the same selector, and two budgets would hold them for good."
-            self.find("guard_overlaps", str(guard.workload), message, "Its pods go without a floor.", "info")
+            remedy = "Its pods go without a floor."
+            self.findings.append(Finding("guard_overlaps", message, remedy, "info", str(guard.workload)))
         outcome = floor.outcome or outcome
         self._show(guard.workload, guard.replicas, guard.replicas, [budget.name], outcome, guard.nodes, message)
         if outcome.failed:
@@ -235,21 +231,18 @@ class Work:
 
     def fail(self, nodes: t.Iterable[str], what: WorkloadOutcome, subject: str, message: str, remedy: str) -> None:
         """Close what nodes of this call this stands against, with a finding that says why."""
-        self.find(what.value, subject, message, remedy)
+        found = Finding(what.value, message, remedy, "blocker", subject)
+        self.findings.append(found)
         for name in nodes:
             if name in self.sites:
-                self.sites[name].close(
-                    FAILS_NODE.get(what, GuardOutcome.BLOCKED), f"Node {name}: {message} {remedy}".strip()
-                )
+                self.sites[name].close(FAILS_NODE.get(what, GuardOutcome.BLOCKED), f"Node {name}: {found.sentence}")
 
     def stop(self, nodes: t.Iterable[str], error: StopRun | ClusterError) -> None:
         """Close the nodes whose work ended by this."""
-        message, remedy, code = str(error), "", "failed"
-        if isinstance(error, StopRun):
-            message, remedy, code = error.message, error.remedy, error.code
-        self.find(code, "the call", message, remedy)
+        why = error.reason if isinstance(error, StopRun) else Finding("failed", str(error))
+        self.findings.append(replace(why, object="the call"))
         for name in nodes:
-            self.sites[name].close(GuardOutcome.FAILED, f"{message} {remedy}".strip())
+            self.sites[name].close(GuardOutcome.FAILED, why.sentence)
 
     def show_unguarded(self, budget: Budget, nodes: t.Iterable[str]) -> None:
         """Add the line about a guard that was given back; its workload may be gone."""

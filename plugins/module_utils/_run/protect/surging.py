@@ -89,7 +89,7 @@ class Surging:
                     case, WorkloadOutcome.ADOPTED_BY, str(error), "Look at the other run; it goes on with the surge."
                 )
             except StopRun as stop:
-                self._end(case, WorkloadOutcome.FAILED, stop.message, stop.remedy)
+                self._end(case, WorkloadOutcome.FAILED, stop.reason.message, stop.reason.remedy)
             except BadSurgeError as error:
                 self._end(case, WorkloadOutcome.BAD_SURGE, str(error), "")
             except PASSING as error:
@@ -119,7 +119,7 @@ class Surging:
         if case.surge:
             case.surge, case.fewer = without(case.surge, self._lost), True
         if not (case.surge.nodes if case.surge else case.nodes):
-            self._end(case, WorkloadOutcome.ADOPTED_BY, lost.message, lost.remedy)
+            self._end(case, WorkloadOutcome.ADOPTED_BY, lost.reason.message, lost.reason.remedy)
 
     def _step(self, case: Case, look: Look) -> None:
         if case.fewer and case.state in ("raise", "wait") and not self._let_go(case, look.snapshot):

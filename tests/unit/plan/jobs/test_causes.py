@@ -29,7 +29,7 @@ def codes(tree: ast.AST) -> Iterator[str]:
         if not isinstance(call, ast.Call) or not call.args:
             continue
         name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
-        if name in ("Cause", "_full"):
+        if name in ("Reason", "_full"):
             first = call.args[0]
             for word in (first.body, first.orelse) if isinstance(first, ast.IfExp) else (first,):
                 if isinstance(word, ast.Constant):
