@@ -17,6 +17,7 @@ from dataclasses import dataclass
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import selectors
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Budget, Pod, Raw, Ref
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.option import options
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.reason import Reason
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.snapshot import Snapshot
 
@@ -207,7 +208,7 @@ def _misconfigured(snapshot: Snapshot, pod: Pod, budget: Budget) -> Verdict:
         message,
         "Give the budget room (maxUnavailable: 1), add a replica"
         + (" (minReplicas of the autoscaler)" if scaler else "")
-        + ", or let a Deployment be moved with swap_blocked.",
+        + f", or let a Deployment be moved with {options(swap_blocked=True)}.",
         budget.ref,
         lasting=True,
     )

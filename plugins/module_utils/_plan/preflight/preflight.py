@@ -18,6 +18,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.mod
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.finding import Finding, Severity
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.migration_controller import interval
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Node, Ref
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.option import options
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.pod_plan import Choices, PodPlan
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.snapshot import Snapshot
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.routes import dead, held
@@ -89,7 +90,7 @@ def _options(asked: Asked) -> list[Finding]:
         Finding(
             "disable_eviction",
             "disable_eviction deletes pods without asking any budget.",
-            "Leave it out, or set force: true as well.",
+            "Leave it out, or set force as well.",
             "blocker",
             "disable_eviction",
         )
@@ -247,7 +248,7 @@ def _pace(snapshot: Snapshot, plans: t.Iterable[PodPlan], asked: Asked) -> list[
                 f"{len(mine)} pods of {workload.ref} leave by PodMigrationJobs, and the object limiter lets one go in "
                 f"{gap:g} s: that alone takes {seconds:.0f} s.",
                 "Nothing to do, if there is time. objectLimiters.workload of the MigrationController sets the pace; "
-                "backend: auto evicts instead of waiting for it.",
+                f"{options(backend='auto')} evicts instead of waiting for it.",
                 "info",
                 str(workload.ref),
                 tuple(dict.fromkeys(plan.pod.node for plan in mine)),

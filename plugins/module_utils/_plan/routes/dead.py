@@ -22,6 +22,7 @@ from dataclasses import dataclass, replace
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import taints
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.finding import Finding
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Node, Pod, Raw
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.option import options
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.pod_plan import PodPlan
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.record import Record
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.snapshot import Snapshot
@@ -178,7 +179,7 @@ def not_dead(name: str, why: str) -> Finding:
         f"Node {name} was said to be fenced, but {why}. With the taint out-of-service its pods would be started "
         "elsewhere and its volumes attached there while they may still be in use."
     )
-    remedy = f"Leave {name} out of fenced; it is drained as a living node. If it is another one, name that."
+    remedy = f"Leave out {options(fenced=(name,))}: it is drained as a living node. If it is another one, name that."
     return Finding("not_dead", message, remedy, "blocker", f"Node {name}", (name,))
 
 
@@ -241,8 +242,8 @@ def findings(
             pods = [plan.pod for plan in plans if plan.pod.node == name]
             message = f"Node {name} does not answer{since(node, lease)}. {_sum(snapshot, pods, now)}"
             remedy = (
-                "Find out whether the machine is off. If it surely is, evacuate it and say so: -e maintain_fenced="
-                f"{name} (modules: fenced). If it is not, mend its kubelet, or fence it first."
+                "Find out whether the machine is off. If it surely is, evacuate it and say so: "
+                f"{options(fenced=(name,))}. If it is not, mend its kubelet, or fence it first."
             )
             if name in vouched:
                 remedy = "You vouch that it is fenced: its pods and volumes are let go at once."

@@ -18,6 +18,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.mod
     selectors,
     taints,
 )
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.option import options
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.pod_plan import PodPlan
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.routes import volumes
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.routes.case import Case
@@ -137,7 +138,7 @@ def _daemon_set_gone(case: Case) -> PodPlan | None:
         "refuse",
         "daemonset_gone",
         "Its DaemonSet is gone: nothing would make it again.",
-        "Delete the pod if nobody needs it, or set force: true.",
+        f"Delete the pod if nobody needs it, or set {options(force=True)}.",
     )
 
 
@@ -149,7 +150,7 @@ def _job(case: Case) -> PodPlan | None:
         "wait",
         "job",
         f"{owner} is at work in it: its end is waited for, an eviction would count against the backoffLimit.",
-        "Wait, or set allow_interruption: true.",
+        f"Wait, or set {options(allow_interruption=True)}.",
     )
     if not case.consent:
         return waiting
@@ -157,7 +158,7 @@ def _job(case: Case) -> PodPlan | None:
         return replace(
             waiting,
             reason=f"{waiting.reason} The data of its emptyDir would be lost as well.",
-            remedy="Wait, or set delete_emptydir_data: true as well as allow_interruption: true.",
+            remedy=f"Wait, or set {options(delete_emptydir_data=True, allow_interruption=True)}.",
         )
     evicted = _evictable(case, "interruption_allowed", f"{owner} may be interrupted.")
     return waiting if evicted.route == "refuse" else evicted
@@ -166,12 +167,12 @@ def _job(case: Case) -> PodPlan | None:
 def _bare(case: Case) -> PodPlan | None:
     if case.pod.owner is not None or case.choices.force:
         return None
-    data = " and delete_emptydir_data: true" if case.pod.empty_dirs else ""
+    needed = options(force=True, delete_emptydir_data=True) if case.pod.empty_dirs else options(force=True)
     return case.to(
         "refuse",
         "bare_pod",
         "No controller owns it: nothing would make it again.",
-        f"Move it by hand, or set force: true{data}.",
+        f"Move it by hand, or set {needed}.",
     )
 
 
@@ -188,7 +189,7 @@ def _empty_dir(case: Case) -> PodPlan | None:
         "refuse",
         "emptydir",
         f"The data of its emptyDir {', '.join(case.pod.empty_dirs)} would be lost.",
-        "Set delete_emptydir_data: true if that data may go.",
+        f"Set {options(delete_emptydir_data=True)} if that data may go.",
     )
 
 
@@ -202,7 +203,7 @@ def _local_volume(case: Case) -> PodPlan | None:
         "refuse",
         "local_volume",
         f"{why}. It can run nowhere else and would be down until the node is back.",
-        "Move the data, or set allow_interruption: true (the volume itself stays as it is).",
+        f"Move the data, or set {options(allow_interruption=True)}; the volume itself stays as it is.",
     )
 
 
@@ -253,7 +254,7 @@ def _unknown_owner(case: Case) -> PodPlan | None:
         "refuse",
         "not_surgeable",
         f"{case.pod.owner} has no replica count that could be raised, and no other pod of it serves meanwhile.",
-        f'Set allow_interruption: true, or annotate the pod with {names.ALLOW_INTERRUPTION}: "true".',
+        f'Set {options(allow_interruption=True)}, or annotate the pod with {names.ALLOW_INTERRUPTION}: "true".',
     )
 
 

@@ -24,6 +24,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.mod
     Controller,
     interval,
 )
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.option import options
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.pod_plan import PodPlan
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.reason import Reason
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.routes.case import Case
@@ -64,7 +65,7 @@ def without_job(plan: PodPlan, why: str) -> PodPlan:
 
 
 def _or_evict(remedy: str) -> str:
-    return f"{remedy} Or let it be evicted: fallback: eviction.".strip()
+    return f"{remedy} Or let it be evicted: {options(fallback='eviction')}.".strip()
 
 
 def _not_admitted(case: Case, controller: Controller) -> Reason | None:

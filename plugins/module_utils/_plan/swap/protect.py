@@ -13,7 +13,9 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass
 
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Raw, Ref, Workload
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.option import options
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.reason import Reason
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.snapshot import Snapshot
 
@@ -51,6 +53,12 @@ SINGLE_NODE_VOLUMES = (
 )
 """Volume sources of a pod that attach to one node at a time unless they are read-only."""
 
+ACCEPT = f"accept the interruption with {options(allow_interruption=True)}"
+AGREE = (
+    f"It is dark while its pod restarts: agree on that for the run with {options(allow_interruption=True)}, "
+    f'or on the workload with the annotation {names.ALLOW_INTERRUPTION}: "true".'
+)
+
 
 @dataclass(frozen=True, slots=True)
 class Refusal(Reason):
@@ -75,7 +83,7 @@ def _kind(snapshot: Snapshot, workload: Workload) -> Refusal | None:
         return Refusal(
             "stateful_single",
             f"{workload.ref} has one pod with an identity of its own; a second one would be another member.",
-            "It is dark while its pod restarts: agree on that with allow_interruption, for the run or on the workload.",
+            AGREE,
         )
     if workload.kind == "StatefulSet":
         return Refusal(
@@ -88,14 +96,14 @@ def _kind(snapshot: Snapshot, workload: Workload) -> Refusal | None:
             "not_surgeable",
             f"{workload.ref} belongs to {workload.owner} ({workload.owner.api_version}), which would undo a change to "
             "it.",
-            "Scale its owner by hand, or accept the interruption with allow_interruption.",
+            f"Scale its owner by hand, or {ACCEPT}.",
         )
     top = workload.ref
     if not surgeable_kind(top):
         return Refusal(
             "not_surgeable",
             f"{top} ({top.api_version}) is a kind of which nobody knows which pod it ends when scaled down.",
-            "Scale it by hand, or accept the interruption with allow_interruption.",
+            f"Scale it by hand, or {ACCEPT}.",
         )
     return None
 
@@ -117,7 +125,7 @@ def _recreate(snapshot: Snapshot, workload: Workload) -> Refusal | None:
     return Refusal(
         "recreate",
         f"{workload.ref} has one replica and the strategy Recreate, so two of its pods may never run at once.",
-        "It is dark while its pod restarts: agree on that with allow_interruption, for the run or on the workload.",
+        AGREE,
     )
 
 
@@ -128,7 +136,7 @@ def _volumes(snapshot: Snapshot, workload: Workload) -> Refusal | None:
             return Refusal(
                 "volume_single_node",
                 f"{workload.ref} mounts {found}, which a second pod on another node cannot attach.",
-                "Accept the interruption with allow_interruption, or move the data to a ReadWriteMany volume.",
+                f"Move the data to a ReadWriteMany volume, or {ACCEPT}.",
             )
     return None
 
@@ -168,8 +176,7 @@ def _autoscaler(snapshot: Snapshot, workload: Workload) -> Refusal | None:
     return Refusal(
         "autoscaler_owned",
         f"{scaler.ref} of {workload.ref} is written by {scaler.owner}, which would take back any change to it.",
-        f"Raise the minimum in {scaler.owner} by one for the maintenance (KEDA: minReplicaCount), "
-        "or accept the interruption with allow_interruption.",
+        f"Raise the minimum in {scaler.owner} by one for the maintenance (KEDA: minReplicaCount), or {ACCEPT}.",
     )
 
 

@@ -21,6 +21,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.change import Change
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Node, Raw
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.option import options
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.outcomes import (
     DrainOutcome,
     PodOutcome,
@@ -94,7 +95,7 @@ class Silence:
         ][:5]
         return (
             f"{'. '.join(words)}. They go when the kubelet is back. If the machine is surely off, say so: "
-            f"-e maintain_fenced={site.name} (fenced: [{site.name}])."
+            f"{options(fenced=(site.name,))}."
         )
 
     def _look(self, site: Site, now: float) -> Node | None:
@@ -217,7 +218,8 @@ class Evacuation:
                 DrainOutcome.CAME_BACK,
                 "its kubelet is back in the middle of the evacuation, although it was said to be fenced; "
                 f"{self._words(site)}. The taint out-of-service is off again, and the kubelet ends what was told to "
-                f"end. Make sure that nothing ran twice, then drain it as a living node (without fenced: {site.name})",
+                "end. Make sure that nothing ran twice, then drain it as a living node, without "
+                f"{options(fenced=(site.name,))}",
             )
 
     def _write(self, site: Site, wanted: proof.Wanted) -> bool:

@@ -11,6 +11,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.errors import Forbidden, NotFound
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.finding import Finding
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.migration_controller import several
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.option import options
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.pod_plan import Choices
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.routes.way import RESERVES
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.act import PATIENCE
@@ -102,7 +103,7 @@ def _unused(messages: list[str]) -> Finding:
     return Finding(
         "koordinator_unused",
         f"Pods are evicted without PodMigrationJobs: {' '.join(messages)}",
-        "Nothing to do, if that is meant. backend: koordinator insists on jobs.",
+        f"Nothing to do, if that is meant. {options(backend='koordinator')} insists on jobs.",
         "info",
         "backend auto",
     )

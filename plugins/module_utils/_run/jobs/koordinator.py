@@ -21,6 +21,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.mod
     several,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Raw
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.option import options
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.act import PATIENCE
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import Context
 
@@ -130,8 +131,8 @@ def _no_crd(resource: str) -> Finding:
     return Finding(
         "no_crd",
         f"The cluster knows no {resource}: Koordinator's CustomResourceDefinitions are not installed.",
-        "Install Koordinator 1.7 or later (its chart brings them), or move pods by eviction: "
-        "node_drain with backend: eviction.",
+        "Install Koordinator 1.7 or later (its chart brings them), or let node_drain move pods by eviction: "
+        f"{options(backend='eviction')}.",
         "blocker",
         f"CustomResourceDefinition {resource}",
     )
