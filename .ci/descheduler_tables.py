@@ -14,8 +14,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.check import schema_of
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.fault import RULES
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.schema import (
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.config_faults import RULES
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.schemas import (
     LABEL_SELECTOR,
     Field,
     Plugin,

@@ -73,7 +73,7 @@ class Mutant:
 
     @property
     def where(self) -> str:
-        """As _run/base/lock.py:17."""
+        """As _run/base/locking.py:17."""
         return f"{self.spec.module_path.relative_to(UTILS)}:{self.spec.start_pos[0]}"
 
 

@@ -24,7 +24,7 @@ from support.verdicts.real import Judge, Verdict
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.yaml_text import read
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.check import errors, schema_of
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.running import compare
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.schema import Schema
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.schemas import Schema
 from ansible_collections.kubeops.node_maintenance.tests.unit.descheduler import differences
 
 AT_ONCE = 2

@@ -29,11 +29,11 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.
     ConnectionOptions,
     connect,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.change import Change
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.api_changes import Change
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Ref
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.act import request_for
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import Context, Run
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.lock import Locks
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.locking import Locks
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.server_fence import by_the_fence
 
 AGAIN = 120.0

@@ -26,7 +26,7 @@ from witness.api import STRATEGIC_PATCH, Api
 from witness.log import Json
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import taints
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.call import perform
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.calls import perform
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.nodes.taint import TaintOptions, taint
 
 ROUNDS = 100

@@ -13,14 +13,17 @@ from dataclasses import replace
 import pytest
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.clock import Stopwatch
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.clocks import Stopwatch
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.node_records import Record
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Budget, Raw
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.record import Record
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.snapshot import Snapshot
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.snapshots import Snapshot
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.nodes import standing
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap import swap
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.lease import LostLockError, NodeLock
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.node_locks import (
+    LostLockError,
+    NodeLock,
+)
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drain import drain
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drain.evict import Evictor
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.nodes import gates

@@ -16,7 +16,10 @@ import typing as t
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.verbs import Request
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.change import diff_of, sentences_of
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.api_changes import (
+    diff_of,
+    sentences_of,
+)
 from ansible_collections.kubeops.node_maintenance.tests.explore import scenes
 from ansible_collections.kubeops.node_maintenance.tests.explore.judge import Violation, holder_of
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.machine import Stuck

@@ -27,7 +27,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base
     Run,
     StopRun,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.lock import Locks
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.locking import Locks
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drain.drain import DrainOptions, drain
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.nodes.cordon import (
     CordonOptions,

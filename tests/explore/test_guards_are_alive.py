@@ -14,9 +14,9 @@ import pytest
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds, verbs
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.client import Cluster
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap import swap
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import write
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.lease import NodeLock
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.lock import Locks
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import writing
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.locking import Locks
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.node_locks import NodeLock
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.nodes import cordon
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.protect import guard_work
 from ansible_collections.kubeops.node_maintenance.tests.explore import guards_of_runs, scenes, stories
@@ -179,7 +179,7 @@ GUARDS = (
     Guard("renewal while others are waited for", renewed_late, waiting_for_others),
     Guard(
         "read again after a lost answer",
-        replaced_by(write, "UnknownOutcome", _Never),
+        replaced_by(writing, "UnknownOutcome", _Never),
         faulty(is_node_patch, Fault("lost")),
     ),
     Guard("what is out is not taken over", replaced_by(cordon, "_may_adopt", lambda *args: True), tasks_at_work),

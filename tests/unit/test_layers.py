@@ -177,7 +177,7 @@ def test_plugins_are_namespace_packages() -> None:
     assert list(HERE.glob("plugins/**/__init__.py")) == []
 
 
-FROM_PLAN = f"from {OURS}plugins.module_utils._plan.model.snapshot import Pod"
+FROM_PLAN = f"from {OURS}plugins.module_utils._plan.model.snapshots import Pod"
 FROM_RUN = f"from {OURS}plugins.module_utils._run.drain.drain import drain"
 FROM_CLUSTER = f"from {OURS}plugins.module_utils._cluster.client import Cluster"
 FROM_EDGE = f"from {OURS}plugins.module_utils._edge import spec"
@@ -194,7 +194,7 @@ FROM_EDGE = f"from {OURS}plugins.module_utils._edge import spec"
         (f"{UTILS}_plan/preflight/waves.py", "def f():\n    import random"),
         (f"{UTILS}_plan/preflight/waves.py", "import yaml"),
         (f"{UTILS}_plan/preflight/waves.py", "from ansible.module_utils.basic import AnsibleModule"),
-        (f"{UTILS}_plan/preflight/waves.py", "from .snapshot import Pod"),
+        (f"{UTILS}_plan/preflight/waves.py", "from .snapshots import Pod"),
         (f"{UTILS}_plan/preflight/waves.py", f"import {OURS}plugins.module_utils._cluster.client"),
         (f"{UTILS}_plan/preflight/waves.py", f"from {OURS}plugins.module_utils import _cluster"),
         (f"{UTILS}_plan/preflight/waves.py", f"from {OURS}tests.unit import anything"),

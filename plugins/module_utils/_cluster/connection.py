@@ -20,9 +20,9 @@ from typing import Any
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kubeconfig
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.client import Cluster
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.clock import Clock
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.clocks import Clock
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.credentials import Credentials, Loaded
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.endpoint import (
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.endpoints import (
     Endpoint,
     address,
     plain,

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.client import Body
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.clock import Clock
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.clocks import Clock
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.errors import (
     ClusterError,
     ConfigError,

@@ -22,7 +22,7 @@ from pathlib import Path
 from shutil import which
 from typing import Any
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.clock import Clock
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.clocks import Clock
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.errors import ConfigError
 
 DEADLINE = 60.0

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.endpoint import (
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.endpoints import (
     Endpoint,
     bypassed,
     plain,

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.clock import Clock
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.clocks import Clock
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.errors import (
     ClusterError,
     Forbidden,

@@ -15,7 +15,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.client import Lost
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.endpoint import (
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.endpoints import (
     Endpoint,
     no_address,
     plain,

@@ -18,10 +18,10 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.fac
     plain,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler import check
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.fault import Fault
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.place import PLACES, Place
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.config_faults import Fault
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.places import PLACES, Place
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.rollout import Wish
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.schema import Schema
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.schemas import Schema
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.outcomes import ConfigOutcome
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import Context, Result
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.descheduler.pause import pause, resume

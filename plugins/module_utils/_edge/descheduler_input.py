@@ -14,7 +14,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.des
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.errors import BadOption
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.face import plain
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler import check
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.fault import Fault
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.config_faults import Fault
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.values import similar
 
 OPTIONS = (*(name for name in FACE.options if name not in ("state", "run")), "pause")

@@ -21,7 +21,7 @@ from ansible.module_utils.common.parameters import remove_values
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge import durations, lists, options
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.errors import BadOption
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.call import (
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.calls import (
     failure,
     library_error,
     perform,

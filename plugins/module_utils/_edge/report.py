@@ -13,7 +13,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.rep
     ReportError,
     write_report,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.call import failure
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.calls import failure
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,8 +14,8 @@ import math
 import re
 import typing as t
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.fault import Fault
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.schema import Schema
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.config_faults import Fault
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.schemas import Schema
 
 try:
     import yaml

@@ -23,7 +23,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.
     ConnectionOptions,
     connect,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.endpoint import bypassed
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.endpoints import bypassed
 from ansible_collections.kubeops.node_maintenance.tests.unit.cluster.api import CERTS, Api
 from ansible_collections.kubeops.node_maintenance.tests.unit.cluster.kubeconfigs import PLUGIN, config, plugin, written
 from ansible_collections.kubeops.node_maintenance.tests.unit.cluster.proxy import Proxy

@@ -14,8 +14,8 @@ import re
 import typing as t
 from dataclasses import dataclass
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.fault import Fault
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.schema import Real, Schema
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.config_faults import Fault
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.schemas import Real, Schema
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,13 +11,12 @@ from dataclasses import replace
 
 import pytest
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler import place as places
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler import rollout
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.journal import (
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler import places, rollout
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.journaling import (
     BadJournalError,
     Journal,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.place import Election, Place
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.places import Election, Place
 
 Raw = dict[str, t.Any]
 PLACE = Place("kube-system", "descheduler", "policy", "policy.yaml")

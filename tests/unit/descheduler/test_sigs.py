@@ -15,7 +15,10 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.des
     errors,
     schema_of,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.fault import RULES, Fault
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.config_faults import (
+    RULES,
+    Fault,
+)
 from ansible_collections.kubeops.node_maintenance.tests.unit.descheduler.documents import (
     GONE,
     Raw,

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import connection
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.clock import Clock
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.clocks import Clock
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge import face as edge
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.face import (
     Call,
@@ -20,7 +20,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.fac
     plain,
     run_face,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.change import Change
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.api_changes import Change
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Ref
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import Context, Result, StopRun
 

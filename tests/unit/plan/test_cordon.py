@@ -11,13 +11,13 @@ import typing as t
 import pytest
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.change import Change, diff_of
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Node
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.record import (
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.api_changes import Change, diff_of
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.node_records import (
     BadRecordError,
     Record,
     record_of,
 )
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Node
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.nodes import cordon
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.store import merged
 

@@ -11,9 +11,9 @@ from dataclasses import replace
 import pytest
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.node_records import Record
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Node, Pod
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.pod_plan import PodPlan, Route
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.record import Record
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.nodes import cordon
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.routes import dead
 from ansible_collections.kubeops.node_maintenance.tests.unit.plan.objects import (

@@ -12,9 +12,9 @@ import pytest
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.endpoints import Endpoints
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.serving import Endpoints
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap import swap
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap.surge import (
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap.surge_records import (
     BadSurgeError,
     Surge,
     orphaned,

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import pytest
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.fault import Fault
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.config_faults import Fault
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.budgets import Verdict
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.finding import Finding
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.reason import Reason
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.reasons import Reason
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap.protect import Refusal
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap.swap import Blocked
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.call import stopped
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.calls import stopped
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import StopRun
 
 SAID = ("It is full.", "Make room.")

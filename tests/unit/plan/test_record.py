@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.record import Record
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.node_records import Record
 
 DRAINED = Record("r1", "n1", "tina@here", "", "2026-11-21T01:00:00.000Z", "drained", "u", "ns/l", {})
 

@@ -17,7 +17,7 @@ import yaml
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.pod_plan import Choices
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.snapshot import Snapshot
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.snapshots import Snapshot
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.preflight.permissions import (
     READS,
     Need,

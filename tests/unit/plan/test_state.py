@@ -11,7 +11,7 @@ import typing as t
 import pytest
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.snapshot import Snapshot
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.snapshots import Snapshot
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.runs import state
 
 GIVEN: dict[str, t.Any] = {"playbook": "maintain", "nodes": ["a", "b"], "tasks": "/t.yml", "reason": "disk"}

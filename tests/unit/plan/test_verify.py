@@ -9,7 +9,7 @@ import typing as t
 import pytest
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.record import Record
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.node_records import Record
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.nodes.verify import GATES, gates
 from ansible_collections.kubeops.node_maintenance.tests.unit.plan.objects import (
     TOLERATES_ALL,

@@ -17,7 +17,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.verbs import Request
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.descheduler import FACE
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.call import stopped
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.calls import stopped
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import Context, StopRun
 from ansible_collections.kubeops.node_maintenance.tests.unit.run.job_cluster import still_world
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator import manifests, nodes

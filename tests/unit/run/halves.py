@@ -10,10 +10,10 @@ import typing as t
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Ref
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.pod_plan import Choices
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.snapshot import Snapshot
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.snapshots import Snapshot
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.routes import migrate
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap import swap
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap.surge import Surge
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap.surge_records import Surge
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.protect.surge_case import Case
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.protect.surging import Surging
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.protect.swaps import Swaps

@@ -14,11 +14,11 @@ import pytest
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.node_records import Record, Step
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Node
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.record import Record, Step
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.nodes import cordon as steps
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import Context, Result, Run
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.lock import Locks
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.locking import Locks
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.nodes.cordon import (
     CordonOptions,
     State,

@@ -20,13 +20,13 @@ import pytest
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.verbs import Request
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.node_records import Record, record_of
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Node, Pod
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.pod_plan import PodPlan
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.record import Record, record_of
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.routes import dead
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import Context, StopRun
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.move import Move, State
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.observe import Live
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.pod_moves import Move, State
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drain.dead import (
     HOPELESS,
     LISTEN,
@@ -35,7 +35,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drai
     Evacuation,
     Silence,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drain.sites import Site
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drain.node_sites import Site
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator import manifests, nodes
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.store import Raw
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.world import World

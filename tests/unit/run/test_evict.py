@@ -14,10 +14,10 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.verbs import Request
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.pod_plan import PodPlan
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.snapshot import Snapshot
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.lease import LostLockError
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.move import Move
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.snapshots import Snapshot
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.node_locks import LostLockError
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.observe import gather
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.pod_moves import Move
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drain.evict import Evictor
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator import manifests, nodes, serving
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.faults import Fault, What

@@ -12,17 +12,17 @@ import pytest
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.verbs import Request
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs.job import NO_LIMITER
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs.migration_jobs import NO_LIMITER
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.migration_controller import (
     Controller,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.outcomes import PodOutcome
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.pod_plan import Choices
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.snapshot import Snapshot
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.snapshots import Snapshot
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.routes import way
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.routes.migrate import routes
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.move import Move
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.pod_moves import Move
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.jobs import feed, sweep
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.jobs.feed import JobFeed
 from ansible_collections.kubeops.node_maintenance.tests.unit.plan import objects

@@ -17,16 +17,20 @@ import pytest
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.verbs import Request
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs.job import NO_LIMITER, Job, Wish
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs.migration_jobs import (
+    NO_LIMITER,
+    Job,
+    Wish,
+)
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.migration_controller import (
     Controller,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Pod
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import Context
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.jobs.board import AROUND, Board
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.jobs.boards import AROUND, Board
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.jobs.job_work import WOKEN, Work, approve
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.jobs.moves import GONE, STILL, Moves
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.jobs.rulings import Ruling, Rulings
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.jobs.work import WOKEN, Work, approve
 from ansible_collections.kubeops.node_maintenance.tests.unit.run.job_cluster import becomes, jobs_of, reserve, writes
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator import koordinator, manifests
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.faults import Fault, What

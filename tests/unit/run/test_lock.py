@@ -13,11 +13,10 @@ import pytest
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.change import Change
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.api_changes import Change
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Raw, Ref
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import lock
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.lease import WORKING, LostLockError
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.lock import (
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import locking
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.locking import (
     DYING,
     IDLE,
     LEAVE_WITHIN,
@@ -25,7 +24,11 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base
     RENEW_EVERY,
     leave_all,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.write import write
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.node_locks import (
+    WORKING,
+    LostLockError,
+)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.writing import write
 from ansible_collections.kubeops.node_maintenance.tests.unit.run.locked import (
     done,
     held,
@@ -51,7 +54,7 @@ def world() -> t.Iterator[World]:
 @pytest.fixture
 def unkept(monkeypatch: pytest.MonkeyPatch) -> None:
     """The thread that renews gets no turn for an hour: what is renewed is renewed by who needs it."""
-    monkeypatch.setattr(lock, "RENEW_EVERY", 3600.0)
+    monkeypatch.setattr(locking, "RENEW_EVERY", 3600.0)
 
 
 def renewals(world: World, actor: Actor) -> int:
@@ -172,7 +175,7 @@ def test_a_lock_that_was_renewed_while_it_was_taken_stays_with_its_holder(world:
     assert lease(world)["holderIdentity"] == "r1/n1"
 
 
-def frozen(world: World, *nodes: str) -> tuple[Actor, lock.Locks]:
+def frozen(world: World, *nodes: str) -> tuple[Actor, locking.Locks]:
     """A process that took the locks of these nodes and stands still."""
     me = world.process("me")
     mine = locks(me, "r1/n1", *nodes)

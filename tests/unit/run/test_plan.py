@@ -12,9 +12,9 @@ import pytest
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.node_records import Record, Step
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Ref
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.pod_plan import Choices
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.record import Record, Step
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import StopRun
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.owners import merged, scalable
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.runs.state import StateOptions, state

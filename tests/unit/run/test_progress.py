@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs.cause import limited
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs.causes import limited
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Pod
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.pod_plan import PodPlan
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.move import Move
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.pod_moves import Move
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drain.node_sites import Site
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drain.progress import Progress
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drain.sites import Site
 from ansible_collections.kubeops.node_maintenance.tests.unit.plan import objects
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.world import World
 

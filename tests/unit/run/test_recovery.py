@@ -14,8 +14,8 @@ import pytest
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.node_records import record_of
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Node
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.record import record_of
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import Context, Result
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.nodes.cordon import (
     CordonOptions,

@@ -14,12 +14,12 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.errors import Forbidden, from_answer
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.verbs import Request
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.change import Change
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.api_changes import Change
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Raw, Ref
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import lock
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import locking
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.act import request_for
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import Run
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.lease import LostLockError
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.node_locks import LostLockError
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.server_fence import (
     by_the_fence,
     forget,
@@ -63,7 +63,7 @@ def put(world: World, entered: t.Mapping[str, str | None]) -> None:
     world.patch(kinds.NODE_FENCES, names.FENCE_MAP, {"held": dict(entered)}, names.NAMESPACE)
 
 
-def both(actor: Actor, run: str) -> lock.Locks:
+def both(actor: Actor, run: str) -> locking.Locks:
     """Of nodes `a` and `b`."""
     return locks(actor, run, "a", "b")
 

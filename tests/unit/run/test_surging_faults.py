@@ -10,8 +10,8 @@ import pytest
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.verbs import Request
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Ref
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.snapshot import Snapshot
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap.surge import Surge
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.snapshots import Snapshot
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap.surge_records import Surge
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import Run
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.protect.surge_case import Case
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.protect.surging import Surging

@@ -14,7 +14,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.verbs import Request
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import taints
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import Context, StopRun
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.write import TRIES
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.writing import TRIES
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.nodes.taint import (
     State,
     TaintOptions,

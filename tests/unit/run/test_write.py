@@ -16,10 +16,10 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.
     UnknownOutcome,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.change import Change
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.api_changes import Change
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Raw, Ref
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import Context, StopRun
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.write import (
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.writing import (
     TRIES,
     Contended,
     Decide,

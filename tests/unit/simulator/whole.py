@@ -14,10 +14,10 @@ import typing as t
 from dataclasses import dataclass, field
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.errors import ClusterError
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.node_records import BadRecordError
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.pod_plan import Choices
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.record import BadRecordError
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap.surge import BadSurgeError
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.call import stopped
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap.surge_records import BadSurgeError
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.calls import stopped
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import Context, Result, StopRun
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drain.drain import drain
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drain.options import DrainOptions

@@ -16,8 +16,8 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.des
     sigs,
     traps,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.fault import Fault
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.schema import Schema
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.config_faults import Fault
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.schemas import Schema
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.values import Reader, similar
 
 Flavor = t.Literal["koordinator", "ack", "sigs"]

@@ -12,7 +12,7 @@ from __future__ import annotations
 import typing as t
 from dataclasses import replace
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.schema import (
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.schemas import (
     EXCLUDED_NAMESPACES,
     INT32,
     LABEL_SELECTOR,

@@ -8,8 +8,11 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass, replace
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.fault import Fault, warning
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.schema import (
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.config_faults import (
+    Fault,
+    warning,
+)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.schemas import (
     Plugin,
     Schema,
     record,

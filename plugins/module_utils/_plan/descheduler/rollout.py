@@ -16,7 +16,7 @@ import json
 import typing as t
 from dataclasses import dataclass
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.place import template_of
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.places import template_of
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Raw
 

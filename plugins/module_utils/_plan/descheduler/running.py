@@ -17,7 +17,7 @@ import typing as t
 from dataclasses import dataclass
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler import profiles, values
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.schema import Field, Schema
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.schemas import Field, Schema
 
 DEFAULT_PROFILE = "koord-descheduler"
 """The name of a single profile without one."""

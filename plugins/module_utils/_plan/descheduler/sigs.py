@@ -9,7 +9,7 @@ import typing as t
 from dataclasses import replace
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler import classic
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.schema import (
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.schemas import (
     LABEL_SELECTOR,
     PRIORITY_VALUE,
     TEXTS,

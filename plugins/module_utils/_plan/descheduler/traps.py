@@ -8,13 +8,16 @@ from __future__ import annotations
 import re
 import typing as t
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.fault import Fault, warning
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.config_faults import (
+    Fault,
+    warning,
+)
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.profiles import (
     Profile,
     Raw,
     profiles_of,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.schema import (
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.schemas import (
     HIGHEST_PRIORITY,
     Real,
     Schema,

@@ -14,14 +14,14 @@ import math
 import typing as t
 from dataclasses import dataclass, field
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs.cause import (
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs.causes import (
     forbidden,
     limited,
     next_token,
     waiting,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs.estimate import starts
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs.job import Job
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs.migration_jobs import Job
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import budgets
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.migration_controller import (
     Controller,
@@ -29,8 +29,8 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.mod
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Pod, Raw
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.pod_plan import PodPlan
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.reason import Reason
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.snapshot import Snapshot
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.reasons import Reason
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.snapshots import Snapshot
 
 Key = tuple[str, str]
 """(``workload``, UID of a pod's controller) or (``namespace``, its name): what an object limiter counts by."""

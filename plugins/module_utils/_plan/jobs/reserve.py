@@ -8,10 +8,13 @@ from __future__ import annotations
 import copy
 import typing as t
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs.job import API_VERSION, go_duration
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs.migration_jobs import (
+    API_VERSION,
+    go_duration,
+)
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names, selectors
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Pod, Raw, Ref
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.reason import Reason
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.reasons import Reason
 
 KIND = "Reservation"
 

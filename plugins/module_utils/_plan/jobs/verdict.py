@@ -12,15 +12,15 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass, replace
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs import cause
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs.job import Job
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs import causes
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs.migration_jobs import Job
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import budgets
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.migration_controller import (
     Controller,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Pod, Raw
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.reason import Reason
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.snapshot import Snapshot
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.reasons import Reason
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.snapshots import Snapshot
 
 REJECTED = "Rejected"
 """The reason that we write; the controller has none for it."""
@@ -113,7 +113,7 @@ def _forbidden(job: Job, view: View) -> Reason:
             "Make a new one: a Reservation serves one pod.",
         )
     pod = view.pod(job)
-    found = cause.forbidden(view.snapshot, pod, view.controller) if pod and view.controller else None
+    found = causes.forbidden(view.snapshot, pod, view.controller) if pod and view.controller else None
     if found:
         return found
     return Reason(
@@ -160,9 +160,9 @@ def holding(job: Job, view: View) -> Reason | None:
 
 def _arbitration(job: Job, pod: Pod | None, view: View) -> Reason | None:
     others = [raw for raw in view.jobs if raw["metadata"]["name"] != job.name]
-    if pod and view.controller and (found := cause.waiting(view.snapshot, pod, view.controller, others)):
+    if pod and view.controller and (found := causes.waiting(view.snapshot, pod, view.controller, others)):
         return found
-    if not view.now or not job.created or cause.seconds_of(view.now) - cause.seconds_of(job.created) < _PATIENCE:
+    if not view.now or not job.created or causes.seconds_of(view.now) - causes.seconds_of(job.created) < _PATIENCE:
         return None
     return Reason(
         "not_arbitrated",
@@ -179,9 +179,9 @@ _PATIENCE = 15.0
 def _limited(job: Job, pod: Pod, view: View) -> Reason | None:
     """The object limiter; it is asked again and again until the pod is evicted."""
     others = [raw for raw in view.jobs if raw["metadata"]["name"] != job.name]
-    if view.controller is None or not view.now or cause.EVICT in job.annotations:
+    if view.controller is None or not view.now or causes.EVICT in job.annotations:
         return None
-    found = cause.waiting(view.snapshot, pod, view.controller, others, view.now)
+    found = causes.waiting(view.snapshot, pod, view.controller, others, view.now)
     return found if found and found.code == "object_limiter" else None
 
 
@@ -197,7 +197,7 @@ def _reserving(job: Job, pod: Pod, view: View) -> Reason | None:
         return Reason("unschedulable", f"No place is found: {scheduled.get('message')}", _MAKE_ROOM)
     if not created:
         return _limited(job, pod, view)
-    found = cause.unserved(pod, view.controller) if view.controller else None
+    found = causes.unserved(pod, view.controller) if view.controller else None
     return found or Reason(
         "no_scheduler",
         f"Nobody schedules Reservation {job.reservation}.",

@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import selectors
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Budget, Pod, Raw, Ref
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.option import options
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.reason import Reason
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.snapshot import Snapshot
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.reasons import Reason
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.snapshots import Snapshot
 
 Code = t.Literal[
     "no_budget",

@@ -12,7 +12,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.mod
     Controller,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Pod, Ref
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.reason import Reason
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.reasons import Reason
 
 Route = t.Literal["skip", "swap", "evict", "job", "wait", "refuse"]
 

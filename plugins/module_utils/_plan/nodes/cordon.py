@@ -16,9 +16,13 @@ import typing as t
 from dataclasses import dataclass, replace
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.change import Change
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.api_changes import Change
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.node_records import (
+    Mark,
+    Record,
+    Step,
+)
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Node, Raw, Ref
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.record import Mark, Record, Step
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.taints import in_words, same_taint
 
 BALANCERS = "label/node.kubernetes.io/exclude-from-external-load-balancers"

@@ -14,9 +14,9 @@ import typing as t
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names, taints
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.finding import Finding
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.node_records import Record
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Node, Raw
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.record import Record
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.snapshot import Snapshot
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.snapshots import Snapshot
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.routes import scheduling
 
 Gate = t.Literal["ready", "rebooted", "daemonsets", "pressure", "stable"]

@@ -20,7 +20,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.mod
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Node, Ref
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.option import options
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.pod_plan import Choices, PodPlan
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.snapshot import Snapshot
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.snapshots import Snapshot
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.routes import dead, held
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.routes.way import PATIENCE
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap import surge_room

@@ -10,16 +10,19 @@ import typing as t
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import selectors
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Pod
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.pod_plan import Choices, PodPlan
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.snapshot import Snapshot
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.snapshots import Snapshot
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.routes import dead
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.routes.case import Case, Table
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.routes.cases import Case, Table
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.routes.rules import (
     RULES,
     SETTLED,
     tolerant,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.routes.way import by_job
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap.surge import surges_in, unreadable
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap.surge_records import (
+    surges_in,
+    unreadable,
+)
 
 
 def routes(

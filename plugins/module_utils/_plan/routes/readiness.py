@@ -18,7 +18,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.mod
     Ref,
     Workload,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.snapshot import Snapshot
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.snapshots import Snapshot
 
 CONSENTED = frozenset({"interruption_allowed", "local_volume", "reactive_budget"})
 """Codes of plans that are carried out although nothing serves meanwhile, or that a refused request sets going."""

@@ -21,7 +21,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.mod
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.option import options
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.pod_plan import PodPlan
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.routes import volumes
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.routes.case import Case
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.routes.cases import Case
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap import protect
 
 TOLERATES = "tolerates_maintenance"

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs.cause import (
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs.causes import (
     forbidden,
     unserved,
 )
@@ -26,8 +26,8 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.mod
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.option import options
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.pod_plan import PodPlan
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.reason import Reason
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.routes.case import Case
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.reasons import Reason
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.routes.cases import Case
 
 JOBBED = frozenset({"replicas", "guarded", "interruption_allowed"})
 """Codes of evictions that a job could do. The others end pods that serve nobody, or that nothing would replace."""

@@ -15,14 +15,14 @@ import json
 import typing as t
 from dataclasses import dataclass
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.journal import Journal
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.journaling import Journal
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Raw
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.record import (
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.node_records import (
     BadRecordError,
     record_of,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.snapshot import Snapshot
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Raw
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.snapshots import Snapshot
 
 FINGERPRINTED = ("playbook", "nodes", "node_selector", "tasks", "reboot", "backend", "taints")
 RESUMABLE = datetime.timedelta(hours=24)

@@ -10,7 +10,7 @@ import typing as t
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import verbs
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.kinds import KINDS
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.change import Change
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.api_changes import Change
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import Context
 
 

@@ -12,8 +12,8 @@ import typing as t
 from dataclasses import asdict, dataclass, field
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.client import Cluster
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.clock import Clock
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.change import (
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.clocks import Clock
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.api_changes import (
     Change,
     diff_of,
     sentences_of,

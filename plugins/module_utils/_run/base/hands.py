@@ -8,11 +8,11 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.errors import UnknownOutcome
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.change import Change
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.api_changes import Change
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Raw, Ref
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.act import Fence
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import Context
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.write import (
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.writing import (
     Contended,
     Decide,
     at_first,

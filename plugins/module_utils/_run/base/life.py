@@ -21,15 +21,15 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.
     ServerError,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.change import Change
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.api_changes import Change
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Raw, Ref
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap.surge import micro_time
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap.surge_records import micro_time
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.act import PATIENCE
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import Context, Run
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.holders import holder_of
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.lock import IDLE, LOOK_EVERY
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.locking import IDLE, LOOK_EVERY
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.server_fence import forget
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.write import PASSING, write
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.writing import PASSING, write
 
 PAUSES = (0.0, 1.0, 3.0)
 """Seconds before each try to take a sign of life away: nobody comes back for one that is left."""

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.record import Record
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.node_records import Record
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import Context, Run
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.lock import Locks, leave_all
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.locking import Locks, leave_all
 
 
 class RecordLocks:

@@ -21,12 +21,12 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.
     Forbidden,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.change import Change
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.api_changes import Change
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Raw, Ref
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.act import PATIENCE, Fence
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import Context, Run
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.holders import run_of
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.write import write
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.writing import write
 
 MAP = Ref("NodeFence", names.FENCE_MAP, names.NAMESPACE, api_version=names.FENCE_API)
 

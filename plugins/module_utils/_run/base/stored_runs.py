@@ -10,22 +10,22 @@ import typing as t
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.errors import NotFound
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.journal import (
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.journaling import (
     LABEL,
     BadJournalError,
     Journal,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Node, Raw, Ref
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.record import (
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.node_records import (
     BadRecordError,
     Record,
     record_of,
 )
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Node, Raw, Ref
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.runs.state import StoredRun, stored_run
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.act import PATIENCE
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import Context
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.write import read
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.writing import read
 
 
 def config_maps(ctx: Context) -> list[dict[str, t.Any]]:

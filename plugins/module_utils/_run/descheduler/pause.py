@@ -16,14 +16,14 @@ from dataclasses import replace
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.errors import Forbidden, NotFound
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler import check, rollout
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.journal import (
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.journaling import (
     LABEL,
     BadJournalError,
     Journal,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.rollout import Wish
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.change import Change
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.api_changes import Change
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Raw
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.outcomes import ConfigOutcome
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.act import PATIENCE
@@ -34,7 +34,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.desc
     Rollout,
     plainly,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.descheduler.site import Site
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.descheduler.sites import Site
 
 
 def pause(ctx: Context, options: DeschedulerOptions) -> Result:

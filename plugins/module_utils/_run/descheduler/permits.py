@@ -9,7 +9,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.mod
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.preflight.permissions import Need, missing
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import StopRun
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.permissions import allowed
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.descheduler.site import Site
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.descheduler.sites import Site
 
 
 def permit(site: Site, *, writes: bool, restarts: bool) -> None:

@@ -10,12 +10,11 @@ from dataclasses import dataclass
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import verbs
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.errors import ClusterError, Forbidden
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler import place as places
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler import rollout, running
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler import places, rollout, running
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.check import Flavor
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.schema import Schema
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.schemas import Schema
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Raw
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.descheduler.site import Site
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.descheduler.sites import Site
 
 Means = t.Callable[[str], t.Any]
 """Reads a configuration's text; ``None`` where it is none."""

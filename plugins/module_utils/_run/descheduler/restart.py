@@ -10,13 +10,13 @@ import typing as t
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.errors import NotFound
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler import rollout
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.journal import Journal
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs.job import Job
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.change import Change
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.journaling import Journal
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs.migration_jobs import Job
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.api_changes import Change
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Raw
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.act import PATIENCE
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import Context, StopRun
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.descheduler.site import Site
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.descheduler.sites import Site
 
 POLL = 1.0
 """Seconds between two looks."""

@@ -12,14 +12,13 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass, replace
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler import place as places
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler import rollout
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler import places, rollout
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.check import Flavor, errors
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.fault import Fault
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.journal import Journal
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.place import Place
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.config_faults import Fault
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.journaling import Journal
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.places import Place
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.rollout import Wish
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.schema import Schema
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.schemas import Schema
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.outcomes import ConfigOutcome
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import Context, Result, StopRun
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.descheduler.permits import permit
@@ -37,7 +36,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.desc
     unsuspended,
     wait_for_jobs,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.descheduler.site import Site
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.descheduler.sites import Site
 
 STEADY = 10.0
 """Seconds for which new pods have to be ready where nothing tells what they run."""

@@ -19,23 +19,23 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.
     Forbidden,
     NotFound,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.change import Change
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.api_changes import Change
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.node_records import Record
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Node, Raw
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.option import options
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.outcomes import (
     DrainOutcome,
     PodOutcome,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.record import Record
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.nodes import cordon as node_steps
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.nodes import standing
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.routes import dead
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.act import PATIENCE, apply
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import Context, StopRun
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.lease import LostLockError
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.node_locks import LostLockError
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.observe import Live, lists
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drain import proof
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drain.sites import Site
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drain.node_sites import Site
 
 LISTEN = 12.0
 """Seconds for which a lease has to stay as it is, by our own clock: a kubelet renews it every 10 s."""

@@ -14,43 +14,43 @@ import typing as t
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.errors import ClusterError
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.node_records import Record
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Node, Pod
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.outcomes import (
     DrainOutcome,
     PodOutcome,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.record import Record
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.snapshot import Snapshot
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.snapshots import Snapshot
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.nodes import standing
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap import guards
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap.surge import Surge, surges_for
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap.surge_records import Surge, surges_for
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.act import PATIENCE
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import Context, Result
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.hands import Hands
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.lease import LostLockError
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.move import Move
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.node_locks import LostLockError
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.observe import (
     Live,
     gather,
     lists,
     surged,
 )
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.pod_moves import Move
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.record_locks import RecordLocks
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.services import Services
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drain import proof
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drain.dead import Evacuation, Silence
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drain.evict import Evictor
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drain.options import DrainOptions
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drain.prediction import predict
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drain.progress import Progress
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drain.replaced import Replacements
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drain.routing import Routing
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drain.sites import (
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drain.node_sites import (
     MOVED_BY,
     Site,
     result_of,
     too_late,
 )
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drain.options import DrainOptions
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drain.prediction import predict
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drain.progress import Progress
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drain.replaced import Replacements
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drain.routing import Routing
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.jobs.feed import JobFeed
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.protect.swaps import Swaps
 

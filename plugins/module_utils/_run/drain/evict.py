@@ -31,14 +31,14 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.
     Unreachable,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import budgets
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.change import Change, eviction
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.api_changes import Change, eviction
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Budget
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.outcomes import PodOutcome
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.snapshot import Snapshot
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.snapshots import Snapshot
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.routes import readiness
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.act import apply
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import Context
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.move import (
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.pod_moves import (
     Move,
     _last,
     stays_as_last,

@@ -7,17 +7,17 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.change import eviction
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.api_changes import eviction
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.outcomes import (
     DrainOutcome,
     PodOutcome,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.act import apply
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import Context
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.move import Move
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.pod_moves import Move
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drain import proof
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drain.node_sites import MOVED_BY, Site
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drain.options import DrainOptions
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drain.sites import MOVED_BY, Site
 
 
 def predict(ctx: Context, options: DrainOptions, sites: t.Iterable[Site], job: t.Callable[[Move], None]) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import Context
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drain.sites import Site
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drain.node_sites import Site
 
 AT_LEAST = 2.0
 """Seconds between two different things that are told of one node."""

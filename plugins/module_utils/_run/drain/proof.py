@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.change import Change
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.api_changes import Change
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.node_records import Record, record_of
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Node, Raw, Ref
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.record import Record, record_of
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.nodes import cordon, standing
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import Context
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.write import UNREAD, write
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drain.sites import Site
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.writing import UNREAD, write
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drain.node_sites import Site
 
 Wanted = t.Callable[[Node, Record], "Change | None"]
 """From a node that is out, with its record as it is now, to the change; ``None`` where nothing is to be done."""

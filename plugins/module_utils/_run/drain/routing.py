@@ -14,19 +14,19 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.mod
     PodOutcome,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.pod_plan import Choices, PodPlan
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.snapshot import Snapshot
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.snapshots import Snapshot
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.routes import migrate, volumes
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap.surge import Surge
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap.surge_records import Surge
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import owners
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import Context
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.move import Move
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.observe import (
     OWNER_KINDS,
     Live,
     owners_of,
 )
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.pod_moves import Move
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drain.node_sites import Site
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drain.replaced import Replacements
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drain.sites import Site
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.jobs import backend
 
 NEEDS: t.Mapping[PodOutcome, str] = {

@@ -21,8 +21,8 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.
     NotFound,
     ServerError,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs import cause, feed
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs.job import (
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs import causes, feed
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs.migration_jobs import (
     API_VERSION,
     KIND,
     Job,
@@ -33,23 +33,24 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.job
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs.verdict import View, verdict
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.change import Change
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.api_changes import Change
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.migration_controller import (
     Controller,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Raw, Ref
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.outcomes import PodOutcome
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.pod_plan import Choices
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.reason import Reason
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.snapshot import Snapshot
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.reasons import Reason
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.snapshots import Snapshot
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.routes import way
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import Context
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.move import (
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.pod_moves import (
     Move,
     stays_as_last,
     too_few,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.write import HICCUPS, PASSING, write
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.writing import HICCUPS, PASSING, write
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.jobs.job_work import reread
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.jobs.sweep import (
     OVERDUE,
     SILENT,
@@ -58,7 +59,6 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.jobs
     serves,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.jobs.watch import JobWatch
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.jobs.work import reread
 
 LOOK_EVERY = 0.25
 """Seconds between two looks at who may start: many things change, and few of them make room."""
@@ -120,8 +120,8 @@ class JobFeed:
         self._watch = JobWatch(self.ctx, self.wake)
         self._watch.start()
         raws, _jobs = self._watch.look()
-        now, wall = self.ctx.clock.now(), cause.seconds_of(self.ctx.clock.server())
-        for key, times in cause.evictions(raws).items():
+        now, wall = self.ctx.clock.now(), causes.seconds_of(self.ctx.clock.server())
+        for key, times in causes.evictions(raws).items():
             self._taken[key] = [now - max(0.0, wall - at) for at in times]
 
     def stop(self) -> None:

@@ -9,7 +9,7 @@ import typing as t
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.errors import Forbidden, NotFound
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs.job import RUN_LABEL, Job
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs.migration_jobs import RUN_LABEL, Job
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs.verdict import stage
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.runs.state import Trace

@@ -10,29 +10,33 @@ from dataclasses import dataclass, field, replace
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds, verbs
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.errors import ClusterError, NotFound
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs import cause, reserve
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs.job import RUN_LABEL, Job, Wish
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs import causes, reserve
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs.migration_jobs import (
+    RUN_LABEL,
+    Job,
+    Wish,
+)
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs.targets import (
     Selection,
     Target,
     choose,
     targets,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.change import Change
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.api_changes import Change
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.finding import Finding
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Raw, Ref
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.outcomes import JobOutcome
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.reason import Reason
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.snapshot import Snapshot
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.reasons import Reason
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.snapshots import Snapshot
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.act import PATIENCE
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import Context, Result, StopRun
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.observe import gather
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.write import write
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.jobs.board import AROUND, Board
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.writing import write
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.jobs.boards import AROUND, Board
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.jobs.job_work import Work, free
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.jobs.koordinator import Koordinator, look
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.jobs.moves import Moves
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.jobs.rulings import Rulings
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.jobs.work import Work, free
 
 State = t.Literal["present", "approved", "rejected", "absent"]
 
@@ -179,9 +183,9 @@ def _forbidden(target: Target, snapshot: Snapshot, found: Koordinator, wish: Wis
     pod, controller = target.pod, found.controller
     if pod is None:
         return None
-    why = cause.forbidden(snapshot, pod, controller) if controller else None
+    why = causes.forbidden(snapshot, pod, controller) if controller else None
     if why is None and wish.mode == "ReservationFirst":
-        why = cause.unserved(pod, controller) if controller else None
+        why = causes.unserved(pod, controller) if controller else None
         why = why or reserve.unreservable(pod)
     return why
 

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds, verbs
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.errors import ClusterError, NotFound
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs import cause
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs.job import (
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs import causes
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs.migration_jobs import (
     API_VERSION,
     KIND,
     NO_LIMITER,
@@ -26,18 +26,18 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.job
     manifest,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs.verdict import View, stage, verdict
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.change import Change
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.api_changes import Change
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.migration_controller import (
     Controller,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Pod, Raw, Ref
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.outcomes import JobOutcome
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.reason import Reason
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.reasons import Reason
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.act import PATIENCE
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import Context
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.write import write
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.jobs.board import Board
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.jobs.work import (
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.writing import write
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.jobs.boards import Board
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.jobs.job_work import (
     Work,
     reject,
     tell_stage,
@@ -124,7 +124,7 @@ class Moves:
         fresh = {other.name: other.raw for other in self.works if other.raw and other.name in ours}
         known = {raw["metadata"]["name"]: raw for raw in view.jobs}
         jobs = [_as_passed(raw) if name in ours else raw for name, raw in {**fresh, **known}.items()]
-        return cause.waiting(view.snapshot, pod, self.controller, jobs, view.now)
+        return causes.waiting(view.snapshot, pod, self.controller, jobs, view.now)
 
     def _create(self, work: Work) -> None:
         body = manifest(work.name, work.target, self.wish)

@@ -13,13 +13,13 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs.job import Job
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs.migration_jobs import Job
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs.verdict import verdict
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.outcomes import JobOutcome
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.reason import Reason
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.reasons import Reason
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import Context
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.jobs.board import Board
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.jobs.work import (
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.jobs.boards import Board
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.jobs.job_work import (
     Work,
     approve,
     free,

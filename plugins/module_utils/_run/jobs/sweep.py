@@ -10,18 +10,18 @@ from dataclasses import dataclass, field
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.errors import ClusterError, Forbidden
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs.job import (
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs.migration_jobs import (
     API_VERSION,
     NO_LIMITER,
     Job,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.change import Change
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.api_changes import Change
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Ref
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import write as writing
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import writing
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.act import PATIENCE
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import Context
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.jobs.work import (
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.jobs.job_work import (
     free,
     reject,
     remove,

@@ -9,7 +9,7 @@ import typing as t
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.watch import Reflector
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs.job import Job
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs.migration_jobs import Job
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Raw
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import watching
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import Context

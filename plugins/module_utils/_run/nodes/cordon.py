@@ -16,19 +16,19 @@ from dataclasses import dataclass, replace
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds, verbs
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.errors import ClusterError, Forbidden
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.change import Change
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.api_changes import Change
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.node_records import (
+    BadRecordError,
+    Record,
+    record_of,
+)
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Node, Raw, Ref
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.outcomes import (
     CordonOutcome,
     word_of,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.pod_plan import Choices
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.record import (
-    BadRecordError,
-    Record,
-    record_of,
-)
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.snapshot import Snapshot
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.snapshots import Snapshot
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.nodes import cordon as plan
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.routes import dead
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.routes.migrate import left_to_move
@@ -40,15 +40,15 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base
     Run,
     StopRun,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.lease import LostLockError
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.lock import (
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.locking import (
     IDLE,
     Locks,
     lease_namespace,
 )
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.node_locks import LostLockError
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.observe import lists, owners_of
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.stored_runs import not_to_do
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.write import UNREAD, write
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.writing import UNREAD, write
 
 State = t.Literal["cordoned", "out", "returning", "parked", "uncordoned"]
 

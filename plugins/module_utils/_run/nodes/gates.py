@@ -13,13 +13,13 @@ import typing as t
 from dataclasses import dataclass
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.finding import Finding
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.outcomes import GateOutcome
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.record import (
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.node_records import (
     BadRecordError,
     Record,
     record_of,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.snapshot import Snapshot
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.outcomes import GateOutcome
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.snapshots import Snapshot
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.nodes import verify
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.preflight.preflight import unknown_nodes
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import Context, Result, StopRun

@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import verbs
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.errors import Forbidden, NotFound
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.change import Change
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.api_changes import Change
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Raw
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.outcomes import AccessOutcome
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.preflight import access
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.act import PATIENCE
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import Context, Result, StopRun
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.write import read, write
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.writing import read, write
 
 SERVED_WITHIN = 30.0
 """Seconds in which a kind that was just defined has to be served."""

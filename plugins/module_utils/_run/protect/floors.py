@@ -10,14 +10,14 @@ import typing as t
 from dataclasses import dataclass, replace
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.errors import ClusterError, NotFound
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.change import Change
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.api_changes import Change
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Budget, Raw
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.outcomes import WorkloadOutcome
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.snapshot import Snapshot
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.snapshots import Snapshot
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap import guards
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import Context, StopRun
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.lease import LostLockError
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.write import PASSING, at_first, write
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.node_locks import LostLockError
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.writing import PASSING, at_first, write
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.protect.surge_lease import NodesFence
 
 AGAIN = 1.0

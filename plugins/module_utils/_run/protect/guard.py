@@ -15,19 +15,19 @@ import typing as t
 from dataclasses import dataclass
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.errors import ClusterError
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.node_records import (
+    BadRecordError,
+    record_of,
+)
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.outcomes import (
     GuardOutcome,
     WorkloadOutcome,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.pod_plan import Choices, PodPlan
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.record import (
-    BadRecordError,
-    record_of,
-)
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.snapshot import Snapshot
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.snapshots import Snapshot
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.routes import migrate, volumes
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap import guards, swap
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap.surge import Surge, surges_in
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap.surge_records import Surge, surges_in
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import owners
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import (
     Context,

@@ -11,19 +11,19 @@ import typing as t
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.errors import ClusterError
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.change import Change
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.api_changes import Change
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.finding import Finding
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.node_records import (
+    BadRecordError,
+    record_of,
+)
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Budget, Node, Raw
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.outcomes import (
     GuardOutcome,
     WorkloadOutcome,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.record import (
-    BadRecordError,
-    record_of,
-)
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap import guards, swap
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap.surge import (
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap.surge_records import (
     Surge,
     orphaned,
     surges_for,
@@ -32,7 +32,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swa
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import StopRun
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.observe import Live, surged
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.write import at_first, write
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.writing import at_first, write
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.protect.floors import Floors
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.protect.guard_work import (
     SURGING,

@@ -10,18 +10,18 @@ from dataclasses import dataclass, field, replace
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.errors import ClusterError
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.finding import Finding
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.node_records import Record, record_of
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Budget, Ref
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.outcomes import (
     GuardOutcome,
     WorkloadOutcome,
     word_of,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.record import Record, record_of
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.snapshot import Snapshot
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.snapshots import Snapshot
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap import guards
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap.surge import Surge
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap.surge_records import Surge
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import Context, Run, StopRun
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.lock import Locks, leave_all
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.locking import Locks, leave_all
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.observe import Live, lists
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.protect.floors import Floor, Floors
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.protect.surging import Surging

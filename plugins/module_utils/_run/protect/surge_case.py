@@ -9,11 +9,11 @@ import functools
 import typing as t
 from dataclasses import dataclass
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.endpoints import Endpoints
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Ref
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.outcomes import WorkloadOutcome
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.snapshot import Snapshot
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap.surge import (
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.serving import Endpoints
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.snapshots import Snapshot
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap.surge_records import (
     BadSurgeError,
     Surge,
     surges_in,

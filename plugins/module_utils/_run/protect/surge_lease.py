@@ -8,14 +8,14 @@ from __future__ import annotations
 import threading
 import typing as t
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.clock import Stopwatch
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.clocks import Stopwatch
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.errors import (
     AlreadyExists,
     ClusterError,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.change import Change
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.api_changes import Change
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Raw
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap.surge import (
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap.surge_records import (
     HOLD,
     RENEW,
     Surge,
@@ -23,7 +23,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swa
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.act import PATIENCE
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import Context, Run, StopRun
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.write import (
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.writing import (
     UNREAD,
     Decide,
     Unread,

@@ -16,16 +16,19 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.
     AlreadyExists,
     ClusterError,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.change import Change
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.endpoints import Endpoints
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.api_changes import Change
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.outcomes import WorkloadOutcome
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.snapshot import Snapshot
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.serving import Endpoints
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.snapshots import Snapshot
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap import swap
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap.surge import BadSurgeError, Surge
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap.surge_records import (
+    BadSurgeError,
+    Surge,
+)
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import Context, Run, StopRun
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.hands import Hands
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.lease import LostLockError
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.write import PASSING
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.node_locks import LostLockError
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.writing import PASSING
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.protect.surge_case import (
     Case,
     Look,

@@ -13,16 +13,19 @@ import typing as t
 from dataclasses import dataclass, field
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.errors import ClusterError
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.change import Change
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.endpoints import Endpoints
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.api_changes import Change
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Workload
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.snapshot import Snapshot
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.serving import Endpoints
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.snapshots import Snapshot
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap import pins, swap
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap.surge import BadSurgeError, Surge
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap.surge_records import (
+    BadSurgeError,
+    Surge,
+)
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import Context, StopRun
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.hands import Hands
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.lease import LostLockError
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.write import PASSING
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.node_locks import LostLockError
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.writing import PASSING
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.protect.surge_lease import (
     LostSurgeError,
     NodesFence,

@@ -16,10 +16,13 @@ from dataclasses import dataclass, field, replace
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.errors import ClusterError
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.node_records import (
+    BadRecordError,
+    Record,
+)
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Node, Raw
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.outcomes import StateOutcome
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.record import BadRecordError, Record
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.snapshot import Snapshot
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.snapshots import Snapshot
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.routes import dead
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.runs.state import (
     StoredRun,
@@ -27,7 +30,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.run
     stored_run,
     traces,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap.surge import BadSurgeError
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap.surge_records import BadSurgeError
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import life
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import (
     Context,
@@ -36,11 +39,11 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base
     StopRun,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.holders import holder_of
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.lease import WORKING
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.lock import (
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.locking import (
     RENEW_EVERY,
     lease_namespace,
 )
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.node_locks import WORKING
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.observe import lists
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.stored_runs import (
     config_maps,

@@ -11,10 +11,10 @@ from dataclasses import replace
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.errors import ClusterError
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.change import Change
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.api_changes import Change
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.node_records import Record
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Raw
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.outcomes import StateOutcome
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.record import Record
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.runs.state import (
     StoredRun,
     fingerprint,
@@ -28,14 +28,14 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base
     StopRun,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.holders import holder_of
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.lock import IDLE, lease_namespace
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.locking import IDLE, lease_namespace
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.observe import lists
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.stored_runs import (
     records,
     run_ref,
     stored,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.write import read, write
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.writing import read, write
 
 
 def _out(ctx: Context) -> tuple[dict[str, Record], dict[str, str]]:

@@ -12,7 +12,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.pod_plan import Choices
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import permissions
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import Context, Result, StopRun
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.lock import IDLE
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.locking import IDLE
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.runs import recovery, runs
 
 State = t.Literal["started", "noted", "ended", "listed", "finished", "undone"]

@@ -19,8 +19,8 @@ import yaml
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.yaml_text import read
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.check import check, schema_of
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.fault import Fault
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.schema import Plugin, Schema
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.config_faults import Fault
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.schemas import Plugin, Schema
 
 from . import koord_traps, sigs_traps
 from .mutants import Path, changed, changes, shown

@@ -8,7 +8,7 @@ import typing as t
 
 import pytest
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs import cause
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs import causes
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.migration_controller import (
     Controller,
@@ -33,7 +33,7 @@ def code(controller: Controller | None = None, replicas: int = 3, **changes: t.A
     """The code for one pod of Deployment `web`."""
     changes.setdefault("owner", WEB)
     found = snapshot(deployment("web", replicas), pods=[pod("web-1", **changes)])
-    why = cause.forbidden(found, found.pods[0], controller or Controller())
+    why = causes.forbidden(found, found.pods[0], controller or Controller())
     return why.code if why else ""
 
 
@@ -48,12 +48,12 @@ HOST: list[Raw] = [{"name": "logs", "hostPath": {"path": "/var/log"}}]
         (Controller(exclude=("shop",)), {}, "namespace_excluded"),
         (Controller(include=("other",)), {}, "namespace_excluded"),
         (Controller(include=("shop",)), {}, ""),
-        (Controller(), {"annotations": {cause.EVICTION_COST: "2147483647"}}, "eviction_cost"),
-        (Controller(), {"annotations": {cause.EVICTION_COST: "2147483646"}}, ""),
+        (Controller(), {"annotations": {causes.EVICTION_COST: "2147483647"}}, "eviction_cost"),
+        (Controller(), {"annotations": {causes.EVICTION_COST: "2147483646"}}, ""),
         (Controller(), {"owner": owned("DaemonSet", "agent")}, "daemonset"),
         (Controller(), {"annotations": {names.MIRROR: "x"}}, "mirror"),
-        (Controller(), {"annotations": {cause.CONFIG_SOURCE: "file"}}, "mirror"),
-        (Controller(), {"annotations": {cause.CONFIG_SOURCE: "api"}}, ""),
+        (Controller(), {"annotations": {causes.CONFIG_SOURCE: "file"}}, "mirror"),
+        (Controller(), {"annotations": {causes.CONFIG_SOURCE: "api"}}, ""),
         (Controller(), {"deleting": NOW}, "terminating"),
         (Controller(), {"owner": []}, "bare_pod"),
         (Controller(evict_failed_bare_pods=True), {"owner": []}, "bare_pod"),
@@ -73,7 +73,7 @@ HOST: list[Raw] = [{"name": "logs", "hostPath": {"path": "/var/log"}}]
         (Controller(max_migrating_per_workload="100%"), {}, "all_replicas"),
         (Controller(), {"owner": owned("Job", "import", "batch/v1")}, "unknown_workload"),
         (Controller(skip_check_expected_replicas=True), {"owner": owned("Job", "import", "batch/v1")}, ""),
-        (Controller(exclude=("shop",)), {"annotations": {cause.EVICT: "false"}, "replicas": 1}, ""),
+        (Controller(exclude=("shop",)), {"annotations": {causes.EVICT: "false"}, "replicas": 1}, ""),
     ],
 )
 def test_what_arbitration_refuses_at_once(controller: Controller, changes: t.Any, expected: str) -> None:
@@ -94,22 +94,22 @@ def test_priorities(controller: Controller, priority: int, expected: str) -> Non
     raw = pod("web-1", owner=WEB)
     raw["spec"]["priority"] = priority
     found = snapshot(deployment("web", 3), pods=[raw])
-    why = cause.forbidden(found, found.pods[0], controller)
+    why = causes.forbidden(found, found.pods[0], controller)
     assert (why.code if why else "") == expected
 
 
 def test_a_scheduler_without_reservations_is_named() -> None:
     raw = pod("web-1", owner=WEB, requests={"cpu": "10m"})
     served = Pod.of({**raw, "spec": {**raw["spec"], "schedulerName": "koord-scheduler"}})
-    assert cause.unserved(served, Controller()) is None
-    why = cause.unserved(Pod.of({**raw, "spec": {**raw["spec"], "schedulerName": "default-scheduler"}}), Controller())
+    assert causes.unserved(served, Controller()) is None
+    why = causes.unserved(Pod.of({**raw, "spec": {**raw["spec"], "schedulerName": "default-scheduler"}}), Controller())
     assert why is not None
     assert "default-scheduler has no Reservation plugin" in why.message
 
 
 def test_a_pod_that_requests_nothing_never_takes_its_reservation() -> None:
     raw = pod("web-1", owner=WEB)
-    why = cause.unserved(Pod.of({**raw, "spec": {**raw["spec"], "schedulerName": "koord-scheduler"}}), Controller())
+    why = causes.unserved(Pod.of({**raw, "spec": {**raw["spec"], "schedulerName": "koord-scheduler"}}), Controller())
     assert why is not None
     assert why.code == "no_requests"
 
@@ -121,7 +121,7 @@ def job(name: str, *, phase: str = "Running", passed: bool = True, **changes: t.
         conditions = [{"type": "Eviction", "status": "True", "lastTransitionTime": changes["evicted"]}]
     owners = [{"controller": {"uid": changes.get("owner", "uid-ReplicaSet-web")}}]
     return {
-        "metadata": {"name": f"job-{name}", "annotations": {cause.PASSED: "true"} if passed else {}},
+        "metadata": {"name": f"job-{name}", "annotations": {causes.PASSED: "true"} if passed else {}},
         "spec": {
             "podRef": {"namespace": changes.get("namespace", "shop"), "name": name, "uid": f"uid-{name}"},
             "reservationOptions": {"template": {"spec": {"owners": owners}}},
@@ -135,7 +135,7 @@ def held(jobs: list[Raw], controller: Controller | None = None, replicas: int = 
     pods = [pod("web-1", owner=WEB, **changes.pop("own", {})), pod("web-2", owner=WEB, **changes.pop("other", {}))]
     pods += [pod(f"db-{i}", owner=owned("StatefulSet", "db"), labels={"app": "db"}) for i in range(3)]
     found = snapshot(deployment("web", replicas), stateful_sets=[workload("StatefulSet", "db", 3)], pods=pods)
-    why = cause.waiting(found, found.pods[0], controller or Controller(max_migrating_per_node=0), jobs, **changes)
+    why = causes.waiting(found, found.pods[0], controller or Controller(max_migrating_per_node=0), jobs, **changes)
     return why.code if why else ""
 
 
@@ -173,7 +173,7 @@ def test_limits_of_the_workload() -> None:
 
 
 def test_the_annotation_on_the_pod_passes_every_filter() -> None:
-    assert held(DB, Controller(), own={"annotations": {cause.EVICT: "true"}}) == ""
+    assert held(DB, Controller(), own={"annotations": {causes.EVICT: "true"}}) == ""
 
 
 def test_the_object_limiter_counts_evictions_by_controller_and_namespace() -> None:
@@ -187,13 +187,13 @@ def test_the_object_limiter_counts_evictions_by_controller_and_namespace() -> No
     by_namespace = Controller(max_migrating_per_node=0, object_limiters={"namespace": Limiter(600.0, 1)})
     assert held([of_another], by_namespace, now=NOW) == "object_limiter"
     mine = job("web-1")
-    mine["metadata"]["annotations"][cause.EVICT] = "true"
+    mine["metadata"]["annotations"][causes.EVICT] = "true"
     assert held([ended, mine], now=NOW) == ""
 
 
 def test_a_token_bucket_is_full_at_first_and_fills_slowly() -> None:
-    assert cause.next_token([], 300.0, 1) == 0.0
-    assert cause.next_token([1000.0], 300.0, 1) == 1300.0
-    assert cause.next_token([1000.0, 1010.0], 300.0, 1) == pytest.approx(1600.0)
-    assert cause.next_token([1000.0], 300.0, 2) == 0.0
-    assert cause.next_token([1000.0, 1000.0], 300.0, 2) == 1300.0
+    assert causes.next_token([], 300.0, 1) == 0.0
+    assert causes.next_token([1000.0], 300.0, 1) == 1300.0
+    assert causes.next_token([1000.0, 1010.0], 300.0, 1) == pytest.approx(1600.0)
+    assert causes.next_token([1000.0], 300.0, 2) == 0.0
+    assert causes.next_token([1000.0, 1000.0], 300.0, 2) == 1300.0

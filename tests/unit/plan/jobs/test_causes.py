@@ -14,7 +14,7 @@ from pathlib import Path
 HERE = Path(__file__).parents[4]
 UTILS = HERE / "plugins/module_utils"
 SAYING = (
-    "_plan/jobs/cause.py",
+    "_plan/jobs/causes.py",
     "_plan/jobs/verdict.py",
     "_plan/jobs/reserve.py",
     "_plan/jobs/targets.py",

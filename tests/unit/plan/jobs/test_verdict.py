@@ -10,7 +10,12 @@ import typing as t
 
 import pytest
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs.job import PASSED, Job, Wish, manifest
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs.migration_jobs import (
+    PASSED,
+    Job,
+    Wish,
+    manifest,
+)
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs.verdict import View, stage, verdict
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.migration_controller import (
     Controller,

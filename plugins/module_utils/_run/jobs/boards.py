@@ -8,7 +8,7 @@ from __future__ import annotations
 import types
 import typing as t
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs.job import Job
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs.migration_jobs import Job
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs.verdict import View
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.migration_controller import (
     Controller,

@@ -10,6 +10,10 @@ import typing as t
 from dataclasses import dataclass, field, replace
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import budgets, names, taints
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.node_records import (
+    BadRecordError,
+    record_of,
+)
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import (
     Budget,
     Pod,
@@ -22,12 +26,11 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.mod
     PodPlan,
     Route,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.record import (
-    BadRecordError,
-    record_of,
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.snapshots import Snapshot
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap.surge_records import (
+    BadSurgeError,
+    Surge,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.snapshot import Snapshot
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap.surge import BadSurgeError, Surge
 
 
 @dataclass(frozen=True)

@@ -10,22 +10,22 @@ from dataclasses import dataclass, replace
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds, verbs
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.errors import NotFound
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler import place as places
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.journal import (
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler import places
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.journaling import (
     BadJournalError,
     Journal,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.place import Place
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.places import Place
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.rollout import (
     annotations_of,
     marks_of,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.change import Change
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.api_changes import Change
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Raw, Ref
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.act import PATIENCE
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import Context, StopRun
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.write import remove, write
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.writing import remove, write
 
 Planned = t.Callable[[Raw], "Change | None"]
 

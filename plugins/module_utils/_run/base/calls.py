@@ -9,8 +9,8 @@ import typing as t
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import connection
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.errors import ClusterError, ConfigError
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.record import BadRecordError
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap.surge import BadSurgeError
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.node_records import BadRecordError
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap.surge_records import BadSurgeError
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import (
     Context,
     Event,

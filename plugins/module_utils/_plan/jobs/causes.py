@@ -21,8 +21,8 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.mod
     per_workload,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Pod, Raw, Workload
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.reason import Reason
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.snapshot import Snapshot
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.reasons import Reason
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.snapshots import Snapshot
 
 EVICT = "descheduler.alpha.kubernetes.io/evict"
 """On a pod: every filter lets it pass. On a job: the object limiter does. The value does not matter."""

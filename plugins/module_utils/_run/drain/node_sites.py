@@ -8,19 +8,19 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass, field, replace
 
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.node_records import (
+    BadRecordError,
+    Record,
+    record_of,
+)
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Node
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.outcomes import (
     DrainOutcome,
     PodOutcome,
     word_of,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.record import (
-    BadRecordError,
-    Record,
-    record_of,
-)
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import Context, Result
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.move import Move
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.pod_moves import Move
 
 MOVED_BY: t.Mapping[str, PodOutcome] = {"swap": PodOutcome.SWAPPED, "job": PodOutcome.MIGRATED}
 """What a pod that left by one of these routes has come to; by any other it is just gone."""

@@ -14,7 +14,7 @@ import json
 import typing as t
 from dataclasses import asdict, dataclass
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.place import Place
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.places import Place
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Raw
 

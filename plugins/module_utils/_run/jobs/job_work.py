@@ -11,19 +11,19 @@ from dataclasses import dataclass
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds, verbs
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.errors import NotFound
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs import reserve
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs.cause import seconds_of
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs.job import (
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs.causes import seconds_of
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs.migration_jobs import (
     NO_LIMITER,
     Job,
     go_duration,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs.verdict import REJECTED, stage
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.change import Change
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.api_changes import Change
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Pod, Raw, Ref
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.outcomes import JobOutcome, word_of
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.reason import Reason
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import write as writing
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.reasons import Reason
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import writing
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.act import PATIENCE, Fence
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import Context
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.schema import Real
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.reason import Reason
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.schemas import Real
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.reasons import Reason
 
 Severity = t.Literal["error", "warning"]
 

@@ -11,15 +11,15 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.clock import Stopwatch
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.clocks import Stopwatch
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.errors import ClusterError
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.change import Change
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.api_changes import Change
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Raw, Ref
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.act import PATIENCE
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import Context, Run, StopRun
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.holders import Held
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.write import write
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.writing import write
 
 WORKING = 15
 """Seconds a lease lasts while a call works."""

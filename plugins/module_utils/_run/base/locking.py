@@ -25,7 +25,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.mod
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.act import PATIENCE, Fence
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import Context, Run
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.holders import Held
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.lease import (
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.node_locks import (
     WORKING,
     LostLockError,
     NodeLock,
