@@ -9,8 +9,7 @@ import pytest
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.config_faults import Fault
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.budgets import Verdict
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.finding import Finding
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.reasons import Reason
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.reasons import Finding, Reason
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap.protect import Refusal
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap.swap import Blocked
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.calls import stopped

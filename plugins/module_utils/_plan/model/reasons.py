@@ -5,7 +5,10 @@
 
 from __future__ import annotations
 
+import typing as t
 from dataclasses import dataclass
+
+Severity = t.Literal["blocker", "warning", "info"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,3 +30,21 @@ class Reason:
     def shown(self) -> dict[str, str]:
         """As modules return it."""
         return {"code": self.code, "message": self.message, "remedy": self.remedy}
+
+
+@dataclass(frozen=True, slots=True)
+class Finding(Reason):
+    """One thing that a preflight or a gate has to say, worth knowing before the first write.
+
+    ``object`` is what it is about in words (``Deployment shop/web``), ``nodes`` the nodes it stands against
+    (empty: all of them).
+    """
+
+    severity: Severity = "blocker"
+    object: str = ""
+    nodes: tuple[str, ...] = ()
+
+    def shown(self) -> dict[str, str]:
+        """As modules return it."""
+        # super() without arguments fails in a class with slots: the decorator makes another one.
+        return {**Reason.shown(self), "severity": self.severity, "object": self.object}

@@ -15,11 +15,11 @@ from dataclasses import dataclass
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs.estimate import limiter_seconds
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import budgets
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.finding import Finding, Severity
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.migration_controller import interval
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Node, Ref
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.option import options
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.pod_plan import Choices, PodPlan
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.reasons import Finding, Severity
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.snapshots import Snapshot
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.routes import dead, held
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.routes.way import PATIENCE

@@ -12,13 +12,13 @@ import contextlib
 import typing as t
 from dataclasses import dataclass
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.finding import Finding
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.node_records import (
     BadRecordError,
     Record,
     record_of,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.outcomes import GateOutcome
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.reasons import Finding
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.snapshots import Snapshot
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.nodes import verify
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.preflight.preflight import unknown_nodes

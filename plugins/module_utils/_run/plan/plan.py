@@ -14,7 +14,6 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.errors import Forbidden
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs.estimate import estimate_seconds
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names, selectors
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.finding import Finding
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.node_records import (
     BadRecordError,
     Record,
@@ -23,6 +22,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.mod
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Node, Raw
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.outcomes import PlanOutcome
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.pod_plan import Choices, PodPlan
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.reasons import Finding
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.snapshots import Snapshot
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.preflight import permissions, preflight
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.preflight.waves import waves
