@@ -21,7 +21,7 @@ from ansible.module_utils.errors import UnsupportedError
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.face import (
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.faces import (
     Call,
     Event,
     Face,

@@ -25,7 +25,7 @@ from support.waiting import until
 from witness.api import STRATEGIC_PATCH, Api
 from witness.log import Json
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import taints
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import node_taints
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.calls import perform
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.nodes.taint import TaintOptions, taint
 
@@ -37,7 +37,7 @@ FOREIGN: Json = {"key": "keep", "value": "me", "effect": "PreferNoSchedule", "ti
 
 def node_taint(lab: Lab, node: str, *words: str, **more: Any) -> Json:
     """The engine of the module, without a process for each call; `words` are kubectl's."""
-    wishes, faults = taints.read([taints.parse(word) for word in words], "present")
+    wishes, faults = node_taints.read([node_taints.parse(word) for word in words], "present")
     assert not faults
     options = TaintOptions("present", (node,), wishes, **more)
     return perform(
@@ -52,7 +52,7 @@ def node_taint(lab: Lab, node: str, *words: str, **more: Any) -> Json:
 
 
 def words_of(node: Json) -> set[str]:
-    return {taints.in_words(x) for x in node["spec"].get("taints") or []}
+    return {node_taints.in_words(x) for x in node["spec"].get("taints") or []}
 
 
 @contextmanager
@@ -207,7 +207,7 @@ def test_every_rule_of_matching_is_the_schedulers(lab: Lab, arena: Arena) -> Non
     expected: dict[str, bool] = {}
     for (kind, words), (who, tolerations) in itertools.product(NODES.items(), PODS.items()):
         name = f"{who}-on-{kind}"
-        keeping_out = taints.untolerated(tolerations, [taints.parse(word) for word in words])
+        keeping_out = node_taints.untolerated(tolerations, [node_taints.parse(word) for word in words])
         expected[name] = not keeping_out
         spec: Json = {"tolerations": tolerations, "nodeSelector": {"kubernetes.io/hostname": names[kind]}}
         loose_pod(arena, name, spec)

@@ -30,7 +30,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.errors import ConfigError
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.exec_plugin import Credential, Plugin
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.transport import Transport
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.transports import Transport
 
 try:
     import urllib3

@@ -23,7 +23,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.exec_plugin import DEADLINE
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.retry import Backoff
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.transport import Transport
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.transports import Transport
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.tunnel import upgrade_headers
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.verbs import Request
 

@@ -10,7 +10,7 @@ import typing as t
 from pathlib import Path
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.errors import BadOption
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.face import Own
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.faces import Own
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import budgets, selectors
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Ref
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.pod_plan import Choices

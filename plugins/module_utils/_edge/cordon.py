@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.face import ClusterFace, built
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.faces import ClusterFace, built
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.nodes.cordon import CordonOptions, cordon
 
 FACE = ClusterFace(

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge import yaml_text
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.errors import BadOption
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.face import (
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.faces import (
     Call,
     ClusterFace,
     Own,
@@ -24,13 +24,13 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.des
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.schemas import Schema
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.outcomes import ConfigOutcome
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import Context, Result
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.descheduler.pause import pause, resume
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.descheduler.rollout import (
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.descheduler.configuring import (
     NOTHING,
     DeschedulerOptions,
     descheduler,
     invalid,
 )
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.descheduler.pause import pause, resume
 
 _NEEDS_CONFIG = ("present", "validated")
 

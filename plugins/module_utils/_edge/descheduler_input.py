@@ -12,7 +12,7 @@ from ansible.module_utils.parsing.convert_bool import boolean
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge import yaml_text
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.descheduler import FACE
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.errors import BadOption
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.face import plain
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.faces import plain
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler import check
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.config_faults import Fault
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.values import similar

@@ -6,9 +6,9 @@
 from __future__ import annotations
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.choices import CHOICES, split
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.face import ClusterFace, built
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.faces import ClusterFace, built
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drain.drain import drain
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drain.options import DrainOptions
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drain.drain_options import DrainOptions
 
 FACE = ClusterFace(
     name="node_drain",

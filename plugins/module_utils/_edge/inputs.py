@@ -19,7 +19,7 @@ from ansible.module_utils.parsing.convert_bool import boolean
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge import descheduler_input, durations, lists
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.errors import BadOption, BadOptions
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import taints
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import node_taints
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.nodes.verify import GATES
 
 PREFIX = "maintain_"
@@ -91,13 +91,13 @@ def _taints(name: str, value: t.Any) -> list[dict[str, t.Any]]:
         if isinstance(item, t.Mapping):
             raws.append({str(key): each for key, each in item.items() if each not in (None, "")})
         else:
-            raws += [dict(taints.parse(word)) for word in lists.names(item)]
+            raws += [dict(node_taints.parse(word)) for word in lists.names(item)]
     faults = [
         (f"{name}[{index}]", raw, "key, value, effect and state, and nothing else")
         for index, raw in enumerate(raws)
         if not raw.keys() <= {"key", "value", "effect", "state"} or raw.get("state") not in (None, "present", "absent")
     ]
-    found = taints.read(raws, "present")[1]
+    found = node_taints.read(raws, "present")[1]
     faults += [(fault.where.replace("taints", name, 1), *fault[1:]) for fault in found]
     if faults:
         raise BadOptions((where, given, said.replace("taints[", f"{name}[")) for where, given, said in faults)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.errors import BadOptions
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.face import ClusterFace, Own, built
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.faces import ClusterFace, Own, built
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs import check
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs.migration_jobs import MODES, Wish
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs.targets import Selection

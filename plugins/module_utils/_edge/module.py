@@ -9,7 +9,7 @@ import os
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.face import Call, Face, run_face
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.faces import Call, Face, run_face
 
 
 def run_module(face: Face) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.choices import CHOICES, checked, split
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.face import ClusterFace, Own, built
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.faces import ClusterFace, Own, built
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.nodes.verify import GATES
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.plan.plan import PlanOptions, make_plan
 

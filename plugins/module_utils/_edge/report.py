@@ -8,7 +8,7 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.face import Call, Face
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.faces import Call, Face
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.report_page.files import (
     ReportError,
     write_report,

@@ -8,8 +8,8 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.errors import BadOptions
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.face import ClusterFace, Own, built
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import taints
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.faces import ClusterFace, Own, built
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import node_taints
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.nodes.taint import TaintOptions, taint
 
 
@@ -20,7 +20,7 @@ def _prepared(own: Own, environ: t.Mapping[str, str]) -> Own:
         BadOptions: some of them are not valid; all of those are named.
     """
     del environ
-    wishes, faults = taints.read(own["taints"] or (), own["state"])
+    wishes, faults = node_taints.read(own["taints"] or (), own["state"])
     if faults:
         raise BadOptions(faults)
     return {**own, "taints": wishes}
@@ -38,7 +38,7 @@ FACE = ClusterFace(
             "options": {
                 "key": {"type": "str", "required": True, "no_log": False},
                 "value": {"type": "raw"},
-                "effect": {"type": "str", "choices": list(taints.EFFECTS)},
+                "effect": {"type": "str", "choices": list(node_taints.EFFECTS)},
                 "state": {"type": "str", "choices": ["present", "absent"]},
             },
         },

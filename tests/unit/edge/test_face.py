@@ -11,8 +11,8 @@ import pytest
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import connection
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.clocks import Clock
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge import face as edge
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.face import (
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge import faces as edge
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.faces import (
     Call,
     ClusterFace,
     Event,

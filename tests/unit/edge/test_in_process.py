@@ -16,7 +16,7 @@ from ansible.parsing.dataloader import DataLoader
 from ansible.playbook.task import Task
 from ansible.template import Templar
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.face import Call, Event, Face
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.faces import Call, Event, Face
 from ansible_collections.kubeops.node_maintenance.plugins.plugin_utils import _in_process
 from ansible_collections.kubeops.node_maintenance.plugins.plugin_utils._in_process import (
     InProcess,

@@ -10,7 +10,7 @@ import typing as t
 
 import pytest
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.face import Call, run_face
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.faces import Call, run_face
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.jobs import FACE
 
 Raw = dict[str, t.Any]

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.face import Call, run_face
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.faces import Call, run_face
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.taint import FACE
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import pytest
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import taints
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import node_taints
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Node
 from ansible_collections.kubeops.node_maintenance.tests.unit.plan.objects import Raw, node
 
@@ -36,7 +36,7 @@ EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
     ],
 )
 def test_a_toleration_covers_a_taint(toleration: Raw, covers: bool) -> None:
-    assert taints.tolerates([toleration], TAINT) == covers
+    assert node_taints.tolerates([toleration], TAINT) == covers
 
 
 @pytest.mark.parametrize(
@@ -55,21 +55,21 @@ def test_a_toleration_covers_a_taint(toleration: Raw, covers: bool) -> None:
 )
 def test_a_toleration_compares_numbers(operator: str, wanted: str, value: str, covers: bool) -> None:
     toleration = {"key": "level", "operator": operator, "value": wanted}
-    assert taints.tolerates([toleration], {"key": "level", "value": value, "effect": "NoSchedule"}) == covers
+    assert node_taints.tolerates([toleration], {"key": "level", "value": value, "effect": "NoSchedule"}) == covers
 
 
 def test_a_toleration_of_no_value_covers_a_taint_of_no_value() -> None:
-    assert taints.tolerates([{"key": "gpu"}], {"key": "gpu", "effect": "NoSchedule"})
+    assert node_taints.tolerates([{"key": "gpu"}], {"key": "gpu", "effect": "NoSchedule"})
 
 
 @pytest.mark.parametrize("effect", EFFECTS)
 def test_an_empty_effect_is_every_effect(effect: str) -> None:
-    assert taints.tolerates([{"key": "gpu", "operator": "Exists"}], {**TAINT, "effect": effect})
+    assert node_taints.tolerates([{"key": "gpu", "operator": "Exists"}], {**TAINT, "effect": effect})
 
 
 @pytest.mark.parametrize(("effect", "keeps_out"), [("NoSchedule", 1), ("NoExecute", 1), ("PreferNoSchedule", 0)])
 def test_the_effects_that_keep_a_pod_out(effect: str, keeps_out: int) -> None:
-    assert len(taints.untolerated([], [{**TAINT, "effect": effect}])) == keeps_out
+    assert len(node_taints.untolerated([], [{**TAINT, "effect": effect}])) == keeps_out
 
 
 def test_one_taint_of_several_that_is_left_keeps_a_pod_out() -> None:
@@ -82,17 +82,17 @@ def test_one_taint_of_several_that_is_left_keeps_a_pod_out() -> None:
         {"key": "key1", "operator": "Equal", "value": "value1", "effect": "NoSchedule"},
         {"key": "key1", "operator": "Equal", "value": "value1", "effect": "NoExecute"},
     ]
-    assert taints.untolerated(two, three) == (three[2],)
-    assert taints.untolerated([*two, {"key": "key2", "operator": "Exists"}], three) == ()
+    assert node_taints.untolerated(two, three) == (three[2],)
+    assert node_taints.untolerated([*two, {"key": "key2", "operator": "Exists"}], three) == ()
 
 
 def test_the_first_toleration_that_covers_a_taint_counts() -> None:
     short, long = ({"key": "gpu", "operator": "Exists", "tolerationSeconds": s} for s in (5, 60))
-    assert taints.first_match([{"key": "cpu", "operator": "Exists"}, long, short], TAINT) is long
+    assert node_taints.first_match([{"key": "cpu", "operator": "Exists"}, long, short], TAINT) is long
 
 
 def refused(*raws: Raw, state: str = "present") -> list[str]:
-    return [fault.where for fault in taints.read(raws, state)[1]]
+    return [fault.where for fault in node_taints.read(raws, state)[1]]
 
 
 GOOD: Raw = {"key": "dedicated", "value": "db", "effect": "NoSchedule"}
@@ -152,7 +152,7 @@ def test_no_taint_is_asked_for_twice_or_both_ways(raws: list[Raw], state: str, w
 
 @pytest.mark.parametrize(("value", "text"), [(True, "true"), (False, "false"), (1, "1"), (None, ""), ("True", "True")])
 def test_a_value_is_what_a_manifest_would_say(value: object, text: str) -> None:
-    ((wish,), faults) = taints.read([{**GOOD, "value": value}], "present")
+    ((wish,), faults) = node_taints.read([{**GOOD, "value": value}], "present")
     assert (wish.value, faults) == (text, ())
 
 
@@ -171,7 +171,7 @@ ON_NODE = (
     raw("maintenance.kubeops.io/in-progress=abc:NoSchedule"),
     raw("node.cloudprovider.kubernetes.io/uninitialized=true:NoSchedule"),
 )
-ROLE, LOST, DB, DB_HARD, OURS, CLOUD = (taints.in_words(x) for x in ON_NODE)
+ROLE, LOST, DB, DB_HARD, OURS, CLOUD = (node_taints.in_words(x) for x in ON_NODE)
 
 
 @pytest.mark.parametrize(
@@ -180,7 +180,11 @@ ROLE, LOST, DB, DB_HARD, OURS, CLOUD = (taints.in_words(x) for x in ON_NODE)
         ("present", ["dedicated=db:NoSchedule"], [ROLE, LOST, DB, DB_HARD, OURS, CLOUD]),
         ("present", ["dedicated=web:NoSchedule"], [ROLE, LOST, "dedicated=web:NoSchedule", DB_HARD, OURS, CLOUD]),
         ("present", ["dedicated:NoSchedule"], [ROLE, LOST, "dedicated:NoSchedule", DB_HARD, OURS, CLOUD]),
-        ("present", ["b:NoSchedule", "a:NoExecute"], [*map(taints.in_words, ON_NODE), "b:NoSchedule", "a:NoExecute"]),
+        (
+            "present",
+            ["b:NoSchedule", "a:NoExecute"],
+            [*map(node_taints.in_words, ON_NODE), "b:NoSchedule", "a:NoExecute"],
+        ),
         ("present", [], [ROLE, LOST, DB, DB_HARD, OURS, CLOUD]),
         ("absent", ["dedicated:NoSchedule"], [ROLE, LOST, DB_HARD, OURS, CLOUD]),
         ("absent", ["dedicated=other:NoSchedule"], [ROLE, LOST, DB_HARD, OURS, CLOUD]),
@@ -192,31 +196,31 @@ ROLE, LOST, DB, DB_HARD, OURS, CLOUD = (taints.in_words(x) for x in ON_NODE)
     ],
 )
 def test_what_becomes_of_a_nodes_taints(state: str, asked: list[str], after: list[str]) -> None:
-    wishes, faults = taints.read([raw(text) for text in asked], state)
-    found = taints.wished(ON_NODE, wishes, exact=state == "exact")
+    wishes, faults = node_taints.read([raw(text) for text in asked], state)
+    found = node_taints.wished(ON_NODE, wishes, exact=state == "exact")
     assert not faults
-    assert [taints.in_words(taint) for taint in found] == after
+    assert [node_taints.in_words(taint) for taint in found] == after
     # Whatever was not changed is sent back with all of its fields.
-    assert all(taint in ON_NODE for taint in found if taints.in_words(taint) in map(taints.in_words, ON_NODE))
-    assert taints.wished(found, wishes, exact=state == "exact") == found
+    assert all(taint in ON_NODE for taint in found if node_taints.in_words(taint) in map(node_taints.in_words, ON_NODE))
+    assert node_taints.wished(found, wishes, exact=state == "exact") == found
 
 
 def test_one_call_may_set_one_taint_and_remove_another() -> None:
-    wishes, faults = taints.read([raw("pool=a:NoSchedule"), {"key": "dedicated", "state": "absent"}], "present")
-    found = taints.wished(ON_NODE, wishes, exact=False)
+    wishes, faults = node_taints.read([raw("pool=a:NoSchedule"), {"key": "dedicated", "state": "absent"}], "present")
+    found = node_taints.wished(ON_NODE, wishes, exact=False)
     assert not faults
-    assert [taints.in_words(x) for x in found] == [ROLE, LOST, OURS, CLOUD, "pool=a:NoSchedule"]
+    assert [node_taints.in_words(x) for x in found] == [ROLE, LOST, OURS, CLOUD, "pool=a:NoSchedule"]
 
 
 def test_the_change_replaces_the_list_as_it_was_read() -> None:
     host = Node.of(node("n1", taints=list(ON_NODE)))
-    change = taints.rewrite(host, (*ON_NODE[:2], raw("a:NoExecute")))
+    change = node_taints.rewrite(host, (*ON_NODE[:2], raw("a:NoExecute")))
     assert change is not None
     assert change.resource_version == host.resource_version
     assert change.body == {"spec": {"taints": [*ON_NODE[:2], raw("a:NoExecute")]}}
     assert change.sentence == f"On node n1: set a:NoExecute; remove {DB}, {DB_HARD}, {OURS}, {CLOUD}"
-    assert taints.rewrite(host, ON_NODE) is None
-    emptied = taints.rewrite(host, ())
+    assert node_taints.rewrite(host, ON_NODE) is None
+    emptied = node_taints.rewrite(host, ())
     assert emptied is not None
     assert emptied.body == {"spec": {"taints": None}}
 
@@ -232,7 +236,7 @@ def test_the_change_replaces_the_list_as_it_was_read() -> None:
     ],
 )
 def test_which_taints_end_running_pods_anew(before: list[str], after: list[str], new: int) -> None:
-    assert len(taints.new_no_execute([raw(x) for x in before], [raw(x) for x in after])) == new
+    assert len(node_taints.new_no_execute([raw(x) for x in before], [raw(x) for x in after])) == new
 
 
 @pytest.mark.parametrize(
@@ -246,4 +250,4 @@ def test_which_taints_end_running_pods_anew(before: list[str], after: list[str],
     ],
 )
 def test_a_taint_in_kubectls_words(word: str, raw_taint: dict[str, str]) -> None:
-    assert taints.parse(word) == raw_taint
+    assert node_taints.parse(word) == raw_taint

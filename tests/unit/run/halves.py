@@ -15,7 +15,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.rou
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap import swap
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap.surge_records import Surge
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.protect.surge_case import Case
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.protect.surging import Surging
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.protect.surge_machine import Surging
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.protect.swaps import Swaps
 from ansible_collections.kubeops.node_maintenance.tests.unit.plan.play import recorded
 from ansible_collections.kubeops.node_maintenance.tests.unit.plan.world import World

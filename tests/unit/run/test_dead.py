@@ -27,7 +27,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.rou
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import Context, StopRun
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.observe import Live
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.pod_moves import Move, State
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drain.dead import (
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drain.dead_nodes import (
     HOPELESS,
     LISTEN,
     SETTLED,

@@ -23,7 +23,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.mod
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.routes import way
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.routes.migrate import routes
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.pod_moves import Move
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.jobs import feed, sweep
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.jobs import feed, sweeping
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.jobs.feed import JobFeed
 from ansible_collections.kubeops.node_maintenance.tests.unit.plan import objects
 from ansible_collections.kubeops.node_maintenance.tests.unit.run.job_cluster import (
@@ -231,7 +231,7 @@ def test_after_two_jobs_that_no_scheduler_answered_no_more_are_made(world: World
 def test_a_controller_that_never_ends_a_job_is_not_waited_for(world: World) -> None:
     scene = Scene(world, 1)
     scene.step()
-    scene.step(170 + sweep.OVERDUE + 1)
+    scene.step(170 + sweeping.OVERDUE + 1)
     assert scene.moves[0].plan.route == "evict"
     [status] = [r for r in scene.sent("PATCH") if r.path.endswith("/status")]
     assert t.cast("t.Any", status.body)["status"]["phase"] == "Failed"
@@ -324,7 +324,7 @@ def test_a_reservation_that_nobody_deletes_is_deleted(world: World) -> None:
     while not scene.done_with("n1"):
         assert world.machine.now < began + 10
         scene.step()
-    assert world.machine.now > began + sweep.VANISHING
+    assert world.machine.now > began + sweeping.VANISHING
     assert [request.name for request in scene.sent("DELETE")] == [name, reservation]
     assert world.find(kinds.RESERVATIONS, reservation) is None
 

@@ -28,9 +28,9 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.mod
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Pod
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import Context
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.jobs.boards import AROUND, Board
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.jobs.job_moves import GONE, STILL, Moves
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.jobs.job_rulings import Ruling, Rulings
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.jobs.job_work import WOKEN, Work, approve
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.jobs.moves import GONE, STILL, Moves
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.jobs.rulings import Ruling, Rulings
 from ansible_collections.kubeops.node_maintenance.tests.unit.run.job_cluster import becomes, jobs_of, reserve, writes
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator import koordinator, manifests
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.faults import Fault, What

@@ -12,7 +12,7 @@ import pytest
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.verbs import Request
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import taints
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import node_taints
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import Context, StopRun
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.writing import TRIES
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.nodes.taint import (
@@ -45,7 +45,7 @@ class Cluster:
         self.names = tuple(on)
 
     def run(self, *asked: str, state: State = "present", check: bool = False, allow: bool = False) -> Raw:
-        wishes, faults = taints.read([raw(text) for text in asked], state)
+        wishes, faults = node_taints.read([raw(text) for text in asked], state)
         assert not faults
         return self.call(TaintOptions(state, self.names, wishes, allow_no_execute=allow), check=check)
 
@@ -62,7 +62,7 @@ class Cluster:
         return [f"{sent.request.verb} {sent.request.name or sent.request.resource}" for sent in self.world.log]
 
     def words(self, name: str) -> list[str]:
-        return [taints.in_words(x) for x in self._taints(name)]
+        return [node_taints.in_words(x) for x in self._taints(name)]
 
     def adds(self, name: str, text: str) -> None:
         """Somebody else adds a taint while ours is on its way."""
@@ -141,7 +141,7 @@ def test_check_mode_writes_nothing_and_says_what_the_real_run_does(cluster: Make
 def test_an_unknown_node_stops_the_call_before_the_first_write(cluster: Make) -> None:
     found = cluster(n1=[])
     with pytest.raises(StopRun, match="no node nope, neither"):
-        found.call(TaintOptions("absent", ("n1", "nope", "neither"), (taints.Wish("a", absent=True),)))
+        found.call(TaintOptions("absent", ("n1", "nope", "neither"), (node_taints.Wish("a", absent=True),)))
     assert found.asked == ["list nodes"]
 
 
@@ -152,7 +152,7 @@ def test_what_others_write_at_the_same_moment_stays(cluster: Make) -> None:
     result = found.run("a:NoSchedule")
     assert found.words("n1") == ["w:NoSchedule", "x:NoSchedule", "y=1:NoExecute", "a:NoSchedule"]
     assert outcomes(result) == {"n1": "present"}
-    assert [taints.in_words(x) for x in result["nodes"][0]["before"]] == [
+    assert [node_taints.in_words(x) for x in result["nodes"][0]["before"]] == [
         "w:NoSchedule",
         "x:NoSchedule",
         "y=1:NoExecute",

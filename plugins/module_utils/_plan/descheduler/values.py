@@ -23,7 +23,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.des
     Schema,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import selectors
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.taints import (
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.node_taints import (
     is_label_value,
     is_qualified,
 )

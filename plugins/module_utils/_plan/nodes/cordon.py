@@ -22,8 +22,11 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.mod
     Record,
     Step,
 )
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.node_taints import (
+    in_words,
+    same_taint,
+)
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Node, Raw, Ref
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.taints import in_words, same_taint
 
 BALANCERS = "label/node.kubernetes.io/exclude-from-external-load-balancers"
 BALANCERS_SETTLE = 30.0

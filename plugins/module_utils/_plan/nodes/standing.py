@@ -17,9 +17,9 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.mod
     Record,
     record_of,
 )
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.node_taints import same_taint
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Node
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.outcomes import DrainOutcome
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.taints import same_taint
 
 STOPPED = "No further pod of it is moved, and the node stays as they left it. To go on, take it out anew"
 

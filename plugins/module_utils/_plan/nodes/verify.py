@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names, taints
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names, node_taints
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.node_records import Record
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Node, Raw
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.reasons import Finding
@@ -58,11 +58,11 @@ def runs_on(daemon_set: Raw, node: Node) -> bool:
     spec: Raw = ((daemon_set.get("spec") or {}).get("template") or {}).get("spec") or {}
     if daemon_set["metadata"].get("deletionTimestamp") or not scheduling.selects(spec, node):
         return False
-    tolerations = [*(spec.get("tolerations") or ()), *taints.DAEMON_TOLERATIONS]
+    tolerations = [*(spec.get("tolerations") or ()), *node_taints.DAEMON_TOLERATIONS]
     if spec.get("hostNetwork"):
-        tolerations.append(taints.HOST_NETWORK_TOLERATION)
+        tolerations.append(node_taints.HOST_NETWORK_TOLERATION)
     lasting = (x for x in node.taints if x.get("key") != names.TAINT_KEY)
-    return not taints.untolerated(tolerations, lasting)
+    return not node_taints.untolerated(tolerations, lasting)
 
 
 def _rebooted(node: Node, record: Record | None) -> list[Finding]:

@@ -9,7 +9,7 @@ import functools
 import typing as t
 from dataclasses import dataclass, field, replace
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import budgets, names, taints
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import budgets, names, node_taints
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.node_records import (
     BadRecordError,
     record_of,
@@ -77,8 +77,8 @@ class Table:
         except BadRecordError:
             record = None
         if record is None:
-            return (taints.CORDON, ours), False
-        return (taints.CORDON, *record.added), record.step != "cordoned"
+            return (node_taints.CORDON, ours), False
+        return (node_taints.CORDON, *record.added), record.step != "cordoned"
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ import typing as t
 from collections import Counter
 from dataclasses import dataclass, replace
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import taints
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import node_taints
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.node_records import Record
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Node, Pod, Raw
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.option import options
@@ -189,7 +189,7 @@ def stays_out(node: Node, record: Record) -> str:
     Somebody who takes the taint away by hand decides that it can.
     """
     if node.ready or not all(
-        any(taints.same_taint(OUT_OF_SERVICE, one) for one in some) for some in (record.added, node.taints)
+        any(node_taints.same_taint(OUT_OF_SERVICE, one) for one in some) for some in (record.added, node.taints)
     ):
         return ""
     return (
@@ -206,7 +206,7 @@ def fenced(plan: PodPlan) -> PodPlan:
         return replace(plan, route="refuse", code="not_selected", reason=why, remedy="Leave them out.")
     if plan.route == "refuse" and plan.code in DATA:
         return plan
-    if taints.tolerates(plan.pod.tolerations, OUT_OF_SERVICE) or plan.pod.mirror:
+    if node_taints.tolerates(plan.pod.tolerations, OUT_OF_SERVICE) or plan.pod.mirror:
         return replace(plan, route="skip", code=FENCED, reason="It tolerates the taint out-of-service and stays.")
     if plan.code == "daemonset":
         return replace(

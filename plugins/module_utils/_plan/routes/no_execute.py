@@ -14,8 +14,11 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass
 
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.node_taints import (
+    first_match,
+    in_words,
+)
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Pod, Raw
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.taints import first_match, in_words
 
 
 class Stay(t.NamedTuple):

@@ -15,8 +15,8 @@ from dataclasses import replace
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import (
     budgets,
     names,
+    node_taints,
     selectors,
-    taints,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.option import options
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.pod_plan import PodPlan
@@ -328,7 +328,7 @@ def tolerant(case: Case, plan: PodPlan) -> PodPlan:
     would lose data or needs consent is refused as for any other pod.
     """
     holding, emptied = case.table.keeps_out(case.pod.node)
-    if taints.untolerated(case.pod.tolerations, holding):
+    if node_taints.untolerated(case.pod.tolerations, holding):
         return plan
     plan = replace(plan, tolerant=True)
     if plan.route not in ("evict", "swap") or case.surge or plan.code == "unhealthy_blocked":

@@ -28,12 +28,12 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.mod
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.outcomes import ConfigOutcome
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.act import PATIENCE
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import Context, Result, StopRun
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.descheduler.restart import unsuspended
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.descheduler.rollout import (
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.descheduler.configuring import (
     DeschedulerOptions,
     Rollout,
     plainly,
 )
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.descheduler.restarting import unsuspended
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.descheduler.sites import Site
 
 

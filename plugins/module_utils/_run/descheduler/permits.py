@@ -8,7 +8,7 @@ from __future__ import annotations
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.preflight.permissions import Need, missing
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import StopRun
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.permissions import allowed
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.rights import allowed
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.descheduler.sites import Site
 
 

@@ -38,7 +38,8 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.record_locks import RecordLocks
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.services import Services
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drain import proof
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drain.dead import Evacuation, Silence
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drain.dead_nodes import Evacuation, Silence
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drain.drain_options import DrainOptions
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drain.evict import Evictor
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drain.node_sites import (
     MOVED_BY,
@@ -46,7 +47,6 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drai
     result_of,
     too_late,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drain.options import DrainOptions
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drain.prediction import predict
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drain.progress import Progress
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drain.replaced import Replacements

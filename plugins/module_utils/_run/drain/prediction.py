@@ -16,8 +16,8 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import Context
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.pod_moves import Move
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drain import proof
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drain.drain_options import DrainOptions
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drain.node_sites import MOVED_BY, Site
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drain.options import DrainOptions
 
 
 def predict(ctx: Context, options: DrainOptions, sites: t.Iterable[Site], job: t.Callable[[Move], None]) -> None:

@@ -51,7 +51,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.writing import HICCUPS, PASSING, write
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.jobs.job_work import reread
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.jobs.sweep import (
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.jobs.sweeping import (
     OVERDUE,
     SILENT,
     SOON,

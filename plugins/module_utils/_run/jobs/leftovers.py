@@ -15,7 +15,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.mod
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.runs.state import Trace
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.act import PATIENCE
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import Context
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.jobs.sweep import Sweep
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.jobs.sweeping import Sweep
 
 
 def left(ctx: Context) -> tuple[Job, ...]:

@@ -32,10 +32,10 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.observe import gather
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.writing import write
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.jobs.boards import AROUND, Board
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.jobs.job_moves import Moves
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.jobs.job_rulings import Rulings
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.jobs.job_work import Work, free
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.jobs.koordinator import Koordinator, look
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.jobs.moves import Moves
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.jobs.rulings import Rulings
 
 State = t.Literal["present", "approved", "rejected", "absent"]
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.errors import ClusterError
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import taints
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import node_taints
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.api_changes import Change
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Node, Pod, Raw, Ref
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.outcomes import TaintOutcome, word_of
@@ -34,7 +34,7 @@ class TaintOptions:
 
     state: State
     nodes: tuple[str, ...]
-    taints: tuple[taints.Wish, ...]
+    taints: tuple[node_taints.Wish, ...]
     allow_no_execute: bool = False
 
 
@@ -62,7 +62,7 @@ class _Task:
     @property
     def harsh(self) -> tuple[Raw, ...]:
         """The NoExecute taints that are new with this change."""
-        return taints.new_no_execute(self.node.taints, self.after)
+        return node_taints.new_no_execute(self.node.taints, self.after)
 
     def shown(self) -> dict[str, t.Any]:
         return {
@@ -114,8 +114,8 @@ def taint(ctx: Context, options: TaintOptions) -> Result:
 
 def _plan(options: TaintOptions, task: _Task) -> None:
     exact = options.state == "exact"
-    task.after = taints.wished(task.node.taints, options.taints, exact=exact)
-    task.change = taints.rewrite(task.node, task.after)
+    task.after = node_taints.wished(task.node.taints, options.taints, exact=exact)
+    task.change = node_taints.rewrite(task.node, task.after)
     if task.change or not task.outcome:
         task.before = task.node.taints
     task.outcome = TaintOutcome(options.state if task.change else f"already_{options.state}")
@@ -134,7 +134,7 @@ def _kills(ctx: Context, harsh: t.Sequence[_Task]) -> tuple[Kill, ...]:
 
 
 def _refusal(harsh: t.Sequence[_Task], kills: t.Sequence[Kill]) -> Finding:
-    words = ", ".join(dict.fromkeys(taints.in_words(taint) for task in harsh for taint in task.harsh))
+    words = ", ".join(dict.fromkeys(node_taints.in_words(taint) for task in harsh for taint in task.harsh))
     names = ", ".join(task.name for task in harsh)
     return Finding(
         "no_execute_refused",

@@ -31,8 +31,8 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.act import PATIENCE
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import Context, Result, StopRun
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.observe import gather, lists, owners_of
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.permissions import ask, refused
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drain.dead import vital_signs
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.rights import ask, refused
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drain.dead_nodes import vital_signs
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.jobs import backend
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.nodes import gates
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.plan.access import Standing, standing

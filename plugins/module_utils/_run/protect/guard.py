@@ -36,15 +36,15 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base
     StopRun,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.observe import Live, owners_of, surged
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.protect.floors import Floors
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.protect.guard_back import absent
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.protect.guard_floors import Floors
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.protect.guard_work import (
     SURGING,
     Site,
     Work,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.protect.surge_case import Case
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.protect.surging import Surging
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.protect.surge_machine import Surging
 
 PREPARED = (WorkloadOutcome.RAISED, WorkloadOutcome.GUARDED, WorkloadOutcome.ENDED)
 """Outcomes of workloads for which this call did something."""

@@ -33,14 +33,14 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swa
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import StopRun
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.observe import Live, surged
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.writing import at_first, write
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.protect.floors import Floors
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.protect.guard_floors import Floors
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.protect.guard_work import (
     SURGING,
     UNDO_WITHIN,
     Work,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.protect.surge_case import Case
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.protect.surging import Surging
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.protect.surge_machine import Surging
 
 
 def absent(work: Work) -> None:

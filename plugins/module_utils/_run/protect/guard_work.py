@@ -23,8 +23,8 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swa
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import Context, Run, StopRun
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.locking import Locks, leave_all
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.observe import Live, lists
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.protect.floors import Floor, Floors
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.protect.surging import Surging
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.protect.guard_floors import Floor, Floors
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.protect.surge_machine import Surging
 
 TICK = 0.5
 """Longest pause of the loop; every change in the cluster ends it early."""

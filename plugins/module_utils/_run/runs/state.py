@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.errors import Forbidden
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.pod_plan import Choices
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import permissions
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import rights
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import Context, Result, StopRun
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.locking import IDLE
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.runs import recovery, runs
@@ -61,7 +61,7 @@ def _listed(ctx: Context, options: StateOptions) -> Result:
         found, alive = recovery.look(ctx)
         resumable = runs.resumable(ctx, options.input)
     except Forbidden as error:
-        lacking = permissions.refused(ctx, error, Choices())
+        lacking = rights.refused(ctx, error, Choices())
         raise StopRun(
             "missing_permission",
             " ".join(finding.message for finding in lacking),

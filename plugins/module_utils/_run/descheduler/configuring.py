@@ -22,13 +22,13 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.des
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.outcomes import ConfigOutcome
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import Context, Result, StopRun
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.descheduler.permits import permit
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.descheduler.proof import (
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.descheduler.proofs import (
     Means,
     Proof,
     Prover,
     last_words,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.descheduler.restart import (
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.descheduler.restarting import (
     POLL,
     restart,
     say,
