@@ -114,10 +114,8 @@ def connect(
     clock = clock or Clock()
     impersonate = [("Impersonate-User", options.impersonate_user)] if options.impersonate_user else []
     impersonate += [("Impersonate-Group", group) for group in options.impersonate_groups]
-    credentials = Credentials(
-        _Loader(options, clock), user_agent=user_agent, impersonate=tuple(impersonate), clock=clock
-    )
-    return Cluster(credentials, guard, answered=answered, clock=clock)
+    login = Credentials(_Loader(options, clock), user_agent=user_agent, impersonate=tuple(impersonate), clock=clock)
+    return Cluster(login, guard, answered=answered, clock=clock)
 
 
 class _Loader:

@@ -174,30 +174,30 @@ def read(raw: t.Mapping[str, t.Any], playbook: str) -> dict[str, t.Any]:
     among them. Empty and null mean unset. A relative path counts from the current folder: that of a playbook that
     imports ours is not known here.
     """
-    errors: list[str] = []
+    wrong: list[str] = []
     values: dict[str, t.Any] = {name: variable.unset for name, variable in VARIABLES.items()}
     for full, value in sorted(raw.items()):
         if full.startswith(ROLE):
-            errors += of_the_role(full)
+            wrong += of_the_role(full)
             continue
         name = full.removeprefix(PREFIX)
         if name not in VARIABLES:
-            errors.append(unknown(full))
+            wrong.append(unknown(full))
         elif not _empty(value):
             try:
                 values[name] = VARIABLES[name].convert(full, value)
             except BadOption as error:
-                errors.append(str(error))
-    errors += _together(values, playbook)
+                wrong.append(str(error))
+    wrong += _together(values, playbook)
     for name in ("tasks", "fence_tasks"):
         if values[name]:
             values[name], missing = _file(name, values[name])
-            errors += missing
+            wrong += missing
     for name in ("nodes", "taints", "fenced"):
         values[name] = list(values[name])
     values["gates"] = values["gates"] or _usual_gates(values)
     values["report_dir"] = str(Path(values["report_dir"] or ".").expanduser().absolute())
-    return {**values, "fingerprint": fingerprint(values, playbook), "errors": errors}
+    return {**values, "fingerprint": fingerprint(values, playbook), "errors": wrong}
 
 
 def unknown(full: str) -> str:

@@ -32,15 +32,15 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.des
 
 def faults(config: Raw, schema: Schema) -> t.Iterator[Fault]:
     """Everything that only shows when values are seen together."""
-    profiles = profiles_of(config, schema)
+    parsed = profiles_of(config, schema)
     if schema.plugin_type == "object":
         yield from _leader_election(_dict(config, "leaderElection"))
         yield from _names(config)
-        yield from _interval(config, profiles)
-        yield from _controllers(profiles, schema)
+        yield from _interval(config, parsed)
+        yield from _controllers(parsed, schema)
     else:
-        yield from _metrics(config, profiles)
-    for profile in profiles:
+        yield from _metrics(config, parsed)
+    for profile in parsed:
         for name in dict.fromkeys((*profile.plugins, *profile.paths)):
             kind = (schema.plugin_type, name)
             checks = _CHECKS.get(kind, ()) if name in profile.plugins else ()
@@ -87,8 +87,8 @@ def _names(config: Raw) -> t.Iterator[Fault]:
             yield Fault("required", "Of several profiles each needs a name.", path=f"profiles[{index}].name")
 
 
-def _interval(config: Raw, profiles: tuple[Profile, ...]) -> t.Iterator[Fault]:
-    busy = any(profile.enabled["deschedule"] or profile.enabled["balance"] for profile in profiles)
+def _interval(config: Raw, parsed: tuple[Profile, ...]) -> t.Iterator[Fault]:
+    busy = any(profile.enabled["deschedule"] or profile.enabled["balance"] for profile in parsed)
     if busy and not seconds(config.get("deschedulingInterval") or "0"):
         message = "Without deschedulingInterval the plugins run once after each start."
         yield warning("runs_once", message, "Give it, for example 120s.", "deschedulingInterval")
@@ -175,9 +175,9 @@ def _koord_life_time(config: Raw, args: Raw, path: str, schema: Schema) -> t.Ite
         yield from _pod_life_time(config, args, path, schema)
 
 
-def _controllers(profiles: tuple[Profile, ...], schema: Schema) -> t.Iterator[Fault]:
+def _controllers(parsed: tuple[Profile, ...], schema: Schema) -> t.Iterator[Fault]:
     """Since 1.8.0 a name is taken by one controller alone, and every MigrationController has the same."""
-    movers = [profile.path for profile in profiles if "MigrationController" in profile.plugins]
+    movers = [profile.path for profile in parsed if "MigrationController" in profile.plugins]
     for path in movers[1:] if schema.knows("1.8.0") else ():
         message = f"In version {schema.version} only one profile can have MigrationController; {movers[0]} has it."
         remedy = "Put all plugins into one profile, or let DefaultEvictor evict and filter in the others."
@@ -318,8 +318,8 @@ def _pod_life_time(config: Raw, args: Raw, path: str, schema: Schema) -> t.Itera
         yield Fault("required", f"At least one of {', '.join(keys)} has to be given.", path=path)
 
 
-def _metrics(config: Raw, profiles: tuple[Profile, ...]) -> t.Iterator[Fault]:
-    if not profiles:
+def _metrics(config: Raw, parsed: tuple[Profile, ...]) -> t.Iterator[Fault]:
+    if not parsed:
         yield warning("never_acts", "Without a profile nothing is done.", path="profiles")
     for index, provider in enumerate(_list(config, "metricsProviders")):
         if not isinstance(provider, dict):

@@ -54,7 +54,7 @@ class Snapshot:
         return cls(
             nodes={node.name: node for node in have["nodes"]},
             workloads=sum((have[name] for name in scaled), ()),
-            **{name: objects for name, objects in have.items() if name != "nodes" and name not in scaled},
+            **{name: found for name, found in have.items() if name != "nodes" and name not in scaled},
         )
 
     def pods_on(self, nodes: t.Collection[str]) -> tuple[Pod, ...]:

@@ -52,17 +52,17 @@ class Past:
     def of(cls, calls: t.Iterable[Call], end: float | None) -> Past:
         """From all calls of a run."""
         events = sorted((e for call in calls for e in call.events), key=lambda event: event.at)
-        nodes, objects = collections.defaultdict(list), collections.defaultdict(list)
+        nodes, named = collections.defaultdict(list), collections.defaultdict(list)
         for event in events:
             if event.node:
                 nodes[event.node].append(event)
             if event.name:
-                objects[event.namespace, event.name].append(event)
+                named[event.namespace, event.name].append(event)
         return cls(
             tuple(events),
             end,
             {key: tuple(found) for key, found in nodes.items()},
-            {key: tuple(found) for key, found in objects.items()},
+            {key: tuple(found) for key, found in named.items()},
         )
 
     @property

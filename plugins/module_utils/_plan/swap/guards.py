@@ -23,10 +23,8 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.mod
     Ref,
     Workload,
 )
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.pod_plan import PodPlan
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.snapshots import Snapshot
-
-if t.TYPE_CHECKING:
-    from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.pod_plan import PodPlan
 
 
 @dataclass(frozen=True, slots=True)

@@ -108,8 +108,8 @@ def _spec(workload: Workload) -> Raw:
     return (workload.spec.get("template") or {}).get("spec") or {}
 
 
-def _in(objects: t.Iterable[Raw], namespace: str) -> list[Raw]:
-    return [found for found in objects if found["metadata"].get("namespace") == namespace]
+def _in(raws: t.Iterable[Raw], namespace: str) -> list[Raw]:
+    return [found for found in raws if found["metadata"].get("namespace") == namespace]
 
 
 def _nodes(plans: t.Iterable[PodPlan]) -> tuple[str, ...]:

@@ -21,6 +21,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.mod
     Pod,
     Workload,
 )
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.pod_plan import PodPlan
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.reasons import Reason
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.serving import Endpoints
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.snapshots import Snapshot
@@ -30,9 +31,6 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swa
     Leaver,
     Surge,
 )
-
-if t.TYPE_CHECKING:
-    from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.pod_plan import PodPlan
 
 
 @dataclass(frozen=True, slots=True)

@@ -143,7 +143,7 @@ class Live:
 
     def seed(self, known: t.Mapping[str, list[t.Any]]) -> None:
         """Kinds that were read already and need no watch."""
-        self._still.update({name: objects for name, objects in known.items() if name not in self._reflectors})
+        self._still.update({name: found for name, found in known.items() if name not in self._reflectors})
 
     def follow(self, wanted: t.Iterable[str]) -> None:
         """Watch these kinds, too, from now on, and wait until each was listed once.
@@ -178,8 +178,8 @@ class Live:
             watching.raise_errors(self._reflectors)
             self._seen, self._looked = self._version(), self._ctx.clock.now()
             changed, self._changed = self._changed, {name: {} for name in self._reflectors}
-        for name, objects in changed.items():
-            self._take_in(name, objects)
+        for name, found in changed.items():
+            self._take_in(name, found)
         return Snapshot.of({**self._still, **{name: known.values() for name, known in self._parsed.items()}})
 
     def wait(self, seconds: float) -> bool:

@@ -104,9 +104,9 @@ class Work:
         self.found.update(lists(self.ctx.cluster, [name for name in wanted if name not in self.found]))
         self.snapshot = Snapshot.of(self.found)
 
-    def add(self, name: str, objects: list[t.Any]) -> None:
+    def add(self, name: str, found: list[t.Any]) -> None:
         """Take in a kind that was read in another way than by a list."""
-        self.found[name] = objects
+        self.found[name] = found
         self.snapshot = Snapshot.of(self.found)
 
     def identity(self, nodes: t.Iterable[str]) -> Run:

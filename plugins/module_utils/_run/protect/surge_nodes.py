@@ -25,7 +25,7 @@ def strays(snapshot: Snapshot, surge: Surge) -> bool:
     return len(swap.shrunk(snapshot, surge, surge.nodes).leaving) < len(surge.leaving)
 
 
-def let_go(leases: SurgeLeases, hands: Hands, snapshot: Snapshot, surge: Surge) -> Surge | None:
+def let_go(leases: SurgeLeases, workers: Hands, snapshot: Snapshot, surge: Surge) -> Surge | None:
     """Write down that the surge serves no more nodes than it names, and let the pods on others stay.
 
     First the record names fewer nodes, then those pods get their own costs back, and last the record forgets them:
@@ -40,6 +40,6 @@ def let_go(leases: SurgeLeases, hands: Hands, snapshot: Snapshot, surge: Surge) 
     held = leases.hold(surge)
     smaller = swap.shrunk(snapshot, held, held.nodes)
     if changes := swap.shrinking(snapshot, held, smaller):
-        hands.do(changes, lambda: leases.prove(held))
+        workers.do(changes, lambda: leases.prove(held))
         return None
     return leases.hold(held.with_record_of(smaller))

@@ -302,10 +302,10 @@ def _loose_locks(ctx: Context, locks: t.Sequence[Raw], silent: t.Collection[life
 
 
 def _memories(
-    ctx: Context, runs: t.Sequence[str], held: t.Collection[str], alive: t.Collection[str], done: _Recovery
+    ctx: Context, ids: t.Sequence[str], held: t.Collection[str], alive: t.Collection[str], done: _Recovery
 ) -> None:
     """Forget runs that have no node any more and do not live."""
-    for run_id in runs:
+    for run_id in ids:
         if run_id in alive:
             text = f"Run {run_id} is alive between two of its nodes, so what is kept of it stays."
             ctx.tell("waiting", text)
