@@ -4,9 +4,9 @@
 
 from __future__ import annotations
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.drain import FACE
-from ansible_collections.kubeops.node_maintenance.plugins.plugin_utils._in_process import InProcess
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge import drain
+from ansible_collections.kubeops.node_maintenance.plugins.plugin_utils import _in_process
 
 
-class ActionModule(InProcess):
-    face = FACE
+class ActionModule(_in_process.InProcess):
+    face = drain.FACE

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.inputs import read
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge import inputs
 
 DOCUMENTATION = r"""
 name: maintain_input
@@ -49,4 +49,4 @@ class FilterModule:
 
 
 def _maintain_input(variables: t.Mapping[str, t.Any], playbook: str) -> dict[str, t.Any]:
-    return read(variables, playbook)
+    return inputs.read(variables, playbook)

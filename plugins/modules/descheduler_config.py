@@ -310,12 +310,11 @@ timeline:
   elements: dict
 """
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.descheduler import FACE
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.module import run_module
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge import descheduler, module
 
 
 def main() -> None:
-    run_module(FACE)
+    module.run_module(descheduler.FACE)
 
 
 if __name__ == "__main__":

@@ -86,12 +86,11 @@ timeline:
   elements: dict
 """
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.access import FACE
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.module import run_module
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge import access, module
 
 
 def main() -> None:
-    run_module(FACE)
+    module.run_module(access.FACE)
 
 
 if __name__ == "__main__":

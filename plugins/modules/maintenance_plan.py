@@ -257,12 +257,11 @@ timeline:
   elements: dict
 """
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.module import run_module
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.plan import FACE
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge import module, plan
 
 
 def main() -> None:
-    run_module(FACE)
+    module.run_module(plan.FACE)
 
 
 if __name__ == "__main__":

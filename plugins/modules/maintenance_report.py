@@ -64,12 +64,11 @@ failed_nodes:
   elements: str
 """
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.module import run_module
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.report import FACE
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge import module, report
 
 
 def main() -> None:
-    run_module(FACE)
+    module.run_module(report.FACE)
 
 
 if __name__ == "__main__":

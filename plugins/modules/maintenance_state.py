@@ -188,12 +188,11 @@ findings:
   elements: dict
 """
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.module import run_module
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.state import FACE
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge import module, state
 
 
 def main() -> None:
-    run_module(FACE)
+    module.run_module(state.FACE)
 
 
 if __name__ == "__main__":

@@ -161,12 +161,11 @@ findings:
   elements: dict
 """
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.cordon import FACE
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.module import run_module
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge import cordon, module
 
 
 def main() -> None:
-    run_module(FACE)
+    module.run_module(cordon.FACE)
 
 
 if __name__ == "__main__":

@@ -220,12 +220,11 @@ findings:
   elements: dict
 """
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.drain import FACE
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.module import run_module
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge import drain, module
 
 
 def main() -> None:
-    run_module(FACE)
+    module.run_module(drain.FACE)
 
 
 if __name__ == "__main__":

@@ -229,12 +229,11 @@ findings:
   elements: dict
 """
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.module import run_module
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.taint import FACE
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge import module, taint
 
 
 def main() -> None:
-    run_module(FACE)
+    module.run_module(taint.FACE)
 
 
 if __name__ == "__main__":

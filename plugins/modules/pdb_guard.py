@@ -187,12 +187,11 @@ timeline:
   elements: dict
 """
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.guard import FACE
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.module import run_module
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge import guard, module
 
 
 def main() -> None:
-    run_module(FACE)
+    module.run_module(guard.FACE)
 
 
 if __name__ == "__main__":

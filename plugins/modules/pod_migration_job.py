@@ -355,12 +355,11 @@ findings:
   elements: dict
 """
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.jobs import FACE
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.module import run_module
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge import jobs, module
 
 
 def main() -> None:
-    run_module(FACE)
+    module.run_module(jobs.FACE)
 
 
 if __name__ == "__main__":

@@ -21,15 +21,7 @@ from ansible.module_utils.errors import UnsupportedError
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.faces import (
-    Call,
-    Event,
-    Face,
-    failure,
-    line,
-    plain,
-    run_face,
-)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge import faces
 
 COLLECTION = "kubeops.node_maintenance"
 
@@ -39,7 +31,7 @@ display = Display()
 class InProcess(ActionBase):
     """Base of the action plugins; a subclass names its ``face`` and nothing else."""
 
-    face: t.ClassVar[Face]
+    face: t.ClassVar[faces.Face]
     _supports_async = True
     _supports_check_mode = True
 
@@ -70,18 +62,20 @@ class InProcess(ActionBase):
     def _run_here(self) -> dict[str, t.Any]:
         environment: dict[str, t.Any] = {}
         self._compute_environment_string(environment)
-        validation = ArgumentSpecValidator(self.face.argument_spec, **self.face.rules).validate(plain(self._task.args))
+        validation = ArgumentSpecValidator(self.face.argument_spec, **self.face.rules).validate(
+            faces.plain(self._task.args)
+        )
         if validation.error_messages:
-            return failure("; ".join(map(self._worded, validation.errors.errors)))
+            return faces.failure("; ".join(map(self._worded, validation.errors.errors)))
         with task_environment(environment) as environ:
-            call = Call(
+            call = faces.Call(
                 check=bool(self._task.check_mode),
                 diff=bool(self._task.diff),
                 progress=_silent if self._task.no_log else _show,
                 environ=environ,
                 guard=orphan_guard(),
             )
-            return run_face(self.face, validation.validated_parameters, call)
+            return faces.run_face(self.face, validation.validated_parameters, call)
 
     def _worded(self, error: Exception) -> str:
         text = str(error)
@@ -90,12 +84,12 @@ class InProcess(ActionBase):
         return text
 
 
-def _show(event: Event) -> None:
+def _show(event: faces.Event) -> None:
     # Display hands a worker's lines to the main process, so they reach the terminal and the job's log.
-    display.display(line(event))
+    display.display(faces.line(event))
 
 
-def _silent(event: Event) -> None:
+def _silent(event: faces.Event) -> None:
     del event
 
 

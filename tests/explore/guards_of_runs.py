@@ -20,13 +20,13 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.mod
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.snapshots import Snapshot
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.nodes import standing
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap import swap
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import record_locks
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.node_locks import (
     LostLockError,
     NodeLock,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drain import drain
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drain.evict import Evictor
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.nodes import gates
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.plan.plan import PlanOptions, make_plan
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.runs import recovery, runs
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.runs.state import StateOptions, state
@@ -341,7 +341,7 @@ GUARDS = (
         silent_watch,
     ),
     Guard("settled before a surge is lowered", replaced_by(swap, "settled", lambda *args: ""), lagging_controller),
-    Guard("renewal at the gates", replaced_by(gates, "RecordLocks", _Unlocked), at_the_gates),
+    Guard("renewal at the gates", replaced_by(record_locks, "RecordLocks", _Unlocked), at_the_gates),
     Guard(
         "the watch of the node itself",
         replaced_by(standing, "fallen", lambda *args: None),

@@ -6,15 +6,16 @@
 
 from __future__ import annotations
 
+import types
 import typing as t
 from dataclasses import replace
 
 import pytest
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds, verbs
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import errors, kinds, verbs
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.client import Cluster
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap import swap
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import writing
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import stored_runs, writing
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.locking import Locks
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.node_locks import NodeLock
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.nodes import cordon
@@ -161,6 +162,10 @@ class _Never(Exception):
     """Nobody raises it."""
 
 
+WITHOUT_UNKNOWN = types.SimpleNamespace(**{**vars(errors), "UnknownOutcome": _Never})
+"""The errors, of which one is never met."""
+
+
 GUARDS = (
     Guard(
         "the fence before a write",
@@ -179,7 +184,7 @@ GUARDS = (
     Guard("renewal while others are waited for", renewed_late, waiting_for_others),
     Guard(
         "read again after a lost answer",
-        replaced_by(writing, "UnknownOutcome", _Never),
+        replaced_by(writing, "errors", WITHOUT_UNKNOWN),
         faulty(is_node_patch, Fault("lost")),
     ),
     Guard("what is out is not taken over", replaced_by(cordon, "_may_adopt", lambda *args: True), tasks_at_work),
@@ -190,7 +195,7 @@ GUARDS = (
     ),
     Guard(
         "what is kept of the run after the lock",
-        replaced_by(cordon, "not_to_do", lambda *args: {}),
+        replaced_by(stored_runs, "not_to_do", lambda *args: {}),
         stood_still(takes_lock),
     ),
     Guard("deletion costs before raising", replaced_by(swap, "_costs", lambda *args: []), undisturbed),

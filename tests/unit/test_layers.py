@@ -3,7 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Reads every import of the collection and fails on an arrow that the architecture does not have.
 
-The rooms and their arrows are explained in docs/docsite/rst/guide_architecture.rst.
+Within plugins it also fails where a name is imported and not the module that has it, without exception, and where a
+variable hides such a module. The rooms and their arrows are explained in docs/docsite/rst/guide_architecture.rst.
 """
 
 from __future__ import annotations
@@ -61,6 +62,9 @@ ANSIBLE = {
 }
 
 
+SCOPES = (ast.FunctionDef, ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+
+
 def imports(source: str) -> Iterator[tuple[int, str]]:
     """The line and the full dotted name of each thing that is imported, wherever it stands."""
     for node in ast.walk(ast.parse(source)):
@@ -99,6 +103,8 @@ def fault(path: str, name: str) -> str | None:
         target = room_of(name)
         if target != room and target not in ROOMS.get(room, set()):
             return f"{room} does not import from {target or 'outside the rooms'}"
+        if not (HERE / f"{name.removeprefix(OURS).replace('.', '/')}.py").is_file():
+            return "import the module, so that the name shows where it comes from and a test replaces it in one place"
     elif top == "ansible":
         if not any(inside(name, package) for package in ANSIBLE.get(room, ())):
             return f"{room} does not know this part of Ansible"
@@ -119,6 +125,22 @@ def faults(path: str, source: str) -> list[str]:
     return [f"{path}:{line}: {name}: {why}" for line, name, why in found if why]
 
 
+def hidden(source: str) -> list[str]:
+    """Modules of ours that a file imports and that a variable in one of its functions hides."""
+    tree = ast.parse(source)
+    own = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and (node.module or "").startswith(OURS)]
+    found = set[str]()
+    for scope in (node for node in ast.walk(tree) if isinstance(node, SCOPES)):
+        for node in ast.walk(scope):
+            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+                found.add(node.id)
+            elif isinstance(node, ast.arg):
+                found.add(node.arg)
+            elif isinstance(node, ast.ExceptHandler):
+                found.add(node.name or "")
+    return sorted(found & {alias.asname or alias.name for node in own for alias in node.names})
+
+
 def clocks_and_files(source: str) -> list[str]:
     """Calls that look at the clock or at files although nothing had to be imported for them."""
     called = [node.func for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Call)]
@@ -136,6 +158,26 @@ def sources() -> list[Path]:
 def test_every_import_follows_the_layers() -> None:
     wrong = [line for path in sources() for line in faults(str(path.relative_to(HERE)), path.read_text())]
     assert not wrong, "\n".join(wrong)
+
+
+def test_no_variable_hides_an_imported_module() -> None:
+    found = {str(path.relative_to(HERE)): hidden(path.read_text()) for path in HERE.glob("plugins/**/*.py")}
+    assert {path: names for path, names in found.items() if names} == {}
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "def f(names): ...",
+        "def f():\n    for names in (): ...",
+        "[names for names in ()]",
+        "lambda names: names",
+        "def f():\n    try: ...\n    except OSError as names: ...",
+    ],
+)
+def test_a_variable_that_hides_a_module_is_caught(line: str) -> None:
+    assert hidden(f"from {OURS}plugins.module_utils._plan.model import names, objects\n{line}") == ["names"]
+    assert hidden(f"import names\n{line}") == []
 
 
 def test_the_plan_reads_no_clock_and_no_file() -> None:
@@ -177,10 +219,11 @@ def test_plugins_are_namespace_packages() -> None:
     assert list(HERE.glob("plugins/**/__init__.py")) == []
 
 
-FROM_PLAN = f"from {OURS}plugins.module_utils._plan.model.snapshots import Pod"
-FROM_RUN = f"from {OURS}plugins.module_utils._run.drain.drain import drain"
-FROM_CLUSTER = f"from {OURS}plugins.module_utils._cluster.client import Cluster"
-FROM_EDGE = f"from {OURS}plugins.module_utils._edge import spec"
+FROM_PLAN = f"from {OURS}plugins.module_utils._plan.model import snapshots"
+A_NAME = f"from {OURS}plugins.module_utils._plan.model.snapshots import Snapshot"
+FROM_RUN = f"from {OURS}plugins.module_utils._run.drain import drain"
+FROM_CLUSTER = f"from {OURS}plugins.module_utils._cluster import client"
+FROM_EDGE = f"from {OURS}plugins.module_utils._edge import faces"
 
 
 @pytest.mark.parametrize(
@@ -188,6 +231,7 @@ FROM_EDGE = f"from {OURS}plugins.module_utils._edge import spec"
     [
         (f"{UTILS}_plan/preflight/waves.py", FROM_CLUSTER),
         (f"{UTILS}_plan/preflight/waves.py", FROM_RUN),
+        (f"{UTILS}_plan/preflight/waves.py", A_NAME),
         (f"{UTILS}_plan/preflight/waves.py", "import time"),
         (f"{UTILS}_plan/preflight/waves.py", "from threading import Lock"),
         (f"{UTILS}_plan/preflight/waves.py", "import os.path"),
@@ -209,8 +253,10 @@ FROM_EDGE = f"from {OURS}plugins.module_utils._edge import spec"
         (f"{UTILS}_edge/spec.py", FROM_CLUSTER),
         (f"{UTILS}_edge/spec.py", "from ansible.utils.display import Display"),
         ("plugins/modules/node_drain.py", FROM_RUN),
+        ("plugins/modules/node_drain.py", f"from {OURS}plugins.module_utils._edge.drain import FACE"),
         ("plugins/modules/node_drain.py", "import json"),
         ("plugins/action/node_drain.py", FROM_RUN),
+        ("plugins/action/node_drain.py", f"from {OURS}plugins.plugin_utils._in_process import InProcess"),
         ("plugins/inventory/cluster_nodes.py", "from ansible.utils.display import Display"),
         ("tests/e2e/witness/watch.py", FROM_CLUSTER),
         ("tests/e2e/witness.py", "import ansible_collections.kubeops.node_maintenance"),
@@ -233,9 +279,9 @@ def test_a_wrong_import_is_caught(path: str, line: str) -> None:
         ("plugins/modules/node_drain.py", FROM_EDGE),
         ("plugins/modules/node_drain.py", "from ansible.module_utils.basic import AnsibleModule"),
         ("plugins/plugin_utils/_base.py", "from ansible.utils.display import Display"),
-        ("plugins/action/node_drain.py", f"from {OURS}plugins.plugin_utils._base import Base"),
+        ("plugins/action/node_drain.py", f"from {OURS}plugins.plugin_utils import _in_process"),
         ("tests/e2e/witness/watch.py", f"from {OURS}tests.e2e.witness import api"),
-        ("tests/unit/plan/test_waves.py", FROM_PLAN),
+        ("tests/unit/plan/test_waves.py", A_NAME),
     ],
 )
 def test_a_right_import_passes(path: str, line: str) -> None:

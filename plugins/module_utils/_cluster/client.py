@@ -16,23 +16,14 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import tunnel
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.clocks import Clock
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.errors import (
-    ClusterError,
-    Expired,
-    Forbidden,
-    Overloaded,
-    ServerError,
-    Unauthorized,
-    UnknownOutcome,
-    Unreachable,
-    Unrenewed,
-    from_answer,
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import (
+    clocks,
+    errors,
+    kinds,
+    retry,
+    tunnel,
+    verbs,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.kinds import Kind
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.retry import Backoff, Refusals
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.verbs import Request, list_page
 
 CONNECT_TIMEOUT = 10.0
 FIRST_CONTACT = 4.0
@@ -73,14 +64,14 @@ class Connection(Protocol):
         """Where the credentials are from, for messages."""
 
     def open(
-        self, request: Request, *, read_timeout: float, connect_timeout: float, fence: Callable[[], None] | None
+        self, request: verbs.Request, *, read_timeout: float, connect_timeout: float, fence: Callable[[], None] | None
     ) -> Body:
         """Sends; raises Unreachable when the request surely never left, Lost when it may have.
 
         `fence` is called when all is ready and the first byte would leave now; what it raises keeps it here.
         """
 
-    def renew(self, seen: int, request: Request, within: float) -> None:
+    def renew(self, seen: int, request: verbs.Request, within: float) -> None:
         """Reads the credentials again for `request`, unless that has happened since `generation` was `seen`.
 
         Raises:
@@ -102,7 +93,7 @@ class Listing:
 class Stream:
     """The events of one watch. Iterating blocks; `close` ends that from any thread."""
 
-    def __init__(self, body: Body, request: Request) -> None:
+    def __init__(self, body: Body, request: verbs.Request) -> None:
         self._body = body
         self._request = request
 
@@ -120,9 +111,9 @@ class Stream:
                     if line:
                         yield json.loads(line)
         except Lost as error:
-            raise Unreachable(str(error), request=self._request) from error
+            raise errors.Unreachable(str(error), request=self._request) from error
         except ValueError as error:
-            raise ServerError("the watch sent no JSON", request=self._request) from error
+            raise errors.ServerError("the watch sent no JSON", request=self._request) from error
         finally:
             self._body.close()
 
@@ -143,9 +134,9 @@ class Cluster:
         guard: Callable[[], None] | None = None,
         *,
         answered: bool = True,
-        clock: Clock | None = None,
+        clock: clocks.Clock | None = None,
     ) -> None:
-        self.clock = clock or Clock()
+        self.clock = clock or clocks.Clock()
         self._connection = connection
         self._guard = guard
         self._answered = answered
@@ -161,7 +152,7 @@ class Cluster:
 
     def send(
         self,
-        request: Request,
+        request: verbs.Request,
         *,
         timeout: float = 30.0,
         patience: float = 0.0,
@@ -182,19 +173,19 @@ class Cluster:
         """
         began = self.clock.now()
         deadline = began + patience
-        backoff = Backoff(self.clock)
-        refusals = Refusals(self.clock, min(patience, _REFUSED))
+        backoff = retry.Backoff(self.clock)
+        refusals = retry.Refusals(self.clock, min(patience, _REFUSED))
         while True:
             try:
                 return self._once(request, timeout, fence)
-            except (Forbidden, Unauthorized) as error:
+            except (errors.Forbidden, errors.Unauthorized) as error:
                 pause = refusals.delay(error, self.granted(request))
                 left = deadline - self.clock.now()
                 if pause is None or left <= 0 or self._closed.is_set():
                     raise
                 delay = min(pause, left)
-            except (Unreachable, Overloaded) as error:
-                if not self._answered and not isinstance(error, Unrenewed):
+            except (errors.Unreachable, errors.Overloaded) as error:
+                if not self._answered and not isinstance(error, errors.Unrenewed):
                     deadline = min(deadline, began + FIRST_CONTACT)
                     error.advice = f"Check the address in {self.source}, the network and the proxy."
                 delay = backoff.delay(error)
@@ -208,14 +199,14 @@ class Cluster:
             self._closed.wait(delay)
             timeout = min(timeout, max(1.0, deadline - self.clock.now()))
 
-    def granted(self, request: Request) -> bool:
+    def granted(self, request: verbs.Request) -> bool:
         """Whether the server has allowed such a request before: the same verb, resource and namespace."""
         with self._lock:
             return _right(request) in self._granted
 
     def items(
         self,
-        kind: Kind,
+        kind: kinds.Kind,
         *,
         namespace: str = "",
         labels: str = "",
@@ -233,10 +224,10 @@ class Cluster:
         items: list[dict[str, Any]] = []
         token = ""
         while True:
-            page = list_page(kind, namespace, labels, fields, limit, token)
+            page = verbs.list_page(kind, namespace, labels, fields, limit, token)
             try:
                 answer = self.send(page, timeout=timeout, patience=patience)
-            except Expired:
+            except errors.Expired:
                 if not token:
                     raise
                 restarts += 1
@@ -252,7 +243,7 @@ class Cluster:
             if not token:
                 return Listing(items, str(metadata.get("resourceVersion") or ""))
 
-    def stream(self, request: Request, *, read_timeout: float) -> Stream:
+    def stream(self, request: verbs.Request, *, read_timeout: float) -> Stream:
         """Opens a watch. `read_timeout`: the longest silence, in seconds.
 
         Raises:
@@ -263,7 +254,7 @@ class Cluster:
             return Stream(body, request)
         raise self._error(request, body, self.clock.now() + CONNECT_TIMEOUT)
 
-    def text(self, request: Request, *, timeout: float = 30.0) -> str:
+    def text(self, request: verbs.Request, *, timeout: float = 30.0) -> str:
         """Sends a request whose answer is no object but text, such as a container's log.
 
         Raises:
@@ -278,7 +269,7 @@ class Cluster:
         except Lost as error:
             raise _lost(request, str(error)) from error
 
-    def page(self, request: Request, path: str, *, timeout: float = 10.0) -> Any:
+    def page(self, request: verbs.Request, path: str, *, timeout: float = 10.0) -> Any:
         """The JSON document at `path` of the pod's port that `request` (`verbs.port_forward`) opens.
 
         Raises:
@@ -295,7 +286,7 @@ class Cluster:
         self._closed.set()
         self._connection.close()
 
-    def _once(self, request: Request, timeout: float, fence: Callable[[], None] | None) -> dict[str, Any]:
+    def _once(self, request: verbs.Request, timeout: float, fence: Callable[[], None] | None) -> dict[str, Any]:
         deadline = self.clock.now() + timeout
         body = self._open(request, timeout, min(CONNECT_TIMEOUT, timeout), fence)
         if body.status >= 300:
@@ -308,13 +299,13 @@ class Cluster:
         if answer is None:
             text = "the answer is not JSON: is this the address of an API server?"
             if request.writes:
-                raise UnknownOutcome(text, request=request, status=body.status)
-            raise ServerError(text, request=request, status=body.status)
+                raise errors.UnknownOutcome(text, request=request, status=body.status)
+            raise errors.ServerError(text, request=request, status=body.status)
         return answer
 
     def _open(
         self,
-        request: Request,
+        request: verbs.Request,
         read_timeout: float,
         connect_timeout: float,
         fence: Callable[[], None] | None = None,
@@ -332,7 +323,7 @@ class Cluster:
         return body
 
     def _attempt(
-        self, request: Request, read_timeout: float, connect_timeout: float, fence: Callable[[], None] | None
+        self, request: verbs.Request, read_timeout: float, connect_timeout: float, fence: Callable[[], None] | None
     ) -> Body:
         if self._guard is not None:
             self._guard()
@@ -364,13 +355,13 @@ class Cluster:
             body.close()
         return b"".join(parts)
 
-    def _error(self, request: Request, body: Body, deadline: float) -> ClusterError:
+    def _error(self, request: verbs.Request, body: Body, deadline: float) -> errors.ClusterError:
         try:
             raw = self._read(body, deadline)
         except Lost:
             raw = b""
         text = raw[:2000].decode("utf-8", "replace")
-        error = from_answer(
+        error = errors.from_answer(
             request,
             body.status,
             _parsed(raw),
@@ -382,12 +373,12 @@ class Cluster:
         return error
 
 
-def _right(request: Request) -> tuple[str, str, str]:
+def _right(request: verbs.Request) -> tuple[str, str, str]:
     return request.verb, request.resource, request.namespace
 
 
-def _lost(request: Request, why: str) -> ClusterError:
-    kind = UnknownOutcome if request.writes else Unreachable
+def _lost(request: verbs.Request, why: str) -> errors.ClusterError:
+    kind = errors.UnknownOutcome if request.writes else errors.Unreachable
     return kind(why, request=request)
 
 

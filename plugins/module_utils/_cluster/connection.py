@@ -18,19 +18,16 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kubeconfig
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.client import Cluster
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.clocks import Clock
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.credentials import Credentials, Loaded
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.endpoints import (
-    Endpoint,
-    address,
-    plain,
-    tls_context,
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import (
+    client,
+    clocks,
+    credentials,
+    endpoints,
+    errors,
+    exec_plugin,
+    kubeconfig,
+    transports,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.errors import ConfigError
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.exec_plugin import Credential, Plugin
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.transports import Transport
 
 try:
     import urllib3
@@ -92,8 +89,8 @@ def connect(
     user_agent: str,
     guard: Callable[[], None] | None = None,
     answered: bool = True,
-    clock: Clock | None = None,
-) -> Cluster:
+    clock: clocks.Clock | None = None,
+) -> client.Cluster:
     """Reads the credentials, which takes at most `credentials.ABANDONED` seconds; nothing is sent yet.
 
     Args:
@@ -107,15 +104,17 @@ def connect(
         ConfigError: what is wrong, where, and the remedy.
     """
     if LIBRARY_ERROR is not None:
-        raise ConfigError(
+        raise errors.ConfigError(
             f"the Python package `kubernetes` cannot be imported by {sys.executable}",
             remedy="Install kubernetes>=24.2.0 there, or set ansible_python_interpreter.",
         )
-    clock = clock or Clock()
+    clock = clock or clocks.Clock()
     impersonate = [("Impersonate-User", options.impersonate_user)] if options.impersonate_user else []
     impersonate += [("Impersonate-Group", group) for group in options.impersonate_groups]
-    login = Credentials(_Loader(options, clock), user_agent=user_agent, impersonate=tuple(impersonate), clock=clock)
-    return Cluster(login, guard, answered=answered, clock=clock)
+    login = credentials.Credentials(
+        _Loader(options, clock), user_agent=user_agent, impersonate=tuple(impersonate), clock=clock
+    )
+    return client.Cluster(login, guard, answered=answered, clock=clock)
 
 
 class _Loader:
@@ -124,12 +123,12 @@ class _Loader:
     Somebody may choose another context, or another cluster under the same name, while a run is under way.
     """
 
-    def __init__(self, options: ConnectionOptions, clock: Clock) -> None:
+    def __init__(self, options: ConnectionOptions, clock: clocks.Clock) -> None:
         self._options = options
         self._clock = clock
         self._base = ""
 
-    def __call__(self, stop: threading.Event) -> Loaded:
+    def __call__(self, stop: threading.Event) -> credentials.Loaded:
         """Raises ConfigError: what is wrong, where, and the remedy."""
         before = set(_temp_files().values())
         try:
@@ -138,8 +137,9 @@ class _Loader:
         finally:
             _remove_temp_files(before)
         if self._base and endpoint.base != self._base:
-            raise ConfigError(
-                f"{found.source} leads to {plain(endpoint.base)} by now, not to {plain(self._base)}",
+            raise errors.ConfigError(
+                f"{found.source} leads to {endpoints.plain(endpoint.base)} by now, "
+                f"not to {endpoints.plain(self._base)}",
                 remedy="Start again with the kubeconfig of the right cluster.",
             )
         self._base = endpoint.base
@@ -152,7 +152,9 @@ class _Loader:
         if expires is not None and expires <= self._clock.epoch():
             expires = None  # two clocks that differ; the server will tell when it has really expired
         lasts = _RENEWED_AFTER if found.configuration.refresh_api_key_hook is not None and expires is None else None
-        return Loaded(Transport(endpoint), authorization, found.source, found.renewer, expires, lasts)
+        return credentials.Loaded(
+            transports.Transport(endpoint), authorization, found.source, found.renewer, expires, lasts
+        )
 
 
 def _authorization(configuration: Any) -> str:
@@ -179,7 +181,7 @@ class _Found:
         expires: in seconds of the wall clock, where a credential plugin said so.
     """
 
-    def __init__(self, options: ConnectionOptions, run: Callable[[Plugin], Credential]) -> None:
+    def __init__(self, options: ConnectionOptions, run: Callable[[exec_plugin.Plugin], exec_plugin.Credential]) -> None:
         self.configuration: Any = Configuration()
         self.context = ""
         self.renewer = ""
@@ -192,7 +194,7 @@ class _Found:
             or (options.client_cert and options.client_key and not options.kubeconfig)
         )
         if options.host and whole:
-            self.source = f"the credentials given for {plain(options.host)}"
+            self.source = f"the credentials given for {endpoints.plain(options.host)}"
         elif options.kubeconfig or options.context:
             self.source = self._from_kubeconfig()
         else:
@@ -201,7 +203,7 @@ class _Found:
                 self.source = "the pod's service account"
             except (ConfigException, OSError):
                 if not kubeconfig.exists(kubeconfig.default_paths()):
-                    raise ConfigError(
+                    raise errors.ConfigError(
                         f"no credentials: {kubeconfig.default_paths()} does not exist, "
                         "and this is no pod with a service account",
                         remedy=_EXPLICIT,
@@ -213,7 +215,7 @@ class _Found:
     def _from_kubeconfig(self) -> str:
         given = self._options.kubeconfig or kubeconfig.default_paths()
         chosen = kubeconfig.choose(given, self._options.context or "")
-        address(str(chosen.cluster["server"]))
+        endpoints.address(str(chosen.cluster["server"]))
         self.context = chosen.context
         source = f"{chosen.where}, context {chosen.context!r}"
         config = self._with_plugin(chosen)
@@ -233,7 +235,7 @@ class _Found:
                     persist_config=False,
                 )
         except (ConfigException, OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-            raise ConfigError(
+            raise errors.ConfigError(
                 f"{source} is not usable: the Python client refuses it ({type(error).__name__})",
                 remedy="Try `kubectl` with it.",
             ) from None
@@ -250,7 +252,7 @@ class _Found:
             return chosen.config
         user = {name: value for name, value in chosen.user.items() if name != "exec"}
         if not self._options.api_key and not any(user.get(name) for name in ("token", "tokenFile", "auth-provider")):
-            plugin = Plugin(spec, f"user {chosen.user_name!r} in {chosen.where}", chosen.cluster)
+            plugin = exec_plugin.Plugin(spec, f"user {chosen.user_name!r} in {chosen.where}", chosen.cluster)
             credential = self._run(plugin)
             user |= credential.as_user()
             self.renewer, self.expires = plugin.name, credential.expires
@@ -259,7 +261,7 @@ class _Found:
 
 def _override(configuration: Any, options: ConnectionOptions) -> None:
     if options.host:
-        configuration.host = address(options.host)
+        configuration.host = endpoints.address(options.host)
     if options.api_key:
         # Both names, and no hook: a loader's token would come back and win.
         bearer = f"Bearer {options.api_key.strip()}"
@@ -282,18 +284,18 @@ def _override(configuration: Any, options: ConnectionOptions) -> None:
         configuration.proxy_headers = urllib3.util.make_headers(**options.proxy_headers)
 
 
-def _endpoint(configuration: Any, source: str) -> Endpoint:
-    base = address(str(configuration.host))
+def _endpoint(configuration: Any, source: str) -> endpoints.Endpoint:
+    base = endpoints.address(str(configuration.host))
     context = None
     if base.startswith("https://"):
-        context = tls_context(
+        context = endpoints.tls_context(
             bool(configuration.verify_ssl),
             ca_cert=configuration.ssl_ca_cert or "",
             client_cert=configuration.cert_file or "",
             client_key=configuration.key_file or "",
             source=source,
         )
-    return Endpoint(
+    return endpoints.Endpoint(
         base=base,
         context=context,
         server_name=str(getattr(configuration, "tls_server_name", None) or ""),

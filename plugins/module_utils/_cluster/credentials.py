@@ -14,23 +14,21 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.client import Body
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.clocks import Clock
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.errors import (
-    ClusterError,
-    ConfigError,
-    Unrenewed,
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import (
+    client,
+    clocks,
+    errors,
+    exec_plugin,
+    retry,
+    transports,
+    tunnel,
+    verbs,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.exec_plugin import DEADLINE
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.retry import Backoff
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.transports import Transport
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.tunnel import upgrade_headers
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.verbs import Request
 
 with suppress(ImportError):  # the `kubernetes` package brings it; connection.py reports both
     from urllib3._collections import HTTPHeaderDict  # public only since urllib3 2
 
-ABANDONED = DEADLINE + 5.0
+ABANDONED = exec_plugin.DEADLINE + 5.0
 """Seconds after which a reading counts as hung: a network file system or a login server can do that too."""
 _AHEAD = 120.0
 """Seconds before its end in which a credential is renewed while it is still used."""
@@ -48,7 +46,7 @@ class Loaded:
     without such a hint are used before they are read again; None for always.
     """
 
-    transport: Transport
+    transport: transports.Transport
     authorization: str
     source: str
     renewer: str
@@ -63,7 +61,7 @@ class Loaded:
 class _Reading:
     """Credentials being read: `over` rings at its end, and then `error` says why it failed."""
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: clocks.Clock) -> None:
         self.began = clock.now()
         self.over = clock.event()
         self.error: Exception | None = None
@@ -78,7 +76,7 @@ class Credentials:
         *,
         user_agent: str,
         impersonate: tuple[tuple[str, str], ...] = (),
-        clock: Clock,
+        clock: clocks.Clock,
     ) -> None:
         """Reads them for the first time.
 
@@ -98,7 +96,7 @@ class Credentials:
         self._lock = clock.lock()
         self._closed = clock.event()
         self._reading: _Reading | None = None
-        self._pause = Backoff(clock, first=_FIRST_PAUSE, longest=_LONGEST_PAUSE)
+        self._pause = retry.Backoff(clock, first=_FIRST_PAUSE, longest=_LONGEST_PAUSE)
         self._not_before = 0.0
         self._since = 0.0
         self._loaded: Loaded
@@ -106,7 +104,7 @@ class Credentials:
         reading = self._read()
         if not reading.over.wait(ABANDONED):
             self._end_reading()
-            raise ConfigError(f"reading the credentials takes longer than {ABANDONED:.0f} s", remedy=_LOGIN)
+            raise errors.ConfigError(f"reading the credentials takes longer than {ABANDONED:.0f} s", remedy=_LOGIN)
         if reading.error is not None:
             raise reading.error
 
@@ -115,8 +113,13 @@ class Credentials:
         return self._loaded.source
 
     def open(
-        self, request: Request, *, read_timeout: float, connect_timeout: float, fence: Callable[[], None] | None = None
-    ) -> Body:
+        self,
+        request: verbs.Request,
+        *,
+        read_timeout: float,
+        connect_timeout: float,
+        fence: Callable[[], None] | None = None,
+    ) -> client.Body:
         began = self._clock.now()
         loaded = self._current(request, read_timeout)
         left = read_timeout - (self._clock.now() - began)
@@ -128,14 +131,14 @@ class Credentials:
             fence=fence,
         )
 
-    def renew(self, seen: int, request: Request, within: float) -> None:
+    def renew(self, seen: int, request: verbs.Request, within: float) -> None:
         self._await(self._read(seen), request, within)
 
     def close(self) -> None:
         self._end_reading()
         self._loaded.transport.close()
 
-    def _current(self, request: Request, within: float) -> Loaded:
+    def _current(self, request: verbs.Request, within: float) -> Loaded:
         """What to send with now; credentials that end soon are renewed meanwhile."""
         loaded, now = self._loaded, self._clock.epoch()
         if loaded.expires is not None and now >= loaded.expires:
@@ -191,10 +194,10 @@ class Credentials:
         with self._lock:
             reading, self._reading = self._reading, None
         if reading is not None:
-            reading.error = ConfigError("the connection was closed meanwhile")
+            reading.error = errors.ConfigError("the connection was closed meanwhile")
             reading.over.set()
 
-    def _await(self, reading: _Reading, request: Request, within: float) -> None:
+    def _await(self, reading: _Reading, request: verbs.Request, within: float) -> None:
         """Until it is over, or until its time or ours is up.
 
         Raises:
@@ -203,21 +206,21 @@ class Credentials:
         began = self._clock.now()
         if not reading.over.wait(min(within, max(reading.began + ABANDONED - began, 0.0))):
             waited = self._clock.now() - reading.began
-            raise Unrenewed(
+            raise errors.Unrenewed(
                 f"{self._loaded.renewer} has not answered for {waited:.0f} s", request=request, remedy=_LOGIN
             )
         error = reading.error
-        if isinstance(error, ClusterError):
-            raise Unrenewed(error.message, request=request, remedy=error.advice) from error
+        if isinstance(error, errors.ClusterError):
+            raise errors.Unrenewed(error.message, request=request, remedy=error.advice) from error
         if error is not None:
             raise error
 
-    def _headers(self, loaded: Loaded, request: Request) -> Mapping[str, str]:
+    def _headers(self, loaded: Loaded, request: verbs.Request) -> Mapping[str, str]:
         headers: Any = HTTPHeaderDict()
         headers["User-Agent"] = self._user_agent
         headers["Accept"] = "application/json"
         if request.upgrade:
-            headers.update(upgrade_headers())
+            headers.update(tunnel.upgrade_headers())
         if request.verb == "list":
             headers["Accept-Encoding"] = "gzip"  # a tenth of the bytes for the same time
         if request.body is not None:
@@ -225,7 +228,7 @@ class Credentials:
         token = loaded.authorization
         if token:
             if not token.isprintable() or not token.isascii():
-                raise ConfigError(
+                raise errors.ConfigError(
                     f"the token of {loaded.source} has characters that no token has",
                     remedy="Look for line breaks and quotes in it.",
                 )

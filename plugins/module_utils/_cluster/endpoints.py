@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.errors import ConfigError
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import errors
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ def tls_context(
         why = "not PEM, or a key of another certificate, or one with a password"
         if isinstance(error, OSError) and not isinstance(error, ssl.SSLError):
             why = f"{error.strerror} ({file})"
-        raise ConfigError(
+        raise errors.ConfigError(
             f"the {what} of {source} cannot be used: {why}",
             remedy="Give readable files in PEM format.",
         ) from None
@@ -118,9 +118,9 @@ def bypassed(url: str, no_proxy: str) -> bool:
     return False
 
 
-def no_address(url: str) -> ConfigError:
+def no_address(url: str) -> errors.ConfigError:
     """What to raise for an address that is none."""
-    return ConfigError(
+    return errors.ConfigError(
         f"the address {plain(url)!r} of the API server is not usable",
         remedy="Give a URL such as https://api.example.org:6443.",
     )

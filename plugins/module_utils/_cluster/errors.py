@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.verbs import Request
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import verbs
 
 _LONGEST = 600
 _DENIED = re.compile(
@@ -47,7 +47,7 @@ class ClusterError(Exception):
         self,
         message: str,
         *,
-        request: Request | None = None,
+        request: verbs.Request | None = None,
         status: int = 0,
         reason: str = "",
         causes: tuple[Cause, ...] = (),
@@ -223,7 +223,7 @@ _BY_STATUS: Mapping[int, type[ClusterError]] = {
 
 
 def from_answer(
-    request: Request | None,
+    request: verbs.Request | None,
     status: int,
     body: Mapping[str, Any] | None,
     *,
@@ -260,7 +260,7 @@ def from_answer(
 
 
 def _class_of(
-    request: Request | None,
+    request: verbs.Request | None,
     status: int,
     reason: str,
     message: str,

@@ -22,8 +22,7 @@ from pathlib import Path
 from shutil import which
 from typing import Any
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.clocks import Clock
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.errors import ConfigError
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import clocks, errors
 
 DEADLINE = 60.0
 """Seconds a plugin may take."""
@@ -88,7 +87,7 @@ class Plugin:
         self._command = str(spec.get("command") or "")
         self.name = f"the credential plugin {self._command!r} of {owner}"
 
-    def run(self, clock: Clock, stop: threading.Event) -> Credential:
+    def run(self, clock: clocks.Clock, stop: threading.Event) -> Credential:
         """Runs it, without a terminal, until DEADLINE or `stop`; then it and what it started are killed.
 
         Raises:
@@ -111,7 +110,7 @@ class Plugin:
             raise self._error(f"its output is no ExecCredential of {self._spec.get('apiVersion')!r}")
         return found
 
-    def _listen(self, process: _Family, clock: Clock, stop: threading.Event) -> bytes:
+    def _listen(self, process: _Family, clock: clocks.Clock, stop: threading.Event) -> bytes:
         """What it writes until it ends, even if something that it left behind holds its output open."""
         deadline = clock.now() + DEADLINE
         while True:
@@ -163,7 +162,7 @@ class Plugin:
             return None
         return Credential(token, certificate, key, _seconds(status.get("expirationTimestamp")))
 
-    def _not_started(self, error: Exception) -> ConfigError:
+    def _not_started(self, error: Exception) -> errors.ConfigError:
         if which(self._command) is None:
             hint = " ".join(str(self._spec.get("installHint") or "").split())
             return self._error(
@@ -172,8 +171,8 @@ class Plugin:
             )
         return self._error(f"it cannot be started: {getattr(error, 'strerror', None) or 'its words are not usable'}")
 
-    def _error(self, why: str, remedy: str = "Run it by hand.") -> ConfigError:
-        return ConfigError(f"{self.name} gave no credential: {why}", remedy=remedy)
+    def _error(self, why: str, remedy: str = "Run it by hand.") -> errors.ConfigError:
+        return errors.ConfigError(f"{self.name} gave no credential: {why}", remedy=remedy)
 
 
 def _seconds(timestamp: object) -> float | None:

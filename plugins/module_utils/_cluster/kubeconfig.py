@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.errors import ConfigError
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import errors
 
 with suppress(ImportError):  # the `kubernetes` package brings it; connection.py reports both
     import yaml
@@ -66,16 +66,16 @@ def choose(kubeconfig: str | Mapping[str, Any], context: str = "") -> Chosen:
         (str(doc["current-context"]) for _unused, doc in documents if doc.get("current-context")), ""
     )
     if not contexts:
-        raise ConfigError(f"{where} has no contexts", remedy=_PATH)
+        raise errors.ConfigError(f"{where} has no contexts", remedy=_PATH)
     known = ", ".join(sorted(contexts)[:_SHOWN]) + (", ..." if len(contexts) > _SHOWN else "")
     if not name:
-        raise ConfigError(f"{where} has no current context", remedy=f"Give one as `context`: {known}.")
+        raise errors.ConfigError(f"{where} has no current context", remedy=f"Give one as `context`: {known}.")
     if name not in contexts:
-        raise ConfigError(f"{where} has no context {name!r}", remedy=f"It has: {known}.")
+        raise errors.ConfigError(f"{where} has no context {name!r}", remedy=f"It has: {known}.")
     pair = contexts[name][1]
     cluster = _entry("clusters", str(pair.get("cluster") or ""), documents, where, name)
     if not cluster.get("server"):
-        raise ConfigError(f"cluster {pair.get('cluster')!r} in {where} has no `server`", remedy=_PATH)
+        raise errors.ConfigError(f"cluster {pair.get('cluster')!r} in {where} has no `server`", remedy=_PATH)
     user_name = str(pair.get("user") or "")
     user = _entry("users", user_name, documents, where, name) if user_name else {}
     return Chosen(
@@ -105,7 +105,7 @@ def _documents(
     present = [path for path in paths if path.exists()]
     if not present:
         names = ", ".join(str(path) for path in paths) or repr(kubeconfig)
-        raise ConfigError(f"kubeconfig {names} does not exist", remedy=_PATH)
+        raise errors.ConfigError(f"kubeconfig {names} does not exist", remedy=_PATH)
     where = "kubeconfig " + ", ".join(str(path) for path in present)
     return where, [(path, _read(path)) for path in present]
 
@@ -120,14 +120,14 @@ def _read(path: Path) -> Mapping[str, Any]:
         content = yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
     except (OSError, UnicodeDecodeError) as error:
         why = getattr(error, "strerror", None) or "it is not text"
-        raise ConfigError(f"kubeconfig {path} cannot be read: {why}", remedy=_PATH) from None
+        raise errors.ConfigError(f"kubeconfig {path} cannot be read: {why}", remedy=_PATH) from None
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         at = f" at line {mark.line + 1}, column {mark.column + 1}" if mark else ""
-        raise ConfigError(f"kubeconfig {path} is not valid YAML{at}", remedy="Correct the file.") from None
+        raise errors.ConfigError(f"kubeconfig {path} is not valid YAML{at}", remedy="Correct the file.") from None
     if not isinstance(content, Mapping):
         what = "is empty" if content is None else "is not a kubeconfig: no mapping at its top"
-        raise ConfigError(f"kubeconfig {path} {what}", remedy=_PATH)
+        raise errors.ConfigError(f"kubeconfig {path} {what}", remedy=_PATH)
     return content
 
 
@@ -160,7 +160,7 @@ def _entry(
     what = section[:-1]
     found = _named(section, documents).get(name)
     if found is None:
-        raise ConfigError(
+        raise errors.ConfigError(
             f"context {context!r} in {where} names the {what} {name!r}, which is not there",
             remedy="Correct the file, or choose another context.",
         )
@@ -186,7 +186,7 @@ def _existing(file: str, kubeconfig: Path | None, key: str, owner: str) -> Path:
     try:
         path.open("rb").close()
     except OSError as error:
-        raise ConfigError(
+        raise errors.ConfigError(
             f"`{key}` of {owner} cannot be read: {path}: {error.strerror}",
             remedy="Correct the path or its permissions.",
         ) from None
@@ -197,5 +197,5 @@ def _checked(data: str, key: str, owner: str) -> str:
     try:
         base64.b64decode("".join(data.split()), validate=True)
     except (binascii.Error, ValueError):
-        raise ConfigError(f"`{key}` of {owner} is not base64", remedy="Correct the file.") from None
+        raise errors.ConfigError(f"`{key}` of {owner} is not base64", remedy="Correct the file.") from None
     return data

@@ -11,12 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.endpoints import (
-    Endpoint,
-    bypassed,
-    plain,
-)
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.errors import ConfigError
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import endpoints, errors
 
 with suppress(ImportError):  # the `kubernetes` package brings it; connection.py reports both
     import urllib3
@@ -79,7 +74,7 @@ class Attempt:
         self.sent = True
 
 
-def manager(endpoint: Endpoint) -> Any:
+def manager(endpoint: endpoints.Endpoint) -> Any:
     """urllib3's manager of the pools to one endpoint, through its proxy where it has one.
 
     Raises:
@@ -101,13 +96,13 @@ def manager(endpoint: Endpoint) -> Any:
             options["server_hostname"] = endpoint.server_name
         if endpoint.assert_hostname is not None:
             options["assert_hostname"] = endpoint.assert_hostname
-    proxy = "" if bypassed(endpoint.base, endpoint.no_proxy) else endpoint.proxy
+    proxy = "" if endpoints.bypassed(endpoint.base, endpoint.no_proxy) else endpoint.proxy
     if proxy.startswith("socks"):
         try:
             from urllib3.contrib.socks import SOCKSProxyManager
         except ImportError as error:
-            raise ConfigError(
-                f"the proxy {plain(proxy)} needs the Python package PySocks",
+            raise errors.ConfigError(
+                f"the proxy {endpoints.plain(proxy)} needs the Python package PySocks",
                 remedy="Install it beside the kubernetes package.",
             ) from error
         made: Any = SOCKSProxyManager(proxy, **options)

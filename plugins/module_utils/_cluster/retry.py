@@ -4,30 +4,24 @@
 
 from __future__ import annotations
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.clocks import Clock
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.errors import (
-    ClusterError,
-    Forbidden,
-    Unauthorized,
-    Unrenewed,
-)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import clocks, errors
 
 _FIRST_DELAY = 0.25
 _LONGEST_DELAY = 8.0
 _ONCE_MORE = 0.5
-_NO_VERDICT = (Forbidden, Unauthorized, Unrenewed)
+_NO_VERDICT = (errors.Forbidden, errors.Unauthorized, errors.Unrenewed)
 
 
 class Backoff:
     """Growing, jittered delays; a Retry-After sets the least."""
 
-    def __init__(self, clock: Clock, first: float = _FIRST_DELAY, longest: float = _LONGEST_DELAY) -> None:
+    def __init__(self, clock: clocks.Clock, first: float = _FIRST_DELAY, longest: float = _LONGEST_DELAY) -> None:
         self._clock = clock
         self._first = first
         self._longest = longest
         self._next = first
 
-    def delay(self, error: ClusterError | None = None) -> float:
+    def delay(self, error: errors.ClusterError | None = None) -> float:
         """Seconds to wait now; between 1 and 1.5 times the step, so that callers spread."""
         step = self._next
         self._next = min(self._next * 2, self._longest)
@@ -46,7 +40,7 @@ class Refusals:
     before is asked for again for a while, and any other once more: nothing was carried out.
     """
 
-    def __init__(self, clock: Clock, within: float) -> None:
+    def __init__(self, clock: clocks.Clock, within: float) -> None:
         """`within`: seconds without success in which a right that was granted before is asked for again."""
         self._clock = clock
         self._within = within
@@ -57,13 +51,13 @@ class Refusals:
         self._backoff = Backoff(self._clock)
         self._since: float | None = None
 
-    def delay(self, error: ClusterError, granted: bool) -> float | None:
+    def delay(self, error: errors.ClusterError, granted: bool) -> float | None:
         """Seconds to wait before asking again; None when this is the verdict."""
         if type(error) not in _NO_VERDICT:
             return None
         now = self._clock.now()
         first = self._since is None
         since = self._since = now if self._since is None else self._since
-        if isinstance(error, Unrenewed) or granted:
+        if isinstance(error, errors.Unrenewed) or granted:
             return self._backoff.delay() if now - since < self._within else None
-        return _ONCE_MORE if first and isinstance(error, Forbidden) else None
+        return _ONCE_MORE if first and isinstance(error, errors.Forbidden) else None

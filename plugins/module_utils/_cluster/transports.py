@@ -14,15 +14,13 @@ from http.client import HTTPException
 from typing import Any
 from urllib.parse import urlencode
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.client import Lost
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.endpoints import (
-    Endpoint,
-    no_address,
-    plain,
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import (
+    client,
+    endpoints,
+    errors,
+    pool,
+    verbs,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.errors import ConfigError, Unreachable
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.pool import Attempt, manager
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.verbs import Request
 
 with suppress(ImportError):  # the `kubernetes` package brings it; connection.py reports both
     import urllib3
@@ -34,19 +32,19 @@ _CHUNK = 1 << 18
 class Transport:
     """A pool of connections to one endpoint, for up to 32 requests and streams at once."""
 
-    def __init__(self, endpoint: Endpoint) -> None:
+    def __init__(self, endpoint: endpoints.Endpoint) -> None:
         self._endpoint = endpoint
         try:
-            self._manager = manager(endpoint)
+            self._manager = pool.manager(endpoint)
         except (LocationValueError, ValueError):
-            raise ConfigError(
-                f"the proxy address {plain(endpoint.proxy)!r} is not usable",
+            raise errors.ConfigError(
+                f"the proxy address {endpoints.plain(endpoint.proxy)!r} is not usable",
                 remedy="Give a URL such as http://proxy.example.org:3128.",
             ) from None
 
     def open(
         self,
-        request: Request,
+        request: verbs.Request,
         headers: Mapping[str, str],
         *,
         read_timeout: float,
@@ -65,7 +63,7 @@ class Transport:
         if request.query:
             url += "?" + urlencode(request.query)
         body = None if request.body is None else json.dumps(request.body).encode()
-        attempt = Attempt(fence)
+        attempt = pool.Attempt(fence)
         try:
             with attempt:
                 response = self._manager.request(
@@ -81,27 +79,27 @@ class Transport:
                     enforce_content_length=True,
                 )
         except EmptyPoolError as error:
-            raise Unreachable("all connections are in use", request=request) from error
+            raise errors.Unreachable("all connections are in use", request=request) from error
         except (LocationParseError, LocationValueError):
-            raise no_address(self._endpoint.base) from None
+            raise endpoints.no_address(self._endpoint.base) from None
         except (HTTPError, HTTPException, OSError) as error:
             if attempt.refusal is not None:
                 raise attempt.refusal from None
             if _untrusted(error):
                 raise self._distrust(error) from error
             if attempt.sent:
-                raise Lost(_words(error)) from error
-            where = plain(self._endpoint.base)
-            raise Unreachable(f"{where}: {_words(error)}", request=request) from error
+                raise client.Lost(_words(error)) from error
+            where = endpoints.plain(self._endpoint.base)
+            raise errors.Unreachable(f"{where}: {_words(error)}", request=request) from error
         return Answer(response)
 
     def close(self) -> None:
         """Closes idle connections; requests under way go on."""
         self._manager.clear()
 
-    def _distrust(self, error: BaseException) -> ConfigError:
-        return ConfigError(
-            f"the certificate of {plain(self._endpoint.base)} is not trusted: {_words(error)}",
+    def _distrust(self, error: BaseException) -> errors.ConfigError:
+        return errors.ConfigError(
+            f"the certificate of {endpoints.plain(self._endpoint.base)} is not trusted: {_words(error)}",
             remedy="Give the cluster's own certificate authority (ca_cert, or the kubeconfig of "
             "this cluster), and the address under which its certificate is issued.",
         )
@@ -128,7 +126,7 @@ class Answer:
             yield from self._response.stream(_CHUNK, decode_content=True)
         except (HTTPError, HTTPException, OSError, ValueError, AttributeError) as error:
             # ValueError and AttributeError: read after another thread has closed it.
-            raise Lost(_words(error)) from error
+            raise client.Lost(_words(error)) from error
         else:
             with self._lock:
                 self._done = True

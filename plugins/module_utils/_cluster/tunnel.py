@@ -17,8 +17,7 @@ import struct
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.errors import ServerError, Unreachable
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.verbs import Request
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import errors, verbs
 
 PROTOCOL = "v4.channel.k8s.io"
 _LARGEST = 16 * 1024 * 1024
@@ -51,7 +50,7 @@ def upgrade_headers() -> dict[str, str]:
     }
 
 
-def fetch(wire: Wire, path: str, *, request: Request, late: Callable[[], bool]) -> Any:
+def fetch(wire: Wire, path: str, *, request: verbs.Request, late: Callable[[], bool]) -> Any:
     """The JSON document at `path` of the forwarded port, unless it gets `late`. HTTP/1.0 keeps it in one piece.
 
     Raises:
@@ -63,12 +62,12 @@ def fetch(wire: Wire, path: str, *, request: Request, late: Callable[[], bool]) 
         wire.write(_frame(_BINARY, bytes([_DATA]) + asked.encode()))
         return _answer(wire, request, late)
     except OSError as error:
-        raise Unreachable(f"the forward broke: {error}", request=request) from error
+        raise errors.Unreachable(f"the forward broke: {error}", request=request) from error
     finally:
         wire.close()
 
 
-def _answer(wire: Wire, request: Request, late: Callable[[], bool]) -> Any:
+def _answer(wire: Wire, request: verbs.Request, late: Callable[[], bool]) -> Any:
     got, opened = b"", set[int]()
     while not late() and len(got) < _LARGEST:
         code, payload = _read_frame(lambda count: _exactly(wire, count, late))
@@ -83,28 +82,28 @@ def _answer(wire: Wire, request: Request, late: Callable[[], bool]) -> Any:
             opened.add(channel)
         elif channel == _ERROR:
             told = payload.decode("utf-8", "replace").strip()
-            raise Unreachable(f"the port cannot be reached: {told}", request=request)
+            raise errors.Unreachable(f"the port cannot be reached: {told}", request=request)
         else:
             got += payload
             found = _document(got, request, ended=False)
             if found is not None:
                 return found
-    raise Unreachable("no answer in time", request=request)
+    raise errors.Unreachable("no answer in time", request=request)
 
 
-def _document(got: bytes, request: Request, *, ended: bool) -> Any:
+def _document(got: bytes, request: verbs.Request, *, ended: bool) -> Any:
     """The document, or `None` while the answer may go on."""
     head, blank, body = got.partition(b"\r\n\r\n")
     words = head.split(None, 2)
     if ended and len(words) < 2:
-        raise Unreachable("the port closed the connection without an answer", request=request)
+        raise errors.Unreachable("the port closed the connection without an answer", request=request)
     if len(words) > 1 and words[1] != b"200" and (blank or ended):
-        raise ServerError(f"the port answered {words[1].decode('ascii', 'replace')}", request=request)
+        raise errors.ServerError(f"the port answered {words[1].decode('ascii', 'replace')}", request=request)
     try:
         return json.loads(body)
     except ValueError:
         if ended:
-            raise ServerError("the port's answer is not JSON", request=request) from None
+            raise errors.ServerError("the port's answer is not JSON", request=request) from None
         return None
 
 

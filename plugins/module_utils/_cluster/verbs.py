@@ -14,20 +14,14 @@ from dataclasses import replace as replace_fields
 from typing import Any
 from urllib.parse import quote
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.kinds import (
-    BUDGETS,
-    PODS,
-    SELF_SUBJECT_ACCESS_REVIEWS,
-    SELF_SUBJECT_REVIEWS,
-    Kind,
-)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds
 
 FIELD_MANAGER = "kubeops-node-maintenance"
 PAGE = 1000
 
 _MERGE_PATCH = "application/merge-patch+json"
 _MANAGED = (("fieldManager", FIELD_MANAGER),)
-_REVIEWS = frozenset({SELF_SUBJECT_ACCESS_REVIEWS.resource, SELF_SUBJECT_REVIEWS.resource})
+_REVIEWS = frozenset({kinds.SELF_SUBJECT_ACCESS_REVIEWS.resource, kinds.SELF_SUBJECT_REVIEWS.resource})
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +54,7 @@ class Request:
         return "/".join(part for part in (self.namespace, self.name) if part)
 
 
-def path(kind: Kind, namespace: str = "", name: str = "", subresource: str = "") -> str:
+def path(kind: kinds.Kind, namespace: str = "", name: str = "", subresource: str = "") -> str:
     """The path of a collection, an object or a subresource.
 
     Raises:
@@ -78,13 +72,13 @@ def path(kind: Kind, namespace: str = "", name: str = "", subresource: str = "")
     return "/".join(parts)
 
 
-def get(kind: Kind, name: str, namespace: str = "", subresource: str = "") -> Request:
+def get(kind: kinds.Kind, name: str, namespace: str = "", subresource: str = "") -> Request:
     """Reads one object, or its `scale` or `status`."""
     return _one("GET", "get", kind, name, namespace, subresource)
 
 
 def list_page(
-    kind: Kind,
+    kind: kinds.Kind,
     namespace: str = "",
     labels: str = "",
     fields: str = "",
@@ -106,7 +100,7 @@ def list_page(
 
 
 def watch(
-    kind: Kind,
+    kind: kinds.Kind,
     namespace: str = "",
     labels: str = "",
     fields: str = "",
@@ -133,7 +127,7 @@ def watch(
 
 
 def create(
-    kind: Kind,
+    kind: kinds.Kind,
     obj: Mapping[str, Any],
     namespace: str = "",
     subresource: str = "",
@@ -156,7 +150,7 @@ def create(
     )
 
 
-def replace(kind: Kind, obj: Mapping[str, Any]) -> Request:
+def replace(kind: kinds.Kind, obj: Mapping[str, Any]) -> Request:
     """Writes a whole object back; conditional, because it carries the `resourceVersion` it was read at."""
     metadata = obj["metadata"]
     return _one(
@@ -170,7 +164,9 @@ def replace(kind: Kind, obj: Mapping[str, Any]) -> Request:
     )
 
 
-def merge_patch(kind: Kind, name: str, body: Mapping[str, Any], namespace: str = "", subresource: str = "") -> Request:
+def merge_patch(
+    kind: kinds.Kind, name: str, body: Mapping[str, Any], namespace: str = "", subresource: str = ""
+) -> Request:
     """A JSON merge patch; conditional when `body` has `metadata.resourceVersion` (or `uid`)."""
     return _one(
         "PATCH",
@@ -186,7 +182,7 @@ def merge_patch(kind: Kind, name: str, body: Mapping[str, Any], namespace: str =
 
 
 def delete(
-    kind: Kind,
+    kind: kinds.Kind,
     name: str,
     namespace: str = "",
     uid: str = "",
@@ -226,12 +222,12 @@ def evict(
     if annotations:
         metadata["annotations"] = dict(annotations)
     eviction = {
-        "apiVersion": BUDGETS.api_version,
+        "apiVersion": kinds.BUDGETS.api_version,
         "kind": "Eviction",
         "metadata": metadata,
         "deleteOptions": options,
     }
-    return create(PODS, eviction, namespace, subresource="eviction", name=name)
+    return create(kinds.PODS, eviction, namespace, subresource="eviction", name=name)
 
 
 def pod_log(namespace: str, name: str, container: str, *, previous: bool = False, tail_lines: int = 0) -> Request:
@@ -239,12 +235,12 @@ def pod_log(namespace: str, name: str, container: str, *, previous: bool = False
     query = [("container", container), ("limitBytes", str(4 * 1024 * 1024))]
     query += [("previous", "true")] if previous else []
     query += [("tailLines", str(tail_lines))] if tail_lines else []
-    return _one("GET", "get", PODS, name, namespace, "log", tuple(query))
+    return _one("GET", "get", kinds.PODS, name, namespace, "log", tuple(query))
 
 
 def port_forward(namespace: str, name: str, port: int) -> Request:
     """Opens a WebSocket to a port of a pod; a GET, and since Kubernetes 1.35 the verb `create` is asked for too."""
-    request = _one("GET", "get", PODS, name, namespace, "portforward", (("ports", str(port)),))
+    request = _one("GET", "get", kinds.PODS, name, namespace, "portforward", (("ports", str(port)),))
     return replace_fields(request, upgrade=True)
 
 
@@ -260,14 +256,14 @@ def api_resources(group_version: str) -> Request:
     )
 
 
-def _resource(kind: Kind, subresource: str) -> str:
+def _resource(kind: kinds.Kind, subresource: str) -> str:
     return f"{kind.resource}/{subresource}" if subresource else kind.resource
 
 
 def _one(
     method: str,
     verb: str,
-    kind: Kind,
+    kind: kinds.Kind,
     name: str,
     namespace: str,
     subresource: str = "",

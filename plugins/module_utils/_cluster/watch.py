@@ -12,21 +12,13 @@ import threading
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.client import Cluster, Listing, Stream
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.errors import (
-    ClusterError,
-    Expired,
-    Forbidden,
-    Overloaded,
-    ServerError,
-    Unauthorized,
-    Unreachable,
-    Unrenewed,
-    from_answer,
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import (
+    client,
+    errors,
+    kinds,
+    retry,
+    verbs,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.kinds import Kind
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.retry import Backoff, Refusals
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.verbs import watch
 
 Object = dict[str, Any]
 Key = tuple[str, str]
@@ -38,8 +30,8 @@ _JOIN_SECONDS = 0.2
 _LIVED_SECONDS = 10.0
 REFUSED_SECONDS = 60.0
 """How long a watch may be refused that was allowed before, until that is why it ends."""
-_REFUSAL = (Forbidden, Unauthorized, Unrenewed)
-_TRANSIENT = (Unreachable, Overloaded, ServerError)
+_REFUSAL = (errors.Forbidden, errors.Unauthorized, errors.Unrenewed)
+_TRANSIENT = (errors.Unreachable, errors.Overloaded, errors.ServerError)
 
 
 class Reflector:
@@ -59,8 +51,8 @@ class Reflector:
 
     def __init__(
         self,
-        cluster: Cluster,
-        kind: Kind,
+        cluster: client.Cluster,
+        kind: kinds.Kind,
         *,
         namespace: str = "",
         labels: str = "",
@@ -97,17 +89,17 @@ class Reflector:
         self._on_event = on_event
         self._silence = silence
         self._stopping = self._clock.event()
-        self._stream: Stream | None = None
+        self._stream: client.Stream | None = None
         self._resource_version = ""
         self._alive = False
         self._quiet_since = 0.0
-        self._refusals = Refusals(self._clock, REFUSED_SECONDS)
+        self._refusals = retry.Refusals(self._clock, REFUSED_SECONDS)
         self._thread = self._clock.thread(self._run, f"watch {kind.plural}")
         self.synced = False
         self.objects: dict[Key, Object] = {}
         self.version = 0
         self.error: Exception | None = None
-        self.trouble: ClusterError | None = None
+        self.trouble: errors.ClusterError | None = None
 
     def start(self) -> None:
         self._thread.start()
@@ -129,7 +121,7 @@ class Reflector:
             return self._clock.now() - self._quiet_since if self._alive else 0.0
 
     def _run(self) -> None:
-        backoff = Backoff(self._clock, longest=5.0)
+        backoff = retry.Backoff(self._clock, longest=5.0)
         while not self._stopping.is_set():
             began = self._clock.now()
             try:
@@ -141,7 +133,7 @@ class Reflector:
                     backoff.reset()
                     continue
                 delay = backoff.delay()
-            except Expired:
+            except errors.Expired:
                 self._resource_version = ""
                 delay = 0.0 if self._clock.now() - began > 1.0 else backoff.delay()
             except _REFUSAL as error:
@@ -161,12 +153,12 @@ class Reflector:
                 return
             self._stopping.wait(delay)
 
-    def _list(self) -> Listing:
+    def _list(self) -> client.Listing:
         return self._cluster.items(self._kind, namespace=self._namespace, labels=self._labels, fields=self._fields)
 
     def _follow(self) -> None:
         """One watch, from the last resourceVersion to its end."""
-        request = watch(
+        request = verbs.watch(
             self._kind,
             self._namespace,
             self._labels,
@@ -188,7 +180,7 @@ class Reflector:
             for event in stream:
                 obj = event.get("object") or {}
                 if event.get("type") == "ERROR":
-                    raise from_answer(request, int(obj.get("code") or 500), obj)
+                    raise errors.from_answer(request, int(obj.get("code") or 500), obj)
                 if not self._see(str(event.get("type")), obj):
                     return
         finally:
@@ -210,7 +202,7 @@ class Reflector:
                 self._wake.notify_all()
         return True
 
-    def _take(self, listing: Listing) -> None:
+    def _take(self, listing: client.Listing) -> None:
         """Takes in a list: the difference to what is known becomes events."""
         with self._wake:
             if self._stopping.is_set():
@@ -243,7 +235,7 @@ class Reflector:
     def _trimmed(self, obj: Object) -> Object:
         return obj if self._keep is None else self._keep(obj)
 
-    def _tell_trouble(self, error: ClusterError) -> None:
+    def _tell_trouble(self, error: errors.ClusterError) -> None:
         with self._wake:
             self.trouble = error
             self._wake.notify_all()

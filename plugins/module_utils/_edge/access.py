@@ -5,11 +5,11 @@
 
 from __future__ import annotations
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.faces import ClusterFace, built
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.plan.access import AccessOptions, install
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge import faces
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.plan import access
 
-FACE = ClusterFace(
+FACE = faces.ClusterFace(
     name="maintenance_access",
     options={"state": {"type": "str", "choices": ["present", "absent"], "default": "present"}},
-    engine=lambda ctx, own: install(ctx, built(AccessOptions, own)),
+    engine=lambda ctx, own: access.install(ctx, faces.built(access.AccessOptions, own)),
 )

@@ -9,11 +9,13 @@ import dataclasses
 import typing as t
 from pathlib import Path
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.errors import BadOption
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.faces import Own
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import budgets, selectors
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Ref
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.pod_plan import Choices
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge import errors, faces
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import (
+    budgets,
+    objects,
+    pod_plan,
+    selectors,
+)
 
 CHOICES: dict[str, t.Any] = {
     "backend": {"type": "str", "choices": ["auto", "eviction", "koordinator"], "default": "auto"},
@@ -33,20 +35,20 @@ CHOICES: dict[str, t.Any] = {
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 
 
-def split(own: Own, environ: t.Mapping[str, str]) -> Own:
+def split(own: faces.Own, environ: t.Mapping[str, str]) -> faces.Own:
     """The options with those of ``CHOICES`` gathered into ``choices``.
 
     Raises:
         BadOption: a selector is none.
     """
-    names = {field.name for field in dataclasses.fields(Choices)}
+    names = {field.name for field in dataclasses.fields(pod_plan.Choices)}
     chosen = {name: value for name, value in own.items() if name in names and value is not None}
     checked("pod_selector", chosen.get("pod_selector", ""))
     chosen["reactive_budgets"] = reactive(chosen.get("reactive_budgets"))
     chosen["namespaces"] = tuple(chosen.get("namespaces", ()))
     chosen["fenced"] = tuple(chosen.get("fenced", ()))
     rest = {name: value for name, value in own.items() if name not in names}
-    return {**rest, "choices": Choices(**chosen, self_pod=myself(environ))}
+    return {**rest, "choices": pod_plan.Choices(**chosen, self_pod=myself(environ))}
 
 
 def reactive(given: t.Sequence[str] | None) -> tuple[str, ...]:
@@ -70,11 +72,11 @@ def checked(option: str, text: str) -> str:
     try:
         selectors.parse(text)
     except ValueError as error:
-        raise BadOption(option, text, f"a label selector such as app=web,tier in (a, b) ({error})") from None
+        raise errors.BadOption(option, text, f"a label selector such as app=web,tier in (a, b) ({error})") from None
     return text
 
 
-def myself(environ: t.Mapping[str, str], account: Path = SERVICE_ACCOUNT) -> Ref | None:
+def myself(environ: t.Mapping[str, str], account: Path = SERVICE_ACCOUNT) -> objects.Ref | None:
     """The pod that this runs in, as far as its environment tells; ``None`` outside of any cluster.
 
     The pod's name is its host name unless it uses the host's network; the UID is nowhere to be read.
@@ -85,4 +87,4 @@ def myself(environ: t.Mapping[str, str], account: Path = SERVICE_ACCOUNT) -> Ref
         namespace = account.read_text().strip()
     except OSError:
         namespace = ""
-    return Ref("Pod", environ["HOSTNAME"], namespace, api_version="v1")
+    return objects.Ref("Pod", environ["HOSTNAME"], namespace, api_version="v1")

@@ -5,10 +5,10 @@
 
 from __future__ import annotations
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.faces import ClusterFace, built
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.nodes.cordon import CordonOptions, cordon
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge import faces
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.nodes import cordon
 
-FACE = ClusterFace(
+FACE = faces.ClusterFace(
     name="node_cordon",
     options={
         "state": {
@@ -27,5 +27,5 @@ FACE = ClusterFace(
     },
     durations=("lease_duration",),
     lists=("nodes",),
-    engine=lambda ctx, own: cordon(ctx, built(CordonOptions, own)),
+    engine=lambda ctx, own: cordon.cordon(ctx, faces.built(cordon.CordonOptions, own)),
 )

@@ -8,34 +8,22 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge import yaml_text
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.errors import BadOption
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.faces import (
-    Call,
-    ClusterFace,
-    Own,
-    Params,
-    plain,
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge import errors, faces, yaml_text
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler import (
+    check,
+    config_faults,
+    places,
+    rollout,
+    schemas,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler import check
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.config_faults import Fault
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.places import PLACES, Place
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.rollout import Wish
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.schemas import Schema
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.outcomes import ConfigOutcome
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import Context, Result
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.descheduler.configuring import (
-    NOTHING,
-    DeschedulerOptions,
-    descheduler,
-    invalid,
-)
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.descheduler.pause import pause, resume
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import outcomes
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import context
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.descheduler import configuring, pause
 
 _NEEDS_CONFIG = ("present", "validated")
 
 
-def _prepared(own: Own, environ: t.Mapping[str, str]) -> Own:
+def _prepared(own: faces.Own, environ: t.Mapping[str, str]) -> faces.Own:
     """The engine's options from the module's.
 
     Raises:
@@ -43,74 +31,76 @@ def _prepared(own: Own, environ: t.Mapping[str, str]) -> Own:
     """
     del environ
     flavor: check.Flavor = own["flavor"]
-    place = PLACES[flavor]
+    place = places.PLACES[flavor]
     try:
         schema = check.schema_of(flavor, own["version"] or "")
     except KeyError:
-        raise BadOption("version", own["version"], f"one of {', '.join(check.VERSIONS[flavor])}") from None
+        raise errors.BadOption("version", own["version"], f"one of {', '.join(check.VERSIONS[flavor])}") from None
     wish, faults = _wish(own["config"], schema)
     if wish is None and not faults and own["state"] in _NEEDS_CONFIG:
-        raise BadOption("config", own["config"], f"a {schema.kind}, as keys and values or as its YAML text")
+        raise errors.BadOption("config", own["config"], f"a {schema.kind}, as keys and values or as its YAML text")
     return {
         **own,
         "schema": schema,
-        "place": Place(**{name: own[name] or getattr(place, name) for name in Place.__dataclass_fields__}),
+        "place": places.Place(
+            **{name: own[name] or getattr(place, name) for name in places.Place.__dataclass_fields__}
+        ),
         "wish": wish,
         "faults": faults,
         "means": lambda text: yaml_text.read(text, schema)[0] if text else None,
     }
 
 
-def _wish(given: t.Any, schema: Schema) -> tuple[Wish | None, tuple[Fault, ...]]:
+def _wish(given: t.Any, schema: schemas.Schema) -> tuple[rollout.Wish | None, tuple[config_faults.Fault, ...]]:
     if given is None or given == "":
         return None, ()
     if isinstance(given, str):
         config, faults = yaml_text.read(given, schema)
         text = given
     else:
-        config, faults, text = plain(given), (), ""
+        config, faults, text = faces.plain(given), (), ""
     if config is not None or not faults:
         faults = (*faults, *check.check(config, schema))
     if not isinstance(config, dict):
         return None, faults
-    return Wish(config, text or yaml_text.write(config), bool(text)), faults
+    return rollout.Wish(config, text or yaml_text.write(config), bool(text)), faults
 
 
-def _options(own: Own) -> DeschedulerOptions:
+def _options(own: faces.Own) -> configuring.DeschedulerOptions:
     names = ("flavor", "schema", "place", "means", "wish", "faults", "restart", "verify", "rollback", "running_jobs")
     given = {name: own[name] for name in names}
-    return DeschedulerOptions(**given, state=own["state"], timeout=own["timeout"] or 300.0)
+    return configuring.DeschedulerOptions(**given, state=own["state"], timeout=own["timeout"] or 300.0)
 
 
-def _engine(ctx: Context, own: Own) -> Result:
+def _engine(ctx: context.Context, own: faces.Own) -> context.Result:
     if own["state"] == "paused":
-        return pause(ctx, _options(own))
+        return pause.pause(ctx, _options(own))
     if own["state"] == "resumed":
-        return resume(ctx, _options(own), everywhere=own["namespace"] is None and own["deployment"] is None)
-    return descheduler(ctx, _options(own))
+        return pause.resume(ctx, _options(own), everywhere=own["namespace"] is None and own["deployment"] is None)
+    return configuring.descheduler(ctx, _options(own))
 
 
-def _validated(own: Own) -> Result:
-    found = invalid(own["faults"])
+def _validated(own: faces.Own) -> context.Result:
+    found = configuring.invalid(own["faults"])
     if found:
         return found
     warned = f" with {len(own['faults'])} warnings" if own["faults"] else ""
     data = {
-        "outcome": ConfigOutcome.VALID.value,
+        "outcome": outcomes.ConfigOutcome.VALID.value,
         "findings": [fault.shown() for fault in own["faults"]],
-        **NOTHING,
+        **configuring.NOTHING,
         "digest": own["wish"].digest,
     }
-    return Result(data, message=f"The configuration is valid{warned}.")
+    return context.Result(data, message=f"The configuration is valid{warned}.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DeschedulerFace(ClusterFace):
+class DeschedulerFace(faces.ClusterFace):
     """Asks no cluster where a configuration is only to be validated."""
 
-    def run(self, params: Params, call: Call) -> dict[str, t.Any]:
+    def run(self, params: faces.Params, call: faces.Call) -> dict[str, t.Any]:
         if params["state"] != "validated":
-            return ClusterFace.run(self, params, call)
+            return faces.ClusterFace.run(self, params, call)
         result = _validated(self.prepare(self.converted(params), call.environ))
         return {
             **result.data,
@@ -131,7 +121,7 @@ FACE = DeschedulerFace(
             "choices": ["present", "validated", "restarted", "paused", "resumed"],
             "default": "present",
         },
-        "flavor": {"type": "str", "choices": list(PLACES), "default": "koordinator"},
+        "flavor": {"type": "str", "choices": list(places.PLACES), "default": "koordinator"},
         "version": {"type": "str"},
         "config": {"type": "raw"},
         "namespace": {"type": "str"},

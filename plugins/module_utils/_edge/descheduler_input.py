@@ -9,15 +9,19 @@ import typing as t
 
 from ansible.module_utils.parsing.convert_bool import boolean
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge import yaml_text
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.descheduler import FACE
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.errors import BadOption
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.faces import plain
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler import check
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.config_faults import Fault
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.values import similar
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge import (
+    descheduler,
+    errors,
+    faces,
+    yaml_text,
+)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler import (
+    check,
+    config_faults,
+    values,
+)
 
-OPTIONS = (*(name for name in FACE.options if name not in ("state", "run")), "pause")
+OPTIONS = (*(name for name in descheduler.FACE.options if name not in ("state", "run")), "pause")
 EXPECTED = "arguments of the role descheduler without their prefix, such as {flavor: koordinator, config: {…}}"
 
 
@@ -27,25 +31,25 @@ def read(name: str, value: t.Any) -> dict[str, t.Any]:
     Raises:
         BadOption: there is no such argument, or its value is wrong, or the configuration is.
     """
-    given = plain(yaml_text.read(value, check.schema_of("koordinator"))[0] if isinstance(value, str) else value)
+    given = faces.plain(yaml_text.read(value, check.schema_of("koordinator"))[0] if isinstance(value, str) else value)
     if not isinstance(given, dict):
-        raise BadOption(name, value, EXPECTED)
+        raise errors.BadOption(name, value, EXPECTED)
     for key, inner in given.items():
         if key not in OPTIONS:
-            right = similar(key, OPTIONS)
-            raise BadOption(f"{name}.{key}", inner, right or f"one of {', '.join(OPTIONS)}")
-        choices = FACE.options.get(key, {}).get("choices")
+            right = values.similar(key, OPTIONS)
+            raise errors.BadOption(f"{name}.{key}", inner, right or f"one of {', '.join(OPTIONS)}")
+        choices = descheduler.FACE.options.get(key, {}).get("choices")
         if choices and inner not in choices:
-            raise BadOption(f"{name}.{key}", inner, f"one of {', '.join(choices)}")
+            raise errors.BadOption(f"{name}.{key}", inner, f"one of {', '.join(choices)}")
     found = {key: inner for key, inner in given.items() if inner not in (None, "")}
     try:
         found["pause"] = bool(boolean(found.get("pause", False)))
     except TypeError:
-        raise BadOption(f"{name}.pause", found["pause"], "true or false") from None
+        raise errors.BadOption(f"{name}.pause", found["pause"], "true or false") from None
     if "config" in found:
         _check(f"{name}.config", found)
     elif not found["pause"]:
-        raise BadOption(name, value, f"{EXPECTED}, or {{pause: true}}")
+        raise errors.BadOption(name, value, f"{EXPECTED}, or {{pause: true}}")
     return found
 
 
@@ -54,13 +58,13 @@ def _check(name: str, found: t.Mapping[str, t.Any]) -> None:
     try:
         schema = check.schema_of(flavor, str(found.get("version", "")))
     except KeyError:
-        raise BadOption(name, found["version"], f"one of {', '.join(check.VERSIONS[flavor])}") from None
+        raise errors.BadOption(name, found["version"], f"one of {', '.join(check.VERSIONS[flavor])}") from None
     config: t.Any = found["config"]
-    faults: tuple[Fault, ...] = ()
+    faults: tuple[config_faults.Fault, ...] = ()
     if isinstance(config, str):
         config, faults = yaml_text.read(config, schema)
     if config is not None or not faults:
         faults = (*faults, *check.check(config, schema))
     wrong = [f"{fault.path or 'it'}: {fault.sentence}" for fault in check.errors(faults)]
     if wrong:
-        raise BadOption(name, "the configuration", f"a valid {schema.kind}. {' '.join(wrong)}".rstrip("."))
+        raise errors.BadOption(name, "the configuration", f"a valid {schema.kind}. {' '.join(wrong)}".rstrip("."))

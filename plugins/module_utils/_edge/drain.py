@@ -5,17 +5,15 @@
 
 from __future__ import annotations
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.choices import CHOICES, split
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.faces import ClusterFace, built
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drain.drain import drain
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drain.drain_options import DrainOptions
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge import choices, faces
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drain import drain, drain_options
 
-FACE = ClusterFace(
+FACE = faces.ClusterFace(
     name="node_drain",
     options={
         "nodes": {"type": "list", "elements": "str", "required": True},
         "run": {"type": "str"},
-        **CHOICES,
+        **choices.CHOICES,
         "grace_period": {"type": "int"},
         "order": {"type": "str", "choices": ["priority", "listed"], "default": "priority"},
         "parallel": {"type": "int", "default": 8},
@@ -30,6 +28,6 @@ FACE = ClusterFace(
     },
     durations=("timeout", "pod_timeout"),
     lists=("nodes", "namespaces", "fenced"),
-    engine=lambda ctx, own: drain(ctx, built(DrainOptions, own)),
-    prepare=split,
+    engine=lambda ctx, own: drain.drain(ctx, faces.built(drain_options.DrainOptions, own)),
+    prepare=choices.split,
 )

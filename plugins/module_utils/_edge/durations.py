@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 import typing as t
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.errors import BadOption
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge import errors
 
 EXPECTED = 'whole seconds such as 90, or a text such as "90s", "10m" or "1h30m"'
 UNITS = {"d": 86400, "h": 3600, "m": 60, "s": 1}
@@ -31,5 +31,5 @@ def seconds(option: str, value: t.Any) -> float | None:
         return float(text)
     match = PARTS.fullmatch(text)
     if not text or match is None:
-        raise BadOption(option, value, EXPECTED)
+        raise errors.BadOption(option, value, EXPECTED)
     return float(sum(int(n or 0) * size for n, size in zip(match.groups(), UNITS.values(), strict=True)))

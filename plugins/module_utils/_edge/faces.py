@@ -19,21 +19,12 @@ from dataclasses import dataclass, field
 from ansible.module_utils.basic import missing_required_lib
 from ansible.module_utils.common.parameters import remove_values
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge import durations, lists, options
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.errors import BadOption
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.calls import (
-    failure,
-    library_error,
-    perform,
-)
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import (
-    Context,
-    Event,
-    Result,
-    Run,
-)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge import durations, errors, lists, options
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import calls, context
 
-__all__ = ["Call", "ClusterFace", "Event", "Face", "Own", "Params", "built", "failure", "line", "plain", "run_face"]
+# What plugin_utils needs of the engine, which may import this layer alone.
+Event = context.Event
+failure = calls.failure
 
 Params = t.Mapping[str, t.Any]
 Progress = t.Callable[[Event], None]
@@ -111,7 +102,7 @@ class ClusterFace(Face):
     ``prepare`` makes of the converted options what the engine wants; it sees the environment.
     """
 
-    engine: t.Callable[[Context, Own], Result]
+    engine: t.Callable[[context.Context, Own], context.Result]
     prepare: t.Callable[[Own, t.Mapping[str, str]], Own] = _as_they_are
 
     @property
@@ -119,12 +110,12 @@ class ClusterFace(Face):
         return {**options.CONNECTION, **self.options}
 
     def run(self, params: Params, call: Call) -> dict[str, t.Any]:
-        missing = library_error()
+        missing = calls.library_error()
         if missing is not None:
             return {**failure(missing_required_lib("kubernetes")), "exception": missing}
-        run = Run.parse(params.get("run"))
+        run = context.Run.parse(params.get("run"))
         own = self.prepare(self.converted(params), call.environ)
-        return perform(
+        return calls.perform(
             options.connection(params, call.environ),
             lambda ctx: self.engine(ctx, own),
             user_agent=user_agent(self.name, run),
@@ -140,7 +131,7 @@ def run_face(face: Face, params: Params, call: Call) -> dict[str, t.Any]:
     hidden = options.secrets(params, call.environ)
     try:
         result = face.run(params, dataclasses.replace(call, progress=_told(call.progress, hidden)))
-    except BadOption as error:
+    except errors.BadOption as error:
         result = failure(str(error))
     if not call.diff:
         result.pop("diff", None)
@@ -150,7 +141,7 @@ def run_face(face: Face, params: Params, call: Call) -> dict[str, t.Any]:
     return {**shown, **handed_out, "invocation": invocation(face, params, hidden)}
 
 
-def user_agent(module: str, run: Run | None) -> str:
+def user_agent(module: str, run: context.Run | None) -> str:
     """What the API server's audit log shows; the run's id, never its nonce."""
     return f"kubeops.node_maintenance/{module}" + (f" run/{run.id}" if run else "")
 

@@ -7,17 +7,16 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.choices import reactive
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.faces import ClusterFace, Own, built
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.protect.guard import GuardOptions, guard
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge import choices, faces
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.protect import guard
 
 
-def _prepared(own: Own, environ: t.Mapping[str, str]) -> Own:
+def _prepared(own: faces.Own, environ: t.Mapping[str, str]) -> faces.Own:
     del environ
-    return {**own, "reactive_budgets": reactive(own["reactive_budgets"])}
+    return {**own, "reactive_budgets": choices.reactive(own["reactive_budgets"])}
 
 
-FACE = ClusterFace(
+FACE = faces.ClusterFace(
     name="pdb_guard",
     options={
         "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
@@ -33,5 +32,5 @@ FACE = ClusterFace(
     durations=("settle", "timeout"),
     lists=("nodes",),
     prepare=_prepared,
-    engine=lambda ctx, own: guard(ctx, built(GuardOptions, own)),
+    engine=lambda ctx, own: guard.guard(ctx, faces.built(guard.GuardOptions, own)),
 )

@@ -17,10 +17,14 @@ from pathlib import Path
 
 from ansible.module_utils.parsing.convert_bool import boolean
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge import descheduler_input, durations, lists
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.errors import BadOption, BadOptions
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge import (
+    descheduler_input,
+    durations,
+    errors,
+    lists,
+)
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import node_taints
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.nodes.verify import GATES
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.nodes import verify
 
 PREFIX = "maintain_"
 ROLE = "migrate_"
@@ -32,7 +36,7 @@ Convert = t.Callable[[str, t.Any], t.Any]
 
 def _text(name: str, value: t.Any) -> str:
     if isinstance(value, (t.Mapping, list, tuple)):
-        raise BadOption(name, value, "a text")
+        raise errors.BadOption(name, value, "a text")
     return str(value).strip()
 
 
@@ -40,7 +44,7 @@ def _truth(name: str, value: t.Any) -> bool:
     try:
         return bool(boolean(value.strip() if isinstance(value, str) else value))
     except TypeError:
-        raise BadOption(name, value, "true or false") from None
+        raise errors.BadOption(name, value, "true or false") from None
 
 
 def _seconds(name: str, value: t.Any) -> int | None:
@@ -50,7 +54,7 @@ def _seconds(name: str, value: t.Any) -> int | None:
 
 def _names(name: str, value: t.Any) -> list[str]:
     if isinstance(value, t.Mapping):
-        raise BadOption(name, value, "a list, or a text with commas, spaces or newlines between the names")
+        raise errors.BadOption(name, value, "a list, or a text with commas, spaces or newlines between the names")
     return list(lists.names(value))
 
 
@@ -58,7 +62,7 @@ def _at_least(smallest: int) -> Convert:
     def convert(name: str, value: t.Any) -> int:
         text = str(value).strip()
         if isinstance(value, bool) or not re.fullmatch(r"[+-]?\d+", text) or int(text) < smallest:
-            raise BadOption(name, value, f"a whole number, {smallest} or more")
+            raise errors.BadOption(name, value, f"a whole number, {smallest} or more")
         return int(text)
 
     return convert
@@ -68,7 +72,7 @@ def _one_of(*words: str) -> Convert:
     def convert(name: str, value: t.Any) -> str:
         text = _text(name, value)
         if text not in words:
-            raise BadOption(name, value, f"one of {', '.join(words)}")
+            raise errors.BadOption(name, value, f"one of {', '.join(words)}")
         return text
 
     return convert
@@ -76,8 +80,8 @@ def _one_of(*words: str) -> Convert:
 
 def _gates(name: str, value: t.Any) -> list[str]:
     wanted = _names(name, value)
-    if not set(wanted) <= set(GATES):
-        raise BadOption(name, value, f"some of {', '.join(GATES)}")
+    if not set(wanted) <= set(verify.GATES):
+        raise errors.BadOption(name, value, f"some of {', '.join(verify.GATES)}")
     return wanted
 
 
@@ -85,7 +89,9 @@ def _taints(name: str, value: t.Any) -> list[dict[str, t.Any]]:
     """Taints as ``node_taint`` takes them, from kubectl's words, from mappings, or from a list of both."""
     items: t.Iterable[t.Any] = (value,) if isinstance(value, (str, t.Mapping)) else value
     if isinstance(items, (bool, int, float)):
-        raise BadOption(name, value, "taints such as dedicated=gpu:NoSchedule,old:NoExecute-, or a list of mappings")
+        raise errors.BadOption(
+            name, value, "taints such as dedicated=gpu:NoSchedule,old:NoExecute-, or a list of mappings"
+        )
     raws: list[dict[str, t.Any]] = []
     for item in items:
         if isinstance(item, t.Mapping):
@@ -100,14 +106,14 @@ def _taints(name: str, value: t.Any) -> list[dict[str, t.Any]]:
     found = node_taints.read(raws, "present")[1]
     faults += [(fault.where.replace("taints", name, 1), *fault[1:]) for fault in found]
     if faults:
-        raise BadOptions((where, given, said.replace("taints[", f"{name}[")) for where, given, said in faults)
+        raise errors.BadOptions((where, given, said.replace("taints[", f"{name}[")) for where, given, said in faults)
     return raws
 
 
 def _run(name: str, value: t.Any) -> str:
     text = _text(name, value)
     if not RUN_ID.fullmatch(text):
-        raise BadOption(name, value, "the id of a run, as it was printed first")
+        raise errors.BadOption(name, value, "the id of a run, as it was printed first")
     return text
 
 
@@ -125,7 +131,9 @@ def _moment(name: str, value: t.Any) -> float:
     except ValueError:
         moment = datetime.datetime.min
     if moment.tzinfo is None:
-        raise BadOption(name, value, "a time of day such as 05:30, or a moment such as 2026-11-21T05:30:00+01:00")
+        raise errors.BadOption(
+            name, value, "a time of day such as 05:30, or a moment such as 2026-11-21T05:30:00+01:00"
+        )
     return moment.timestamp()
 
 
@@ -186,7 +194,7 @@ def read(raw: t.Mapping[str, t.Any], playbook: str) -> dict[str, t.Any]:
         elif not _empty(value):
             try:
                 values[name] = VARIABLES[name].convert(full, value)
-            except BadOption as error:
+            except errors.BadOption as error:
                 wrong.append(str(error))
     wrong += _together(values, playbook)
     for name in ("tasks", "fence_tasks"):
@@ -238,7 +246,7 @@ def _usual_gates(values: t.Mapping[str, t.Any]) -> list[str]:
     left_out = set() if values["reboot"] else {"rebooted"}
     if not values["reboot"] and not values["tasks"]:
         left_out.add("stable")
-    return [gate for gate in GATES if gate not in left_out]
+    return [gate for gate in verify.GATES if gate not in left_out]
 
 
 def _file(name: str, path: str) -> tuple[str, list[str]]:

@@ -7,27 +7,27 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.errors import BadOptions
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.faces import ClusterFace, Own, built
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs import check
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs.migration_jobs import MODES, Wish
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs.targets import Selection
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs.typed import Fault
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import selectors
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Raw, Ref
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.jobs.module import JobOptions, jobs
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge import errors, faces
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs import (
+    check,
+    migration_jobs,
+    targets,
+    typed,
+)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import objects, selectors
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.jobs import module
 
 _ONE_WAY = "pods, or nodes and/or pod_selector, or name; not several of them"
 
 
-def _prepared(own: Own, environ: t.Mapping[str, str]) -> Own:
+def _prepared(own: faces.Own, environ: t.Mapping[str, str]) -> faces.Own:
     """The pods as a selection and all about the job as a wish.
 
     Raises:
         BadOptions: some of the options are not valid; all of those are named.
     """
     del environ
-    template: Raw | None = own["reservation_template"]
+    template: objects.Raw | None = own["reservation_template"]
     faults = [*_targets(own), *_names(own), *_reservation(own)]
     ttl = check.ttl(own["ttl"])
     if isinstance(ttl, str):
@@ -41,12 +41,12 @@ def _prepared(own: Own, environ: t.Mapping[str, str]) -> Own:
     except ValueError as error:
         faults.append(("pod_selector", own["pod_selector"], str(error)))
     if faults:
-        raise BadOptions(faults)
+        raise errors.BadOptions(faults)
     return {
         "state": own["state"],
-        "selection": Selection(_pods(own), own["nodes"], selector, own["namespaces"]),
+        "selection": targets.Selection(_pods(own), own["nodes"], selector, own["namespaces"]),
         "name": own["name"] or "",
-        "wish": Wish(
+        "wish": migration_jobs.Wish(
             mode=own["mode"],
             paused=own["paused"],
             ttl=t.cast("float | None", ttl),
@@ -62,12 +62,12 @@ def _prepared(own: Own, environ: t.Mapping[str, str]) -> Own:
     }
 
 
-def _pods(own: Own) -> tuple[Ref, ...]:
-    found = [Ref("Pod", pod["name"], pod["namespace"], pod.get("uid") or "", "v1") for pod in own["pods"] or ()]
+def _pods(own: faces.Own) -> tuple[objects.Ref, ...]:
+    found = [objects.Ref("Pod", pod["name"], pod["namespace"], pod.get("uid") or "", "v1") for pod in own["pods"] or ()]
     return tuple(dict.fromkeys(found))
 
 
-def _targets(own: Own) -> t.Iterator[Fault]:
+def _targets(own: faces.Own) -> t.Iterator[typed.Fault]:
     by_place = bool(own["nodes"] or own["pod_selector"])
     present = own["state"] == "present"
     if own["pods"] and by_place:
@@ -88,7 +88,7 @@ def _targets(own: Own) -> t.Iterator[Fault]:
             yield f"pods[{index}].uid", pod.get("uid"), "each pod once"
 
 
-def _names(own: Own) -> t.Iterator[Fault]:
+def _names(own: faces.Own) -> t.Iterator[typed.Fault]:
     for option in ("name", "reservation"):
         if own[option]:
             yield from check.name(option, own[option])
@@ -97,7 +97,7 @@ def _names(own: Own) -> t.Iterator[Fault]:
             yield from check.name(f"pods[{index}].{part}", pod[part])
 
 
-def _reservation(own: Own) -> t.Iterator[Fault]:
+def _reservation(own: faces.Own) -> t.Iterator[typed.Fault]:
     template = own["reservation_template"]
     if own["state"] != "present":
         return
@@ -123,7 +123,7 @@ def _reservation(own: Own) -> t.Iterator[Fault]:
         )
 
 
-FACE = ClusterFace(
+FACE = faces.ClusterFace(
     name="pod_migration_job",
     options={
         "state": {"type": "str", "choices": ["present", "approved", "rejected", "absent"], "default": "present"},
@@ -140,7 +140,7 @@ FACE = ClusterFace(
         "pod_selector": {"type": "str"},
         "namespaces": {"type": "list", "elements": "str"},
         "name": {"type": "str"},
-        "mode": {"type": "str", "choices": list(MODES), "default": "ReservationFirst"},
+        "mode": {"type": "str", "choices": list(migration_jobs.MODES), "default": "ReservationFirst"},
         "paused": {"type": "bool", "default": False},
         "ttl": {"type": "str", "default": "5m"},
         "reservation": {"type": "str"},
@@ -156,5 +156,5 @@ FACE = ClusterFace(
     durations=("timeout",),
     lists=("nodes", "namespaces"),
     prepare=_prepared,
-    engine=lambda ctx, own: jobs(ctx, built(JobOptions, own)),
+    engine=lambda ctx, own: module.jobs(ctx, faces.built(module.JobOptions, own)),
 )

@@ -9,11 +9,11 @@ import os
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.faces import Call, Face, run_face
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge import faces
 
 
-def run_module(face: Face) -> None:
+def run_module(face: faces.Face) -> None:
     """The whole of a module's ``main``."""
     module = AnsibleModule(face.argument_spec, supports_check_mode=True, **face.rules)
-    call = Call(check=module.check_mode, diff=module._diff, environ=dict(os.environ))
-    module.exit_json(**run_face(face, module.params, call))
+    call = faces.Call(check=module.check_mode, diff=module._diff, environ=dict(os.environ))
+    module.exit_json(**faces.run_face(face, module.params, call))

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from ansible.module_utils.parsing.convert_bool import boolean
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.errors import BadOption
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge import errors
 
 Params = t.Mapping[str, t.Any]
 Environ = t.Mapping[str, str]
@@ -91,7 +91,7 @@ def from_environment(environ: Environ) -> dict[str, t.Any]:
             try:
                 found[name] = boolean(found[name])
             except TypeError:
-                raise BadOption(VARIABLES[name], found[name], "true or false") from None
+                raise errors.BadOption(VARIABLES[name], found[name], "true or false") from None
     if "impersonate_groups" in found:
         found["impersonate_groups"] = [g.strip() for g in found["impersonate_groups"].split(",") if g.strip()]
     for name in ("ca_cert", "client_cert", "client_key"):

@@ -7,30 +7,29 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.choices import CHOICES, checked, split
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.faces import ClusterFace, Own, built
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.nodes.verify import GATES
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.plan.plan import PlanOptions, make_plan
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge import choices, faces
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.nodes import verify
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.plan import plan
 
 
-def _prepared(own: Own, environ: t.Mapping[str, str]) -> Own:
-    checked("node_selector", own["node_selector"] or "")
-    return split({**own, "gates": tuple(own["gates"] or ())}, environ)
+def _prepared(own: faces.Own, environ: t.Mapping[str, str]) -> faces.Own:
+    choices.checked("node_selector", own["node_selector"] or "")
+    return choices.split({**own, "gates": tuple(own["gates"] or ())}, environ)
 
 
-FACE = ClusterFace(
+FACE = faces.ClusterFace(
     name="maintenance_plan",
     options={
         "nodes": {"type": "list", "elements": "str"},
         "node_selector": {"type": "str"},
         "run": {"type": "str"},
-        **CHOICES,
+        **choices.CHOICES,
         "goal": {"type": "str", "choices": ["maintained", "evacuated"], "default": "maintained"},
         "max_parallel": {"type": "int", "default": 1},
         "zone_key": {"type": "str", "no_log": False, "default": "topology.kubernetes.io/zone"},
         "max_per_zone": {"type": "int"},
         "settle": {"type": "str"},
-        "gates": {"type": "list", "elements": "str", "choices": list(GATES)},
+        "gates": {"type": "list", "elements": "str", "choices": list(verify.GATES)},
         "stable": {"type": "str", "default": "10s"},
         "wait": {"type": "bool", "default": False},
         "timeout": {"type": "str"},
@@ -39,5 +38,5 @@ FACE = ClusterFace(
     durations=("settle", "stable", "timeout"),
     lists=("nodes", "namespaces", "fenced"),
     prepare=_prepared,
-    engine=lambda ctx, own: make_plan(ctx, built(PlanOptions, own)),
+    engine=lambda ctx, own: plan.make_plan(ctx, faces.built(plan.PlanOptions, own)),
 )

@@ -8,23 +8,20 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.faces import Call, Face
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.report_page.files import (
-    ReportError,
-    write_report,
-)
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.calls import failure
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge import faces
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.report_page import files
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import calls
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ReportFace(Face):
+class ReportFace(faces.Face):
     """The one module that writes files instead of objects."""
 
-    def run(self, params: t.Mapping[str, t.Any], call: Call) -> dict[str, t.Any]:
+    def run(self, params: t.Mapping[str, t.Any], call: faces.Call) -> dict[str, t.Any]:
         try:
-            written = write_report(params["results"], params["dest"], call.check)
-        except ReportError as error:
-            return failure(str(error))
+            written = files.write_report(params["results"], params["dest"], call.check)
+        except files.ReportError as error:
+            return calls.failure(str(error))
         return {"failed": False, "msg": "", **written}
 
 

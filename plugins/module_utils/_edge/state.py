@@ -5,10 +5,10 @@
 
 from __future__ import annotations
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.faces import ClusterFace, built
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.runs.state import StateOptions, state
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge import faces
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.runs import state
 
-FACE = ClusterFace(
+FACE = faces.ClusterFace(
     name="maintenance_state",
     options={
         "state": {
@@ -33,5 +33,5 @@ FACE = ClusterFace(
             ("state", "ended", ["run"]),
         ]
     },
-    engine=lambda ctx, own: state(ctx, built(StateOptions, own)),
+    engine=lambda ctx, own: state.state(ctx, faces.built(state.StateOptions, own)),
 )

@@ -7,13 +7,12 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.errors import BadOptions
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.faces import ClusterFace, Own, built
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge import errors, faces
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import node_taints
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.nodes.taint import TaintOptions, taint
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.nodes import taint
 
 
-def _prepared(own: Own, environ: t.Mapping[str, str]) -> Own:
+def _prepared(own: faces.Own, environ: t.Mapping[str, str]) -> faces.Own:
     """The taints as wishes.
 
     Raises:
@@ -22,11 +21,11 @@ def _prepared(own: Own, environ: t.Mapping[str, str]) -> Own:
     del environ
     wishes, faults = node_taints.read(own["taints"] or (), own["state"])
     if faults:
-        raise BadOptions(faults)
+        raise errors.BadOptions(faults)
     return {**own, "taints": wishes}
 
 
-FACE = ClusterFace(
+FACE = faces.ClusterFace(
     name="node_taint",
     options={
         "state": {"type": "str", "choices": ["present", "absent", "exact"], "default": "present"},
@@ -47,5 +46,5 @@ FACE = ClusterFace(
     },
     lists=("nodes",),
     prepare=_prepared,
-    engine=lambda ctx, own: taint(ctx, built(TaintOptions, own)),
+    engine=lambda ctx, own: taint.taint(ctx, faces.built(taint.TaintOptions, own)),
 )

@@ -11,7 +11,6 @@ import pytest
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import connection
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.clocks import Clock
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge import faces as edge
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.faces import (
     Call,
     ClusterFace,
@@ -22,6 +21,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.fac
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.api_changes import Change
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Ref
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import calls
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import Context, Result, StopRun
 
 Engine = Callable[[Context, dict[str, Any]], Result]
@@ -162,7 +162,7 @@ def test_what_is_handed_out_as_the_right_to_act_is_readable(opened: object) -> N
 
 
 def test_a_missing_library_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(edge, "library_error", lambda: "Traceback: no kubernetes")
+    monkeypatch.setattr(calls, "library_error", lambda: "Traceback: no kubernetes")
     result = run_face(face(never), {"nodes": ["a"]}, Call())
     assert result["failed"] is True
     assert "kubernetes" in result["msg"]

@@ -29,7 +29,7 @@ NAMED = sorted(
         keyword.arg
         for tree in TREES.values()
         for call in ast.walk(tree)
-        if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id == "options"
+        if isinstance(call, ast.Call) and ast.unparse(call.func) == "option.options"
         for keyword in call.keywords
         if keyword.arg
     }

@@ -14,8 +14,7 @@ import tempfile
 import typing as t
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.report_page import pages
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.report.build import build_report
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.report.text import as_json, summary_text
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.report import build, text
 
 MODE = 0o644
 """Readable for all: a report is made to be shown, and it holds no secret."""
@@ -40,13 +39,13 @@ def write_report(results: t.Iterable[t.Any], dest: str, check: bool) -> dict[str
     Raises:
         ReportError: the folder or a file cannot be made, or Jinja is missing.
     """
-    report = build_report(results, check=check)
+    report = build.build_report(results, check=check)
     folder = pathlib.Path(dest).expanduser().absolute()
     try:
         page = pages.render(report)
     except pages.NoTemplates as error:
         raise ReportError(str(error)) from error
-    files = {folder / "report.html": page, folder / "report.json": _json(as_json(report))}
+    files = {folder / "report.html": page, folder / "report.json": _json(text.as_json(report))}
     before = {path: _content(path) for path in files}
     stale = [path for path in files if before[path] != files[path]]
     for path in stale if not check else ():
@@ -56,7 +55,7 @@ def write_report(results: t.Iterable[t.Any], dest: str, check: bool) -> dict[str
         "diff": [_diff(path, before[path], files[path]) for path in stale],
         "html": str(folder / "report.html"),
         "json": str(folder / "report.json"),
-        "summary": summary_text(report, path="" if check else str(folder / "report.html")),
+        "summary": text.summary_text(report, path="" if check else str(folder / "report.html")),
         "verdict": report.verdict,
         "failed_nodes": [node.name for node in report.nodes if node.outcome == "failed"],
     }

@@ -11,14 +11,14 @@ import typing as t
 from dataclasses import replace
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler import (
+    config_faults,
     koordinator,
     profiles,
+    schemas,
     sigs,
     traps,
+    values,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.config_faults import Fault
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.schemas import Schema
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.values import Reader, similar
 
 Flavor = t.Literal["koordinator", "ack", "sigs"]
 
@@ -30,7 +30,7 @@ VERSIONS: t.Mapping[Flavor, tuple[str, ...]] = {
 """The versions whose sources were read; the first is the default."""
 
 
-def schema_of(flavor: Flavor, version: str = "") -> Schema:
+def schema_of(flavor: Flavor, version: str = "") -> schemas.Schema:
     """The schema of a flavor, of the first of ``VERSIONS`` unless named.
 
     Raises:
@@ -44,18 +44,22 @@ def schema_of(flavor: Flavor, version: str = "") -> Schema:
     return koordinator.schema(version, ack=flavor == "ack")
 
 
-def check(config: t.Any, schema: Schema) -> tuple[Fault, ...]:
+def check(config: t.Any, schema: schemas.Schema) -> tuple[config_faults.Fault, ...]:
     """Everything that is wrong with the configuration, in the order of the document; errors and warnings.
 
     ``config`` is what was in the YAML: plain dicts, lists, texts, numbers, booleans and ``None``.
     """
     if not isinstance(config, dict):
         message = f"A {schema.kind} is keys and values, not {'nothing' if config is None else type(config).__name__}."
-        return (Fault("wrong_type", message, "", "", "starts" if config is None and not schema.strict else "refuses"),)
+        return (
+            config_faults.Fault(
+                "wrong_type", message, "", "", "starts" if config is None and not schema.strict else "refuses"
+            ),
+        )
     config = _keyed(config)
     root = replace(schema.root, fields={**profiles.document(), **schema.root.fields})
     found = [*_document(config, schema)]
-    found += (_asked(fault, config, schema) for fault in Reader(schema, schema.strict).faults(root, config, ""))
+    found += (_asked(fault, config, schema) for fault in values.Reader(schema, schema.strict).faults(root, config, ""))
     found += profiles.faults(config, schema)
     found += traps.faults(config, schema)
     return tuple(dict.fromkeys(_of_flavor(fault, schema) for fault in found))
@@ -64,7 +68,7 @@ def check(config: t.Any, schema: Schema) -> tuple[Fault, ...]:
 _NO_PORT = re.compile(r":(?:0+|[^\d:\]][^:\]]*)$")
 
 
-def _asked(fault: Fault, config: t.Mapping[str, t.Any], schema: Schema) -> Fault:
+def _asked(fault: config_faults.Fault, config: t.Mapping[str, t.Any], schema: schemas.Schema) -> config_faults.Fault:
     """``ValidateLeaderElectionConfiguration`` looks at nothing while leaderElect is false.
 
     Since 1.8.0 an address whose port is no number, or 0, only means that nobody listens.
@@ -90,12 +94,12 @@ def _key(key: t.Any) -> str:
     return key if isinstance(key, str) else json.dumps(key, default=str)
 
 
-def errors(faults: t.Iterable[Fault]) -> tuple[Fault, ...]:
+def errors(faults: t.Iterable[config_faults.Fault]) -> tuple[config_faults.Fault, ...]:
     """Those that stop a configuration."""
     return tuple(fault for fault in faults if fault.severity == "error")
 
 
-def _document(config: t.Mapping[str, t.Any], schema: Schema) -> t.Iterator[Fault]:
+def _document(config: t.Mapping[str, t.Any], schema: schemas.Schema) -> t.Iterator[config_faults.Fault]:
     for key, wanted in (("apiVersion", schema.api_version), ("kind", schema.kind)):
         given = config.get(key)
         if given != wanted:
@@ -104,11 +108,13 @@ def _document(config: t.Mapping[str, t.Any], schema: Schema) -> t.Iterator[Fault
             other = sigs.schema().kind if schema.name != "sigs" else koordinator.schema().kind
             if given == other:
                 remedy += f" A {other} is of flavor {'sigs' if schema.name != 'sigs' else 'koordinator or ack'}."
-            rule = "look_alike" if isinstance(given, str) and similar(given, [wanted]) else "wrong_document"
-            yield Fault(rule, message, remedy, key, "starts" if not given and not schema.strict else "refuses")
+            rule = "look_alike" if isinstance(given, str) and values.similar(given, [wanted]) else "wrong_document"
+            yield config_faults.Fault(
+                rule, message, remedy, key, "starts" if not given and not schema.strict else "refuses"
+            )
 
 
-def _of_flavor(fault: Fault, schema: Schema) -> Fault:
+def _of_flavor(fault: config_faults.Fault, schema: schemas.Schema) -> config_faults.Fault:
     """ACK's page calls the policy Soft; whether its build does nobody could see."""
     if schema.name == "ack" and fault.path.endswith(".evictionPolicy") and "'Soft'" in fault.message:
         remedy = "ACK's page says Soft, Koordinator's own binary knows SoftEviction alone: try it on a canary."

@@ -12,32 +12,17 @@ from __future__ import annotations
 import typing as t
 from dataclasses import replace
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.schemas import (
-    EXCLUDED_NAMESPACES,
-    INT32,
-    LABEL_SELECTOR,
-    NAMESPACES,
-    TEXTS,
-    Field,
-    Plugin,
-    boolean,
-    count,
-    percents,
-    record,
-    several,
-    text,
-    whole,
-)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler import schemas
 
-_CHOICE = {"namespaces": NAMESPACES, "labelSelector": LABEL_SELECTOR}
+_CHOICE = {"namespaces": schemas.NAMESPACES, "labelSelector": schemas.LABEL_SELECTOR}
 
-_THRESHOLDS = percents(
+_THRESHOLDS = schemas.percents(
     "resource and percentage of requests; all nodes below are underused", required=True, nonempty=True
 )
 
 _UTILIZATION = {
-    "numberOfNodes": whole("0", "acts only when more nodes than this are underused"),
-    "evictableNamespaces": EXCLUDED_NAMESPACES,
+    "numberOfNodes": schemas.whole("0", "acts only when more nodes than this are underused"),
+    "evictableNamespaces": schemas.EXCLUDED_NAMESPACES,
 }
 
 _STATES = ("Running", "Pending", "PodInitializing", "ContainerCreating")
@@ -53,11 +38,11 @@ _MORE_STATES = (
 _AFFINITY = ("requiredDuringSchedulingIgnoredDuringExecution", "preferredDuringSchedulingIgnoredDuringExecution")
 
 
-def _plugin(point: str, does: str, fields: t.Mapping[str, Field], **rules: t.Any) -> Plugin:
-    return Plugin(points=(point,), does=does, args=record(fields, **rules))
+def _plugin(point: str, does: str, fields: t.Mapping[str, schemas.Field], **rules: t.Any) -> schemas.Plugin:
+    return schemas.Plugin(points=(point,), does=does, args=schemas.record(fields, **rules))
 
 
-V028: t.Mapping[str, Plugin] = {
+V028: t.Mapping[str, schemas.Plugin] = {
     "HighNodeUtilization": _plugin(
         "balance",
         "empties nodes of low utilization so that they can be scaled away",
@@ -67,9 +52,9 @@ V028: t.Mapping[str, Plugin] = {
         "balance",
         "moves pods from nodes above targetThresholds to nodes below thresholds, by requests",
         {
-            "useDeviationThresholds": boolean(note="thresholds are distances from the mean"),
+            "useDeviationThresholds": schemas.boolean(note="thresholds are distances from the mean"),
             "thresholds": _THRESHOLDS,
-            "targetThresholds": percents(
+            "targetThresholds": schemas.percents(
                 "the same resources as thresholds; nodes above are overused", required=True, nonempty=True
             ),
             **_UTILIZATION,
@@ -80,24 +65,26 @@ V028: t.Mapping[str, Plugin] = {
         "evicts pods that are older than a limit",
         {
             **_CHOICE,
-            "maxPodLifeTimeSeconds": count(required=True),
-            "states": several(text(enum=_STATES), "phases or reasons of waiting; without them all pods"),
+            "maxPodLifeTimeSeconds": schemas.count(required=True),
+            "states": schemas.several(
+                schemas.text(enum=_STATES), "phases or reasons of waiting; without them all pods"
+            ),
         },
     ),
     "RemoveDuplicates": _plugin(
         "balance",
         "spreads the pods of one owner over the nodes",
-        {"namespaces": NAMESPACES, "excludeOwnerKinds": TEXTS},
+        {"namespaces": schemas.NAMESPACES, "excludeOwnerKinds": schemas.TEXTS},
     ),
     "RemoveFailedPods": _plugin(
         "deschedule",
         "removes pods of phase Failed",
         {
             **_CHOICE,
-            "excludeOwnerKinds": TEXTS,
-            "minPodLifetimeSeconds": count("3600", "pods younger than this stay"),
-            "reasons": several(text(), "only pods that failed for one of these"),
-            "includingInitContainers": boolean(),
+            "excludeOwnerKinds": schemas.TEXTS,
+            "minPodLifetimeSeconds": schemas.count("3600", "pods younger than this stay"),
+            "reasons": schemas.several(schemas.text(), "only pods that failed for one of these"),
+            "includingInitContainers": schemas.boolean(),
         },
     ),
     "RemovePodsHavingTooManyRestarts": _plugin(
@@ -105,9 +92,9 @@ V028: t.Mapping[str, Plugin] = {
         "evicts pods whose containers restarted too often",
         {
             **_CHOICE,
-            "podRestartThreshold": whole(required=True, minimum=1, width=INT32),
-            "includingInitContainers": boolean(),
-            "states": several(text(enum=("Running", "CrashLoopBackOff"))),
+            "podRestartThreshold": schemas.whole(required=True, minimum=1, width=schemas.INT32),
+            "includingInitContainers": schemas.boolean(),
+            "states": schemas.several(schemas.text(enum=("Running", "CrashLoopBackOff"))),
         },
     ),
     "RemovePodsViolatingInterPodAntiAffinity": _plugin(
@@ -118,8 +105,8 @@ V028: t.Mapping[str, Plugin] = {
         "evicts pods whose node no longer fits their affinity",
         {
             **_CHOICE,
-            "nodeAffinityType": several(
-                text(enum=_AFFINITY, real="starts"),
+            "nodeAffinityType": schemas.several(
+                schemas.text(enum=_AFFINITY, real="starts"),
                 "an unknown type is only logged while it runs",
                 required=True,
                 nonempty=True,
@@ -131,8 +118,8 @@ V028: t.Mapping[str, Plugin] = {
         "evicts pods that do not tolerate a NoSchedule taint of their node",
         {
             **_CHOICE,
-            "includePreferNoSchedule": boolean(note="PreferNoSchedule taints count as well"),
-            "excludedTaints": several(text(), "taints that do not count, as key or key=value"),
+            "includePreferNoSchedule": schemas.boolean(note="PreferNoSchedule taints count as well"),
+            "excludedTaints": schemas.several(schemas.text(), "taints that do not count, as key or key=value"),
         },
     ),
     "RemovePodsViolatingTopologySpreadConstraint": _plugin(
@@ -140,72 +127,74 @@ V028: t.Mapping[str, Plugin] = {
         "evicts pods until topology spread constraints hold",
         {
             **_CHOICE,
-            "constraints": several(text(enum=("DoNotSchedule", "ScheduleAnyway")), default="[DoNotSchedule]"),
-            "topologyBalanceNodeFit": boolean("true"),
+            "constraints": schemas.several(
+                schemas.text(enum=("DoNotSchedule", "ScheduleAnyway")), default="[DoNotSchedule]"
+            ),
+            "topologyBalanceNodeFit": schemas.boolean("true"),
         },
     ),
 }
 
 
-def _with(name: str, fields: t.Mapping[str, Field], **rules: t.Any) -> Plugin:
+def _with(name: str, fields: t.Mapping[str, schemas.Field], **rules: t.Any) -> schemas.Plugin:
     """The plugin of v0.28.0 with more, or other, arguments."""
     old = V028[name]
     return replace(old, args=replace(old.args, fields={**old.args.fields, **fields}, **rules))
 
 
-_CONDITION = record(
+_CONDITION = schemas.record(
     {
-        "type": text(),
-        "status": text(),
-        "reason": text(),
-        "minTimeSinceLastTransitionSeconds": count(),
+        "type": schemas.text(),
+        "status": schemas.text(),
+        "reason": schemas.text(),
+        "minTimeSinceLastTransitionSeconds": schemas.count(),
     },
     "at least one of its keys",
     nonempty=True,
 )
 
-_EXIT_CODES = several(whole(width=INT32))
+_EXIT_CODES = schemas.several(schemas.whole(width=schemas.INT32))
 
-V036: t.Mapping[str, Plugin] = {
+V036: t.Mapping[str, schemas.Plugin] = {
     **V028,
     "HighNodeUtilization": _with(
         "HighNodeUtilization",
-        {"evictionModes": several(text(enum=("OnlyThresholdingResources",)))},
+        {"evictionModes": schemas.several(schemas.text(enum=("OnlyThresholdingResources",)))},
     ),
     "LowNodeUtilization": _with(
         "LowNodeUtilization",
         {
-            "metricsUtilization": record(
+            "metricsUtilization": schemas.record(
                 {
-                    "metricsServer": boolean(deprecated="source: KubernetesMetrics"),
-                    "source": text(
+                    "metricsServer": schemas.boolean(deprecated="source: KubernetesMetrics"),
+                    "source": schemas.text(
                         enum=("KubernetesMetrics", "Prometheus"),
                         real="starts",
                         note="needs the same source in metricsProviders",
                     ),
-                    "prometheus": record({"query": text()}),
+                    "prometheus": schemas.record({"query": schemas.text()}),
                 },
                 "real use instead of requests",
             ),
-            "evictionLimits": record({"node": count()}),
+            "evictionLimits": schemas.record({"node": schemas.count()}),
         },
     ),
     "PodLifeTime": _with(
         "PodLifeTime",
         {
-            "ownerKinds": NAMESPACES,
-            "maxPodLifeTimeSeconds": count(note="one of this, states, conditions, exitCodes is needed"),
-            "states": several(text(enum=_MORE_STATES)),
-            "conditions": several(_CONDITION),
+            "ownerKinds": schemas.NAMESPACES,
+            "maxPodLifeTimeSeconds": schemas.count(note="one of this, states, conditions, exitCodes is needed"),
+            "states": schemas.several(schemas.text(enum=_MORE_STATES)),
+            "conditions": schemas.several(_CONDITION),
             "exitCodes": _EXIT_CODES,
-            "includingInitContainers": boolean(),
-            "includingEphemeralContainers": boolean(),
+            "includingInitContainers": schemas.boolean(),
+            "includingEphemeralContainers": schemas.boolean(),
         },
     ),
     "RemoveFailedPods": _with("RemoveFailedPods", {"exitCodes": _EXIT_CODES}),
     "RemovePodsViolatingNodeTaints": _with(
         "RemovePodsViolatingNodeTaints",
-        {"includedTaints": several(text(), "only these taints count, as key or key=value")},
+        {"includedTaints": schemas.several(schemas.text(), "only these taints count, as key or key=value")},
         exclusive=(("excludedTaints", "includedTaints"),),
     ),
 }

@@ -8,8 +8,8 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.schemas import Real
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.reasons import Reason
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler import schemas
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import reasons
 
 Severity = t.Literal["error", "warning"]
 
@@ -46,7 +46,7 @@ RULES: t.Mapping[str, str] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Fault(Reason):
+class Fault(reasons.Reason):
     """One thing that is wrong (``error``), or worth knowing (``warning``).
 
     ``code`` is a word of ``RULES``, ``path`` where it is, as in ``profiles[0].plugins.evict``, ``real`` what the
@@ -54,7 +54,7 @@ class Fault(Reason):
     """
 
     path: str = ""
-    real: Real = "refuses"
+    real: schemas.Real = "refuses"
     severity: Severity = "error"
     decoding: bool = False
 
@@ -70,6 +70,6 @@ class Fault(Reason):
         }
 
 
-def warning(code: str, message: str, remedy: str = "", path: str = "", real: Real = "starts") -> Fault:
+def warning(code: str, message: str, remedy: str = "", path: str = "", real: schemas.Real = "starts") -> Fault:
     """Something worth knowing that stops nobody."""
     return Fault(code, message, remedy, path, real, "warning")

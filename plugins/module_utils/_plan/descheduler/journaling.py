@@ -14,9 +14,8 @@ import json
 import typing as t
 from dataclasses import asdict, dataclass
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.places import Place
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Raw
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler import places
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names, objects
 
 PREFIX = "descheduler-"
 LABEL = f"{names.PREFIX}/descheduler"
@@ -39,7 +38,7 @@ class Journal:
     """
 
     flavor: str
-    place: Place
+    place: places.Place
     kind: str
     uid: str
     config: str | None
@@ -83,7 +82,7 @@ class Journal:
         }
 
     @classmethod
-    def of(cls, raw: Raw) -> Journal:
+    def of(cls, raw: objects.Raw) -> Journal:
         """From the object that keeps it.
 
         Raises:
@@ -94,7 +93,7 @@ class Journal:
             kept = json.loads((raw.get("data") or {})[_CONTENT])
             if kept.pop("v") != 1:
                 raise ValueError
-            return cls(**{**kept, "place": Place(**kept["place"]), "ours": tuple(kept["ours"])})
+            return cls(**{**kept, "place": places.Place(**kept["place"]), "ours": tuple(kept["ours"])})
         except (KeyError, TypeError, ValueError, AttributeError):
             raise BadJournalError(
                 f"ConfigMap {names.NAMESPACE}/{name} keeps no state of a descheduler that this version can read. "

@@ -8,9 +8,8 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.check import Flavor
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.values import similar
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Raw
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler import check, values
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import objects
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +22,7 @@ class Place:
     key: str
 
 
-PLACES: t.Mapping[Flavor, Place] = {
+PLACES: t.Mapping[check.Flavor, Place] = {
     "koordinator": Place(
         "koordinator-system", "koord-descheduler", "koord-descheduler-config", "koord-descheduler-config"
     ),
@@ -33,19 +32,19 @@ PLACES: t.Mapping[Flavor, Place] = {
 """The names of Koordinator's chart, of ACK's add-on, and of the plain manifests of sigs.k8s.io/descheduler."""
 
 
-def template_of(workload: Raw) -> Raw:
+def template_of(workload: objects.Raw) -> objects.Raw:
     """The pod template of a Deployment or CronJob."""
-    spec: Raw = workload["spec"]
-    found: Raw = spec["jobTemplate"]["spec"]["template"] if "jobTemplate" in spec else spec["template"]
+    spec: objects.Raw = workload["spec"]
+    found: objects.Raw = spec["jobTemplate"]["spec"]["template"] if "jobTemplate" in spec else spec["template"]
     return found
 
 
-def is_cron(workload: Raw) -> bool:
+def is_cron(workload: objects.Raw) -> bool:
     """Whether each run of the descheduler is a new pod, which mounts what the ConfigMap holds then."""
     return "jobTemplate" in workload["spec"]
 
 
-def unread(workload: Raw, place: Place) -> str:
+def unread(workload: objects.Raw, place: Place) -> str:
     """Why the workload would not read what is written to the ConfigMap; the empty text where it reads it."""
     mounted: dict[str, list[str] | None] = {}
     for source in _sources(template_of(workload)):
@@ -54,7 +53,7 @@ def unread(workload: Raw, place: Place) -> str:
         mounted[str(source.get("name"))] = keys
     if place.config_map not in mounted:
         said = f"mounts the ConfigMaps {', '.join(sorted(mounted))}" if mounted else "mounts no ConfigMap"
-        right = similar(place.config_map, mounted) or (next(iter(mounted)) if len(mounted) == 1 else "")
+        right = values.similar(place.config_map, mounted) or (next(iter(mounted)) if len(mounted) == 1 else "")
         hint = f" Did you mean config_map: {right}?" if right else ""
         return f"{place.deployment} {said}, not {place.config_map}.{hint}"
     keys = mounted[place.config_map]
@@ -64,7 +63,7 @@ def unread(workload: Raw, place: Place) -> str:
     return ""
 
 
-def _sources(template: Raw) -> t.Iterator[Raw]:
+def _sources(template: objects.Raw) -> t.Iterator[objects.Raw]:
     """The ConfigMaps that are volumes, alone or projected."""
     for volume in (template.get("spec") or {}).get("volumes") or ():
         if volume.get("configMap"):
@@ -77,7 +76,7 @@ def _sources(template: Raw) -> t.Iterator[Raw]:
 def unknown_name(place: Place, found: t.Iterable[str], kinds: str) -> str:
     """What to say where there is no such workload: the one that was probably meant, or all that are there."""
     names = sorted(found)
-    right = similar(place.deployment, names) or next((name for name in names if "descheduler" in name), "")
+    right = values.similar(place.deployment, names) or next((name for name in names if "descheduler" in name), "")
     if right:
         return f"Did you mean deployment: {right}?"
     there = f"There are {', '.join(names[:20])}." if names else "There is none at all: is this the right namespace?"
@@ -92,7 +91,7 @@ class Election:
     name: str = ""
 
 
-def election(config: t.Mapping[str, t.Any] | None, workload: Raw, flavor: Flavor) -> Election:
+def election(config: t.Mapping[str, t.Any] | None, workload: objects.Raw, flavor: check.Flavor) -> Election:
     """Which Lease tells who leads: by the configuration, for ``sigs`` by the container's flags."""
     if flavor == "sigs":
         flags = _flags(template_of(workload))
@@ -110,7 +109,7 @@ def election(config: t.Mapping[str, t.Any] | None, workload: Raw, flavor: Flavor
     )
 
 
-def _flags(template: Raw) -> dict[str, str]:
+def _flags(template: objects.Raw) -> dict[str, str]:
     found: dict[str, str] = {}
     for container in (template.get("spec") or {}).get("containers") or ():
         words = [str(word) for word in (*(container.get("command") or ()), *(container.get("args") or ()))]

@@ -8,19 +8,13 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass, replace
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.config_faults import (
-    Fault,
-    warning,
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler import (
+    config_faults,
+    schemas,
+    values,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.schemas import (
-    Plugin,
-    Schema,
-    record,
-    text,
-)
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.values import Reader, similar
 
-TYPE_META = {"apiVersion": text(), "kind": text()}
+TYPE_META = {"apiVersion": schemas.text(), "kind": schemas.text()}
 
 IDLE = ("presort", "sort")
 """Extension points of the sigs descheduler that it reads and never uses."""
@@ -51,7 +45,7 @@ class Profile:
         return self.paths.get(name) or f"{self.path}.pluginConfig"
 
 
-def profiles_of(config: Raw, schema: Schema) -> tuple[Profile, ...]:
+def profiles_of(config: Raw, schema: schemas.Schema) -> tuple[Profile, ...]:
     """The profiles of a document; one without any gets the default profile. Shapes that are wrong are passed over."""
     raws = config.get("profiles")
     found = [raw if isinstance(raw, dict) else {} for raw in raws] if isinstance(raws, list) else []
@@ -60,7 +54,7 @@ def profiles_of(config: Raw, schema: Schema) -> tuple[Profile, ...]:
     return tuple(_profile(raw, f"profiles[{index}]", schema) for index, raw in enumerate(found))
 
 
-def _profile(raw: Raw, path: str, schema: Schema) -> Profile:
+def _profile(raw: Raw, path: str, schema: schemas.Schema) -> Profile:
     args: dict[str, Raw] = {}
     paths: dict[str, str] = {}
     shapeless: dict[str, t.Any] = {}
@@ -76,7 +70,7 @@ def _profile(raw: Raw, path: str, schema: Schema) -> Profile:
     return Profile(path, enabled, args, paths, shapeless)
 
 
-def _enabled(raw: Raw, point: str, schema: Schema) -> tuple[str, ...]:
+def _enabled(raw: Raw, point: str, schema: schemas.Schema) -> tuple[str, ...]:
     """What runs at the point: the defaults that are not disabled, then what is enabled (``mergePluginSet``)."""
     wanted, disabled = _names(raw, point, "enabled"), _names(raw, point, "disabled")
     if schema.plugin_type == "string":
@@ -97,7 +91,7 @@ def _list(value: t.Any) -> list[t.Any]:
     return value if isinstance(value, list) else []
 
 
-def faults(config: Raw, schema: Schema) -> t.Iterator[Fault]:
+def faults(config: Raw, schema: schemas.Schema) -> t.Iterator[config_faults.Fault]:
     """What is wrong with plugins: their names, places and arguments."""
     raws = _list(config.get("profiles"))
     for profile, raw in zip(profiles_of(config, schema), raws or [{}], strict=False):
@@ -107,56 +101,62 @@ def faults(config: Raw, schema: Schema) -> t.Iterator[Fault]:
         yield from _configs(profile, schema)
 
 
-def _places(raw: Raw, profile: Profile, schema: Schema) -> t.Iterator[Fault]:
+def _places(raw: Raw, profile: Profile, schema: schemas.Schema) -> t.Iterator[config_faults.Fault]:
     for point in schema.points:
         path = f"{profile.path}.plugins.{point}"
         seen = set[str]()
         for index, name in enumerate(_names(raw, point, "enabled")):
             here = f"{path}.enabled[{index}]"
             if name in seen and schema.plugin_type == "object":
-                yield Fault("duplicate", f"{name} is enabled there already.", "Remove it.", here)
+                yield config_faults.Fault("duplicate", f"{name} is enabled there already.", "Remove it.", here)
             seen.add(name)
             yield from _place(name, point, here, schema)
             needs = name in schema.plugins and schema.plugins[name].needs_config
             if needs and name not in profile.paths and schema.points[point] == () and point not in IDLE:
                 remedy = f"Add {{name: {name}}} to {profile.path}.pluginConfig; args may be empty."
-                yield Fault("no_config", f"{name} has no entry in pluginConfig.", remedy, here)
+                yield config_faults.Fault("no_config", f"{name} has no entry in pluginConfig.", remedy, here)
         for index, name in enumerate(_names(raw, point, "disabled")):
             here = f"{path}.disabled[{index}]"
             if schema.plugin_type == "string":
-                yield warning("never_read", "disabled is never read.", "Leave the plugin out of enabled.", here)
+                yield config_faults.warning(
+                    "never_read", "disabled is never read.", "Leave the plugin out of enabled.", here
+                )
             elif name != "*" and name not in schema.plugins:
-                yield warning("unknown_plugin", f"There is no plugin {name}.", _meant(name, schema), here)
+                yield config_faults.warning("unknown_plugin", f"There is no plugin {name}.", _meant(name, schema), here)
 
 
-def _place(name: str, point: str, path: str, schema: Schema) -> t.Iterator[Fault]:
+def _place(name: str, point: str, path: str, schema: schemas.Schema) -> t.Iterator[config_faults.Fault]:
     plugin = schema.plugins.get(name)
     if point in IDLE:
-        yield Fault("wrong_point", f"Nothing runs at {point}.", "Remove it.", path, "starts")
+        yield config_faults.Fault("wrong_point", f"Nothing runs at {point}.", "Remove it.", path, "starts")
     elif plugin is None:
         yield _nobody(name, path, schema)
     elif not schema.knows(plugin.since):
-        yield Fault("too_new", f"{name} came with version {plugin.since}.", "Remove it, or name that version.", path)
+        yield config_faults.Fault(
+            "too_new", f"{name} came with version {plugin.since}.", "Remove it, or name that version.", path
+        )
     elif point not in plugin.points:
         message = f"{name} has no work at {point}."
         real = plugin.stray if point in ("deschedule", "balance") else "refuses"
         if real == "starts":
             message += " The descheduler starts with it and fails in every cycle."
-        yield Fault("wrong_point", message, f"Enable it at {' or '.join(plugin.points)}.", path, real)
+        yield config_faults.Fault("wrong_point", message, f"Enable it at {' or '.join(plugin.points)}.", path, real)
 
 
-def _nobody(name: str, path: str, schema: Schema, *, real: t.Literal["refuses", "drops"] = "refuses") -> Fault:
-    meant = schema.alike.get(name) or similar(name, schema.plugins)
+def _nobody(
+    name: str, path: str, schema: schemas.Schema, *, real: t.Literal["refuses", "drops"] = "refuses"
+) -> config_faults.Fault:
+    meant = schema.alike.get(name) or values.similar(name, schema.plugins)
     rule = "look_alike" if meant else "unknown_plugin"
-    return Fault(rule, f"There is no plugin {name}.", _meant(name, schema), path, real)
+    return config_faults.Fault(rule, f"There is no plugin {name}.", _meant(name, schema), path, real)
 
 
-def _meant(name: str, schema: Schema) -> str:
-    meant = schema.alike.get(name) or similar(name, schema.plugins)
+def _meant(name: str, schema: schemas.Schema) -> str:
+    meant = schema.alike.get(name) or values.similar(name, schema.plugins)
     return f"It is called {meant}." if meant else f"Known are {', '.join(sorted(schema.plugins))}."
 
 
-def _evictors(profile: Profile, schema: Schema) -> t.Iterator[Fault]:
+def _evictors(profile: Profile, schema: schemas.Schema) -> t.Iterator[config_faults.Fault]:
     """Koordinator's evict and filter; the sigs descheduler has one evictor that cannot be chosen."""
     if "evict" not in schema.points:
         return
@@ -164,18 +164,22 @@ def _evictors(profile: Profile, schema: Schema) -> t.Iterator[Fault]:
     path = f"{profile.path}.plugins"
     swap = 'Enable one of them, with disabled: [{name: "*"}] before it, at evict and at filter.'
     if not evict:
-        yield Fault("one_evictor", "No plugin evicts.", "Enable MigrationController.", f"{path}.evict")
+        yield config_faults.Fault("one_evictor", "No plugin evicts.", "Enable MigrationController.", f"{path}.evict")
     elif len(evict) > 1:
-        yield Fault("one_evictor", f"Only one plugin can evict, not {' and '.join(evict)}.", swap, f"{path}.evict")
+        yield config_faults.Fault(
+            "one_evictor", f"Only one plugin can evict, not {' and '.join(evict)}.", swap, f"{path}.evict"
+        )
     if not keep:
         message = "No plugin filters: pods of DaemonSets, of the system and with local data may be evicted too."
-        yield warning("unfiltered", message, "Enable the plugin that evicts at filter too.", f"{path}.filter")
+        yield config_faults.warning(
+            "unfiltered", message, "Enable the plugin that evicts at filter too.", f"{path}.filter"
+        )
     elif len(keep) > 1 or (len(evict) == 1 and keep != evict):
         message = f"{' and '.join(keep)} at filter, {' and '.join(evict) or 'none'} at evict."
-        yield Fault("one_evictor", message, swap, f"{path}.filter", "starts")
+        yield config_faults.Fault("one_evictor", message, swap, f"{path}.filter", "starts")
 
 
-def _configs(profile: Profile, schema: Schema) -> t.Iterator[Fault]:
+def _configs(profile: Profile, schema: schemas.Schema) -> t.Iterator[config_faults.Fault]:
     enabled = profile.plugins
     for name in dict.fromkeys((*profile.paths, *enabled)):
         path = profile.args_path(name)
@@ -188,32 +192,36 @@ def _configs(profile: Profile, schema: Schema) -> t.Iterator[Fault]:
             continue
         if not schema.knows(plugin.since):
             if name in profile.paths:
-                yield Fault("too_new", f"{name} came with version {plugin.since}.", "Remove it.", named, lost)
+                yield config_faults.Fault(
+                    "too_new", f"{name} came with version {plugin.since}.", "Remove it.", named, lost
+                )
             continue
         if name not in profile.paths and plugin.needs_config:
             continue
         if name not in enabled and name in profile.paths:
-            yield warning("not_enabled", f"{name} is configured and not enabled.", path=named)
+            yield config_faults.warning("not_enabled", f"{name} is configured and not enabled.", path=named)
         for fault in args_faults(name, plugin, profile.shapeless.get(name, profile.args.get(name, {})), path, schema):
             yield _weighed(fault, plugin, enabled=name in enabled)
 
 
-def _weighed(fault: Fault, plugin: Plugin, *, enabled: bool) -> Fault:
+def _weighed(fault: config_faults.Fault, plugin: schemas.Plugin, *, enabled: bool) -> config_faults.Fault:
     """A plugin that is not enabled is read by a strict decoder alone; the rest of it is worth a warning."""
     if enabled or plugin.checked == "always" or (plugin.strict and fault.decoding):
         return fault
     return replace(fault, severity="warning", real="starts")
 
 
-def args_faults(name: str, plugin: Plugin, args: t.Any, path: str, schema: Schema) -> t.Iterator[Fault]:
+def args_faults(
+    name: str, plugin: schemas.Plugin, args: t.Any, path: str, schema: schemas.Schema
+) -> t.Iterator[config_faults.Fault]:
     """What is wrong with a plugin's arguments, taken alone; only Koordinator's own plugins ask for their kind."""
     described = replace(plugin.args, fields={**plugin.args.fields, **TYPE_META})
-    yield from Reader(schema, plugin.strict).faults(described, args, path)
+    yield from values.Reader(schema, plugin.strict).faults(described, args, path)
     real: t.Literal["refuses", "starts"] = "refuses" if plugin.strict and schema.strict else "starts"
     for key, wanted in (("apiVersion", schema.api_version), ("kind", f"{name}Args")):
         given = args.get(key) if isinstance(args, dict) else None
         if isinstance(given, str) and given not in ("", wanted):
-            yield Fault(
+            yield config_faults.Fault(
                 "wrong_document",
                 f"{given!r} is not {wanted}.",
                 "Leave it out.",
@@ -225,4 +233,4 @@ def args_faults(name: str, plugin: Plugin, args: t.Any, path: str, schema: Schem
 
 def document() -> t.Mapping[str, t.Any]:
     """The keys that every document has beside its schema's own."""
-    return record(TYPE_META).fields
+    return schemas.record(TYPE_META).fields

@@ -16,9 +16,8 @@ import json
 import typing as t
 from dataclasses import dataclass
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.places import template_of
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Raw
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler import places
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names, objects
 
 DIGEST = f"{names.PREFIX}/descheduler-config"
 """Annotation of the pod template: the digest of the configuration that its pods start with."""
@@ -61,12 +60,12 @@ class Wish:
         return self.text
 
 
-def annotations_of(workload: Raw) -> Raw:
+def annotations_of(workload: objects.Raw) -> objects.Raw:
     """Those of the pod template."""
-    return (template_of(workload).get("metadata") or {}).get("annotations") or {}
+    return (places.template_of(workload).get("metadata") or {}).get("annotations") or {}
 
 
-def marks_of(workload: Raw) -> dict[str, str | None]:
+def marks_of(workload: objects.Raw) -> dict[str, str | None]:
     """Our two annotations as they are, ``None`` where one is missing."""
     found = annotations_of(workload)
     return {name: found.get(name) for name in (DIGEST, RESTARTED)}
@@ -115,7 +114,7 @@ class Progress:
     """How far a Deployment is: ``waiting`` says for what, the empty text means that its new pods are ready."""
 
     waiting: str
-    pods: tuple[Raw, ...]
+    pods: tuple[objects.Raw, ...]
     dead: tuple[Dead, ...]
 
     @property
@@ -124,7 +123,7 @@ class Progress:
         return any(dead.looping and dead.restarts >= LOOPING for dead in self.dead)
 
 
-def progress(deployment: Raw, pods: t.Iterable[Raw]) -> Progress:
+def progress(deployment: objects.Raw, pods: t.Iterable[objects.Raw]) -> Progress:
     """How far the Deployment is with the template that it has now."""
     marks = marks_of(deployment)
     all_pods = [pod for pod in pods if not _gone(pod)]
@@ -147,7 +146,7 @@ def progress(deployment: Raw, pods: t.Iterable[Raw]) -> Progress:
     return Progress("", mine, dead)
 
 
-def lives(pods: t.Iterable[Raw]) -> tuple[tuple[str, int], ...]:
+def lives(pods: t.Iterable[objects.Raw]) -> tuple[tuple[str, int], ...]:
     """Each pod with how often its containers were started again: the same as before where none has ended."""
     found = []
     for pod in pods:
@@ -156,23 +155,23 @@ def lives(pods: t.Iterable[Raw]) -> tuple[tuple[str, int], ...]:
     return tuple(sorted(found))
 
 
-def _carries(pod: Raw, marks: t.Mapping[str, str | None]) -> bool:
+def _carries(pod: objects.Raw, marks: t.Mapping[str, str | None]) -> bool:
     found = pod["metadata"].get("annotations") or {}
     return all(found.get(name) == value for name, value in marks.items())
 
 
-def _gone(pod: Raw) -> bool:
+def _gone(pod: objects.Raw) -> bool:
     return (pod.get("status") or {}).get("phase") in ("Failed", "Succeeded")
 
 
-def _ready(pod: Raw) -> bool:
+def _ready(pod: objects.Raw) -> bool:
     if pod["metadata"].get("deletionTimestamp"):
         return False
     conditions = (pod.get("status") or {}).get("conditions") or ()
     return any(each.get("type") == "Ready" and each.get("status") == "True" for each in conditions)
 
 
-def _dead(pod: Raw) -> t.Iterator[Dead]:
+def _dead(pod: objects.Raw) -> t.Iterator[Dead]:
     for status in (pod.get("status") or {}).get("containerStatuses") or ():
         now, last = status.get("state") or {}, status.get("lastState") or {}
         ended = now.get("terminated") or last.get("terminated")
@@ -207,7 +206,7 @@ def last_words(text: str) -> str:
     return last.removeprefix("Error: ")
 
 
-def leads(holder: str, pods: t.Iterable[Raw]) -> bool:
+def leads(holder: str, pods: t.Iterable[objects.Raw]) -> bool:
     """Whether a Lease's holder, ``<host name>_<id>``, is one of the pods; a pod on its host's network has its name."""
     host = holder.rpartition("_")[0] or holder
     for pod in pods:
@@ -220,7 +219,7 @@ def leads(holder: str, pods: t.Iterable[Raw]) -> bool:
     return False
 
 
-def leadership(lease: Raw, deployment: str, pods: t.Collection[Raw]) -> str:
+def leadership(lease: objects.Raw, deployment: str, pods: t.Collection[objects.Raw]) -> str:
     """Why the Lease's holder is none of the pods; the empty text where it is one.
 
     Where host names are not those of pods (a pod on its host's network, a process without a container) only the
@@ -243,7 +242,7 @@ def leadership(lease: Raw, deployment: str, pods: t.Collection[Raw]) -> str:
 
 
 def restart_reason(
-    workload: Raw, wish: Wish, *, changes: bool, conflicts: t.Sequence[str] | None, asked: bool = False
+    workload: objects.Raw, wish: Wish, *, changes: bool, conflicts: t.Sequence[str] | None, asked: bool = False
 ) -> str:
     """Why the pods have to start anew, or the empty text.
 

@@ -16,8 +16,11 @@ import re
 import typing as t
 from dataclasses import dataclass
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler import profiles, values
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.schemas import Field, Schema
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler import (
+    profiles,
+    schemas,
+    values,
+)
 
 DEFAULT_PROFILE = "koord-descheduler"
 """The name of a single profile without one."""
@@ -49,7 +52,7 @@ class Comparison:
         return not self.conflicts and not self.extras
 
 
-def compare(wanted: t.Mapping[str, t.Any], running: t.Mapping[str, t.Any], schema: Schema) -> Comparison:
+def compare(wanted: t.Mapping[str, t.Any], running: t.Mapping[str, t.Any], schema: schemas.Schema) -> Comparison:
     """Hold what runs against what is wanted."""
     walk, process, recased = _Walk([], []), _Walk([], []), _recased(running, schema.root)
     walk.fields(schema.root, wanted, recased, "", skipped=(*_SKIPPED, *OVERRIDDEN))
@@ -70,7 +73,11 @@ def _running_profiles(running: t.Mapping[str, t.Any]) -> list[dict[str, t.Any]]:
 
 
 def _profile(
-    walk: _Walk, wanted: profiles.Profile, raw: t.Mapping[str, t.Any], running: t.Mapping[str, t.Any], schema: Schema
+    walk: _Walk,
+    wanted: profiles.Profile,
+    raw: t.Mapping[str, t.Any],
+    running: t.Mapping[str, t.Any],
+    schema: schemas.Schema,
 ) -> None:
     path = wanted.path
     name = raw.get("name") or DEFAULT_PROFILE
@@ -121,7 +128,7 @@ class _Walk:
     def conflict(self, path: str, wanted: t.Any, running: t.Any) -> None:
         self.conflicts.append(f"{path}: wanted {_shown(wanted)}, running {_shown(running)}")
 
-    def value(self, field: Field, wanted: t.Any, running: t.Any, path: str) -> None:
+    def value(self, field: schemas.Field, wanted: t.Any, running: t.Any, path: str) -> None:
         if _blank(wanted) and _blank(running):
             return
         if wanted is None:
@@ -132,18 +139,18 @@ class _Walk:
             self.fields(field, wanted, running if isinstance(running, dict) else {}, path)
         elif field.type == "map" and isinstance(wanted, dict) and isinstance(running, dict):
             for key in dict.fromkeys((*wanted, *running)):
-                self.value(t.cast("Field", field.item), wanted.get(key), running.get(key), f"{path}.{key}")
+                self.value(t.cast("schemas.Field", field.item), wanted.get(key), running.get(key), f"{path}.{key}")
         elif field.type == "list" and isinstance(wanted, list) and isinstance(running, list):
             if len(wanted) != len(running):
                 self.conflict(path, wanted, running)
             for index, (one, other) in enumerate(zip(wanted, running, strict=False)):
-                self.value(t.cast("Field", field.item), one, other, f"{path}[{index}]")
+                self.value(t.cast("schemas.Field", field.item), one, other, f"{path}[{index}]")
         elif not _same(field, wanted, running):
             self.conflict(path, wanted, running)
 
     def fields(
         self,
-        field: Field,
+        field: schemas.Field,
         wanted: t.Mapping[str, t.Any],
         running: t.Mapping[str, t.Any],
         path: str,
@@ -153,7 +160,7 @@ class _Walk:
             if key not in skipped:
                 self.value(known, wanted.get(key), running.get(key), f"{path}.{key}" if path else key)
 
-    def _unasked(self, field: Field, running: t.Any, path: str) -> None:
+    def _unasked(self, field: schemas.Field, running: t.Any, path: str) -> None:
         """A value that runs although nobody wrote it: it should be the default."""
         default = _default(field)
         if default is None and field.type == "object" and isinstance(running, dict):
@@ -163,21 +170,21 @@ class _Walk:
             self.extras.append(f"{path}: running {_shown(running)}, which nobody asks for")
 
 
-def _runs_as_default(field: Field, running: t.Any) -> bool:
+def _runs_as_default(field: schemas.Field, running: t.Any) -> bool:
     default, walk = _default(field), _Walk([], [])
     if default is not None:
         walk.value(field, default, running, "")
     return default is not None and not walk.conflicts and not walk.extras
 
 
-def _left_to_default(field: Field, wanted: t.Any) -> bool:
+def _left_to_default(field: schemas.Field, wanted: t.Any) -> bool:
     """Whether a value is written that Go may take for none, so that it fills in the default."""
     if field.zero_is_default and isinstance(wanted, int):
         return wanted <= 0
     return wanted == {} or (wanted == "" and bool(field.enum))
 
 
-def _same(field: Field, wanted: t.Any, running: t.Any) -> bool:
+def _same(field: schemas.Field, wanted: t.Any, running: t.Any) -> bool:
     if field.type == "duration":
         mine, theirs = values.seconds(str(wanted)), values.seconds(str(running))
         return mine is not None and mine == theirs
@@ -214,7 +221,7 @@ def _blank(value: t.Any) -> bool:
 _WORD = re.compile(r"[^\s{}\[\]:,]+")
 
 
-def _default(field: Field) -> t.Any:
+def _default(field: schemas.Field) -> t.Any:
     """A default as the schema writes it for people, ``[koord-scheduler]`` or ``{workload: {duration: 5m}}``."""
     if field.default[:1] in ("{", "["):
         return json.loads(_WORD.sub(lambda word: json.dumps(word[0]), field.default))
@@ -229,7 +236,7 @@ def _list(value: t.Any) -> list[t.Any]:
     return value if isinstance(value, list) else []
 
 
-def _recased(value: t.Any, field: Field) -> t.Any:
+def _recased(value: t.Any, field: schemas.Field) -> t.Any:
     """The value with the document's own keys instead of Go's."""
     if field.type == "object" and isinstance(value, dict):
         names = {name.lower(): name for name in field.fields}

@@ -8,23 +8,7 @@ from __future__ import annotations
 import typing as t
 from dataclasses import replace
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler import classic
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.schemas import (
-    LABEL_SELECTOR,
-    PRIORITY_VALUE,
-    TEXTS,
-    Field,
-    Plugin,
-    Schema,
-    boolean,
-    count,
-    duration,
-    record,
-    selector_text,
-    several,
-    text,
-    whole,
-)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler import classic, schemas
 
 VERSIONS = ("0.36.0",)
 
@@ -37,39 +21,43 @@ POINTS: t.Mapping[str, tuple[str, ...]] = {
     "preevictionfilter": ("DefaultEvictor",),
 }
 
-_PLUGIN_SET = record({"enabled": TEXTS, "disabled": several(text(), "never read")})
+_PLUGIN_SET = schemas.record({"enabled": schemas.TEXTS, "disabled": schemas.several(schemas.text(), "never read")})
 
-_SECRET = record({"namespace": text(note="needed"), "name": text(note="needed")}, "needed")
+_SECRET = schemas.record({"namespace": schemas.text(note="needed"), "name": schemas.text(note="needed")}, "needed")
 
-ROOT = record(
+ROOT = schemas.record(
     {
-        "nodeSelector": selector_text("a text such as pool=a; the nodes that are looked at", "refuses"),
-        "maxNoOfPodsToEvictPerNode": count(note="without it, no limit"),
-        "maxNoOfPodsToEvictPerNamespace": count(note="without it, no limit"),
-        "maxNoOfPodsToEvictTotal": count(note="without it, no limit"),
-        "evictionFailureEventNotification": boolean(note="an Event on each pod that could not be evicted"),
-        "metricsCollector": record({"enabled": boolean()}, deprecated="metricsProviders with source KubernetesMetrics"),
-        "metricsProviders": several(
-            record(
+        "nodeSelector": schemas.selector_text("a text such as pool=a; the nodes that are looked at", "refuses"),
+        "maxNoOfPodsToEvictPerNode": schemas.count(note="without it, no limit"),
+        "maxNoOfPodsToEvictPerNamespace": schemas.count(note="without it, no limit"),
+        "maxNoOfPodsToEvictTotal": schemas.count(note="without it, no limit"),
+        "evictionFailureEventNotification": schemas.boolean(note="an Event on each pod that could not be evicted"),
+        "metricsCollector": schemas.record(
+            {"enabled": schemas.boolean()}, deprecated="metricsProviders with source KubernetesMetrics"
+        ),
+        "metricsProviders": schemas.several(
+            schemas.record(
                 {
-                    "source": text(required=True, enum=("KubernetesMetrics", "Prometheus"), real="starts"),
-                    "prometheus": record(
-                        {"url": text(note="needed"), "authToken": record({"secretReference": _SECRET})},
+                    "source": schemas.text(required=True, enum=("KubernetesMetrics", "Prometheus"), real="starts"),
+                    "prometheus": schemas.record(
+                        {"url": schemas.text(note="needed"), "authToken": schemas.record({"secretReference": _SECRET})},
                         "needed with source Prometheus",
                     ),
                 }
             ),
             unique="source",
         ),
-        "gracePeriodSeconds": whole(note="without it, the pod's own", minimum=0, real="starts"),
-        "profiles": several(
-            record(
+        "gracePeriodSeconds": schemas.whole(note="without it, the pod's own", minimum=0, real="starts"),
+        "profiles": schemas.several(
+            schemas.record(
                 {
-                    "name": text(),
-                    "pluginConfig": several(
-                        record({"name": text(required=True), "args": Field(type="args")}), unique="name", real="starts"
+                    "name": schemas.text(),
+                    "pluginConfig": schemas.several(
+                        schemas.record({"name": schemas.text(required=True), "args": schemas.Field(type="args")}),
+                        unique="name",
+                        real="starts",
                     ),
-                    "plugins": record(
+                    "plugins": schemas.record(
                         dict.fromkeys(POINTS, _PLUGIN_SET),
                         alike={"preEvictionFilter": "preevictionfilter", "preSort": "presort"},
                     ),
@@ -92,50 +80,54 @@ OLD_FLAGS: t.Mapping[str, str] = {
 }
 """Flags that still work, but not together with the lists of podProtections."""
 
-DEFAULT_EVICTOR = Plugin(
+DEFAULT_EVICTOR = schemas.Plugin(
     points=("filter", "preevictionfilter"),
     does="says which pods may be evicted; always enabled",
-    args=record(
+    args=schemas.record(
         {
-            "nodeSelector": selector_text("only with nodeFit"),
-            "labelSelector": LABEL_SELECTOR,
-            "namespaceLabelSelector": LABEL_SELECTOR,
-            "priorityThreshold": record(
-                {"value": PRIORITY_VALUE, "name": text(note="an existing PriorityClass")},
+            "nodeSelector": schemas.selector_text("only with nodeFit"),
+            "labelSelector": schemas.LABEL_SELECTOR,
+            "namespaceLabelSelector": schemas.LABEL_SELECTOR,
+            "priorityThreshold": schemas.record(
+                {"value": schemas.PRIORITY_VALUE, "name": schemas.text(note="an existing PriorityClass")},
                 "without it 2000000000",
                 exclusive=(("value", "name"),),
             ),
-            "nodeFit": boolean(),
-            "minReplicas": count("0", "0 and 1: not checked"),
-            "minPodAge": duration(minimum=0, real="starts"),
-            "noEvictionPolicy": text("Preferred", enum=("", "Preferred", "Mandatory")),
-            "podProtections": record(
+            "nodeFit": schemas.boolean(),
+            "minReplicas": schemas.count("0", "0 and 1: not checked"),
+            "minPodAge": schemas.duration(minimum=0, real="starts"),
+            "noEvictionPolicy": schemas.text("Preferred", enum=("", "Preferred", "Mandatory")),
+            "podProtections": schemas.record(
                 {
-                    "defaultDisabled": several(text(enum=DEFAULT_PROTECTIONS), unique="*"),
-                    "extraEnabled": several(text(enum=EXTRA_PROTECTIONS), unique="*"),
-                    "config": record(
+                    "defaultDisabled": schemas.several(schemas.text(enum=DEFAULT_PROTECTIONS), unique="*"),
+                    "extraEnabled": schemas.several(schemas.text(enum=EXTRA_PROTECTIONS), unique="*"),
+                    "config": schemas.record(
                         {
-                            "PodsWithPVC": record(
-                                {"protectedStorageClasses": several(record({"name": text(note="needed")}))},
+                            "PodsWithPVC": schemas.record(
+                                {
+                                    "protectedStorageClasses": schemas.several(
+                                        schemas.record({"name": schemas.text(note="needed")})
+                                    )
+                                },
                                 "without it all claims protect",
                             )
                         }
                     ),
                 }
             ),
-            **{name: boolean(deprecated=instead) for name, instead in OLD_FLAGS.items()},
+            **{name: schemas.boolean(deprecated=instead) for name, instead in OLD_FLAGS.items()},
         }
     ),
 )
 
 
-def schema(version: str = "0.36.0") -> Schema:
+def schema(version: str = "0.36.0") -> schemas.Schema:
     """The schema of a version of ``VERSIONS``.
 
     Keys of the policy are dropped when unknown, arguments of plugins end the descheduler. Every enabled
     plugin but DefaultEvictor needs an entry in pluginConfig.
     """
-    return Schema(
+    return schemas.Schema(
         name="sigs",
         version=version,
         api_version="descheduler/v1alpha2",

@@ -8,31 +8,18 @@ from __future__ import annotations
 import re
 import typing as t
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.config_faults import (
-    Fault,
-    warning,
-)
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.profiles import (
-    Profile,
-    Raw,
-    profiles_of,
-)
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.schemas import (
-    HIGHEST_PRIORITY,
-    Real,
-    Schema,
-)
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.sigs import OLD_FLAGS
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.values import (
-    is_set,
-    number,
-    seconds,
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler import (
+    config_faults,
+    profiles,
+    schemas,
+    sigs,
+    values,
 )
 
 
-def faults(config: Raw, schema: Schema) -> t.Iterator[Fault]:
+def faults(config: profiles.Raw, schema: schemas.Schema) -> t.Iterator[config_faults.Fault]:
     """Everything that only shows when values are seen together."""
-    parsed = profiles_of(config, schema)
+    parsed = profiles.profiles_of(config, schema)
     if schema.plugin_type == "object":
         yield from _leader_election(_dict(config, "leaderElection"))
         yield from _names(config)
@@ -48,18 +35,18 @@ def faults(config: Raw, schema: Schema) -> t.Iterator[Fault]:
                 yield from check(config, profile.args.get(name, {}), profile.args_path(name), schema)
 
 
-def _leader_election(raw: Raw) -> t.Iterator[Fault]:
+def _leader_election(raw: profiles.Raw) -> t.Iterator[config_faults.Fault]:
     """``NewLeaderElector`` of client-go; the configuration's own check lets renewDeadline equal leaseDuration."""
     if raw.get("leaderElect") is False:
         return
     lease, renew, retry = (
-        seconds(raw.get(key) or default) or _GO_DEFAULTS[key]
+        values.seconds(raw.get(key) or default) or _GO_DEFAULTS[key]
         for key, default in (("leaseDuration", "15s"), ("renewDeadline", "10s"), ("retryPeriod", "2s"))
     )
     if min(lease, renew, retry) < 0:
         return
     if lease <= renew:
-        yield Fault(
+        yield config_faults.Fault(
             "order",
             f"leaseDuration ({lease:g} s) is not longer than renewDeadline ({renew:g} s).",
             "Give leaseDuration more.",
@@ -67,7 +54,7 @@ def _leader_election(raw: Raw) -> t.Iterator[Fault]:
             "refuses" if lease < renew else "crashes",
         )
     if renew <= 1.2 * retry:
-        yield Fault(
+        yield config_faults.Fault(
             "order",
             f"renewDeadline ({renew:g} s) is not longer than 1.2 times retryPeriod ({retry:g} s).",
             "Give renewDeadline more, or retryPeriod less.",
@@ -80,21 +67,25 @@ _GO_DEFAULTS = {"leaseDuration": 15.0, "renewDeadline": 10.0, "retryPeriod": 2.0
 """Seconds; a duration of 0 is as good as none (``RecommendedDefaultLeaderElectionConfiguration``)."""
 
 
-def _names(config: Raw) -> t.Iterator[Fault]:
+def _names(config: profiles.Raw) -> t.Iterator[config_faults.Fault]:
     raws = _list(config, "profiles")
     for index, raw in enumerate(raws):
         if len(raws) > 1 and (raw is None or (isinstance(raw, dict) and not raw.get("name"))):
-            yield Fault("required", "Of several profiles each needs a name.", path=f"profiles[{index}].name")
+            yield config_faults.Fault(
+                "required", "Of several profiles each needs a name.", path=f"profiles[{index}].name"
+            )
 
 
-def _interval(config: Raw, parsed: tuple[Profile, ...]) -> t.Iterator[Fault]:
+def _interval(config: profiles.Raw, parsed: tuple[profiles.Profile, ...]) -> t.Iterator[config_faults.Fault]:
     busy = any(profile.enabled["deschedule"] or profile.enabled["balance"] for profile in parsed)
-    if busy and not seconds(config.get("deschedulingInterval") or "0"):
+    if busy and not values.seconds(config.get("deschedulingInterval") or "0"):
         message = "Without deschedulingInterval the plugins run once after each start."
-        yield warning("runs_once", message, "Give it, for example 120s.", "deschedulingInterval")
+        yield config_faults.warning("runs_once", message, "Give it, for example 120s.", "deschedulingInterval")
 
 
-def _low_node_load(config: Raw, args: Raw, path: str, schema: Schema) -> t.Iterator[Fault]:
+def _low_node_load(
+    config: profiles.Raw, args: profiles.Raw, path: str, schema: schemas.Schema
+) -> t.Iterator[config_faults.Fault]:
     for index, given in enumerate(_list(args, "nodePools")):
         pool = {} if given is None else given
         if isinstance(pool, dict):
@@ -102,8 +93,8 @@ def _low_node_load(config: Raw, args: Raw, path: str, schema: Schema) -> t.Itera
             yield from _gaps(pool, f"{path}.nodePools[{index}]")
     yield from _gaps(args, path)
     yield from _normalities(args, path, schema)
-    cache = seconds(args.get("detectorCacheTimeout") or "5m")
-    interval = seconds(config.get("deschedulingInterval") or "0")
+    cache = values.seconds(args.get("detectorCacheTimeout") or "5m")
+    interval = values.seconds(config.get("deschedulingInterval") or "0")
     at_once = _dict(args, "anomalyCondition").get("consecutiveAbnormalities") == 1
     if cache is not None and interval is not None and cache < interval and not at_once:
         message = (
@@ -111,12 +102,14 @@ def _low_node_load(config: Raw, args: Raw, path: str, schema: Schema) -> t.Itera
             "no node is ever found abnormal."
         )
         remedy = "Give detectorCacheTimeout at least deschedulingInterval."
-        yield warning("never_acts", message, remedy, f"{path}.detectorCacheTimeout")
-    if not is_set(args.get("highThresholds")) and not is_set(args.get("nodePools")):
-        yield warning("never_acts", "Without highThresholds no node is ever hot.", path=f"{path}.highThresholds")
+        yield config_faults.warning("never_acts", message, remedy, f"{path}.detectorCacheTimeout")
+    if not values.is_set(args.get("highThresholds")) and not values.is_set(args.get("nodePools")):
+        yield config_faults.warning(
+            "never_acts", "Without highThresholds no node is ever hot.", path=f"{path}.highThresholds"
+        )
 
 
-def _normalities(args: Raw, path: str, schema: Schema) -> t.Iterator[Fault]:
+def _normalities(args: profiles.Raw, path: str, schema: schemas.Schema) -> t.Iterator[config_faults.Fault]:
     """Since 1.8.0 the default of one counter keeps the other one from its own."""
     condition = args.get("anomalyCondition")
     if not isinstance(condition, dict) or not schema.knows("1.8.0"):
@@ -124,10 +117,10 @@ def _normalities(args: Raw, path: str, schema: Schema) -> t.Iterator[Fault]:
     if not condition.get("consecutiveAbnormalities") and not condition.get("consecutiveNormalities"):
         message = f"Version {schema.version} has no default for it where consecutiveAbnormalities is not given either."
         where = f"{path}.anomalyCondition.consecutiveNormalities"
-        yield Fault("required", message, "Give one of the two, 1 or more.", where)
+        yield config_faults.Fault("required", message, "Give one of the two, 1 or more.", where)
 
 
-def _pool(pool: Raw, path: str, schema: Schema) -> t.Iterator[Fault]:
+def _pool(pool: profiles.Raw, path: str, schema: schemas.Schema) -> t.Iterator[config_faults.Fault]:
     """Before 1.8.0 a pool inherits nothing (koordinator#2816)."""
     if schema.knows("1.8.0"):
         return
@@ -135,56 +128,68 @@ def _pool(pool: Raw, path: str, schema: Schema) -> t.Iterator[Fault]:
     if condition is None:
         message = f"A pool without anomalyCondition ends version {schema.version} with a panic."
         remedy = "Give each pool its anomalyCondition with consecutiveAbnormalities."
-        yield Fault("known_crash", message, remedy, f"{path}.anomalyCondition", "crashes")
+        yield config_faults.Fault("known_crash", message, remedy, f"{path}.anomalyCondition", "crashes")
     elif isinstance(condition, dict) and not condition.get("consecutiveAbnormalities"):
         where = f"{path}.anomalyCondition.consecutiveAbnormalities"
-        yield Fault("required", "A pool has no default for it; it has to be 1 or more.", path=where)
+        yield config_faults.Fault("required", "A pool has no default for it; it has to be 1 or more.", path=where)
 
 
-def _gaps(args: Raw, path: str) -> t.Iterator[Fault]:
+def _gaps(args: profiles.Raw, path: str) -> t.Iterator[config_faults.Fault]:
     low, high = _dict(args, "lowThresholds"), _dict(args, "highThresholds")
     for name in sorted(high.keys() ^ low.keys()) if high else ():
         where = "lowThresholds" if name in high else "highThresholds"
         message = f"{name} is missing in {where}: for it every node counts as neither hot nor idle."
-        yield warning("different_keys", message, "Give both maps the same resources.", f"{path}.{where}")
+        yield config_faults.warning("different_keys", message, "Give both maps the same resources.", f"{path}.{where}")
     for key in ("highThresholds", "prodHighThresholds"):
         for name, given in _dict(args, key).items():
-            percent = number(given)
+            percent = values.number(given)
             if percent is not None and percent > 100 and not args.get("useDeviationThresholds"):
                 where = f"{path}.{key}.{name}"
-                yield warning("never_acts", f"No node is ever above {percent:g} %.", "Give 100 or less.", where)
+                yield config_faults.warning(
+                    "never_acts", f"No node is ever above {percent:g} %.", "Give 100 or less.", where
+                )
 
 
-def _custom_priority(config: Raw, args: Raw, path: str, schema: Schema) -> t.Iterator[Fault]:
+def _custom_priority(
+    config: profiles.Raw, args: profiles.Raw, path: str, schema: schemas.Schema
+) -> t.Iterator[config_faults.Fault]:
     del config, schema
     for index, given in enumerate(_list(args, "evictionOrder")):
         if given is None or (isinstance(given, dict) and given.get("nodeSelector") is None):
-            yield Fault("required", "nodeSelector has to be given.", path=f"{path}.evictionOrder[{index}].nodeSelector")
+            yield config_faults.Fault(
+                "required", "nodeSelector has to be given.", path=f"{path}.evictionOrder[{index}].nodeSelector"
+            )
 
 
-def _no_metrics(config: Raw, args: Raw, path: str, schema: Schema) -> t.Iterator[Fault]:
+def _no_metrics(
+    config: profiles.Raw, args: profiles.Raw, path: str, schema: schemas.Schema
+) -> t.Iterator[config_faults.Fault]:
     """Koordinator hands the plugin no client for metrics; before 1.8.0 it drops the key."""
     del config
     if schema.knows("1.8.0") and args.get("metricsUtilization") is not None:
         message = "Koordinator has no metrics for this plugin; LowNodeLoad goes by real use."
-        yield Fault("forbidden", message, "Remove it.", f"{path}.metricsUtilization")
+        yield config_faults.Fault("forbidden", message, "Remove it.", f"{path}.metricsUtilization")
 
 
-def _koord_life_time(config: Raw, args: Raw, path: str, schema: Schema) -> t.Iterator[Fault]:
+def _koord_life_time(
+    config: profiles.Raw, args: profiles.Raw, path: str, schema: schemas.Schema
+) -> t.Iterator[config_faults.Fault]:
     if schema.knows("1.8.0"):
         yield from _pod_life_time(config, args, path, schema)
 
 
-def _controllers(parsed: tuple[Profile, ...], schema: Schema) -> t.Iterator[Fault]:
+def _controllers(parsed: tuple[profiles.Profile, ...], schema: schemas.Schema) -> t.Iterator[config_faults.Fault]:
     """Since 1.8.0 a name is taken by one controller alone, and every MigrationController has the same."""
     movers = [profile.path for profile in parsed if "MigrationController" in profile.plugins]
     for path in movers[1:] if schema.knows("1.8.0") else ():
         message = f"In version {schema.version} only one profile can have MigrationController; {movers[0]} has it."
         remedy = "Put all plugins into one profile, or let DefaultEvictor evict and filter in the others."
-        yield Fault("known_crash", message, remedy, f"{path}.plugins.evict")
+        yield config_faults.Fault("known_crash", message, remedy, f"{path}.plugins.evict")
 
 
-def _migration_controller(config: Raw, args: Raw, path: str, schema: Schema) -> t.Iterator[Fault]:
+def _migration_controller(
+    config: profiles.Raw, args: profiles.Raw, path: str, schema: schemas.Schema
+) -> t.Iterator[config_faults.Fault]:
     del config
     skipped = _list(args, "skipEvictionGates") if schema.knows("1.8.0") else []
     if not args.get("skipCheckExpectedReplicas") and "ExpectedReplicas" not in skipped:
@@ -193,16 +198,18 @@ def _migration_controller(config: Raw, args: Raw, path: str, schema: Schema) -> 
     limiter = _dict(_dict(args, "objectLimiters"), "namespace").get("maxMigrating")
     if isinstance(limiter, str):
         where = f"{path}.objectLimiters.namespace.maxMigrating"
-        yield Fault("wrong_type", "For a namespace a percentage is read as 0.", "Give a number.", where, "starts")
+        yield config_faults.Fault(
+            "wrong_type", "For a namespace a percentage is read as 0.", "Give a number.", where, "starts"
+        )
     yield from _threshold(args, path)
     threshold = _dict(args, "priorityThreshold")
-    if is_set(threshold.get("name")):
+    if values.is_set(threshold.get("name")):
         message = "Only priorityThreshold.value keeps pods; the name is looked up and then not used."
-        yield warning("never_read", message, "Give value instead.", f"{path}.priorityThreshold.name")
+        yield config_faults.warning("never_read", message, "Give value instead.", f"{path}.priorityThreshold.name")
     yield from _needs_node_fit(args, path)
 
 
-def _refused(limit: t.Any, path: str) -> t.Iterator[Fault]:
+def _refused(limit: t.Any, path: str) -> t.Iterator[config_faults.Fault]:
     """``expectedReplicas``: a workload whose replicas equal the limit that holds for it is refused."""
     if limit == "100%":
         sizes = "of every size"
@@ -211,91 +218,113 @@ def _refused(limit: t.Any, path: str) -> t.Iterator[Fault]:
     else:
         return
     message = f"Pods of workloads {sizes} are never moved: the whole workload would be away at once."
-    yield warning("refused_workloads", message, "Say skipCheckExpectedReplicas: true to move them all the same.", path)
+    yield config_faults.warning(
+        "refused_workloads", message, "Say skipCheckExpectedReplicas: true to move them all the same.", path
+    )
 
 
-def _threshold(args: Raw, path: str) -> t.Iterator[Fault]:
+def _threshold(args: profiles.Raw, path: str) -> t.Iterator[config_faults.Fault]:
     yield from _priority(args, path)
-    if args.get("evictSystemCriticalPods") is True and is_set(args.get("priorityThreshold")):
+    if args.get("evictSystemCriticalPods") is True and values.is_set(args.get("priorityThreshold")):
         message = "evictSystemCriticalPods switches priorityThreshold off."
-        yield warning("never_read", message, "Remove one of them.", f"{path}.priorityThreshold")
+        yield config_faults.warning("never_read", message, "Remove one of them.", f"{path}.priorityThreshold")
 
 
-def _priority(args: Raw, path: str) -> t.Iterator[Fault]:
+def _priority(args: profiles.Raw, path: str) -> t.Iterator[config_faults.Fault]:
     """``GetPriorityValueFromPriorityThreshold``; koord-descheduler asks it unless the threshold is switched off."""
     off = args.get("evictSystemCriticalPods") is True
     threshold = _dict(args, "priorityThreshold")
     value, name = threshold.get("value"), threshold.get("name")
-    where, remedy = f"{path}.priorityThreshold", f"Give {HIGHEST_PRIORITY} or less."
-    if isinstance(value, (int, float)) and not isinstance(value, bool) and value > HIGHEST_PRIORITY:
-        yield Fault("out_of_range", f"{value} is too large.", remedy, f"{where}.value", "starts" if off else "refuses")
+    where, remedy = f"{path}.priorityThreshold", f"Give {schemas.HIGHEST_PRIORITY} or less."
+    if isinstance(value, (int, float)) and not isinstance(value, bool) and value > schemas.HIGHEST_PRIORITY:
+        yield config_faults.Fault(
+            "out_of_range", f"{value} is too large.", remedy, f"{where}.value", "starts" if off else "refuses"
+        )
     elif value is None and name == "system-node-critical" and not off:
-        yield Fault("out_of_range", f"The priority of {name} is too large.", remedy, f"{where}.name")
+        yield config_faults.Fault("out_of_range", f"The priority of {name} is too large.", remedy, f"{where}.name")
 
 
-def _needs_node_fit(args: Raw, path: str) -> t.Iterator[Fault]:
-    if is_set(args.get("nodeSelector")) and not args.get("nodeFit"):
-        yield warning("never_read", "nodeSelector is used with nodeFit alone.", "Set nodeFit.", f"{path}.nodeSelector")
+def _needs_node_fit(args: profiles.Raw, path: str) -> t.Iterator[config_faults.Fault]:
+    if values.is_set(args.get("nodeSelector")) and not args.get("nodeFit"):
+        yield config_faults.warning(
+            "never_read", "nodeSelector is used with nodeFit alone.", "Set nodeFit.", f"{path}.nodeSelector"
+        )
 
 
-def _default_evictor(config: Raw, args: Raw, path: str, schema: Schema) -> t.Iterator[Fault]:
+def _default_evictor(
+    config: profiles.Raw, args: profiles.Raw, path: str, schema: schemas.Schema
+) -> t.Iterator[config_faults.Fault]:
     del config, schema
     yield from _threshold(args, path)
     yield from _needs_node_fit(args, path)
 
 
-def _sigs_default_evictor(config: Raw, args: Raw, path: str, schema: Schema) -> t.Iterator[Fault]:
+def _sigs_default_evictor(
+    config: profiles.Raw, args: profiles.Raw, path: str, schema: schemas.Schema
+) -> t.Iterator[config_faults.Fault]:
     del config
     yield from _needs_node_fit(args, path)
     yield from _priority({"priorityThreshold": args.get("priorityThreshold")}, path)
     protections = _dict(args, "podProtections")
-    lists = [key for key in ("defaultDisabled", "extraEnabled") if is_set(protections.get(key))]
-    old = [key for key in OLD_FLAGS if args.get(key) is True]
+    lists = [key for key in ("defaultDisabled", "extraEnabled") if values.is_set(protections.get(key))]
+    old = [key for key in sigs.OLD_FLAGS if args.get(key) is True]
     if lists and old:
         message = f"{', '.join(old)} cannot be used together with podProtections.{lists[0]}."
-        yield Fault("exclusive", message, f"Use {OLD_FLAGS[old[0]]}.", f"{path}.{old[0]}")
+        yield config_faults.Fault("exclusive", message, f"Use {sigs.OLD_FLAGS[old[0]]}.", f"{path}.{old[0]}")
     yield from _storage_classes(protections, f"{path}.podProtections")
     if "PodsWithoutPDB" in _list(protections, "extraEnabled") or args.get("ignorePodsWithoutPDB") is True:
         message = f"In version {schema.version} this keeps every pod: the budgets are never looked at (#1882)."
-        yield warning("never_acts", message, "Leave it out.", f"{path}.podProtections.extraEnabled")
+        yield config_faults.warning("never_acts", message, "Leave it out.", f"{path}.podProtections.extraEnabled")
 
 
-def _storage_classes(protections: Raw, path: str) -> t.Iterator[Fault]:
+def _storage_classes(protections: profiles.Raw, path: str) -> t.Iterator[config_faults.Fault]:
     classes = _list(_dict(_dict(protections, "config"), "PodsWithPVC"), "protectedStorageClasses")
-    real: Real = "refuses" if "PodsWithPVC" in _list(protections, "extraEnabled") else "starts"
+    real: schemas.Real = "refuses" if "PodsWithPVC" in _list(protections, "extraEnabled") else "starts"
     for index, given in enumerate(classes):
-        if given is None or (isinstance(given, dict) and not is_set(given.get("name"))):
+        if given is None or (isinstance(given, dict) and not values.is_set(given.get("name"))):
             where = f"{path}.config.PodsWithPVC.protectedStorageClasses[{index}].name"
-            yield Fault("required", "name has to be given.", "", where, real)
+            yield config_faults.Fault("required", "name has to be given.", "", where, real)
 
 
-def _low_node_utilization(config: Raw, args: Raw, path: str, schema: Schema) -> t.Iterator[Fault]:
+def _low_node_utilization(
+    config: profiles.Raw, args: profiles.Raw, path: str, schema: schemas.Schema
+) -> t.Iterator[config_faults.Fault]:
     del config, schema
     low, high = _dict(args, "thresholds"), _dict(args, "targetThresholds")
     if low and high and low.keys() != high.keys():
         message = "thresholds and targetThresholds name different resources."
-        yield Fault("different_keys", message, "Give both maps the same resources.", f"{path}.targetThresholds")
+        yield config_faults.Fault(
+            "different_keys", message, "Give both maps the same resources.", f"{path}.targetThresholds"
+        )
     for name in sorted(low.keys() & high.keys()):
-        one, other = number(low[name]), number(high[name])
+        one, other = values.number(low[name]), values.number(high[name])
         if one is not None and other is not None and one > other and not args.get("useDeviationThresholds"):
             message = f"thresholds of {name} is {one:g}, targetThresholds is {other:g}."
-            yield Fault("order", message, "Keep thresholds at or below targetThresholds.", f"{path}.thresholds.{name}")
+            yield config_faults.Fault(
+                "order", message, "Keep thresholds at or below targetThresholds.", f"{path}.thresholds.{name}"
+            )
 
 
-def _metric_use(config: Raw, args: Raw, path: str, schema: Schema) -> t.Iterator[Fault]:
+def _metric_use(
+    config: profiles.Raw, args: profiles.Raw, path: str, schema: schemas.Schema
+) -> t.Iterator[config_faults.Fault]:
     del config, schema
     use, where = _dict(args, "metricsUtilization"), f"{path}.metricsUtilization"
     source = use.get("source")
     if source == "KubernetesMetrics":
         if use.get("metricsServer") is True:
-            yield Fault("exclusive", "Not together with source.", "Remove metricsServer.", f"{where}.metricsServer")
+            yield config_faults.Fault(
+                "exclusive", "Not together with source.", "Remove metricsServer.", f"{where}.metricsServer"
+            )
         if use.get("prometheus") is not None:
-            yield Fault("forbidden", "Only with source: Prometheus.", "Remove it.", f"{where}.prometheus")
-    if source == "Prometheus" and not is_set(_dict(use, "prometheus").get("query")):
-        yield Fault("required", "source: Prometheus needs a query.", path=f"{where}.prometheus.query")
+            yield config_faults.Fault("forbidden", "Only with source: Prometheus.", "Remove it.", f"{where}.prometheus")
+    if source == "Prometheus" and not values.is_set(_dict(use, "prometheus").get("query")):
+        yield config_faults.Fault("required", "source: Prometheus needs a query.", path=f"{where}.prometheus.query")
 
 
-def _metric_source(config: Raw, args: Raw, path: str, schema: Schema) -> t.Iterator[Fault]:
+def _metric_source(
+    config: profiles.Raw, args: profiles.Raw, path: str, schema: schemas.Schema
+) -> t.Iterator[config_faults.Fault]:
     """What shows when the plugin is built, not before."""
     del schema
     source = _dict(args, "metricsUtilization").get("source")
@@ -303,54 +332,62 @@ def _metric_source(config: Raw, args: Raw, path: str, schema: Schema) -> t.Itera
         for key in ("thresholds", "targetThresholds"):
             if _dict(args, key).keys() - {"MetricResource"}:
                 message = "With source: Prometheus the one resource is called MetricResource."
-                yield Fault("unknown_key", message, "Write MetricResource: <percentage>.", f"{path}.{key}")
+                yield config_faults.Fault(
+                    "unknown_key", message, "Write MetricResource: <percentage>.", f"{path}.{key}"
+                )
     sources = [p.get("source") for p in _list(config, "metricsProviders") if isinstance(p, dict)]
     if source in ("KubernetesMetrics", "Prometheus") and source not in sources:
         message = f"No entry of metricsProviders has source {source}: every cycle fails."
         where = f"{path}.metricsUtilization.source"
-        yield warning("never_acts", message, f"Add {{source: {source}}} to metricsProviders.", where)
+        yield config_faults.warning("never_acts", message, f"Add {{source: {source}}} to metricsProviders.", where)
 
 
-def _pod_life_time(config: Raw, args: Raw, path: str, schema: Schema) -> t.Iterator[Fault]:
+def _pod_life_time(
+    config: profiles.Raw, args: profiles.Raw, path: str, schema: schemas.Schema
+) -> t.Iterator[config_faults.Fault]:
     del config, schema
     keys = ("maxPodLifeTimeSeconds", "states", "conditions", "exitCodes")
-    if not any(is_set(args.get(key)) for key in keys):
-        yield Fault("required", f"At least one of {', '.join(keys)} has to be given.", path=path)
+    if not any(values.is_set(args.get(key)) for key in keys):
+        yield config_faults.Fault("required", f"At least one of {', '.join(keys)} has to be given.", path=path)
 
 
-def _metrics(config: Raw, parsed: tuple[Profile, ...]) -> t.Iterator[Fault]:
+def _metrics(config: profiles.Raw, parsed: tuple[profiles.Profile, ...]) -> t.Iterator[config_faults.Fault]:
     if not parsed:
-        yield warning("never_acts", "Without a profile nothing is done.", path="profiles")
+        yield config_faults.warning("never_acts", "Without a profile nothing is done.", path="profiles")
     for index, provider in enumerate(_list(config, "metricsProviders")):
         if not isinstance(provider, dict):
             continue
         path = f"metricsProviders[{index}]"
         if provider.get("source") == "Prometheus":
             yield from _prometheus(provider, f"{path}.prometheus")
-        elif is_set(provider.get("prometheus")):
-            yield warning("never_read", "Read with source: Prometheus alone.", "Remove it.", f"{path}.prometheus")
+        elif values.is_set(provider.get("prometheus")):
+            yield config_faults.warning(
+                "never_read", "Read with source: Prometheus alone.", "Remove it.", f"{path}.prometheus"
+            )
         if provider.get("source") == "KubernetesMetrics" and _dict(config, "metricsCollector").get("enabled") is True:
-            yield Fault("exclusive", "Not together with metricsCollector.", "Remove metricsCollector.", path)
+            yield config_faults.Fault(
+                "exclusive", "Not together with metricsCollector.", "Remove metricsCollector.", path
+            )
 
 
-def _prometheus(provider: Raw, path: str) -> t.Iterator[Fault]:
+def _prometheus(provider: profiles.Raw, path: str) -> t.Iterator[config_faults.Fault]:
     if provider.get("prometheus") is None:
-        yield Fault("required", "source: Prometheus needs prometheus.url.", path=path)
+        yield config_faults.Fault("required", "source: Prometheus needs prometheus.url.", path=path)
         return
     given = _dict(provider, "prometheus")
     url, token = given.get("url"), given.get("authToken")
-    if not is_set(url):
-        yield Fault("required", "url has to be given.", path=f"{path}.url")
+    if not values.is_set(url):
+        yield config_faults.Fault("required", "url has to be given.", path=f"{path}.url")
     elif isinstance(url, str) and not _URL.fullmatch(url):
-        real: Real = "refuses" if _NO_URL.search(url) else "starts"
-        yield Fault("malformed", f"{url!r} is no http or https URL.", "", f"{path}.url", real)
+        real: schemas.Real = "refuses" if _NO_URL.search(url) else "starts"
+        yield config_faults.Fault("malformed", f"{url!r} is no http or https URL.", "", f"{path}.url", real)
     if isinstance(token, dict):
         secret, where = token.get("secretReference"), f"{path}.authToken.secretReference"
         if secret is None:
-            yield Fault("required", "secretReference has to be given.", path=where)
+            yield config_faults.Fault("required", "secretReference has to be given.", path=where)
         for key in ("namespace", "name") if isinstance(secret, dict) else ():
-            if not is_set(_dict(token, "secretReference").get(key)):
-                yield Fault("required", f"{key} has to be given.", path=f"{where}.{key}")
+            if not values.is_set(_dict(token, "secretReference").get(key)):
+                yield config_faults.Fault("required", f"{key} has to be given.", path=f"{where}.{key}")
 
 
 _URL = re.compile(r"https?://(?:[\w.~-]+|\[[0-9A-Fa-f:.]+\])(?::\d+)?(?:[/?#](?:[^\s%]|%[0-9A-Fa-f]{2})*)?", re.ASCII)
@@ -360,19 +397,19 @@ _NO_URL = re.compile(
 """What ``url.Parse`` cannot read; it reads much that leads nowhere."""
 
 
-def _dict(raw: Raw, key: str) -> dict[str, t.Any]:
+def _dict(raw: profiles.Raw, key: str) -> dict[str, t.Any]:
     """The object under the key; empty where there is none, or something else."""
     found = raw.get(key)
     return found if isinstance(found, dict) else {}
 
 
-def _list(raw: Raw, key: str) -> list[t.Any]:
+def _list(raw: profiles.Raw, key: str) -> list[t.Any]:
     """The list under the key; empty where there is none, or something else."""
     found = raw.get(key)
     return found if isinstance(found, list) else []
 
 
-Check = t.Callable[[Raw, Raw, str, Schema], t.Iterator[Fault]]
+Check = t.Callable[[profiles.Raw, profiles.Raw, str, schemas.Schema], t.Iterator[config_faults.Fault]]
 
 Checks = t.Mapping[tuple[str, str], tuple[Check, ...]]
 

@@ -13,20 +13,8 @@ import sys
 import typing as t
 from dataclasses import dataclass, replace
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.config_faults import (
-    Fault,
-    warning,
-)
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.schemas import (
-    LABEL_SELECTOR,
-    Field,
-    Schema,
-)
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import selectors
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.node_taints import (
-    is_label_value,
-    is_qualified,
-)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler import config_faults, schemas
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import node_taints, selectors
 
 _NUMBER = r"(?:\d+(?:\.\d*)?|\.\d+)"
 _UNITS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "μs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
@@ -57,24 +45,26 @@ _SAID = {
 class Reader:
     """How a part of the document is read: by which schema, and whether unknown keys end the descheduler."""
 
-    schema: Schema
+    schema: schemas.Schema
     strict: bool
 
-    def faults(self, field: Field, value: t.Any, path: str) -> t.Iterator[Fault]:
+    def faults(self, field: schemas.Field, value: t.Any, path: str) -> t.Iterator[config_faults.Fault]:
         """Everything that is wrong with the value; ``None`` is as good as no value, where the field is nullable."""
         if value is None and field.nullable:
             return
         if value is None or not _fits(field, value):
             said = "null" if value is None else _short(value)
-            yield Fault("wrong_type", f"{said} is not {_SAID[field.type]}.", _hint(field, value), path, decoding=True)
+            yield config_faults.Fault(
+                "wrong_type", f"{said} is not {_SAID[field.type]}.", _hint(field, value), path, decoding=True
+            )
             return
         if field.width and not _within(field, value):
             low, high = field.width
             remedy = f"Give a number from {low:.17g} to {high:.17g}."
-            yield Fault("out_of_range", f"{_short(value)} is out of range.", remedy, path, decoding=True)
+            yield config_faults.Fault("out_of_range", f"{_short(value)} is out of range.", remedy, path, decoding=True)
             return
         if field.forbidden and is_set(value):
-            yield Fault("forbidden", f"{_said(field.forbidden)}.", "Remove it.", path, field.real)
+            yield config_faults.Fault("forbidden", f"{_said(field.forbidden)}.", "Remove it.", path, field.real)
         match field.type:
             case "object":
                 yield from self._object(field, value, path)
@@ -85,7 +75,7 @@ class Reader:
             case _:
                 yield from _scalar(field, value, path)
 
-    def _object(self, field: Field, value: t.Mapping[str, t.Any], path: str) -> t.Iterator[Fault]:
+    def _object(self, field: schemas.Field, value: t.Mapping[str, t.Any], path: str) -> t.Iterator[config_faults.Fault]:
         for key, inner in value.items():
             here = _join(path, key)
             known = field.fields.get(key)
@@ -93,7 +83,7 @@ class Reader:
                 yield self._unknown(field, key, here)
             elif not self.schema.knows(known.since):
                 message = f"{key} came with version {known.since}."
-                yield Fault(
+                yield config_faults.Fault(
                     "too_new",
                     message,
                     "Remove it, or name the newer version.",
@@ -103,20 +93,20 @@ class Reader:
                 )
             else:
                 if known.deprecated and inner not in (None, False):
-                    yield warning("deprecated", f"{key} is deprecated.", f"Use {known.deprecated}.", here)
+                    yield config_faults.warning("deprecated", f"{key} is deprecated.", f"Use {known.deprecated}.", here)
                 yield from self.faults(known, inner, here)
         for key, known in field.fields.items():
             missing = known.required or known.nonempty
             if missing and not is_set(value.get(key)) and self.schema.knows(known.since):
-                yield Fault("required", f"{key} has to be given.", "", _join(path, key), known.real)
+                yield config_faults.Fault("required", f"{key} has to be given.", "", _join(path, key), known.real)
         for group in field.exclusive:
             given = [key for key in group if is_set(value.get(key))]
             if len(given) > 1:
                 message = f"Only one of {' and '.join(given)} may be given."
-                yield Fault("exclusive", message, "Remove all but one of them.", path, field.real)
+                yield config_faults.Fault("exclusive", message, "Remove all but one of them.", path, field.real)
         for low, high in field.le:
             yield from _ordered(value, low, high, path)
-        if field.fields is LABEL_SELECTOR.fields:
+        if field.fields is schemas.LABEL_SELECTOR.fields:
             for fault in _selector(value, path):
                 yield replace(fault, real=field.malformed)
 
@@ -124,20 +114,20 @@ class Reader:
     def _lost(self) -> t.Literal["refuses", "drops"]:
         return "refuses" if self.strict else "drops"
 
-    def _unknown(self, field: Field, key: str, path: str) -> Fault:
+    def _unknown(self, field: schemas.Field, key: str, path: str) -> config_faults.Fault:
         right = field.alike.get(key) or similar(key, field.fields)
         message = f"There is no key {key} here."
         rule, remedy = "unknown_key", f"Known are {', '.join(field.fields)}."
         if right:
             rule, remedy = "look_alike", f"It is called {right}."
-        elif field.fields is LABEL_SELECTOR.fields:
+        elif field.fields is schemas.LABEL_SELECTOR.fields:
             remedy = f"Write labels below matchLabels: {{{key}: …}}."
-        return Fault(rule, message, remedy, path, self._lost, decoding=True)
+        return config_faults.Fault(rule, message, remedy, path, self._lost, decoding=True)
 
-    def _list(self, field: Field, value: t.Sequence[t.Any], path: str) -> t.Iterator[Fault]:
+    def _list(self, field: schemas.Field, value: t.Sequence[t.Any], path: str) -> t.Iterator[config_faults.Fault]:
         if field.minimum is not None and len(value) < field.minimum:
-            yield Fault("out_of_range", f"At least {field.minimum:g} are needed.", "", path, field.real)
-        item = t.cast("Field", field.item)
+            yield config_faults.Fault("out_of_range", f"At least {field.minimum:g} are needed.", "", path, field.real)
+        item = t.cast("schemas.Field", field.item)
         seen: dict[t.Any, int] = {}
         for index, given in enumerate(value):
             here = f"{path}[{index}]"
@@ -146,25 +136,29 @@ class Reader:
             if item.enum and inner == "":
                 kept = given is None and index == 0 and field.default and not self.strict
                 remedy = f"Known are {_listed(item)}."
-                yield Fault("not_in_list", "There is nothing here.", remedy, here, "starts" if kept else item.real)
+                yield config_faults.Fault(
+                    "not_in_list", "There is nothing here.", remedy, here, "starts" if kept else item.real
+                )
             if item.nonempty and not is_set(inner):
-                yield Fault("required", f"{_said(item.note)} has to be given.", path=here)
+                yield config_faults.Fault("required", f"{_said(item.note)} has to be given.", path=here)
             name = inner if field.unique == "*" else inner.get(field.unique) or "" if isinstance(inner, dict) else None
             if field.unique and isinstance(name, str):
                 if name in seen:
                     where = f"{path}[{seen[name]}]"
-                    yield Fault("duplicate", f"{name!r} is there already, see {where}.", "", here, field.real)
+                    yield config_faults.Fault(
+                        "duplicate", f"{name!r} is there already, see {where}.", "", here, field.real
+                    )
                 seen.setdefault(name, index)
 
-    def _map(self, field: Field, value: t.Mapping[str, t.Any], path: str) -> t.Iterator[Fault]:
+    def _map(self, field: schemas.Field, value: t.Mapping[str, t.Any], path: str) -> t.Iterator[config_faults.Fault]:
         for key, inner in value.items():
             here = _join(path, key)
             if field.keys and key not in field.keys:
                 right = similar(key, field.keys)
                 remedy = f"It is called {right}." if right else f"Known are {', '.join(field.keys)}."
                 rule = "look_alike" if right else "unknown_key"
-                yield Fault(rule, f"There is no {key} here.", remedy, here, field.real)
-            item = t.cast("Field", field.item)
+                yield config_faults.Fault(rule, f"There is no {key} here.", remedy, here, field.real)
+            item = t.cast("schemas.Field", field.item)
             yield from self.faults(item, _zero(item) if inner is None else inner, here)
 
 
@@ -173,7 +167,7 @@ def is_set(value: t.Any) -> bool:
     return value is not None and value != "" and value != [] and value != {}
 
 
-def _zero(field: Field) -> t.Any:
+def _zero(field: schemas.Field) -> t.Any:
     """What Go makes of null in a list or a map: the type's zero value, not nothing."""
     match field.type:
         case "object":
@@ -211,7 +205,7 @@ def seconds(text: t.Any) -> float | None:
     return -total if text.startswith("-") else total
 
 
-def _fits(field: Field, value: t.Any) -> bool:
+def _fits(field: schemas.Field, value: t.Any) -> bool:
     match field.type:
         case "bool":
             return isinstance(value, bool)
@@ -238,7 +232,7 @@ def _finite(value: float | str) -> bool:
     return isinstance(value, str) or (abs(value) <= sys.float_info.max and not math.isnan(value))
 
 
-def _within(field: Field, value: t.Any) -> bool:
+def _within(field: schemas.Field, value: t.Any) -> bool:
     """Whether the Go type holds the number; a text has no width."""
     low, high = t.cast("tuple[float, float]", field.width)
     return isinstance(value, str) or low <= value <= high
@@ -251,26 +245,30 @@ def _whole(value: t.Any) -> bool:
     return isinstance(value, int) or (isinstance(value, float) and _finite(value) and value.is_integer())
 
 
-def _scalar(field: Field, value: t.Any, path: str) -> t.Iterator[Fault]:
+def _scalar(field: schemas.Field, value: t.Any, path: str) -> t.Iterator[config_faults.Fault]:
     number = _number(field, value)
     if isinstance(number, str):
-        yield Fault("malformed", number, "", path, field.malformed)
+        yield config_faults.Fault("malformed", number, "", path, field.malformed)
         return
     if field.enum and value and value not in field.enum:
         right = field.alike.get(value) or similar(value, field.enum)
         remedy = f"It is called {right}." if right else f"Known are {_listed(field)}."
-        yield Fault("look_alike" if right else "not_in_list", f"There is no {value!r} here.", remedy, path, field.real)
+        yield config_faults.Fault(
+            "look_alike" if right else "not_in_list", f"There is no {value!r} here.", remedy, path, field.real
+        )
     if number is None:
         return
     low, above, high = field.minimum, field.above, field.maximum
     if (low is not None and number < low) or (above is not None and number <= above):
         limit = f"{low:g} or more" if low is not None else f"more than {above:g}"
-        yield Fault("out_of_range", f"{value} is too small.", f"Give {limit}.", path, field.real)
+        yield config_faults.Fault("out_of_range", f"{value} is too small.", f"Give {limit}.", path, field.real)
     if high is not None and number > high:
-        yield Fault("out_of_range", f"{value} is too large.", f"Give {high:.0f} or less.", path, field.real)
+        yield config_faults.Fault(
+            "out_of_range", f"{value} is too large.", f"Give {high:.0f} or less.", path, field.real
+        )
 
 
-def _number(field: Field, value: t.Any) -> float | str | None:
+def _number(field: schemas.Field, value: t.Any) -> float | str | None:
     """The value as a number, ``None`` where it has none, or a text: why it cannot be read."""
     match field.type:
         case "int" | "float":
@@ -312,7 +310,7 @@ def _ip(text: str) -> bool:
     return "%" not in text
 
 
-def _ordered(value: t.Mapping[str, t.Any], low: str, high: str, path: str) -> t.Iterator[Fault]:
+def _ordered(value: t.Mapping[str, t.Any], low: str, high: str, path: str) -> t.Iterator[config_faults.Fault]:
     lows, highs = value.get(low), value.get(high)
     if not isinstance(lows, dict) or not isinstance(highs, dict):
         return
@@ -320,47 +318,55 @@ def _ordered(value: t.Mapping[str, t.Any], low: str, high: str, path: str) -> t.
         one, limit = number(given), number(highs[name]) if name in highs else None
         if one is not None and limit is not None and one > limit:
             message = f"{low} of {name} is {one:g}, {high} is {limit:g}."
-            yield Fault("order", message, f"Keep {low} at or below {high}.", _join(_join(path, low), name))
+            yield config_faults.Fault(
+                "order", message, f"Keep {low} at or below {high}.", _join(_join(path, low), name)
+            )
 
 
 _OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist")
 
 
-def _selector(value: t.Mapping[str, t.Any], path: str) -> t.Iterator[Fault]:
+def _selector(value: t.Mapping[str, t.Any], path: str) -> t.Iterator[config_faults.Fault]:
     """What the API machinery checks of a label selector beyond its shape (``LabelSelectorAsSelector``)."""
     labels, expressions = value.get("matchLabels"), value.get("matchExpressions")
     for key, label in labels.items() if isinstance(labels, dict) else ():
-        if not is_qualified(key) or (isinstance(label, str) and not is_label_value(label)):
-            yield Fault("malformed", f"{key}={label} is no label.", path=_join(_join(path, "matchLabels"), key))
+        if not node_taints.is_qualified(key) or (isinstance(label, str) and not node_taints.is_label_value(label)):
+            yield config_faults.Fault(
+                "malformed", f"{key}={label} is no label.", path=_join(_join(path, "matchLabels"), key)
+            )
     for index, given in enumerate(expressions if isinstance(expressions, list) else ()):
         expression = {} if given is None else given
         if isinstance(expression, dict):
             yield from _expression(expression, f"{path}.matchExpressions[{index}]")
 
 
-def _expression(expression: t.Mapping[str, t.Any], path: str) -> t.Iterator[Fault]:
+def _expression(expression: t.Mapping[str, t.Any], path: str) -> t.Iterator[config_faults.Fault]:
     key, operator, values = (expression.get(name) for name in ("key", "operator", "values"))
     if not is_set(key):
-        yield Fault("required", "key has to be given.", path=f"{path}.key")
-    elif isinstance(key, str) and not is_qualified(key):
-        yield Fault("malformed", f"{key!r} is no label key.", path=f"{path}.key")
+        yield config_faults.Fault("required", "key has to be given.", path=f"{path}.key")
+    elif isinstance(key, str) and not node_taints.is_qualified(key):
+        yield config_faults.Fault("malformed", f"{key!r} is no label key.", path=f"{path}.key")
     if not is_set(operator):
-        yield Fault("required", "operator has to be given.", f"Known are {', '.join(_OPERATORS)}.", f"{path}.operator")
+        yield config_faults.Fault(
+            "required", "operator has to be given.", f"Known are {', '.join(_OPERATORS)}.", f"{path}.operator"
+        )
     elif isinstance(operator, str) and operator not in _OPERATORS:
         right = similar(operator, _OPERATORS)
         remedy = f"It is called {right}." if right else f"Known are {', '.join(_OPERATORS)}."
         rule = "look_alike" if right else "not_in_list"
-        yield Fault(rule, f"There is no {operator!r} here.", remedy, f"{path}.operator")
+        yield config_faults.Fault(rule, f"There is no {operator!r} here.", remedy, f"{path}.operator")
     if operator in ("In", "NotIn") and not is_set(values):
-        yield Fault("required", "In and NotIn need values.", path=f"{path}.values")
+        yield config_faults.Fault("required", "In and NotIn need values.", path=f"{path}.values")
     if operator in ("Exists", "DoesNotExist") and is_set(values):
-        yield Fault("forbidden", "Exists and DoesNotExist take no values.", "Remove them.", f"{path}.values")
+        yield config_faults.Fault(
+            "forbidden", "Exists and DoesNotExist take no values.", "Remove them.", f"{path}.values"
+        )
     for word in values if isinstance(values, list) else ():
-        if isinstance(word, str) and not is_label_value(word):
-            yield Fault("malformed", f"{word!r} is no label value.", path=f"{path}.values")
+        if isinstance(word, str) and not node_taints.is_label_value(word):
+            yield config_faults.Fault("malformed", f"{word!r} is no label value.", path=f"{path}.values")
 
 
-def _listed(field: Field) -> str:
+def _listed(field: schemas.Field) -> str:
     return ", ".join(word for word in field.enum if word)
 
 
@@ -377,7 +383,7 @@ def _short(value: t.Any) -> str:
     return text if len(text) <= 40 else f"{text[:37]}..."
 
 
-def _hint(field: Field, value: t.Any) -> str:
+def _hint(field: schemas.Field, value: t.Any) -> str:
     if field.type == "duration" and isinstance(value, (int, float)) and not isinstance(value, bool):
         return f"For seconds write {value}s."
     if field.type == "bool" and isinstance(value, str) and value.lower() in ("true", "false"):

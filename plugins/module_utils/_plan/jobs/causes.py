@@ -14,15 +14,13 @@ import datetime
 import math
 import typing as t
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import selectors
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.migration_controller import (
-    Controller,
-    interval,
-    per_workload,
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import (
+    migration_controller,
+    objects,
+    reasons,
+    selectors,
+    snapshots,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Pod, Raw, Workload
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.reasons import Reason
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.snapshots import Snapshot
 
 EVICT = "descheduler.alpha.kubernetes.io/evict"
 """On a pod: every filter lets it pass. On a job: the object limiter does. The value does not matter."""
@@ -34,7 +32,9 @@ PASSED = "descheduler.koordinator.sh/passed-arbitration"
 SCALABLE = ("Deployment", "ReplicaSet", "StatefulSet", "CloneSet", "Rollout")
 
 
-def forbidden(snapshot: Snapshot, pod: Pod, controller: Controller) -> Reason | None:
+def forbidden(
+    snapshot: snapshots.Snapshot, pod: objects.Pod, controller: migration_controller.Controller
+) -> reasons.Reason | None:
     """Why arbitration would fail a job for the pod at once (``ForbiddenMigratePod``); ``None`` if it would not."""
     if EVICT in pod.annotations:
         return None
@@ -44,7 +44,7 @@ def forbidden(snapshot: Snapshot, pod: Pod, controller: Controller) -> Reason | 
     return _replicas(snapshot, pod, controller)
 
 
-def unserved(pod: Pod, controller: Controller) -> Reason | None:
+def unserved(pod: objects.Pod, controller: migration_controller.Controller) -> reasons.Reason | None:
     """Why no place can be reserved for the pod: by its own scheduler, or because it requests nothing.
 
     Nothing in Koordinator checks this for jobs that are made by hand: they end by Timeout. A Reservation of
@@ -54,13 +54,13 @@ def unserved(pod: Pod, controller: Controller) -> Reason | None:
     if pod.scheduler in controller.scheduler_names and pod.requests:
         return None
     if pod.scheduler in controller.scheduler_names:
-        return Reason(
+        return reasons.Reason(
             "no_requests",
             "Its containers request nothing, and a Reservation of nothing is never taken.",
             "Give its containers resource requests, at least of some CPU.",
         )
     known = " or ".join(controller.scheduler_names)
-    return Reason(
+    return reasons.Reason(
         "scheduler",
         f"Its schedulerName {pod.scheduler or 'default-scheduler'} has no Reservation plugin.",
         f"Set schedulerName: {known} in its pod template, or add its scheduler to schedulerNames of the "
@@ -69,8 +69,12 @@ def unserved(pod: Pod, controller: Controller) -> Reason | None:
 
 
 def waiting(
-    snapshot: Snapshot, pod: Pod, controller: Controller, jobs: t.Iterable[Raw], now: str = ""
-) -> Reason | None:
+    snapshot: snapshots.Snapshot,
+    pod: objects.Pod,
+    controller: migration_controller.Controller,
+    jobs: t.Iterable[objects.Raw],
+    now: str = "",
+) -> reasons.Reason | None:
     """What holds a job for the pod now: a filter that is asked again, or the object limiter.
 
     ``jobs`` are all PodMigrationJobs as the API server has them, ``now`` is RFC 3339; without it the object
@@ -90,13 +94,13 @@ def waiting(
     return _limited(snapshot, pod, jobs, controller, now) if now else None
 
 
-def counts(job: Raw) -> bool:
+def counts(job: objects.Raw) -> bool:
     """Whether limits count the job: it is Running, or it has passed arbitration and is about to."""
     phase = (job.get("status") or {}).get("phase") or ""
     return phase == "Running" or (phase in ("", "Pending") and PASSED in ((job["metadata"].get("annotations")) or {}))
 
 
-def evictions(jobs: t.Iterable[Raw]) -> dict[tuple[str, str], list[float]]:
+def evictions(jobs: t.Iterable[objects.Raw]) -> dict[tuple[str, str], list[float]]:
     """When jobs evicted pods, as seconds since the epoch, by (``workload``, UID of the pod's controller) and
     (``namespace``, name).
 
@@ -133,16 +137,16 @@ def seconds_of(moment: str) -> float:
 # -- filters that fail a job ----------------------------------------------------------------------------
 
 
-def _namespace(pod: Pod, controller: Controller) -> Reason | None:
+def _namespace(pod: objects.Pod, controller: migration_controller.Controller) -> reasons.Reason | None:
     if controller.include and pod.namespace not in controller.include:
         listed = ", ".join(controller.include)
-        return Reason(
+        return reasons.Reason(
             "namespace_excluded",
             f"Namespace {pod.namespace} is not among those that the MigrationController includes ({listed}).",
             "Add it to namespaces.include of the MigrationController.",
         )
     if pod.namespace in controller.exclude:
-        return Reason(
+        return reasons.Reason(
             "namespace_excluded",
             f"The MigrationController excludes namespace {pod.namespace}.",
             "Take it out of namespaces.exclude of the MigrationController.",
@@ -150,9 +154,9 @@ def _namespace(pod: Pod, controller: Controller) -> Reason | None:
     return None
 
 
-def _cost(pod: Pod, controller: Controller) -> Reason | None:
+def _cost(pod: objects.Pod, controller: migration_controller.Controller) -> reasons.Reason | None:
     if pod.annotations.get(EVICTION_COST) == str(NEVER_EVICT):
-        return Reason(
+        return reasons.Reason(
             "eviction_cost",
             f"Its annotation {EVICTION_COST} is {NEVER_EVICT}: never evict.",
             "Lower the cost if it may be moved.",
@@ -160,38 +164,38 @@ def _cost(pod: Pod, controller: Controller) -> Reason | None:
     return None
 
 
-def _kind(pod: Pod, controller: Controller) -> Reason | None:
+def _kind(pod: objects.Pod, controller: migration_controller.Controller) -> reasons.Reason | None:
     if pod.owner and pod.owner.kind == "DaemonSet":
-        return Reason("daemonset", f"{pod.owner} owns it: such pods stay.")
+        return reasons.Reason("daemonset", f"{pod.owner} owns it: such pods stay.")
     if pod.mirror or pod.annotations.get(CONFIG_SOURCE, "api") != "api":
-        return Reason("mirror", "It is a static pod: only its kubelet can end it.")
+        return reasons.Reason("mirror", "It is a static pod: only its kubelet can end it.")
     if pod.deleting:
-        return Reason("terminating", "It is ending already.")
+        return reasons.Reason("terminating", "It is ending already.")
     return None
 
 
-def _bare(pod: Pod, controller: Controller) -> Reason | None:
+def _bare(pod: objects.Pod, controller: migration_controller.Controller) -> reasons.Reason | None:
     if pod.owner or controller.evict_all_bare_pods or (controller.evict_failed_bare_pods and pod.phase == "Failed"):
         return None
-    return Reason(
+    return reasons.Reason(
         "bare_pod",
         "No controller owns it.",
         "Set evictAllBarePods: true in the MigrationController; nothing makes the pod again.",
     )
 
 
-def _priority(pod: Pod, controller: Controller) -> Reason | None:
+def _priority(pod: objects.Pod, controller: migration_controller.Controller) -> reasons.Reason | None:
     if controller.evict_system_critical_pods:
         return None
     if pod.priority >= SYSTEM_CRITICAL:
-        return Reason(
+        return reasons.Reason(
             "system_critical",
             f"Its priority {pod.priority} is system critical.",
             "Set evictSystemCriticalPods: true in the MigrationController.",
         )
     limit = controller.priority_threshold
     if limit is not None and pod.priority >= limit:
-        return Reason(
+        return reasons.Reason(
             "priority",
             f"Its priority {pod.priority} reaches priorityThreshold {limit}.",
             "Raise priorityThreshold.value of the MigrationController.",
@@ -199,17 +203,17 @@ def _priority(pod: Pod, controller: Controller) -> Reason | None:
     return None
 
 
-def _storage(pod: Pod, controller: Controller) -> Reason | None:
+def _storage(pod: objects.Pod, controller: migration_controller.Controller) -> reasons.Reason | None:
     local = [v["name"] for v in pod.volumes if "emptyDir" in v or "hostPath" in v]
     if local and not controller.evict_local_storage_pods:
-        return Reason(
+        return reasons.Reason(
             "local_storage",
             f"It has local volumes (emptyDir or hostPath): {', '.join(local)}.",
             "Set evictLocalStoragePods: true in the MigrationController.",
         )
     claims = [v["name"] for v in pod.volumes if v.get("persistentVolumeClaim")]
     if claims and controller.ignore_pvc_pods:
-        return Reason(
+        return reasons.Reason(
             "pvc",
             f"It mounts claims ({', '.join(claims)}), and ignorePvcPods is true.",
             "Set ignorePvcPods: false in the MigrationController.",
@@ -217,10 +221,10 @@ def _storage(pod: Pod, controller: Controller) -> Reason | None:
     return None
 
 
-def _labels(pod: Pod, controller: Controller) -> Reason | None:
+def _labels(pod: objects.Pod, controller: migration_controller.Controller) -> reasons.Reason | None:
     if not controller.label_selector or selectors.matches(controller.label_selector, pod.labels):
         return None
-    return Reason(
+    return reasons.Reason(
         "label_selector",
         f"The labelSelector {selectors.as_query(controller.label_selector)} of the MigrationController "
         f"does not match it.",
@@ -228,29 +232,33 @@ def _labels(pod: Pod, controller: Controller) -> Reason | None:
     )
 
 
-def _replicas(snapshot: Snapshot, pod: Pod, controller: Controller) -> Reason | None:
+def _replicas(
+    snapshot: snapshots.Snapshot, pod: objects.Pod, controller: migration_controller.Controller
+) -> reasons.Reason | None:
     """``filterExpectedReplicas``; a workload that cannot be found counts as one of 0 replicas, and 0 is refused."""
     if pod.owner is None or controller.skip_check_expected_replicas:
         return None
     workload = snapshot.workload_of(pod)
     if workload is None or workload.kind not in SCALABLE:
-        return Reason(
+        return reasons.Reason(
             "unknown_workload",
             f"koord-descheduler cannot read a replica count of {workload.ref if workload else pod.owner}.",
             "Set skipCheckExpectedReplicas: true in the MigrationController.",
         )
     count = workload.replicas
     if count == 1:
-        return Reason(
+        return reasons.Reason(
             "single_replica",
             f"{workload.ref} has one replica.",
             "Run two, or set skipCheckExpectedReplicas: true in the MigrationController.",
         )
     for limit, name in zip(
-        per_workload(controller, count), ("maxMigratingPerWorkload", "maxUnavailablePerWorkload"), strict=True
+        migration_controller.per_workload(controller, count),
+        ("maxMigratingPerWorkload", "maxUnavailablePerWorkload"),
+        strict=True,
     ):
         if limit == count:
-            return Reason(
+            return reasons.Reason(
                 "all_replicas",
                 f"{name} lets all {count} replicas of {workload.ref} go at once.",
                 f"Lower {name} below {count} in the MigrationController, or run more replicas.",
@@ -261,12 +269,17 @@ def _replicas(snapshot: Snapshot, pod: Pod, controller: Controller) -> Reason | 
 # -- filters that are asked again -----------------------------------------------------------------------
 
 
-def _globally(others: list[Raw], controller: Controller) -> Reason | None:
+def _globally(others: list[objects.Raw], controller: migration_controller.Controller) -> reasons.Reason | None:
     limit = controller.max_migrating_globally
     return _full("max_migrating_globally", "in the cluster", len(others), limit, "maxMigratingGlobally")
 
 
-def _on_node(snapshot: Snapshot, pod: Pod, others: list[Raw], controller: Controller) -> Reason | None:
+def _on_node(
+    snapshot: snapshots.Snapshot,
+    pod: objects.Pod,
+    others: list[objects.Raw],
+    controller: migration_controller.Controller,
+) -> reasons.Reason | None:
     if not pod.node or controller.max_migrating_per_node <= 0:
         return None
     uids = {_pod_uid(job) for job in others}
@@ -280,19 +293,26 @@ def _on_node(snapshot: Snapshot, pod: Pod, others: list[Raw], controller: Contro
     return _full("max_migrating_per_node", f"from node {pod.node}", count, limit, "maxMigratingPerNode")
 
 
-def _in_namespace(pod: Pod, others: list[Raw], controller: Controller) -> Reason | None:
+def _in_namespace(
+    pod: objects.Pod, others: list[objects.Raw], controller: migration_controller.Controller
+) -> reasons.Reason | None:
     count = sum(1 for job in others if _pod_name(job)[0] == pod.namespace)
     limit, where = controller.max_migrating_per_namespace, f"in namespace {pod.namespace}"
     return _full("max_migrating_per_namespace", where, count, limit, "maxMigratingPerNamespace")
 
 
-def _full(code: str, where: str, count: int, limit: int, name: str) -> Reason | None:
+def _full(code: str, where: str, count: int, limit: int, name: str) -> reasons.Reason | None:
     if limit <= 0 or count < limit:
         return None
-    return Reason(code, f"{count} pods migrate {where} already: {name} is {limit}.", "Wait for them.")
+    return reasons.Reason(code, f"{count} pods migrate {where} already: {name} is {limit}.", "Wait for them.")
 
 
-def _of_workload(snapshot: Snapshot, pod: Pod, others: list[Raw], controller: Controller) -> Reason | None:
+def _of_workload(
+    snapshot: snapshots.Snapshot,
+    pod: objects.Pod,
+    others: list[objects.Raw],
+    controller: migration_controller.Controller,
+) -> reasons.Reason | None:
     """``filterMaxMigratingOrUnavailablePerWorkload``: migrating pods are those of the same direct owner."""
     workload = snapshot.workload_of(pod)
     if pod.owner is None or workload is None:
@@ -300,9 +320,9 @@ def _of_workload(snapshot: Snapshot, pod: Pod, others: list[Raw], controller: Co
     pods = _pods_of(snapshot, workload)
     named = {_pod_name(job) for job in others}
     moving = {p.uid for p in pods if (p.namespace, p.name) in named and p.owner and p.owner.uid == pod.owner.uid}
-    most, unavailable = per_workload(controller, workload.replicas)
+    most, unavailable = migration_controller.per_workload(controller, workload.replicas)
     if "MaxMigratingPerWorkload" not in controller.skipped and moving and len(moving) >= most:
-        return Reason(
+        return reasons.Reason(
             "max_migrating_per_workload",
             f"{len(moving)} pods of {workload.ref} migrate already: {most} of {workload.replicas} may.",
             "Wait for them.",
@@ -312,26 +332,32 @@ def _of_workload(snapshot: Snapshot, pod: Pod, others: list[Raw], controller: Co
     down = moving | {p.uid for p in pods if not p.ready or p.deleting or p.finished}
     if len(down) < unavailable:
         return None
-    return Reason(
+    return reasons.Reason(
         "max_unavailable_per_workload",
         f"{len(down)} pods of {workload.ref} are unavailable or migrate: {unavailable} of {workload.replicas} may.",
         "Wait, or look why they are not Ready.",
     )
 
 
-def _pods_of(snapshot: Snapshot, workload: Workload) -> list[Pod]:
+def _pods_of(snapshot: snapshots.Snapshot, workload: objects.Workload) -> list[objects.Pod]:
     """The workload's pods, those that have ended among them: they count as unavailable."""
     found = snapshot.selected(workload.namespace, workload.selector) if workload.selector else snapshot.pods
     return [pod for pod in found if (owner := snapshot.workload_of(pod)) and owner.uid == workload.uid]
 
 
-def _limited(snapshot: Snapshot, pod: Pod, jobs: list[Raw], controller: Controller, now: str) -> Reason | None:
+def _limited(
+    snapshot: snapshots.Snapshot,
+    pod: objects.Pod,
+    jobs: list[objects.Raw],
+    controller: migration_controller.Controller,
+    now: str,
+) -> reasons.Reason | None:
     if any(EVICT in (job["metadata"].get("annotations") or {}) for job in jobs if _pod_uid(job) == pod.uid):
         return None
     taken = evictions(jobs)
     workload = snapshot.workload_of(pod)
     for scope, key in (("workload", pod.owner.uid if pod.owner else ""), ("namespace", pod.namespace)):
-        gap, burst = interval(controller, scope, workload.replicas if workload else 0)
+        gap, burst = migration_controller.interval(controller, scope, workload.replicas if workload else 0)
         left = next_token(taken.get((scope, key), ()), gap, burst) - seconds_of(now) if gap and key else 0.0
         if left > 0:
             what = str(workload.ref if workload else pod.owner) if scope == "workload" else f"namespace {pod.namespace}"
@@ -339,29 +365,29 @@ def _limited(snapshot: Snapshot, pod: Pod, jobs: list[Raw], controller: Controll
     return None
 
 
-def limited(scope: str, what: str, gap: float, left: float) -> Reason:
+def limited(scope: str, what: str, gap: float, left: float) -> reasons.Reason:
     """The object limiter holds a pod of ``what`` for ``left`` seconds more; ``gap`` is what it puts between two.
 
     The time left is told in minutes: who hears of it as often as it changes does not hear of every second.
     """
     minutes = math.ceil(left / 60.0)
-    return Reason(
+    return reasons.Reason(
         "object_limiter",
         f"The object limiter lets one pod of {what} go in {gap:g} s: less than {minutes} min are left.",
         f"Wait, or change objectLimiters.{scope} of the MigrationController.",
     )
 
 
-def _pod_uid(job: Raw) -> str:
+def _pod_uid(job: objects.Raw) -> str:
     return str(((job.get("spec") or {}).get("podRef") or {}).get("uid") or "")
 
 
-def _pod_name(job: Raw) -> tuple[str, str]:
+def _pod_name(job: objects.Raw) -> tuple[str, str]:
     ref = (job.get("spec") or {}).get("podRef") or {}
     return str(ref.get("namespace") or ""), str(ref.get("name") or "")
 
 
-def _evicted_at(job: Raw) -> float | None:
+def _evicted_at(job: objects.Raw) -> float | None:
     for condition in (job.get("status") or {}).get("conditions") or ():
         if condition.get("type") == "Eviction" and condition.get("lastTransitionTime"):
             return seconds_of(condition["lastTransitionTime"])

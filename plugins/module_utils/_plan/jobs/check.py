@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 import typing as t
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs.typed import Fault, duration, faults
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs import typed
 
 TTL_WORDS = 'a duration as Go writes it, such as "90s", "5m" or "1h30m", or whole seconds; 0 for none'
 SHORTEST_TTL = 1.0
@@ -27,21 +27,21 @@ def ttl(value: t.Any) -> float | str | None:
     if isinstance(value, bool):
         return TTL_WORDS
     text = str(value).strip()
-    length = float(text) if text.isascii() and text.isdigit() else duration(text)
+    length = float(text) if text.isascii() and text.isdigit() else typed.duration(text)
     if length is None or length < 0 or 0 < length < SHORTEST_TTL:
         return TTL_WORDS
     return length or None
 
 
-def name(option: str, value: str) -> t.Iterator[Fault]:
+def name(option: str, value: str) -> t.Iterator[typed.Fault]:
     """What is wrong with the name of a job or a Reservation."""
     if len(value) > 253 or not _NAME.fullmatch(value):
         yield option, value, _NAME_WORDS
 
 
-def delete_options(value: t.Mapping[str, t.Any], path: str = "delete_options") -> t.Iterator[Fault]:
+def delete_options(value: t.Mapping[str, t.Any], path: str = "delete_options") -> t.Iterator[typed.Fault]:
     """What is wrong with the options of the eviction."""
-    yield from faults("DeleteOptions", value, path)
+    yield from typed.faults("DeleteOptions", value, path)
     grace = value.get("gracePeriodSeconds")
     if isinstance(grace, int) and grace < 0:
         yield f"{path}.gracePeriodSeconds", grace, "0 or more"
@@ -55,10 +55,10 @@ def delete_options(value: t.Mapping[str, t.Any], path: str = "delete_options") -
         yield f"{path}.dryRun", value["dryRun"], "nothing: the job would wait for the pod's end until its ttl"
 
 
-def template(value: t.Mapping[str, t.Any], path: str = "reservation_template") -> t.Iterator[Fault]:
+def template(value: t.Mapping[str, t.Any], path: str = "reservation_template") -> t.Iterator[typed.Fault]:
     """What is wrong with a Reservation's ``metadata`` and ``spec``, as a job's template or made beforehand."""
     rest = {key: item for key, item in value.items() if key not in ("apiVersion", "kind")}
-    yield from faults("ReservationTemplateSpec", rest, path)
+    yield from typed.faults("ReservationTemplateSpec", rest, path)
     spec = value.get("spec")
     if not spec:
         yield path, value, "metadata and spec of a Reservation; spec is missing"
@@ -70,7 +70,7 @@ def template(value: t.Mapping[str, t.Any], path: str = "reservation_template") -
     yield from _reservation(spec, f"{path}.spec")
 
 
-def _reservation(spec: t.Mapping[str, t.Any], path: str) -> t.Iterator[Fault]:
+def _reservation(spec: t.Mapping[str, t.Any], path: str) -> t.Iterator[typed.Fault]:
     if spec.get("ttl") is not None and spec.get("expires") is not None:
         yield f"{path}.expires", spec["expires"], "ttl or expires, not both"
     if spec.get("allocateOnce") is False:
@@ -85,7 +85,7 @@ def _reservation(spec: t.Mapping[str, t.Any], path: str) -> t.Iterator[Fault]:
             yield from _owner(owner, here)
 
 
-def _owner(owner: t.Mapping[str, t.Any], path: str) -> t.Iterator[Fault]:
+def _owner(owner: t.Mapping[str, t.Any], path: str) -> t.Iterator[typed.Fault]:
     if not owner:
         yield path, dict(owner), "controller or labelSelector"
     if set(owner) == {"object"}:

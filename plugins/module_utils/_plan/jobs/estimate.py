@@ -16,14 +16,12 @@ import collections
 import math
 import typing as t
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.migration_controller import (
-    Controller,
-    interval,
-    per_workload,
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import (
+    migration_controller,
+    objects,
+    pod_plan,
+    snapshots,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Raw
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.pod_plan import PodPlan
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.snapshots import Snapshot
 
 ENDS = 30.0
 STARTS = 10.0
@@ -34,12 +32,12 @@ PER_WAVE = 5.0
 
 
 def estimate_seconds(
-    snapshot: Snapshot,
-    plans: t.Sequence[PodPlan],
+    snapshot: snapshots.Snapshot,
+    plans: t.Sequence[pod_plan.PodPlan],
     waves: t.Iterable[t.Collection[str]],
     *,
     settle: float = 0.0,
-    controller: Controller | None = None,
+    controller: migration_controller.Controller | None = None,
 ) -> int:
     """Seconds for all waves together; batch Jobs and ending pods are not waited for in it."""
     seconds = 0.0
@@ -50,21 +48,25 @@ def estimate_seconds(
     return math.ceil(seconds)
 
 
-def limiter_seconds(snapshot: Snapshot, plans: t.Sequence[PodPlan], controller: Controller) -> dict[str, float]:
+def limiter_seconds(
+    snapshot: snapshots.Snapshot, plans: t.Sequence[pod_plan.PodPlan], controller: migration_controller.Controller
+) -> dict[str, float]:
     """For how long the object limiter of its workload stretches the departure of these pods, by the workload's UID."""
     found: dict[str, float] = {}
-    counts: dict[str, list[PodPlan]] = {}
+    counts: dict[str, list[pod_plan.PodPlan]] = {}
     for plan in plans:
         counts.setdefault(plan.pod.owner.uid if plan.pod.owner else "", []).append(plan)
     for group in counts.values():
         workload = snapshot.workload_of(group[0].pod)
-        gap, burst = interval(controller, "workload", workload.replicas if workload else 0)
+        gap, burst = migration_controller.interval(controller, "workload", workload.replicas if workload else 0)
         if workload and gap and len(group) > burst:
             found[workload.uid] = max(found.get(workload.uid, 0.0), (len(group) - burst) * gap)
     return found
 
 
-def _by_jobs(snapshot: Snapshot, plans: list[PodPlan], controller: Controller) -> float:
+def _by_jobs(
+    snapshot: snapshots.Snapshot, plans: list[pod_plan.PodPlan], controller: migration_controller.Controller
+) -> float:
     """Seconds for these jobs under the limits per node, namespace and workload, and the object limiters."""
     each = JOB_STEPS + max(min(float(p.pod.grace_seconds), ENDS) + starts(snapshot, p) for p in plans)
     rounds = [1.0]
@@ -77,30 +79,32 @@ def _by_jobs(snapshot: Snapshot, plans: list[PodPlan], controller: Controller) -
         rounds += [math.ceil(size / limit) for size in sizes.values() if limit > 0]
     for uid, size in collections.Counter(plan.workload.uid for plan in plans if plan.workload).items():
         workload = snapshot.workload(uid)
-        most = min(per_workload(controller, workload.replicas)) if workload else 1
+        most = min(migration_controller.per_workload(controller, workload.replicas)) if workload else 1
         rounds.append(math.ceil(size / max(1, most)))
-    by_namespace, burst = interval(controller, "namespace", 0)
+    by_namespace, burst = migration_controller.interval(controller, "namespace", 0)
     spaces = collections.Counter(plan.pod.namespace for plan in plans)
     waits = [by_namespace * max(0, size - burst) for size in spaces.values()]
     return each + max((max(rounds) - 1) * each, *limiter_seconds(snapshot, plans, controller).values(), *waits)
 
 
-def _wave(snapshot: Snapshot, plans: t.Iterable[PodPlan], wave: t.Collection[str], settle: float) -> float:
-    groups: dict[str, list[PodPlan]] = {}
+def _wave(
+    snapshot: snapshots.Snapshot, plans: t.Iterable[pod_plan.PodPlan], wave: t.Collection[str], settle: float
+) -> float:
+    groups: dict[str, list[pod_plan.PodPlan]] = {}
     for plan in plans:
         if plan.pod.node in wave and plan.route in ("evict", "swap"):
             groups.setdefault(_group(plan), []).append(plan)
     return max((_seconds(snapshot, group, settle) for group in groups.values()), default=0.0)
 
 
-def _group(plan: PodPlan) -> str:
+def _group(plan: pod_plan.PodPlan) -> str:
     """What the pod queues with: its budget, the guard of its workload, its swap, or nobody."""
     if plan.route == "swap" or plan.guarded:
         return f"{plan.workload}"
     return str(plan.budgets[0]) if plan.budgets else plan.pod.uid
 
 
-def _seconds(snapshot: Snapshot, group: list[PodPlan], settle: float) -> float:
+def _seconds(snapshot: snapshots.Snapshot, group: list[pod_plan.PodPlan], settle: float) -> float:
     ends = max(min(float(plan.pod.grace_seconds), ENDS) for plan in group)
     ready = max(starts(snapshot, plan) for plan in group)
     if group[0].route == "swap":
@@ -115,11 +119,11 @@ def _seconds(snapshot: Snapshot, group: list[PodPlan], settle: float) -> float:
     return math.ceil(len(group) / allowed) * (ends + ready)
 
 
-def starts(snapshot: Snapshot, plan: PodPlan) -> float:
+def starts(snapshot: snapshots.Snapshot, plan: pod_plan.PodPlan) -> float:
     """Seconds until a successor of the pod serves; 0 where nothing is known of its workload."""
     workload = snapshot.workload_of(plan.pod)
     if workload is None:
         return 0.0
-    template: Raw = (workload.spec.get("template") or {}).get("spec") or {}
+    template: objects.Raw = (workload.spec.get("template") or {}).get("spec") or {}
     probes = [(c.get("readinessProbe") or {}).get("initialDelaySeconds") or 0 for c in template.get("containers") or ()]
     return STARTS + max(probes, default=0) + float(workload.spec.get("minReadySeconds") or 0)

@@ -14,23 +14,19 @@ import math
 import typing as t
 from dataclasses import dataclass, field
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs.causes import (
-    forbidden,
-    limited,
-    next_token,
-    waiting,
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs import (
+    causes,
+    estimate,
+    migration_jobs,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs.estimate import starts
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs.migration_jobs import Job
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import budgets
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.migration_controller import (
-    Controller,
-    interval,
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import (
+    budgets,
+    migration_controller,
+    objects,
+    pod_plan,
+    reasons,
+    snapshots,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Pod, Raw
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.pod_plan import PodPlan
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.reasons import Reason
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.snapshots import Snapshot
 
 Key = tuple[str, str]
 """(``workload``, UID of a pod's controller) or (``namespace``, its name): what an object limiter counts by."""
@@ -50,7 +46,7 @@ class Traffic:
     happened, on the same clock as ``now``.
     """
 
-    jobs: t.Sequence[Raw]
+    jobs: t.Sequence[objects.Raw]
     taken: t.Mapping[Key, t.Sequence[float]]
     now: float
     evicting: t.Collection[str] = ()
@@ -60,18 +56,23 @@ class Traffic:
 class Admission:
     """The pods whose job may be created now, in order, and why the others wait, by UID."""
 
-    start: list[PodPlan] = field(default_factory=list)
-    held: dict[str, Reason] = field(default_factory=dict)
+    start: list[pod_plan.PodPlan] = field(default_factory=list)
+    held: dict[str, reasons.Reason] = field(default_factory=dict)
 
 
-def admit(snapshot: Snapshot, line: t.Iterable[PodPlan], controller: Controller, traffic: Traffic) -> Admission:
+def admit(
+    snapshot: snapshots.Snapshot,
+    line: t.Iterable[pod_plan.PodPlan],
+    controller: migration_controller.Controller,
+    traffic: Traffic,
+) -> Admission:
     """Go through the line once; a pod that has to wait lets those behind it pass."""
     found = Admission()
     jobs = [_running(job) for job in traffic.jobs]
     for plan in line:
         why = (
-            forbidden(snapshot, plan.pod, controller)
-            or waiting(snapshot, plan.pod, controller, jobs)
+            causes.forbidden(snapshot, plan.pod, controller)
+            or causes.waiting(snapshot, plan.pod, controller, jobs)
             or _limited(snapshot, plan.pod, controller, traffic, jobs)
             or _budgeted(snapshot, plan.pod, traffic, jobs)
         )
@@ -83,70 +84,78 @@ def admit(snapshot: Snapshot, line: t.Iterable[PodPlan], controller: Controller,
     return found
 
 
-def keys_of(pod: Pod) -> tuple[Key, ...]:
+def keys_of(pod: objects.Pod) -> tuple[Key, ...]:
     """What the object limiters count the pod's eviction by."""
     by_namespace = ("namespace", pod.namespace)
     return (("workload", pod.owner.uid), by_namespace) if pod.owner else (by_namespace,)
 
 
-def ttl_of(snapshot: Snapshot, plan: PodPlan, controller: Controller) -> float:
+def ttl_of(snapshot: snapshots.Snapshot, plan: pod_plan.PodPlan, controller: migration_controller.Controller) -> float:
     """Seconds after which the job shall give up: generously more than it takes, in whole tens of seconds.
 
     A pod that comes back under its own name (a StatefulSet's) meets the object limiter that its own eviction
     has filled, so one interval of it is added.
     """
-    seconds = STEPS + SLACK + plan.pod.grace_seconds + 2 * starts(snapshot, plan)
+    seconds = STEPS + SLACK + plan.pod.grace_seconds + 2 * estimate.starts(snapshot, plan)
     workload = snapshot.workload_of(plan.pod)
-    gap, _burst = interval(controller, "workload", workload.replicas if workload else 0)
+    gap, _burst = migration_controller.interval(controller, "workload", workload.replicas if workload else 0)
     if keeps_name(plan.pod):
         seconds += gap
     return math.ceil(seconds / 10) * 10.0
 
 
-def keeps_name(pod: Pod) -> bool:
+def keeps_name(pod: objects.Pod) -> bool:
     """Whether its successor may have the same name, as a StatefulSet's pods do."""
     return pod.owner is None or pod.owner.kind != "ReplicaSet"
 
 
-def _running(job: Raw) -> Raw:
+def _running(job: objects.Raw) -> objects.Raw:
     return {**job, "status": {**(job.get("status") or {}), "phase": "Running"}}
 
 
-def _started(pod: Pod) -> Raw:
+def _started(pod: objects.Pod) -> objects.Raw:
     ref = {"namespace": pod.namespace, "name": pod.name, "uid": pod.uid}
     return {"metadata": {"name": "", "annotations": {}}, "spec": {"podRef": ref}, "status": {"phase": "Running"}}
 
 
-def _flying(snapshot: Snapshot, traffic: Traffic, jobs: t.Iterable[Raw]) -> list[Pod]:
+def _flying(snapshot: snapshots.Snapshot, traffic: Traffic, jobs: t.Iterable[objects.Raw]) -> list[objects.Pod]:
     """The pods of jobs that have not sent their eviction yet."""
-    uids = {Job.of(job).pod.uid for job in jobs} - set(traffic.evicting)
+    uids = {migration_jobs.Job.of(job).pod.uid for job in jobs} - set(traffic.evicting)
     return [pod for pod in snapshot.pods if pod.uid in uids and not pod.deleting]
 
 
 def _limited(
-    snapshot: Snapshot, pod: Pod, controller: Controller, traffic: Traffic, jobs: t.Sequence[Raw]
-) -> Reason | None:
+    snapshot: snapshots.Snapshot,
+    pod: objects.Pod,
+    controller: migration_controller.Controller,
+    traffic: Traffic,
+    jobs: t.Sequence[objects.Raw],
+) -> reasons.Reason | None:
     workload = snapshot.workload_of(pod)
     for key in keys_of(pod):
-        gap, burst = interval(controller, key[0], workload.replicas if workload else 0)
+        gap, burst = migration_controller.interval(controller, key[0], workload.replicas if workload else 0)
         if not gap:
             continue
         flying = sum(1 for one in _flying(snapshot, traffic, jobs) if key in keys_of(one))
         taken = [*traffic.taken.get(key, ()), *[traffic.now] * flying]
-        left = next_token(taken, gap, burst) - traffic.now
+        left = causes.next_token(taken, gap, burst) - traffic.now
         if left > 0:
             what = str(workload.ref if workload else pod.owner) if key[0] == "workload" else f"namespace {key[1]}"
-            return limited(key[0], what, gap, left)
+            return causes.limited(key[0], what, gap, left)
     return None
 
 
-def _budgeted(snapshot: Snapshot, pod: Pod, traffic: Traffic, jobs: t.Sequence[Raw]) -> Reason | None:
+def _budgeted(
+    snapshot: snapshots.Snapshot, pod: objects.Pod, traffic: Traffic, jobs: t.Sequence[objects.Raw]
+) -> reasons.Reason | None:
     """A refused eviction makes the controller pause longer and longer, so none is provoked."""
     verdict = budgets.diagnose(snapshot, pod)
     if not verdict.allowed:
-        return Reason(f"budget_{verdict.code}", verdict.message, verdict.remedy)
+        return reasons.Reason(f"budget_{verdict.code}", verdict.message, verdict.remedy)
     for budget in snapshot.budgets_of(pod):
         flying = sum(1 for one in _flying(snapshot, traffic, jobs) if budget.covers(one))
         if flying and flying >= budget.allowed:
-            return Reason("budget_spent", f"{budget.ref} allows {budget.allowed}, {flying} are about to go.", "Wait.")
+            return reasons.Reason(
+                "budget_spent", f"{budget.ref} allows {budget.allowed}, {flying} are about to go.", "Wait."
+            )
     return None

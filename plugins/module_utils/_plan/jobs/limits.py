@@ -13,14 +13,12 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler import koordinator, profiles
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.values import seconds
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.migration_controller import (
-    Amount,
-    Controller,
-    Limiter,
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler import (
+    koordinator,
+    profiles,
+    values,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Raw
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import migration_controller, objects
 
 PLUGIN = "MigrationController"
 KIND = "DeschedulerConfiguration"
@@ -30,7 +28,7 @@ class UnreadableError(ValueError):
     """The configuration is none that a running koord-descheduler could have; says where."""
 
 
-def controller(config: t.Any) -> Controller:
+def controller(config: t.Any) -> migration_controller.Controller:
     """The MigrationController of a ``DeschedulerConfiguration``, completed with the defaults of v1.7.0.
 
     Of several profiles the first with a MigrationController is read.
@@ -51,14 +49,14 @@ def controller(config: t.Any) -> Controller:
     return _controller(_Args(profile.args.get(PLUGIN, {}), profile.args_path(PLUGIN)), names)
 
 
-def _controller(args: _Args, names: tuple[str, ...]) -> Controller:
+def _controller(args: _Args, names: tuple[str, ...]) -> migration_controller.Controller:
     skipped = frozenset(args.texts("skipEvictionGates"))
 
     def unless(gate: str, value: t.Any, off: t.Any) -> t.Any:
         return off if gate in skipped else value
 
     namespaces, threshold = args.inner("namespaces"), args.inner("priorityThreshold")
-    return Controller(
+    return migration_controller.Controller(
         profiles=names,
         default_job_mode=args.text("defaultJobMode", "ReservationFirst"),
         default_job_ttl=args.duration("defaultJobTTL", 300.0),
@@ -87,16 +85,16 @@ def _controller(args: _Args, names: tuple[str, ...]) -> Controller:
     )
 
 
-def _limiters(args: _Args) -> t.Mapping[str, Limiter]:
+def _limiters(args: _Args) -> t.Mapping[str, migration_controller.Limiter]:
     given = args.mapping("objectLimiters") or {}
     if not given:
-        return {"workload": Limiter(300.0)}
+        return {"workload": migration_controller.Limiter(300.0)}
     found = {}
     for scope in ("workload", "namespace"):
         if scope in given:
             inner = args.inner("objectLimiters").inner(scope)
             # GetLimiterBurst: 0 means 1.
-            found[scope] = Limiter(
+            found[scope] = migration_controller.Limiter(
                 inner.duration("duration", 0.0), inner.amount("maxMigrating"), inner.whole("burst", 1) or 1
             )
     return found
@@ -106,14 +104,14 @@ def _limiters(args: _Args) -> t.Mapping[str, Limiter]:
 class _Args:
     """A part of the arguments; reads values by type and names the path of one that has another."""
 
-    raw: Raw
+    raw: objects.Raw
     path: str
 
     def inner(self, name: str) -> _Args:
         return _Args(self.mapping(name) or {}, f"{self.path}.{name}")
 
-    def mapping(self, name: str) -> Raw | None:
-        return t.cast("Raw | None", self._read(name, None, dict, "keys and values"))
+    def mapping(self, name: str) -> objects.Raw | None:
+        return t.cast("objects.Raw | None", self._read(name, None, dict, "keys and values"))
 
     def truth(self, name: str) -> bool:
         return bool(self._read(name, False, bool, "true or false"))
@@ -134,17 +132,17 @@ class _Args:
         except ValueError:
             raise self._wrong(name, "a number") from None
 
-    def amount(self, name: str) -> Amount:
+    def amount(self, name: str) -> migration_controller.Amount:
         value = self._read(name, None, (int, str), "a whole number or a percentage")
         if isinstance(value, str) and not value.removesuffix("%").isdigit():
             raise self._wrong(name, "a whole number or a percentage")
-        return t.cast("Amount", value)
+        return t.cast("migration_controller.Amount", value)
 
     def duration(self, name: str, default: float) -> float:
         value = self.raw.get(name)
         if value is None:
             return default
-        found = seconds(value)
+        found = values.seconds(value)
         if found is None:
             raise self._wrong(name, "a duration such as 5m")
         return found

@@ -15,9 +15,8 @@ import json
 import typing as t
 from dataclasses import dataclass, field
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.values import seconds
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Raw, Ref
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler import values
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names, objects
 
 API_VERSION = "scheduling.koordinator.sh/v1alpha1"
 KIND = "PodMigrationJob"
@@ -64,7 +63,7 @@ class Job:
     labels: t.Mapping[str, str]
     annotations: t.Mapping[str, str]
     deleting: bool
-    pod: Ref
+    pod: objects.Ref
     mode: str
     paused: bool
     ttl: float
@@ -74,13 +73,13 @@ class Job:
     reason: str
     message: str
     node: str
-    new_pod: Ref | None
-    conditions: tuple[Raw, ...] = field(default=())
+    new_pod: objects.Ref | None
+    conditions: tuple[objects.Raw, ...] = field(default=())
 
     @property
-    def ref(self) -> Ref:
+    def ref(self) -> objects.Ref:
         """The job's coordinates."""
-        return Ref(KIND, self.name, "", self.uid, API_VERSION)
+        return objects.Ref(KIND, self.name, "", self.uid, API_VERSION)
 
     @property
     def ended(self) -> bool:
@@ -112,12 +111,12 @@ class Job:
         """Whether this collection made it."""
         return self.labels.get(names.MANAGED_BY_LABEL) == names.MANAGED_BY
 
-    def condition(self, kind: str) -> Raw:
+    def condition(self, kind: str) -> objects.Raw:
         """The condition of this type, empty without one."""
         return next((found for found in self.conditions if found.get("type") == kind), {})
 
     @classmethod
-    def of(cls, raw: Raw) -> Job:
+    def of(cls, raw: objects.Raw) -> Job:
         """From the object as the API server sends it."""
         meta, spec, status = raw["metadata"], raw.get("spec") or {}, raw.get("status") or {}
         labels = meta.get("labels") or {}
@@ -135,7 +134,7 @@ class Job:
             pod=_pod(pod, guard),
             mode=spec.get("mode") or "",
             paused=bool(spec.get("paused")),
-            ttl=seconds(spec.get("ttl")) or 0.0,
+            ttl=values.seconds(spec.get("ttl")) or 0.0,
             reservation=reference.get("name", ""),
             phase=status.get("phase") or "",
             status=status.get("status") or "",
@@ -147,8 +146,10 @@ class Job:
         )
 
 
-def _pod(reference: Raw, uid: str = "") -> Ref:
-    return Ref("Pod", reference.get("name", ""), reference.get("namespace", ""), uid or reference.get("uid", ""), "v1")
+def _pod(reference: objects.Raw, uid: str = "") -> objects.Ref:
+    return objects.Ref(
+        "Pod", reference.get("name", ""), reference.get("namespace", ""), uid or reference.get("uid", ""), "v1"
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,14 +165,14 @@ class Wish:
     paused: bool = False
     ttl: float | None = 300.0
     reservation: str = ""
-    template: Raw | None = None
-    delete_options: Raw = field(default_factory=dict)
+    template: objects.Raw | None = None
+    delete_options: objects.Raw = field(default_factory=dict)
     reason: str = ""
     trigger: str = ""
     run: str = ""
 
 
-def name_of(pod: Ref, wish: Wish, attempt: int = 0) -> str:
+def name_of(pod: objects.Ref, wish: Wish, attempt: int = 0) -> str:
     """The job's name: the same for the same pod (by UID) and the same way to move it.
 
     How patiently, why, for which run and whether paused does not make it another job; a further ``attempt``
@@ -188,7 +189,7 @@ def go_duration(length: float) -> str:
     return f"{length:g}s" if length < 1e6 else f"{length:.0f}s"
 
 
-def manifest(name: str, pod: Ref, wish: Wish) -> dict[str, t.Any]:
+def manifest(name: str, pod: objects.Ref, wish: Wish) -> dict[str, t.Any]:
     """The object to create. The pod's eviction is bound to its UID, so that no successor is hit.
 
     Raises:

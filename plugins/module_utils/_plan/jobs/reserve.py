@@ -8,33 +8,33 @@ from __future__ import annotations
 import copy
 import typing as t
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs.migration_jobs import (
-    API_VERSION,
-    go_duration,
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs import migration_jobs
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import (
+    names,
+    objects,
+    reasons,
+    selectors,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names, selectors
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Pod, Raw, Ref
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.reasons import Reason
 
 KIND = "Reservation"
 
 
-def ref_of(name: str, uid: str = "") -> Ref:
+def ref_of(name: str, uid: str = "") -> objects.Ref:
     """A Reservation's coordinates."""
-    return Ref(KIND, name, "", uid, API_VERSION)
+    return objects.Ref(KIND, name, "", uid, migration_jobs.API_VERSION)
 
 
-def phase(raw: Raw) -> str:
+def phase(raw: objects.Raw) -> str:
     """``Pending`` where it has none yet."""
     return (raw.get("status") or {}).get("phase") or "Pending"
 
 
-def node(raw: Raw) -> str:
+def node(raw: objects.Raw) -> str:
     """The node on which it reserves, empty before it is scheduled."""
     return (raw.get("status") or {}).get("nodeName") or ""
 
 
-def unplaced(raw: Raw) -> str:
+def unplaced(raw: objects.Raw) -> str:
     """What the scheduler said when it found no place; empty where it did not say so."""
     for condition in (raw.get("status") or {}).get("conditions") or ():
         if condition.get("type") == "Scheduled" and condition.get("reason") == "Unschedulable":
@@ -42,7 +42,7 @@ def unplaced(raw: Raw) -> str:
     return ""
 
 
-def unreservable(pod: Pod) -> Reason | None:
+def unreservable(pod: objects.Pod) -> reasons.Reason | None:
     """Why no Reservation helps this pod; ``None`` where one does.
 
     Its successor would be placed without the Reservation, so that the job evicts the pod and then waits in vain
@@ -50,56 +50,56 @@ def unreservable(pod: Pod) -> Reason | None:
     """
     if any(str(amount).strip("0.") for amount in pod.requests.values()):
         return None
-    return Reason(
+    return reasons.Reason(
         "no_requests",
         "It requests no resources: there is nothing to reserve, and its successor would not take the Reservation.",
         "Give its containers requests, or say mode: EvictDirectly.",
     )
 
 
-def unusable(raw: Raw, pod: Pod) -> Reason | None:
+def unusable(raw: objects.Raw, pod: objects.Pod) -> reasons.Reason | None:
     """Why a job could not move the pod with this Reservation; ``None`` when it could, now or once it is scheduled."""
     name, spec, status = raw["metadata"]["name"], raw.get("spec") or {}, raw.get("status") or {}
     owners = spec.get("owners") or ()
     if phase(raw) == "Succeeded" or status.get("currentOwners"):
-        return Reason(
+        return reasons.Reason(
             "reservation_used",
             f"Another pod has taken Reservation {name}.",
             "Make a new one: a Reservation serves one pod.",
         )
     if phase(raw) == "Failed":
-        return Reason(
+        return reasons.Reason(
             "reservation_expired",
             f"Reservation {name} has failed or expired.",
             "Make a new one.",
         )
     if node(raw) and node(raw) == pod.node:
-        return Reason(
+        return reasons.Reason(
             "same_node",
             f"Reservation {name} is on node {pod.node}, where the pod is.",
             "Let the Reservation's node affinity exclude that node.",
         )
     if spec.get("allocateOnce") is False:
-        return Reason(
+        return reasons.Reason(
             "reservation_shared",
             f"Reservation {name} has allocateOnce: false: the job would take an earlier owner for its pod.",
             "Make one with allocateOnce: true.",
         )
     if owners and all(set(owner) == {"object"} for owner in owners):
-        return Reason(
+        return reasons.Reason(
             "object_owner",
             f"The owners of Reservation {name} are objects alone: the job would end without moving anything.",
             "Name the pod's controller or a labelSelector as owner.",
         )
     if not any(_serves(owner, pod) for owner in owners):
-        return Reason(
+        return reasons.Reason(
             "not_for_pod",
             f"None of the owners of Reservation {name} matches {pod.ref}: its successor would not take it.",
             f"Name its controller ({pod.owner}) or its labels as owner." if pod.owner else "Name its labels as owner.",
         )
     wanted = ((spec.get("template") or {}).get("spec") or {}).get("schedulerName") or "default-scheduler"
     if wanted != (pod.scheduler or "default-scheduler"):
-        return Reason(
+        return reasons.Reason(
             "other_scheduler",
             f"Reservation {name} is for scheduler {wanted}, the pod's is {pod.scheduler or 'default-scheduler'}.",
             "Give both the same schedulerName.",
@@ -107,7 +107,7 @@ def unusable(raw: Raw, pod: Pod) -> Reason | None:
     return None
 
 
-def _serves(owner: Raw, pod: Pod) -> bool:
+def _serves(owner: objects.Raw, pod: objects.Pod) -> bool:
     """Whether all that the owner says is true of the pod."""
     controller, labels, thing = owner.get("controller"), owner.get("labelSelector"), owner.get("object")
     if controller:
@@ -124,13 +124,15 @@ def _serves(owner: Raw, pod: Pod) -> bool:
     return bool(controller or thing or labels is not None)
 
 
-def manifest(name: str, pod_raw: Raw, template: Raw, ttl: float | None, run: str = "") -> dict[str, t.Any]:
+def manifest(
+    name: str, pod_raw: objects.Raw, template: objects.Raw, ttl: float | None, run: str = ""
+) -> dict[str, t.Any]:
     """A Reservation for the pod's successor, completed as the controller completes its own.
 
     What ``template`` (``metadata`` and ``spec``) leaves out comes from the pod: the pod template, its controller
     as owner, the scheduler. It never lands on the pod's own node.
     """
-    pod = Pod.of(pod_raw)
+    pod = objects.Pod.of(pod_raw)
     found = copy.deepcopy(dict(template))
     metadata, spec = dict(found.get("metadata") or {}), dict(found["spec"])
     given = spec.get("template") or {}
@@ -145,15 +147,15 @@ def manifest(name: str, pod_raw: Raw, template: Raw, ttl: float | None, run: str
     if not spec.get("owners"):
         spec["owners"] = [_owner(pod)]
     if spec.get("ttl") is None and spec.get("expires") is None and ttl:
-        spec["ttl"] = go_duration(ttl)
+        spec["ttl"] = migration_jobs.go_duration(ttl)
     metadata["name"] = name
     metadata["labels"] = {**(metadata.get("labels") or {}), names.MANAGED_BY_LABEL: names.MANAGED_BY}
     if run:
         metadata["labels"][f"{names.PREFIX}/run"] = run
-    return {"apiVersion": API_VERSION, "kind": KIND, "metadata": metadata, "spec": spec}
+    return {"apiVersion": migration_jobs.API_VERSION, "kind": KIND, "metadata": metadata, "spec": spec}
 
 
-def _owner(pod: Pod) -> dict[str, t.Any]:
+def _owner(pod: objects.Pod) -> dict[str, t.Any]:
     if pod.owner is None:
         return {"labelSelector": {"matchLabels": dict(pod.labels)}}
     owner = pod.owner
@@ -169,7 +171,7 @@ def _owner(pod: Pod) -> dict[str, t.Any]:
     }
 
 
-def _elsewhere(affinity: Raw, node_name: str) -> dict[str, t.Any]:
+def _elsewhere(affinity: objects.Raw, node_name: str) -> dict[str, t.Any]:
     """The affinity with the demand for another node in each of its required terms."""
     if not node_name:
         return dict(affinity)

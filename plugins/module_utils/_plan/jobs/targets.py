@@ -8,24 +8,22 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs.migration_jobs import (
-    Job,
-    Wish,
-    name_of,
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs import migration_jobs
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import (
+    objects,
+    reasons,
+    selectors,
+    snapshots,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import selectors
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Pod, Raw, Ref
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.reasons import Reason
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.snapshots import Snapshot
 
 
 @dataclass(frozen=True, slots=True)
 class Selection:
     """Pods as the options name them: by name (``uid`` may be empty), by node, by labels and namespaces."""
 
-    pods: tuple[Ref, ...] = ()
+    pods: tuple[objects.Ref, ...] = ()
     nodes: tuple[str, ...] = ()
-    selector: Raw | None = None
+    selector: objects.Raw | None = None
     namespaces: tuple[str, ...] = ()
 
     @property
@@ -33,7 +31,7 @@ class Selection:
         """Whether each pod is named, so that one that cannot be moved is no part of a crowd to be skipped."""
         return bool(self.pods)
 
-    def takes(self, pod: Pod) -> bool:
+    def takes(self, pod: objects.Pod) -> bool:
         """Whether a pod belongs to it, where pods are not named."""
         return (
             (not self.nodes or pod.node in self.nodes)
@@ -46,12 +44,12 @@ class Selection:
 class Target:
     """A pod to move. ``pod`` is ``None`` where the one with that UID is gone; ``exact`` says that its UID was given."""
 
-    ref: Ref
-    pod: Pod | None
+    ref: objects.Ref
+    pod: objects.Pod | None
     exact: bool = False
 
 
-def targets(snapshot: Snapshot, selection: Selection) -> tuple[tuple[Target, ...], tuple[Ref, ...]]:
+def targets(snapshot: snapshots.Snapshot, selection: Selection) -> tuple[tuple[Target, ...], tuple[objects.Ref, ...]]:
     """The pods, and those that were named without UID and are not there."""
     if not selection.names_pods:
         found = [pod for pod in snapshot.pods if selection.takes(pod) and _movable(pod)]
@@ -59,7 +57,7 @@ def targets(snapshot: Snapshot, selection: Selection) -> tuple[tuple[Target, ...
         return tuple(Target(pod.ref, pod, bool(selection.nodes)) for pod in found), ()
     by_name = {(pod.namespace, pod.name): pod for pod in snapshot.pods}
     known: list[Target] = []
-    unknown: list[Ref] = []
+    unknown: list[objects.Ref] = []
     for ref in selection.pods:
         pod = by_name.get((ref.namespace, ref.name))
         if pod and ref.uid in ("", pod.uid):
@@ -71,7 +69,7 @@ def targets(snapshot: Snapshot, selection: Selection) -> tuple[tuple[Target, ...
     return tuple(known), tuple(unknown)
 
 
-def _movable(pod: Pod) -> bool:
+def _movable(pod: objects.Pod) -> bool:
     """Whether a pod of a crowd is worth a job at all."""
     daemon = pod.owner is not None and pod.owner.kind == "DaemonSet"
     return not (pod.mirror or daemon or pod.finished or pod.deleting)
@@ -83,11 +81,11 @@ class Choice:
 
     do: t.Literal["create", "follow", "done", "refuse"]
     name: str = ""
-    job: Job | None = None
-    cause: Reason | None = None
+    job: migration_jobs.Job | None = None
+    cause: reasons.Reason | None = None
 
 
-def choose(target: Target, jobs: t.Sequence[Job], wish: Wish, name: str = "") -> Choice:
+def choose(target: Target, jobs: t.Sequence[migration_jobs.Job], wish: migration_jobs.Wish, name: str = "") -> Choice:
     """What a pod needs, given all jobs there are. ``name`` is the job's where the caller wants a certain one."""
     mine = [job for job in jobs if _same(job.pod, target.ref)]
     going = [job for job in mine if not job.ended]
@@ -106,11 +104,11 @@ def choose(target: Target, jobs: t.Sequence[Job], wish: Wish, name: str = "") ->
     return Choice("create", _free_name(target.ref, wish, {job.name for job in jobs}))
 
 
-def _same(one: Ref, other: Ref) -> bool:
+def _same(one: objects.Ref, other: objects.Ref) -> bool:
     return (one.namespace, one.name) == (other.namespace, other.name) and one.uid in ("", other.uid)
 
 
-def _bringer(pod: Pod, jobs: t.Iterable[Job]) -> Job | None:
+def _bringer(pod: objects.Pod, jobs: t.Iterable[migration_jobs.Job]) -> migration_jobs.Job | None:
     """The job whose work this pod is already: the successor it waited for, or the namesake of the one it evicted."""
     for job in jobs:
         if not job.succeeded:
@@ -123,7 +121,7 @@ def _bringer(pod: Pod, jobs: t.Iterable[Job]) -> Job | None:
     return None
 
 
-def _join(job: Job, wish: Wish) -> Choice:
+def _join(job: migration_jobs.Job, wish: migration_jobs.Wish) -> Choice:
     """A job that is under way is the right one, or it stands in the way: it is not rewritten."""
     other = ""
     if job.paused and not wish.paused:
@@ -137,16 +135,16 @@ def _join(job: Job, wish: Wish) -> Choice:
     if not other:
         return Choice("follow", job.name, job)
     said = f"Job {job.name} for the pod is under way and {other}."
-    return Choice("refuse", job=job, cause=Reason("other_job", said, "Wait for its end, or reject it first."))
+    return Choice("refuse", job=job, cause=reasons.Reason("other_job", said, "Wait for its end, or reject it first."))
 
 
-def _taken(job: Job) -> Reason:
+def _taken(job: migration_jobs.Job) -> reasons.Reason:
     said = f"There is a job {job.name} already, for {job.pod}, and it {'has ended' if job.ended else 'is under way'}."
-    return Reason("name_taken", said, "Give another name, or remove it first (state: absent).")
+    return reasons.Reason("name_taken", said, "Give another name, or remove it first (state: absent).")
 
 
-def _free_name(pod: Ref, wish: Wish, taken: t.Collection[str]) -> str:
+def _free_name(pod: objects.Ref, wish: migration_jobs.Wish, taken: t.Collection[str]) -> str:
     attempt = 0
-    while (name := name_of(pod, wish, attempt)) in taken:
+    while (name := migration_jobs.name_of(pod, wish, attempt)) in taken:
         attempt += 1
     return name

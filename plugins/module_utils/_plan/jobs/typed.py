@@ -14,8 +14,8 @@ import datetime
 import re
 import typing as t
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.values import seconds, similar
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs.types import TYPES
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler import values
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs import types
 
 Fault = tuple[str, t.Any, str]
 """Where, what is there, and what would be right."""
@@ -42,7 +42,7 @@ def faults(kind: str, value: t.Any, path: str) -> t.Iterator[Fault]:
         yield from _list(kind[1:-1], value, path)
     elif kind.startswith("{"):
         yield from _map(kind[1:-1], value, path)
-    elif kind in TYPES:
+    elif kind in types.TYPES:
         yield from _object(kind, value, path)
     elif not _fits(kind, value):
         yield path, value, _SAID[kind]
@@ -68,7 +68,7 @@ def _map(kind: str, value: t.Any, path: str) -> t.Iterator[Fault]:
 
 
 def _object(kind: str, value: t.Any, path: str) -> t.Iterator[Fault]:
-    fields = TYPES[kind]
+    fields = types.TYPES[kind]
     if not isinstance(value, t.Mapping):
         yield path, value, f"the fields of a {kind}"
         return
@@ -76,7 +76,7 @@ def _object(kind: str, value: t.Any, path: str) -> t.Iterator[Fault]:
         if key in fields:
             yield from faults(fields[key], item, f"{path}.{key}")
         else:
-            right = similar(str(key), fields)
+            right = values.similar(str(key), fields)
             yield f"{path}.{key}", item, f"no such field; it is called {right}" if right else "no such field"
 
 
@@ -99,7 +99,7 @@ def _fits(kind: str, value: t.Any) -> bool:
 
 def duration(text: str) -> float | None:
     """A duration in seconds, ``None`` where Go would not read it; only the digits of ASCII are digits."""
-    return seconds(text) if text.isascii() else None
+    return values.seconds(text) if text.isascii() else None
 
 
 def _number(value: t.Any) -> bool:

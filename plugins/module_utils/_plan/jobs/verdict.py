@@ -12,15 +12,14 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass, replace
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs import causes
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs.migration_jobs import Job
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import budgets
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.migration_controller import (
-    Controller,
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs import causes, migration_jobs
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import (
+    budgets,
+    migration_controller,
+    objects,
+    reasons,
+    snapshots,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Pod, Raw
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.reasons import Reason
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.snapshots import Snapshot
 
 REJECTED = "Rejected"
 """The reason that we write; the controller has none for it."""
@@ -32,12 +31,12 @@ class View:
     API server has them, the time (RFC 3339).
     """
 
-    snapshot: Snapshot
-    controller: Controller | None
-    jobs: t.Sequence[Raw] = ()
+    snapshot: snapshots.Snapshot
+    controller: migration_controller.Controller | None
+    jobs: t.Sequence[objects.Raw] = ()
     now: str = ""
 
-    def pod(self, job: Job) -> Pod | None:
+    def pod(self, job: migration_jobs.Job) -> objects.Pod | None:
         """The job's pod while it is there; a successor of the same name is another one."""
         for pod in self.snapshot.pods:
             if (pod.namespace, pod.name) == (job.pod.namespace, job.pod.name) and job.pod.uid in ("", pod.uid):
@@ -45,7 +44,7 @@ class View:
         return None
 
 
-def stage(job: Job) -> str:
+def stage(job: migration_jobs.Job) -> str:
     """Where the job stands, as the end of a sentence that begins with its name."""
     if job.succeeded:
         return "has succeeded"
@@ -73,41 +72,41 @@ def stage(job: Job) -> str:
     return "reserves a place"
 
 
-def verdict(job: Job, view: View) -> Reason | None:
+def verdict(job: migration_jobs.Job, view: View) -> reasons.Reason | None:
     """Why the job failed, or what holds it now; ``None`` when it succeeded, or nothing holds it as far as is known."""
     if job.succeeded:
         return None
     return _failure(job, view) if job.ended else holding(job, view)
 
 
-def _failure(job: Job, view: View) -> Reason:
+def _failure(job: migration_jobs.Job, view: View) -> reasons.Reason:
     match job.reason:
         case "Timeout":
             held = holding(replace(job, phase="Running", paused=False), view)
             said = f"Its ttl of {job.ttl:g} s ran out."
             if held:
-                return Reason(held.code, f"{said} {held.message}", held.remedy)
-            return Reason("timeout", said, "Give it a longer ttl.")
+                return reasons.Reason(held.code, f"{said} {held.message}", held.remedy)
+            return reasons.Reason("timeout", said, "Give it a longer ttl.")
         case "ForbiddenMigratePod":
             return _forbidden(job, view)
         case "Unschedulable":
-            return Reason("unschedulable", f"No place was found: {job.message}", _MAKE_ROOM)
+            return reasons.Reason("unschedulable", f"No place was found: {job.message}", _MAKE_ROOM)
         case reason if reason in _REASONS:
             found = _REASONS[reason]
-            return Reason(found.code, found.message.format(job=job), found.remedy)
+            return reasons.Reason(found.code, found.message.format(job=job), found.remedy)
     said = job.message or job.reason or f"its phase is {job.phase}"
-    return Reason("failed", f"The job has ended: {said}", "Look at its conditions and events.")
+    return reasons.Reason("failed", f"The job has ended: {said}", "Look at its conditions and events.")
 
 
-def _forbidden(job: Job, view: View) -> Reason:
+def _forbidden(job: migration_jobs.Job, view: View) -> reasons.Reason:
     if "on the same node" in job.message:
-        return Reason(
+        return reasons.Reason(
             "same_node",
             f"Reservation {job.reservation} is on the node on which the pod is.",
             "Let the Reservation's node affinity exclude that node.",
         )
     if "already bound" in job.message:
-        return Reason(
+        return reasons.Reason(
             "reservation_used",
             f"Another pod has taken Reservation {job.reservation}.",
             "Make a new one: a Reservation serves one pod.",
@@ -116,7 +115,7 @@ def _forbidden(job: Job, view: View) -> Reason:
     found = causes.forbidden(view.snapshot, pod, view.controller) if pod and view.controller else None
     if found:
         return found
-    return Reason(
+    return reasons.Reason(
         "forbidden",
         "koord-descheduler forbids it by a rule that cannot be told from here.",
         "Its log has the rule, at verbosity 4: 'Pod fails the following checks'.",
@@ -125,16 +124,16 @@ def _forbidden(job: Job, view: View) -> Reason:
 
 _MAKE_ROOM = "Make room, or change the node selector, affinity or requests that leave no node."
 
-_REASONS: t.Mapping[str, Reason] = {
-    REJECTED: Reason("rejected", "{job.message}", ""),
-    "MissingPod": Reason(
+_REASONS: t.Mapping[str, reasons.Reason] = {
+    REJECTED: reasons.Reason("rejected", "{job.message}", ""),
+    "MissingPod": reasons.Reason(
         "pod_gone", "Pod {job.pod.namespace}/{job.pod.name} was gone before the job could move it.", ""
     ),
-    "InvalidPodRef": Reason("invalid_pod_ref", "The job names no pod.", "Name its namespace and name."),
-    "MissingReservation": Reason(
+    "InvalidPodRef": reasons.Reason("invalid_pod_ref", "The job names no pod.", "Name its namespace and name."),
+    "MissingReservation": reasons.Reason(
         "reservation_gone", "Reservation {job.reservation} was deleted meanwhile.", "Make it again, then a new job."
     ),
-    "ReservationExpired": Reason(
+    "ReservationExpired": reasons.Reason(
         "reservation_expired",
         "Reservation {job.reservation} has expired.",
         "Make a new one with a longer ttl, then a new job.",
@@ -142,29 +141,29 @@ _REASONS: t.Mapping[str, Reason] = {
 }
 
 
-def holding(job: Job, view: View) -> Reason | None:
+def holding(job: migration_jobs.Job, view: View) -> reasons.Reason | None:
     """What holds a job that has not ended."""
     pod = view.pod(job)
     if job.waiting:
         return _arbitration(job, pod, view)
     if job.paused:
-        return Reason("paused", "It is paused.", "Approve it (state: approved) or reject it (state: rejected).")
+        return reasons.Reason("paused", "It is paused.", "Approve it (state: approved) or reject it (state: rejected).")
     if job.evicting:
         return _evicted(job, pod)
     if pod is None:
-        return Reason("pod_gone", f"Pod {job.pod.namespace}/{job.pod.name} is gone, and not by this job.")
+        return reasons.Reason("pod_gone", f"Pod {job.pod.namespace}/{job.pod.name} is gone, and not by this job.")
     if job.mode != "EvictDirectly" and not job.node:
         return _reserving(job, pod, view)
     return _limited(job, pod, view) or _budget(pod, view.snapshot)
 
 
-def _arbitration(job: Job, pod: Pod | None, view: View) -> Reason | None:
+def _arbitration(job: migration_jobs.Job, pod: objects.Pod | None, view: View) -> reasons.Reason | None:
     others = [raw for raw in view.jobs if raw["metadata"]["name"] != job.name]
     if pod and view.controller and (found := causes.waiting(view.snapshot, pod, view.controller, others)):
         return found
     if not view.now or not job.created or causes.seconds_of(view.now) - causes.seconds_of(job.created) < _PATIENCE:
         return None
-    return Reason(
+    return reasons.Reason(
         "not_arbitrated",
         "koord-descheduler has not admitted it, and by no rule that can be told from here.",
         "Look whether koord-descheduler runs and has the lease, and at its log. A job or Reservation with a ttl or "
@@ -176,7 +175,7 @@ _PATIENCE = 15.0
 """Seconds after which a job that nothing holds should have been looked at."""
 
 
-def _limited(job: Job, pod: Pod, view: View) -> Reason | None:
+def _limited(job: migration_jobs.Job, pod: objects.Pod, view: View) -> reasons.Reason | None:
     """The object limiter; it is asked again and again until the pod is evicted."""
     others = [raw for raw in view.jobs if raw["metadata"]["name"] != job.name]
     if view.controller is None or not view.now or causes.EVICT in job.annotations:
@@ -185,40 +184,42 @@ def _limited(job: Job, pod: Pod, view: View) -> Reason | None:
     return found if found and found.code == "object_limiter" else None
 
 
-def _reserving(job: Job, pod: Pod, view: View) -> Reason | None:
+def _reserving(job: migration_jobs.Job, pod: objects.Pod, view: View) -> reasons.Reason | None:
     created, scheduled = job.condition("ReservationCreated"), job.condition("ReservationScheduled")
     if created.get("status") == "False":
-        return Reason(
+        return reasons.Reason(
             "reservation_not_created",
             f"The Reservation could not be created: {created.get('message')}",
             "Mend the template, or give it owners where no controller owns the pod.",
         )
     if scheduled.get("status") == "False":
-        return Reason("unschedulable", f"No place is found: {scheduled.get('message')}", _MAKE_ROOM)
+        return reasons.Reason("unschedulable", f"No place is found: {scheduled.get('message')}", _MAKE_ROOM)
     if not created:
         return _limited(job, pod, view)
     found = causes.unserved(pod, view.controller) if view.controller else None
-    return found or Reason(
+    return found or reasons.Reason(
         "no_scheduler",
         f"Nobody schedules Reservation {job.reservation}.",
         "Look whether koord-scheduler runs, and whether its profile has the plugin Reservation.",
     )
 
 
-def _evicted(job: Job, pod: Pod | None) -> Reason | None:
+def _evicted(job: migration_jobs.Job, pod: objects.Pod | None) -> reasons.Reason | None:
     if job.condition("Eviction").get("status") != "True":
         if pod is None:
             return None
         finalizers = f", with finalizers {', '.join(pod.finalizers)}" if pod.finalizers else ""
-        return Reason(
+        return reasons.Reason(
             "pod_stays",
             f"The pod is evicted and still there (grace {pod.grace_seconds} s{finalizers}).",
             "Wait for its end. With evictionPolicy SoftEviction somebody else has to delete it.",
         )
     if job.condition("BoundPodReady").get("status") == "False":
-        return Reason("new_pod_not_ready", f"The new pod {_new(job)} is not Ready.", "Look at its events and its log.")
+        return reasons.Reason(
+            "new_pod_not_ready", f"The new pod {_new(job)} is not Ready.", "Look at its events and its log."
+        )
     if job.condition("PodBoundReservation").get("status") == "False":
-        return Reason(
+        return reasons.Reason(
             "not_bound",
             f"The pod is evicted, and no new pod has taken Reservation {job.reservation}.",
             "Look at the workload's new pod: is there one, does it have the same schedulerName and requests, did it "
@@ -227,10 +228,10 @@ def _evicted(job: Job, pod: Pod | None) -> Reason | None:
     return None
 
 
-def _budget(pod: Pod, snapshot: Snapshot) -> Reason | None:
+def _budget(pod: objects.Pod, snapshot: snapshots.Snapshot) -> reasons.Reason | None:
     found = budgets.diagnose(snapshot, pod)
-    return None if found.allowed else Reason("budget", found.message, found.remedy)
+    return None if found.allowed else reasons.Reason("budget", found.message, found.remedy)
 
 
-def _new(job: Job) -> str:
+def _new(job: migration_jobs.Job) -> str:
     return f"{job.new_pod.namespace}/{job.new_pod.name}" if job.new_pod else ""

@@ -8,7 +8,7 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Pod, Raw, Ref
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import objects
 
 Verb = t.Literal["create", "patch", "scale", "status", "delete", "evict"]
 
@@ -24,17 +24,17 @@ class Change:
     """
 
     verb: Verb
-    target: Ref
+    target: objects.Ref
     sentence: str
-    body: Raw | None = None
-    before: Raw | None = None
-    after: Raw | None = None
+    body: objects.Raw | None = None
+    before: objects.Raw | None = None
+    after: objects.Raw | None = None
     resource_version: str = ""
     grace_seconds: int | None = None
     fence: str = ""
 
 
-def eviction(pod: Pod, *, delete: bool = False, grace_seconds: int | None = None, fence: str = "") -> Change:
+def eviction(pod: objects.Pod, *, delete: bool = False, grace_seconds: int | None = None, fence: str = "") -> Change:
     """The end of a pod through the Eviction API or, with ``delete``, past it; for the rest see ``Change``."""
     verb: Verb = "delete" if delete else "evict"
     sentence = f"{verb.capitalize()} {pod.ref} from node {pod.node}"
@@ -43,7 +43,7 @@ def eviction(pod: Pod, *, delete: bool = False, grace_seconds: int | None = None
 
 def diff_of(changes: t.Iterable[Change]) -> list[dict[str, t.Any]]:
     """Ansible's diff list, one entry for each changed object in the order of first change."""
-    merged: dict[Ref, dict[str, t.Any]] = {}
+    merged: dict[objects.Ref, dict[str, t.Any]] = {}
     for change in changes:
         if change.before is None and change.after is None:
             continue

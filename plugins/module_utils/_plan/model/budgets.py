@@ -15,11 +15,13 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import selectors
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Budget, Pod, Raw, Ref
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.option import options
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.reasons import Reason
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.snapshots import Snapshot
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import (
+    objects,
+    option,
+    reasons,
+    selectors,
+    snapshots,
+)
 
 Code = t.Literal[
     "no_budget",
@@ -41,7 +43,7 @@ Code = t.Literal[
 MAX_DISRUPTED = 2000
 """More unconfirmed evictions than that are refused with 403 (``MaxDisruptedPodSize``)."""
 
-REACTIVE: t.Mapping[str, Raw] = {
+REACTIVE: t.Mapping[str, objects.Raw] = {
     "longhorn": {"matchLabels": {"longhorn.io/component": "instance-manager"}},
     "kubevirt": {"matchLabels": {"kubevirt.io": "virt-launcher"}},
     "rook": {"matchLabels": {"app": "rook-ceph-osd"}},
@@ -50,14 +52,14 @@ REACTIVE: t.Mapping[str, Raw] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict(Reason):
+class Verdict(reasons.Reason):
     """Whether an eviction of a pod would be let through now, and why (not).
 
     ``lasting`` says that waiting alone cannot change it: somebody has to act.
     """
 
     code: Code
-    budget: Ref | None = None
+    budget: objects.Ref | None = None
     lasting: bool = False
 
     @property
@@ -66,7 +68,9 @@ class Verdict(Reason):
         return self.code in ("no_budget", "bypass", "room", "unhealthy_allowed")
 
 
-def diagnose(snapshot: Snapshot, pod: Pod, reactive: t.Sequence[Raw] = tuple(REACTIVE.values())) -> Verdict:
+def diagnose(
+    snapshot: snapshots.Snapshot, pod: objects.Pod, reactive: t.Sequence[objects.Raw] = tuple(REACTIVE.values())
+) -> Verdict:
     """The verdict over the pod under all of its budgets; ``reactive`` are selectors of pods."""
     if pod.deleting or pod.phase in ("Succeeded", "Failed", "Pending"):
         return Verdict("bypass", f"{pod.ref} is {'being deleted' if pod.deleting else pod.phase}.")
@@ -99,14 +103,14 @@ def diagnose(snapshot: Snapshot, pod: Pod, reactive: t.Sequence[Raw] = tuple(REA
     return refused
 
 
-def unhealthy_may_go(budget: Budget) -> bool:
+def unhealthy_may_go(budget: objects.Budget) -> bool:
     """Whether the budget lets a pod that is not ready go without being asked for room."""
     if budget.unhealthy_policy == "AlwaysAllow":
         return True
     return budget.healthy >= budget.desired > 0
 
 
-def fully_blocking(budget: Budget) -> bool:
+def fully_blocking(budget: objects.Budget) -> bool:
     """Whether the budget can never allow a disruption as it stands, all pods being healthy.
 
     By its spec (maxUnavailable 0, minAvailable 100 %), or as the machine-controller-manager tells
@@ -124,14 +128,14 @@ def fully_blocking(budget: Budget) -> bool:
     )
 
 
-def rule(budget: Budget) -> str:
+def rule(budget: objects.Budget) -> str:
     """The budget's rule as its owner wrote it."""
     if budget.max_unavailable is not None:
         return f"maxUnavailable: {budget.max_unavailable}"
     return f"minAvailable: {1 if budget.min_available is None else budget.min_available}"
 
 
-def reactive_selectors(wanted: t.Iterable[str]) -> tuple[Raw, ...]:
+def reactive_selectors(wanted: t.Iterable[str]) -> tuple[objects.Raw, ...]:
     """Selectors of pods from preset names (``longhorn``, ``kubevirt``, ``rook``) and texts.
 
     Raises:
@@ -140,7 +144,7 @@ def reactive_selectors(wanted: t.Iterable[str]) -> tuple[Raw, ...]:
     return tuple(REACTIVE[text] if text in REACTIVE else selectors.parse(text) for text in wanted)
 
 
-def _refused(snapshot: Snapshot, pod: Pod, budget: Budget) -> Verdict | None:
+def _refused(snapshot: snapshots.Snapshot, pod: objects.Pod, budget: objects.Budget) -> Verdict | None:
     """Why the budget's status does not let the pod go, ``None`` where it does."""
     name, ref = str(budget.ref), budget.ref
     if not budget.observed:
@@ -182,7 +186,7 @@ def _refused(snapshot: Snapshot, pod: Pod, budget: Budget) -> Verdict | None:
     return Verdict("spent", f"{needs}.", "Wait until its other pods are healthy again.", ref)
 
 
-def _stale(snapshot: Snapshot, budget: Budget) -> Verdict | None:
+def _stale(snapshot: snapshots.Snapshot, budget: objects.Budget) -> Verdict | None:
     """Room by the status, none by the pods themselves: its controller is down or behind."""
     covered = snapshot.selected(budget.namespace, budget.selector)
     ready = sum(1 for p in covered if p.ready and not p.deleting and not p.finished)
@@ -197,7 +201,7 @@ def _stale(snapshot: Snapshot, budget: Budget) -> Verdict | None:
     )
 
 
-def _misconfigured(snapshot: Snapshot, pod: Pod, budget: Budget) -> Verdict:
+def _misconfigured(snapshot: snapshots.Snapshot, pod: objects.Pod, budget: objects.Budget) -> Verdict:
     workload = snapshot.workload_of(pod)
     scaler = snapshot.autoscaler_of(workload) if workload else None
     message = f"{budget.ref} ({rule(budget)}, {budget.expected} pods) can never let a pod go."
@@ -208,7 +212,7 @@ def _misconfigured(snapshot: Snapshot, pod: Pod, budget: Budget) -> Verdict:
         message,
         "Give the budget room (maxUnavailable: 1), add a replica"
         + (" (minReplicas of the autoscaler)" if scaler else "")
-        + f", or let a Deployment be moved with {options(swap_blocked=True)}.",
+        + f", or let a Deployment be moved with {option.options(swap_blocked=True)}.",
         budget.ref,
         lasting=True,
     )

@@ -13,7 +13,7 @@ import math
 import typing as t
 from dataclasses import dataclass, field
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Raw
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import objects
 
 Amount: t.TypeAlias = "int | str | None"
 """A number, a percentage such as ``10%``, or nothing (then it is derived from the replicas)."""
@@ -46,7 +46,7 @@ class Controller:
     default_job_ttl: float = 300.0
     include: tuple[str, ...] = ()
     exclude: tuple[str, ...] = ()
-    label_selector: Raw | None = None
+    label_selector: objects.Raw | None = None
     evict_local_storage_pods: bool = False
     evict_failed_bare_pods: bool = False
     evict_all_bare_pods: bool = False

@@ -13,8 +13,7 @@ import json
 import typing as t
 from dataclasses import dataclass, field, fields, replace
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Node, Raw
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names, objects
 
 VERSION = 1
 _ENCODER = json.JSONEncoder(sort_keys=True, separators=(",", ":"))
@@ -52,7 +51,7 @@ class Record:
     node_uid: str
     lease: str
     prior: t.Mapping[str, t.Any]
-    added: tuple[Raw, ...] = ()
+    added: tuple[objects.Raw, ...] = ()
     marks: t.Mapping[str, Mark] = field(default_factory=dict)
 
     def at(self, step: Step, **changes: t.Any) -> Record:
@@ -106,7 +105,7 @@ class Record:
 _FIELDS = tuple(one.name for one in fields(Record))
 
 
-def record_of(node: Node) -> Record | None:
+def record_of(node: objects.Node) -> Record | None:
     """The node's record, ``None`` without one.
 
     Raises:

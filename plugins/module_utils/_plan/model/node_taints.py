@@ -14,18 +14,16 @@ import re
 import typing as t
 from dataclasses import dataclass
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.api_changes import Change
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Node, Raw, Ref
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import api_changes, names, objects
 
 EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 
 LEFT_ALONE = ("node.kubernetes.io/", "node.cloudprovider.kubernetes.io/")
 """Prefixes of the taints that Kubernetes' own controllers set and clear; ``exact`` does not speak of them."""
 
-CORDON: Raw = {"key": names.UNSCHEDULABLE_TAINT, "effect": "NoSchedule"}
+CORDON: objects.Raw = {"key": names.UNSCHEDULABLE_TAINT, "effect": "NoSchedule"}
 
-DAEMON_TOLERATIONS: tuple[Raw, ...] = tuple(
+DAEMON_TOLERATIONS: tuple[objects.Raw, ...] = tuple(
     {"key": f"node.kubernetes.io/{condition}", "operator": "Exists", "effect": effect}
     for condition, effect in (
         ("not-ready", "NoExecute"),
@@ -38,7 +36,7 @@ DAEMON_TOLERATIONS: tuple[Raw, ...] = tuple(
 )
 """What the DaemonSet controller adds to every pod it makes (``AddOrUpdateDaemonPodTolerations``)."""
 
-HOST_NETWORK_TOLERATION: Raw = {
+HOST_NETWORK_TOLERATION: objects.Raw = {
     "key": "node.kubernetes.io/network-unavailable",
     "operator": "Exists",
     "effect": "NoSchedule",
@@ -59,12 +57,12 @@ class Wish:
     effect: str = ""
     absent: bool = False
 
-    def means(self, taint: Raw) -> bool:
+    def means(self, taint: objects.Raw) -> bool:
         """Whether this is the taint: by key and effect, as for the API server and kubectl."""
         return self.key == taint.get("key") and self.effect in ("", taint.get("effect"))
 
     @property
-    def raw(self) -> Raw:
+    def raw(self) -> objects.Raw:
         """As the API server takes it."""
         value = {"value": self.value} if self.value else {}
         return {"key": self.key, **value, "effect": self.effect}
@@ -78,17 +76,17 @@ class Fault(t.NamedTuple):
     expected: str
 
 
-def tolerates(tolerations: t.Iterable[Raw], taint: Raw) -> bool:
+def tolerates(tolerations: t.Iterable[objects.Raw], taint: objects.Raw) -> bool:
     """Whether one of the tolerations covers the taint."""
     return first_match(tolerations, taint) is not None
 
 
-def first_match(tolerations: t.Iterable[Raw], taint: Raw) -> Raw | None:
+def first_match(tolerations: t.Iterable[objects.Raw], taint: objects.Raw) -> objects.Raw | None:
     """The toleration that counts for the taint: the first of them that covers it (``GetMatchingTolerations``)."""
     return next((toleration for toleration in tolerations if covers(toleration, taint)), None)
 
 
-def covers(toleration: Raw, taint: Raw) -> bool:
+def covers(toleration: objects.Raw, taint: objects.Raw) -> bool:
     """Whether the toleration covers the taint; an empty effect is every effect, an empty key every key.
 
     ``Lt`` and ``Gt`` compare the taint's number with the toleration's (Kubernetes 1.35, off by default): a
@@ -114,19 +112,19 @@ def covers(toleration: Raw, taint: Raw) -> bool:
     return False
 
 
-def untolerated(tolerations: t.Collection[Raw], taints: t.Iterable[Raw]) -> tuple[Raw, ...]:
+def untolerated(tolerations: t.Collection[objects.Raw], taints: t.Iterable[objects.Raw]) -> tuple[objects.Raw, ...]:
     """The taints that keep such a pod from the node; PreferNoSchedule keeps nobody."""
     hard = (x for x in taints if x.get("effect") in ("NoSchedule", "NoExecute"))
     return tuple(x for x in hard if not tolerates(tolerations, x))
 
 
-def in_words(taint: Raw) -> str:
+def in_words(taint: objects.Raw) -> str:
     """The taint as kubectl writes it, ``key=value:effect``."""
     value = f"={taint['value']}" if taint.get("value") else ""
     return f"{taint.get('key')}{value}:{taint.get('effect')}"
 
 
-def same_taint(one: Raw, other: Raw) -> bool:
+def same_taint(one: objects.Raw, other: objects.Raw) -> bool:
     """Whether two taints are one to the API server, which tells them apart by key and effect."""
     return bool(one.get("key") == other.get("key") and one.get("effect") == other.get("effect"))
 
@@ -139,7 +137,7 @@ def _number(text: str) -> int | None:
     return number if -(2**63) <= number < 2**63 else None
 
 
-def parse(word: str) -> Raw:
+def parse(word: str) -> objects.Raw:
     """One taint as people type it for ``kubectl taint``: ``key=value:effect``, with ``-`` behind it to remove it.
 
     Without ``=`` the value is empty; without ``:`` all effects of the key are meant, which only a removal may say.
@@ -150,7 +148,7 @@ def parse(word: str) -> Raw:
     return {name: text for name, text in said.items() if text or name == "key"}
 
 
-def read(raws: t.Sequence[Raw], state: str) -> tuple[tuple[Wish, ...], tuple[Fault, ...]]:
+def read(raws: t.Sequence[objects.Raw], state: str) -> tuple[tuple[Wish, ...], tuple[Fault, ...]]:
     """The wishes of a list of ``{key, value, effect, state}``, and everything that is wrong with it.
 
     ``state`` (``present``, ``absent`` or ``exact``) holds for those that say none. Booleans become ``true`` and
@@ -206,13 +204,13 @@ def words(wish: Wish) -> str:
     return f"{taint}-" if wish.absent else taint
 
 
-def wished(current: tuple[Raw, ...], wishes: t.Sequence[Wish], *, exact: bool) -> tuple[Raw, ...]:
+def wished(current: tuple[objects.Raw, ...], wishes: t.Sequence[Wish], *, exact: bool) -> tuple[objects.Raw, ...]:
     """The node's taints as they are wanted.
 
     Whatever no wish speaks of stays as it is, at its place and with its ``timeAdded``; with ``exact`` it goes,
     unless it belongs to Kubernetes or to a maintenance of ours. New taints come last.
     """
-    kept: list[Raw] = []
+    kept: list[objects.Raw] = []
     for taint in current:
         wish = next((wish for wish in wishes if wish.means(taint)), None)
         if wish is None:
@@ -224,18 +222,18 @@ def wished(current: tuple[Raw, ...], wishes: t.Sequence[Wish], *, exact: bool) -
     return (*kept, *new)
 
 
-def _left_alone(taint: Raw) -> bool:
+def _left_alone(taint: objects.Raw) -> bool:
     key: str = taint.get("key", "")
     return key == names.TAINT_KEY or key.startswith(LEFT_ALONE)
 
 
-def new_no_execute(before: t.Iterable[Raw], after: t.Iterable[Raw]) -> tuple[Raw, ...]:
+def new_no_execute(before: t.Iterable[objects.Raw], after: t.Iterable[objects.Raw]) -> tuple[objects.Raw, ...]:
     """The taints that end running pods and were not there before; one of another value is another one."""
     had = {in_words(taint) for taint in before}
     return tuple(x for x in after if x.get("effect") == "NoExecute" and in_words(x) not in had)
 
 
-def rewrite(node: Node, after: tuple[Raw, ...]) -> Change | None:
+def rewrite(node: objects.Node, after: tuple[objects.Raw, ...]) -> api_changes.Change | None:
     """The change of the node's whole list (the API has it as one value), or ``None`` where nothing is to do."""
     if after == node.taints:
         return None
@@ -244,9 +242,9 @@ def rewrite(node: Node, after: tuple[Raw, ...]) -> Change | None:
     added = [word for word in wanted if word not in before]
     gone = [word for word in before if word not in wanted]
     deeds = ([f"set {', '.join(added)}"] if added else []) + ([f"remove {', '.join(gone)}"] if gone else [])
-    return Change(
+    return api_changes.Change(
         "patch",
-        Ref("Node", node.name, uid=node.uid, api_version="v1"),
+        objects.Ref("Node", node.name, uid=node.uid, api_version="v1"),
         f"On node {node.name}: {'; '.join(deeds)}",
         body={"spec": {"taints": [dict(taint) for taint in after] or None}},
         before={"taints": before},

@@ -8,11 +8,11 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.migration_controller import (
-    Controller,
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import (
+    migration_controller,
+    objects,
+    reasons,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Pod, Ref
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.reasons import Reason
 
 Route = t.Literal["skip", "swap", "evict", "job", "wait", "refuse"]
 
@@ -39,9 +39,9 @@ class Choices:
     pod_selector: str = ""
     namespaces: tuple[str, ...] = ()
     reactive_budgets: tuple[str, ...] = ()
-    self_pod: Ref | None = None
+    self_pod: objects.Ref | None = None
     fenced: tuple[str, ...] = ()
-    controller: Controller | None = None
+    controller: migration_controller.Controller | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,12 +54,12 @@ class PodPlan:
     coming back. ``fits`` and ``target`` belong to the placement forecast and stay ``None`` without one.
     """
 
-    pod: Pod
+    pod: objects.Pod
     route: Route
     code: str
     reason: str
-    workload: Ref | None
-    budgets: tuple[Ref, ...] = ()
+    workload: objects.Ref | None
+    budgets: tuple[objects.Ref, ...] = ()
     remedy: str = ""
     guarded: bool = False
     tolerant: bool = False
@@ -67,6 +67,6 @@ class PodPlan:
     target: str | None = None
 
     @property
-    def why(self) -> Reason:
+    def why(self) -> reasons.Reason:
         """Why its route is what it is, and what would make it another one."""
-        return Reason(self.code, self.reason, self.remedy)
+        return reasons.Reason(self.code, self.reason, self.remedy)

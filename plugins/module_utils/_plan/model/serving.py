@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Pod, Raw
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import objects
 
 SERVICE_LABEL = "kubernetes.io/service-name"
 
@@ -21,7 +21,7 @@ class Endpoints:
     A Service has one set for each address type: with two stacks a pod has to be ready in both.
     """
 
-    def __init__(self, slices: t.Iterable[Raw]) -> None:
+    def __init__(self, slices: t.Iterable[objects.Raw]) -> None:
         self._ready: dict[tuple[str, str, str], dict[str, bool]] = {}
         self._of_pod: dict[str, set[tuple[str, str, str]]] = {}
         for piece in slices:
@@ -39,7 +39,7 @@ class Endpoints:
                     known[uid] = known.get(uid, False) or ready
                     self._of_pod.setdefault(uid, set()).add(key)
 
-    def missing(self, peers: t.Iterable[Pod], pod: Pod) -> str:
+    def missing(self, peers: t.Iterable[objects.Pod], pod: objects.Pod) -> str:
         """The first Service that serves a peer and not this pod, in words; empty where there is none."""
         wanted = set().union(*(self._of_pod.get(peer.uid, set()) for peer in peers))
         for namespace, service, family in sorted(wanted):

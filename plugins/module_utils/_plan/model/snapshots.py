@@ -11,16 +11,7 @@ import functools
 import typing as t
 from dataclasses import dataclass, field
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import selectors
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import (
-    PARSERS,
-    Autoscaler,
-    Budget,
-    Node,
-    Pod,
-    Raw,
-    Workload,
-)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import objects, selectors
 
 
 @dataclass(frozen=True)
@@ -31,24 +22,24 @@ class Snapshot:
     PersistentVolumes, ``slices`` EndpointSlices, ``attachments`` VolumeAttachments.
     """
 
-    nodes: t.Mapping[str, Node] = field(default_factory=dict)
-    pods: tuple[Pod, ...] = ()
-    budgets: tuple[Budget, ...] = ()
-    workloads: tuple[Workload, ...] = ()
-    autoscalers: tuple[Autoscaler, ...] = ()
-    daemon_sets: tuple[Raw, ...] = ()
-    claims: tuple[Raw, ...] = ()
-    volumes: tuple[Raw, ...] = ()
-    quotas: tuple[Raw, ...] = ()
-    limits: tuple[Raw, ...] = ()
-    slices: tuple[Raw, ...] = ()
-    leases: tuple[Raw, ...] = ()
-    attachments: tuple[Raw, ...] = ()
+    nodes: t.Mapping[str, objects.Node] = field(default_factory=dict)
+    pods: tuple[objects.Pod, ...] = ()
+    budgets: tuple[objects.Budget, ...] = ()
+    workloads: tuple[objects.Workload, ...] = ()
+    autoscalers: tuple[objects.Autoscaler, ...] = ()
+    daemon_sets: tuple[objects.Raw, ...] = ()
+    claims: tuple[objects.Raw, ...] = ()
+    volumes: tuple[objects.Raw, ...] = ()
+    quotas: tuple[objects.Raw, ...] = ()
+    limits: tuple[objects.Raw, ...] = ()
+    slices: tuple[objects.Raw, ...] = ()
+    leases: tuple[objects.Raw, ...] = ()
+    attachments: tuple[objects.Raw, ...] = ()
 
     @classmethod
     def of(cls, found: t.Mapping[str, t.Iterable[t.Any]]) -> Snapshot:
         """From parsed objects by kind, the kinds named as in ``PARSERS``."""
-        have = {name: tuple(found.get(name, ())) for name in PARSERS}
+        have = {name: tuple(found.get(name, ())) for name in objects.PARSERS}
         # A kind that has a list of its own is fresher there than among the scales that were read once.
         scaled = ("scales", "deployments", "replica_sets", "stateful_sets", "rollouts", "clone_sets")
         return cls(
@@ -57,11 +48,11 @@ class Snapshot:
             **{name: found for name, found in have.items() if name != "nodes" and name not in scaled},
         )
 
-    def pods_on(self, nodes: t.Collection[str]) -> tuple[Pod, ...]:
+    def pods_on(self, nodes: t.Collection[str]) -> tuple[objects.Pod, ...]:
         """The pods bound to one of the nodes, in the order of the list."""
         return tuple(p for p in self.pods if p.node in nodes)
 
-    def budgets_of(self, pod: Pod) -> tuple[Budget, ...]:
+    def budgets_of(self, pod: objects.Pod) -> tuple[objects.Budget, ...]:
         """Every budget that selects the pod."""
         found = list(self._budgets_by_label.get((pod.namespace, "", ""), ()))
         for key, value in pod.labels.items():
@@ -69,29 +60,29 @@ class Snapshot:
         return tuple(b for b in found if b.covers(pod))
 
     @functools.cached_property
-    def _budgets_by_place(self) -> dict[tuple[str, str], Budget]:
+    def _budgets_by_place(self) -> dict[tuple[str, str], objects.Budget]:
         return {(b.namespace, b.name): b for b in self.budgets}
 
-    def budget(self, namespace: str, name: str) -> Budget | None:
+    def budget(self, namespace: str, name: str) -> objects.Budget | None:
         """The budget of this name."""
         return self._budgets_by_place.get((namespace, name))
 
     @functools.cached_property
-    def _budgets_by_label(self) -> dict[tuple[str, str, str], list[Budget]]:
+    def _budgets_by_label(self) -> dict[tuple[str, str, str], list[objects.Budget]]:
         """Budgets by the first label they ask for; those that ask for none under empty words."""
-        found: dict[tuple[str, str, str], list[Budget]] = {}
+        found: dict[tuple[str, str, str], list[objects.Budget]] = {}
         for budget in self.budgets:
-            exact: Raw = (budget.selector or {}).get("matchLabels") or {}
+            exact: objects.Raw = (budget.selector or {}).get("matchLabels") or {}
             key, value = next(iter(exact.items()), ("", ""))
             found.setdefault((budget.namespace, key, value), []).append(budget)
         return found
 
     @functools.cached_property
-    def _pods_by_label(self) -> dict[str, dict[tuple[str, str], list[Pod]]]:
+    def _pods_by_label(self) -> dict[str, dict[tuple[str, str], list[objects.Pod]]]:
         """For each label key that somebody asked for: the pods by namespace and value."""
         return {}
 
-    def _labelled(self, namespace: str, key: str, value: str) -> t.Sequence[Pod]:
+    def _labelled(self, namespace: str, key: str, value: str) -> t.Sequence[objects.Pod]:
         index = self._pods_by_label.get(key)
         if index is None:
             index = {}
@@ -102,22 +93,22 @@ class Snapshot:
             self._pods_by_label[key] = index
         return index.get((namespace, value), ())
 
-    def selected(self, namespace: str, selector: Raw | None) -> t.Iterator[Pod]:
+    def selected(self, namespace: str, selector: objects.Raw | None) -> t.Iterator[objects.Pod]:
         """The namespace's pods that a label selector matches, without looking at all pods each time."""
-        exact: Raw = (selector or {}).get("matchLabels") or {}
-        candidates: t.Iterable[Pod] = self.pods
+        exact: objects.Raw = (selector or {}).get("matchLabels") or {}
+        candidates: t.Iterable[objects.Pod] = self.pods
         if exact:
             key, value = next(iter(exact.items()))
             candidates = self._labelled(namespace, key, value)
         return (p for p in candidates if p.namespace == namespace and selectors.matches(selector, p.labels))
 
     @functools.cached_property
-    def _workloads_by_uid(self) -> dict[str, Workload]:
+    def _workloads_by_uid(self) -> dict[str, objects.Workload]:
         return {w.uid: w for w in self.workloads}
 
     @functools.cached_property
-    def _pods_by_workload(self) -> dict[str, tuple[Pod, ...]]:
-        found: dict[str, list[Pod]] = {}
+    def _pods_by_workload(self) -> dict[str, tuple[objects.Pod, ...]]:
+        found: dict[str, list[objects.Pod]] = {}
         for pod in self.pods:
             workload = None if pod.finished else self.workload_of(pod)
             if workload:
@@ -125,61 +116,61 @@ class Snapshot:
         return {uid: tuple(pods) for uid, pods in found.items()}
 
     @functools.cached_property
-    def _pods_by_uid(self) -> dict[str, Pod]:
+    def _pods_by_uid(self) -> dict[str, objects.Pod]:
         return {pod.uid: pod for pod in self.pods}
 
     @functools.cached_property
-    def _workloads_by_owner(self) -> dict[str, tuple[Workload, ...]]:
-        found: dict[str, list[Workload]] = {}
+    def _workloads_by_owner(self) -> dict[str, tuple[objects.Workload, ...]]:
+        found: dict[str, list[objects.Workload]] = {}
         for workload in self.workloads:
             if workload.owner:
                 found.setdefault(workload.owner.uid, []).append(workload)
         return {uid: tuple(owned) for uid, owned in found.items()}
 
     @functools.cached_property
-    def _scalers_by_place(self) -> dict[tuple[str, str], Autoscaler]:
+    def _scalers_by_place(self) -> dict[tuple[str, str], objects.Autoscaler]:
         return {(a.namespace, a.name): a for a in self.autoscalers}
 
     @functools.cached_property
-    def _scalers_by_target(self) -> dict[tuple[str, str, str], Autoscaler]:
+    def _scalers_by_target(self) -> dict[tuple[str, str, str], objects.Autoscaler]:
         # Of several the first counts.
         return {(a.namespace, a.target_kind, a.target_name): a for a in reversed(self.autoscalers)}
 
     @functools.cached_property
-    def _claims_by_place(self) -> dict[tuple[str, str], Raw]:
+    def _claims_by_place(self) -> dict[tuple[str, str], objects.Raw]:
         return {(c["metadata"].get("namespace", ""), c["metadata"]["name"]): c for c in self.claims}
 
-    def pod(self, uid: str) -> Pod | None:
+    def pod(self, uid: str) -> objects.Pod | None:
         """The pod with this UID."""
         return self._pods_by_uid.get(uid)
 
-    def claim(self, namespace: str, name: str) -> Raw | None:
+    def claim(self, namespace: str, name: str) -> objects.Raw | None:
         """The PersistentVolumeClaim of this name."""
         return self._claims_by_place.get((namespace, name))
 
-    def owned_by(self, workload: Workload) -> tuple[Workload, ...]:
+    def owned_by(self, workload: objects.Workload) -> tuple[objects.Workload, ...]:
         """The workloads that this one controls, such as a Deployment's ReplicaSets."""
         return self._workloads_by_owner.get(workload.uid, ())
 
-    def workload(self, uid: str) -> Workload | None:
+    def workload(self, uid: str) -> objects.Workload | None:
         """The workload with this UID; a namesake is another one."""
         return self._workloads_by_uid.get(uid)
 
-    def workload_of(self, pod: Pod) -> Workload | None:
+    def workload_of(self, pod: objects.Pod) -> objects.Workload | None:
         """The top controller that holds the pod's replica count; ``None`` for bare and unknown ones."""
         found = self._workloads_by_uid.get(pod.owner.uid) if pod.owner else None
         while found and found.owner and found.owner.uid in self._workloads_by_uid:
             found = self._workloads_by_uid[found.owner.uid]
         return found
 
-    def pods_of(self, workload: Workload) -> tuple[Pod, ...]:
+    def pods_of(self, workload: objects.Workload) -> tuple[objects.Pod, ...]:
         """The workload's own pods, finished ones left out."""
         return self._pods_by_workload.get(workload.uid, ())
 
-    def autoscaler_of(self, workload: Workload) -> Autoscaler | None:
+    def autoscaler_of(self, workload: objects.Workload) -> objects.Autoscaler | None:
         """The autoscaler that targets the workload."""
         return self._scalers_by_target.get((workload.namespace, workload.kind, workload.name))
 
-    def autoscaler(self, namespace: str, name: str) -> Autoscaler | None:
+    def autoscaler(self, namespace: str, name: str) -> objects.Autoscaler | None:
         """The autoscaler of this name."""
         return self._scalers_by_place.get((namespace, name))

@@ -15,18 +15,13 @@ import datetime
 import typing as t
 from dataclasses import dataclass, replace
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.api_changes import Change
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.node_records import (
-    Mark,
-    Record,
-    Step,
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import (
+    api_changes,
+    names,
+    node_records,
+    node_taints,
+    objects,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.node_taints import (
-    in_words,
-    same_taint,
-)
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Node, Raw, Ref
 
 BALANCERS = "label/node.kubernetes.io/exclude-from-external-load-balancers"
 BALANCERS_SETTLE = 30.0
@@ -47,11 +42,11 @@ MARKS: t.Mapping[str, str] = {
 class GivenBack:
     """The change that gives a node back, and what it leaves alone because somebody else wrote it."""
 
-    change: Change | None
+    change: api_changes.Change | None
     kept: tuple[str, ...] = ()
 
 
-def balanced_for(record: Record, now: str) -> float:
+def balanced_for(record: node_records.Record, now: str) -> float:
     """Seconds for which load balancers may still send to the node: none where it had left them before us."""
     if BALANCERS not in record.marks:
         return 0.0
@@ -59,12 +54,14 @@ def balanced_for(record: Record, now: str) -> float:
     return min(max(BALANCERS_SETTLE - passed.total_seconds(), 0.0), BALANCERS_SETTLE)
 
 
-def our_taint(run_id: str) -> Raw:
+def our_taint(run_id: str) -> objects.Raw:
     """The taint that holds a node even when somebody lifts the cordon."""
     return {"key": names.TAINT_KEY, "value": run_id, "effect": "NoSchedule"}
 
 
-def take_out(node: Node, record: Record, *, taint: bool) -> tuple[Record, Change]:
+def take_out(
+    node: objects.Node, record: node_records.Record, *, taint: bool
+) -> tuple[node_records.Record, api_changes.Change]:
     """Cordon, taint, marks and the record in one patch; ``record`` brings who, why and when.
 
     The prior state is read from the node and becomes part of the record that is returned.
@@ -76,7 +73,9 @@ def take_out(node: Node, record: Record, *, taint: bool) -> tuple[Record, Change
         node_uid=node.uid,
         prior={"unschedulable": node.unschedulable, "bootID": node.boot_id},
         added=added,
-        marks={key: Mark(_read(node, key), ours) for key, ours in MARKS.items() if _read(node, key) != ours},
+        marks={
+            key: node_records.Mark(_read(node, key), ours) for key, ours in MARKS.items() if _read(node, key) != ours
+        },
     )
     return record, _patch(
         node,
@@ -88,7 +87,9 @@ def take_out(node: Node, record: Record, *, taint: bool) -> tuple[Record, Change
     )
 
 
-def at_step(node: Node, record: Record, step: Step, **changes: t.Any) -> Change | None:
+def at_step(
+    node: objects.Node, record: node_records.Record, step: node_records.Step, **changes: t.Any
+) -> api_changes.Change | None:
     """Write a step of the record; ``returning`` lifts our taint, every other step holds it."""
     wanted = record.at(step, **changes)
     taints = _without(node.taints, record.added) if step == "returning" else _with(node.taints, record.added)
@@ -104,28 +105,36 @@ def at_step(node: Node, record: Record, step: Step, **changes: t.Any) -> Change 
     return _patch(node, sentence, record=wanted, taints=taints)
 
 
-def hold_with(node: Node, record: Record, taint: Raw) -> tuple[Record, Change | None]:
+def hold_with(
+    node: objects.Node, record: node_records.Record, taint: objects.Raw
+) -> tuple[node_records.Record, api_changes.Change | None]:
     """One more taint of ours, in the record as well; one that somebody else has set is left to them."""
-    if any(same_taint(taint, x) for x in node.taints) and not any(same_taint(taint, x) for x in record.added):
+    if any(node_taints.same_taint(taint, x) for x in node.taints) and not any(
+        node_taints.same_taint(taint, x) for x in record.added
+    ):
         return record, None
-    added = record.added if any(same_taint(taint, x) for x in record.added) else (*record.added, taint)
+    added = record.added if any(node_taints.same_taint(taint, x) for x in record.added) else (*record.added, taint)
     wanted = replace(record, added=added)
     taints = _with(node.taints, (taint,))
     if wanted.dump() == node.annotations.get(names.RECORD) and taints == node.taints:
         return wanted, None
-    return wanted, _patch(node, f"Set {in_words(taint)} on node {node.name}", record=wanted, taints=taints)
+    return wanted, _patch(node, f"Set {node_taints.in_words(taint)} on node {node.name}", record=wanted, taints=taints)
 
 
-def let_go_of(node: Node, record: Record, taint: Raw) -> tuple[Record, Change | None]:
+def let_go_of(
+    node: objects.Node, record: node_records.Record, taint: objects.Raw
+) -> tuple[node_records.Record, api_changes.Change | None]:
     """The opposite of ``hold_with``; a taint that is not in the record is somebody else's and stays."""
-    if not any(same_taint(taint, x) for x in record.added):
+    if not any(node_taints.same_taint(taint, x) for x in record.added):
         return record, None
     wanted = replace(record, added=_without(record.added, (taint,)))
     taints = _without(node.taints, (taint,))
-    return wanted, _patch(node, f"Lift {in_words(taint)} from node {node.name}", record=wanted, taints=taints)
+    return wanted, _patch(
+        node, f"Lift {node_taints.in_words(taint)} from node {node.name}", record=wanted, taints=taints
+    )
 
 
-def give_back(node: Node, record: Record) -> GivenBack:
+def give_back(node: objects.Node, record: node_records.Record) -> GivenBack:
     """Undo what the record says is ours, and the record with it."""
     kept: list[str] = []
     unschedulable = node.unschedulable
@@ -152,7 +161,7 @@ def give_back(node: Node, record: Record) -> GivenBack:
     return GivenBack(change, tuple(kept))
 
 
-def foreign_changes(node: Node, record: Record) -> tuple[str, ...]:
+def foreign_changes(node: objects.Node, record: node_records.Record) -> tuple[str, ...]:
     """What somebody else did to the node since the record was written, in words."""
     found = []
     if not node.unschedulable and record.step != "returning":
@@ -163,28 +172,28 @@ def foreign_changes(node: Node, record: Record) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _read(node: Node, key: str) -> str | None:
+def _read(node: objects.Node, key: str) -> str | None:
     place, _slash, name = key.partition("/")
     return (node.annotations if place == "annotation" else node.labels).get(name)
 
 
-def _with(taints: tuple[Raw, ...], added: tuple[Raw, ...]) -> tuple[Raw, ...]:
-    return taints + tuple(a for a in added if not any(same_taint(a, x) for x in taints))
+def _with(taints: tuple[objects.Raw, ...], added: tuple[objects.Raw, ...]) -> tuple[objects.Raw, ...]:
+    return taints + tuple(a for a in added if not any(node_taints.same_taint(a, x) for x in taints))
 
 
-def _without(taints: tuple[Raw, ...], removed: tuple[Raw, ...]) -> tuple[Raw, ...]:
-    return tuple(x for x in taints if not any(same_taint(x, r) for r in removed))
+def _without(taints: tuple[objects.Raw, ...], removed: tuple[objects.Raw, ...]) -> tuple[objects.Raw, ...]:
+    return tuple(x for x in taints if not any(node_taints.same_taint(x, r) for r in removed))
 
 
 def _patch(
-    node: Node,
+    node: objects.Node,
     sentence: str,
     *,
-    record: Record | None,
-    taints: tuple[Raw, ...],
+    record: node_records.Record | None,
+    taints: tuple[objects.Raw, ...],
     unschedulable: bool | None = None,
     marks: t.Mapping[str, str | None] | None = None,
-) -> Change:
+) -> api_changes.Change:
     meta: dict[str, dict[str, str | None]] = {"annotations": {names.RECORD: record.dump() if record else None}}
     for key, value in (marks or {}).items():
         place, _slash, name = key.partition("/")
@@ -198,9 +207,9 @@ def _patch(
     body: dict[str, t.Any] = {"metadata": meta}
     if spec:
         body["spec"] = spec
-    return Change(
+    return api_changes.Change(
         "patch",
-        Ref("Node", node.name, uid=node.uid, api_version="v1"),
+        objects.Ref("Node", node.name, uid=node.uid, api_version="v1"),
         sentence,
         body=body,
         before=_shown(node, node.annotations.get(names.RECORD), node.taints, node.unschedulable, {}),
@@ -216,16 +225,16 @@ def _patch(
 
 
 def _shown(
-    node: Node,
+    node: objects.Node,
     record: str | None,
-    taints: tuple[Raw, ...],
+    taints: tuple[objects.Raw, ...],
     unschedulable: bool,
     marks: t.Mapping[str, str | None],
-) -> Raw:
+) -> objects.Raw:
     """The node's parts a diff shows; of the record only its step, because the nonce is a right."""
     shown: dict[str, t.Any] = {
         "unschedulable": unschedulable,
-        "taints": [in_words(x) for x in taints],
+        "taints": [node_taints.in_words(x) for x in taints],
     }
     for key in MARKS:
         value = marks[key] if key in marks else _read(node, key)

@@ -12,11 +12,14 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names, node_taints
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.node_records import Record
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Node, Raw
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.reasons import Finding
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.snapshots import Snapshot
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import (
+    names,
+    node_records,
+    node_taints,
+    objects,
+    reasons,
+    snapshots,
+)
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.routes import scheduling
 
 Gate = t.Literal["ready", "rebooted", "daemonsets", "pressure", "stable"]
@@ -26,15 +29,20 @@ PRESSURES = ("MemoryPressure", "DiskPressure", "PIDPressure", "NetworkUnavailabl
 
 
 def gates(
-    snapshot: Snapshot, node: Node, record: Record | None, wanted: t.Collection[str], *, missing_seconds: float = 0.0
-) -> tuple[Finding, ...]:
+    snapshot: snapshots.Snapshot,
+    node: objects.Node,
+    record: node_records.Record | None,
+    wanted: t.Collection[str],
+    *,
+    missing_seconds: float = 0.0,
+) -> tuple[reasons.Finding, ...]:
     """What keeps the node from taking pods; nothing when every wanted gate is passed.
 
     ``rebooted`` compares the bootID with the record's. ``daemonsets`` needs nodes, pods and DaemonSets in
     the snapshot. ``missing_seconds`` is how much longer the other gates have to hold for ``stable``;
     only the loop that watches can know.
     """
-    found: list[Finding] = []
+    found: list[reasons.Finding] = []
     if "ready" in wanted and not node.ready:
         status = node.conditions.get("Ready", "not reported")
         found.append(_blocker("not_ready", node, f"its condition Ready is {status}", "Look at its kubelet."))
@@ -53,9 +61,9 @@ def gates(
     return tuple(found)
 
 
-def runs_on(daemon_set: Raw, node: Node) -> bool:
+def runs_on(daemon_set: objects.Raw, node: objects.Node) -> bool:
     """Whether the DaemonSet keeps a pod on the node, as its controller decides it; our taint set aside."""
-    spec: Raw = ((daemon_set.get("spec") or {}).get("template") or {}).get("spec") or {}
+    spec: objects.Raw = ((daemon_set.get("spec") or {}).get("template") or {}).get("spec") or {}
     if daemon_set["metadata"].get("deletionTimestamp") or not scheduling.selects(spec, node):
         return False
     tolerations = [*(spec.get("tolerations") or ()), *node_taints.DAEMON_TOLERATIONS]
@@ -65,7 +73,7 @@ def runs_on(daemon_set: Raw, node: Node) -> bool:
     return not node_taints.untolerated(tolerations, lasting)
 
 
-def _rebooted(node: Node, record: Record | None) -> list[Finding]:
+def _rebooted(node: objects.Node, record: node_records.Record | None) -> list[reasons.Finding]:
     before = record.prior.get("bootID") if record else None
     if not before:
         why = "no record tells its bootID before the maintenance"
@@ -76,7 +84,7 @@ def _rebooted(node: Node, record: Record | None) -> list[Finding]:
     return []
 
 
-def _daemon_sets(snapshot: Snapshot, node: Node) -> list[Finding]:
+def _daemon_sets(snapshot: snapshots.Snapshot, node: objects.Node) -> list[reasons.Finding]:
     serving = {p.owner.uid for p in snapshot.pods_on({node.name}) if p.owner and p.ready and not p.deleting}
     found = []
     for daemon_set in snapshot.daemon_sets:
@@ -87,5 +95,5 @@ def _daemon_sets(snapshot: Snapshot, node: Node) -> list[Finding]:
     return found
 
 
-def _blocker(code: str, node: Node, why: str, remedy: str) -> Finding:
-    return Finding(code, f"Node {node.name}: {why}.", remedy, "blocker", f"Node {node.name}", (node.name,))
+def _blocker(code: str, node: objects.Node, why: str, remedy: str) -> reasons.Finding:
+    return reasons.Finding(code, f"Node {node.name}: {why}.", remedy, "blocker", f"Node {node.name}", (node.name,))

@@ -15,16 +15,14 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.api_changes import Change
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Raw, Ref
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import api_changes, names, objects
 
 ADMISSION = "admissionregistration.k8s.io/v1"
 _NAMED = f"object.metadata.annotations['{names.FENCE}']"
 _LABELS = {names.MANAGED_BY_LABEL: names.MANAGED_BY}
 
 
-def fence() -> tuple[Raw, ...]:
+def fence() -> tuple[objects.Raw, ...]:
     """The objects of the fence, in the order in which they are made; they go in the opposite one."""
     holder = "(variables.key in variables.held ? variables.held[variables.key].split('/')[0] : 'nobody')"
     return (
@@ -122,17 +120,17 @@ def fence() -> tuple[Raw, ...]:
     )
 
 
-def ref_of(wanted: Raw) -> Ref:
+def ref_of(wanted: objects.Raw) -> objects.Ref:
     """What the object is."""
     meta = wanted["metadata"]
-    return Ref(wanted["kind"], meta["name"], meta.get("namespace", ""), api_version=wanted["apiVersion"])
+    return objects.Ref(wanted["kind"], meta["name"], meta.get("namespace", ""), api_version=wanted["apiVersion"])
 
 
-def present(wanted: Raw, found: Raw | None) -> Change | None:
+def present(wanted: objects.Raw, found: objects.Raw | None) -> api_changes.Change | None:
     """What makes the object as wanted; ``None`` where it is. What the server or others add to it stays."""
     target = ref_of(wanted)
     if found is None or _going(found):
-        return Change("create", target, f"Create {target}", body=wanted, before={}, after=_shown(wanted))
+        return api_changes.Change("create", target, f"Create {target}", body=wanted, before={}, after=_shown(wanted))
     parts: dict[str, t.Any] = {}
     if not holds(wanted["metadata"]["labels"], found["metadata"].get("labels") or {}):
         parts["metadata"] = {"labels": wanted["metadata"]["labels"]}
@@ -140,7 +138,7 @@ def present(wanted: Raw, found: Raw | None) -> Change | None:
         parts["spec"] = wanted["spec"]
     if not parts:
         return None
-    return Change(
+    return api_changes.Change(
         "patch",
         target,
         f"Change {target} back to what it shall be",
@@ -151,14 +149,14 @@ def present(wanted: Raw, found: Raw | None) -> Change | None:
     )
 
 
-def absent(wanted: Raw, found: Raw | None) -> Change | None:
+def absent(wanted: objects.Raw, found: objects.Raw | None) -> api_changes.Change | None:
     """What removes the object; ``None`` where it is not there."""
     if found is None or _going(found):
         return None
     target = ref_of(wanted)
     version = found["metadata"]["resourceVersion"]
     before = _shown(found, like=wanted)
-    return Change("delete", target, f"Delete {target}", before=before, after={}, resource_version=version)
+    return api_changes.Change("delete", target, f"Delete {target}", before=before, after={}, resource_version=version)
 
 
 def holds(wanted: t.Any, found: t.Any) -> bool:
@@ -171,14 +169,14 @@ def holds(wanted: t.Any, found: t.Any) -> bool:
     return bool(wanted == found)
 
 
-def _going(found: Raw) -> bool:
+def _going(found: objects.Raw) -> bool:
     return "deletionTimestamp" in found["metadata"]
 
 
-def _shown(obj: Raw, like: Raw | None = None) -> Raw:
+def _shown(obj: objects.Raw, like: objects.Raw | None = None) -> objects.Raw:
     """What people care about: labels and specification; of a found object only the parts that are wanted."""
     shown = {"labels": obj["metadata"].get("labels") or {}, **({"spec": obj["spec"]} if "spec" in obj else {})}
-    return shown if like is None else t.cast("Raw", _cut(shown, _shown(like)))
+    return shown if like is None else t.cast("objects.Raw", _cut(shown, _shown(like)))
 
 
 def _cut(found: t.Any, wanted: t.Any) -> t.Any:

@@ -8,10 +8,12 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.pod_plan import Choices, PodPlan
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.reasons import Finding
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.snapshots import Snapshot
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import (
+    names,
+    pod_plan,
+    reasons,
+    snapshots,
+)
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.routes import dead
 
 
@@ -66,9 +68,9 @@ READS = tuple(
 
 
 def needs(
-    snapshot: Snapshot,
-    plans: t.Sequence[PodPlan],
-    choices: Choices,
+    snapshot: snapshots.Snapshot,
+    plans: t.Sequence[pod_plan.PodPlan],
+    choices: pod_plan.Choices,
     *,
     namespace_missing: bool,
     locks: str = names.NAMESPACE,
@@ -121,14 +123,14 @@ def needs(
     return tuple(dict.fromkeys(found))
 
 
-def _for_swaps(snapshot: Snapshot, swapped: list[PodPlan]) -> list[Need]:
+def _for_swaps(snapshot: snapshots.Snapshot, swapped: list[pod_plan.PodPlan]) -> list[Need]:
     # A write whose answer was lost is looked at before it is done again: so what is patched is read, too.
     found = [Need(verb, "", "pods", _namespaces(swapped)) for verb in ("get", "patch")]
     verbs = (*LOCK_VERBS, "watch")
     found += [Need(verb, "coordination.k8s.io", "leases", (names.NAMESPACE,)) for verb in verbs]
     found += [Need("watch", "apps", plural) for plural in ("deployments", "replicasets")]
-    scaled: dict[str, list[PodPlan]] = {}
-    scalers: list[PodPlan] = []
+    scaled: dict[str, list[pod_plan.PodPlan]] = {}
+    scalers: list[pod_plan.PodPlan] = []
     for plan in swapped:
         workload = snapshot.workload_of(plan.pod)
         if workload is None:
@@ -148,10 +150,10 @@ def _for_swaps(snapshot: Snapshot, swapped: list[PodPlan]) -> list[Need]:
     return found
 
 
-def missing(need: Need, refused: t.Sequence[str]) -> Finding:
+def missing(need: Need, refused: t.Sequence[str]) -> reasons.Finding:
     """The finding for a need that is not met in the ``refused`` namespaces (empty: anywhere)."""
     where = f"in namespace {', '.join(refused)}" if refused else "in the whole cluster"
-    return Finding(
+    return reasons.Finding(
         "missing_permission",
         f"These credentials may not {need.words} {where}.",
         f"Grant the verb {need.verb} on {need.words.partition(' ')[2]} in a role that is bound to them.",
@@ -160,5 +162,5 @@ def missing(need: Need, refused: t.Sequence[str]) -> Finding:
     )
 
 
-def _namespaces(plans: t.Iterable[PodPlan]) -> tuple[str, ...]:
+def _namespaces(plans: t.Iterable[pod_plan.PodPlan]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(plan.pod.namespace for plan in plans))

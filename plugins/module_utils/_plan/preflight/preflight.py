@@ -13,16 +13,17 @@ import difflib
 import typing as t
 from dataclasses import dataclass
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs.estimate import limiter_seconds
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import budgets
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.migration_controller import interval
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Node, Ref
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.option import options
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.pod_plan import Choices, PodPlan
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.reasons import Finding, Severity
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.snapshots import Snapshot
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.routes import dead, held
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.routes.way import PATIENCE
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs import estimate
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import (
+    budgets,
+    migration_controller,
+    objects,
+    option,
+    pod_plan,
+    reasons,
+    snapshots,
+)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.routes import dead, held, way
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap import surge_room
 
 Waves = tuple[tuple[str, ...], ...]
@@ -39,14 +40,16 @@ class Asked:
 
     nodes: tuple[str, ...]
     waves: Waves
-    choices: Choices
+    choices: pod_plan.Choices
     run: str = ""
     now: str = ""
     stay_out: bool = False
     terminating: frozenset[str] = frozenset()
 
 
-def findings(snapshot: Snapshot, plans: t.Sequence[PodPlan], asked: Asked) -> tuple[Finding, ...]:
+def findings(
+    snapshot: snapshots.Snapshot, plans: t.Sequence[pod_plan.PodPlan], asked: Asked
+) -> tuple[reasons.Finding, ...]:
     """All findings, blockers first, otherwise in the order: nodes, schedulable rest, pods, surges."""
     found = [
         *unknown_nodes(snapshot, asked.nodes),
@@ -57,11 +60,11 @@ def findings(snapshot: Snapshot, plans: t.Sequence[PodPlan], asked: Asked) -> tu
         *_pods(snapshot, plans, asked),
         *surge_room.findings(snapshot, plans, asked.waves, asked.terminating),
     ]
-    order: dict[Severity, int] = {"blocker": 0, "warning": 1, "info": 2}
+    order: dict[reasons.Severity, int] = {"blocker": 0, "warning": 1, "info": 2}
     return tuple(sorted(found, key=lambda finding: order[finding.severity]))
 
 
-def unknown_nodes(snapshot: Snapshot, wanted: t.Iterable[str]) -> list[Finding]:
+def unknown_nodes(snapshot: snapshots.Snapshot, wanted: t.Iterable[str]) -> list[reasons.Finding]:
     """Names that no node has, with those that somebody may have meant."""
     found = []
     for name in dict.fromkeys(wanted):
@@ -71,7 +74,7 @@ def unknown_nodes(snapshot: Snapshot, wanted: t.Iterable[str]) -> list[Finding]:
         close = address or difflib.get_close_matches(name, snapshot.nodes, n=3, cutoff=0.6)
         meant = f" Did you mean {' or '.join(close)}?" if close else ""
         found.append(
-            Finding(
+            reasons.Finding(
                 "unknown_node",
                 f"There is no node {name}.{meant}",
                 "Name nodes as `kubectl get nodes` does, not by their addresses.",
@@ -83,11 +86,11 @@ def unknown_nodes(snapshot: Snapshot, wanted: t.Iterable[str]) -> list[Finding]:
     return found
 
 
-def _options(asked: Asked) -> list[Finding]:
+def _options(asked: Asked) -> list[reasons.Finding]:
     if not asked.choices.disable_eviction or asked.choices.force:
         return []
     return [
-        Finding(
+        reasons.Finding(
             "disable_eviction",
             "disable_eviction deletes pods without asking any budget.",
             "Leave it out, or set force as well.",
@@ -97,8 +100,8 @@ def _options(asked: Asked) -> list[Finding]:
     ]
 
 
-def _nodes(snapshot: Snapshot, asked: Asked) -> list[Finding]:
-    found: list[Finding] = []
+def _nodes(snapshot: snapshots.Snapshot, asked: Asked) -> list[reasons.Finding]:
+    found: list[reasons.Finding] = []
     for name in asked.nodes:
         node = snapshot.nodes.get(name)
         if node is None:
@@ -106,7 +109,7 @@ def _nodes(snapshot: Snapshot, asked: Asked) -> list[Finding]:
         found += held.findings(node, snapshot.leases, run=asked.run, now=asked.now)
         if node.unschedulable and not held.recorded(node):
             found.append(
-                Finding(
+                reasons.Finding(
                     "foreign_cordon",
                     f"Node {name} was cordoned by somebody else.",
                     "It stays cordoned after the maintenance; uncordon it by hand if nobody needs that.",
@@ -117,7 +120,7 @@ def _nodes(snapshot: Snapshot, asked: Asked) -> list[Finding]:
             )
         if not node.ready and not held.recorded(node) and not dead.lost(node):
             found.append(
-                Finding(
+                reasons.Finding(
                     "node_not_ready",
                     f"Node {name} is not Ready: its pods may not end until its kubelet is back.",
                     "Look at its kubelet first, if it is not what the maintenance is for.",
@@ -129,7 +132,7 @@ def _nodes(snapshot: Snapshot, asked: Asked) -> list[Finding]:
     return found
 
 
-def _last_schedulable(snapshot: Snapshot, asked: Asked) -> list[Finding]:
+def _last_schedulable(snapshot: snapshots.Snapshot, asked: Asked) -> list[reasons.Finding]:
     """Whether each wave leaves a node that takes pods; all waves together where they stay out."""
     together = tuple(dict.fromkeys(name for wave in asked.waves for name in wave))
     for wave in (together,) if asked.stay_out and together else asked.waves:
@@ -137,7 +140,7 @@ def _last_schedulable(snapshot: Snapshot, asked: Asked) -> list[Finding]:
         if any(node.name not in wave and _takes_pods_of(node, leaving) for node in snapshot.nodes.values()):
             continue
         return [
-            Finding(
+            reasons.Finding(
                 "last_schedulable_node",
                 f"With {', '.join(wave)} out of service no Ready and schedulable node is left for the pods.",
                 "Take fewer nodes at a time, uncordon another node, or add one.",
@@ -149,7 +152,7 @@ def _last_schedulable(snapshot: Snapshot, asked: Asked) -> list[Finding]:
     return []
 
 
-def _takes_pods_of(node: Node, leaving: t.Iterable[Node]) -> bool:
+def _takes_pods_of(node: objects.Node, leaving: t.Iterable[objects.Node]) -> bool:
     """Ready, schedulable and not out; taints that a leaving node has as well keep none of its pods away."""
     known = {(x.get("key"), x.get("value"), x.get("effect")) for other in leaving for x in other.taints}
     hard = (x for x in node.taints if x.get("effect") in ("NoSchedule", "NoExecute"))
@@ -173,8 +176,8 @@ WARNED = frozenset(
 """Codes that do not stop a run and still have to be said."""
 
 
-def _pods(snapshot: Snapshot, plans: t.Sequence[PodPlan], asked: Asked) -> list[Finding]:
-    groups: dict[tuple[str, Severity, str, str], list[PodPlan]] = {}
+def _pods(snapshot: snapshots.Snapshot, plans: t.Sequence[pod_plan.PodPlan], asked: Asked) -> list[reasons.Finding]:
+    groups: dict[tuple[str, reasons.Severity, str, str], list[pod_plan.PodPlan]] = {}
     for plan in plans:
         severity = _severity(plan)
         if plan.code == "unhealthy_blocked" and dead.lost(snapshot.nodes.get(plan.pod.node)):
@@ -186,29 +189,31 @@ def _pods(snapshot: Snapshot, plans: t.Sequence[PodPlan], asked: Asked) -> list[
     return [*found, *_spent(snapshot, plans), *_pace(snapshot, plans, asked), *_not_selected(plans, asked)]
 
 
-def _severity(plan: PodPlan) -> Severity | None:
+def _severity(plan: pod_plan.PodPlan) -> reasons.Severity | None:
     if plan.route == "refuse" or plan.code == "unhealthy_blocked":
         return "blocker"
     return "warning" if plan.code in WARNED else None
 
 
-def _subject(plan: PodPlan) -> str:
+def _subject(plan: pod_plan.PodPlan) -> str:
     """What the finding is about: the workload that somebody has to act on, else the pod."""
     return str(plan.workload or plan.pod.ref)
 
 
-def _grouped(code: str, severity: Severity, subject: str, group: t.Sequence[PodPlan]) -> Finding:
+def _grouped(
+    code: str, severity: reasons.Severity, subject: str, group: t.Sequence[pod_plan.PodPlan]
+) -> reasons.Finding:
     nodes = tuple(dict.fromkeys(plan.pod.node for plan in group))
     pods = ", ".join(plan.pod.name for plan in group[:5]) + (f" and {len(group) - 5} more" if len(group) > 5 else "")
     first = group[0]
     who = str(first.pod.ref) if len(group) == 1 else f"{len(group)} pods in {first.pod.namespace} ({pods})"
     message = f"{who} on {', '.join(nodes)}: {first.reason}"
-    return Finding(code, message, first.remedy, severity, subject, nodes)
+    return reasons.Finding(code, message, first.remedy, severity, subject, nodes)
 
 
-def _spent(snapshot: Snapshot, plans: t.Iterable[PodPlan]) -> list[Finding]:
+def _spent(snapshot: snapshots.Snapshot, plans: t.Iterable[pod_plan.PodPlan]) -> list[reasons.Finding]:
     """Budgets that allow nothing at the moment; the drain waits for them."""
-    found: dict[Ref, Finding] = {}
+    found: dict[objects.Ref, reasons.Finding] = {}
     for plan in plans:
         if (
             plan.route not in ("evict", "job")
@@ -218,7 +223,7 @@ def _spent(snapshot: Snapshot, plans: t.Iterable[PodPlan]) -> list[Finding]:
             continue
         verdict = budgets.diagnose(snapshot, plan.pod)
         if not verdict.allowed and not verdict.lasting and verdict.budget and verdict.budget not in found:
-            found[verdict.budget] = Finding(
+            found[verdict.budget] = reasons.Finding(
                 "budget_spent",
                 f"{verdict.message} The drain waits for it.",
                 verdict.remedy,
@@ -229,26 +234,26 @@ def _spent(snapshot: Snapshot, plans: t.Iterable[PodPlan]) -> list[Finding]:
     return list(found.values())
 
 
-def _pace(snapshot: Snapshot, plans: t.Iterable[PodPlan], asked: Asked) -> list[Finding]:
+def _pace(snapshot: snapshots.Snapshot, plans: t.Iterable[pod_plan.PodPlan], asked: Asked) -> list[reasons.Finding]:
     """Workloads that Koordinator's object limiter keeps on their nodes for long."""
     controller = asked.choices.controller
     if controller is None:
         return []
     jobs = [plan for plan in plans if plan.route == "job"]
     found = []
-    for uid, seconds in limiter_seconds(snapshot, jobs, controller).items():
+    for uid, seconds in estimate.limiter_seconds(snapshot, jobs, controller).items():
         workload = snapshot.workload(uid)
-        if workload is None or seconds <= PATIENCE:
+        if workload is None or seconds <= way.PATIENCE:
             continue
         mine = [plan for plan in jobs if plan.workload and plan.workload.uid == uid]
-        gap, _burst = interval(controller, "workload", workload.replicas)
+        gap, _burst = migration_controller.interval(controller, "workload", workload.replicas)
         found.append(
-            Finding(
+            reasons.Finding(
                 "job_pace",
                 f"{len(mine)} pods of {workload.ref} leave by PodMigrationJobs, and the object limiter lets one go in "
                 f"{gap:g} s: that alone takes {seconds:.0f} s.",
                 "Nothing to do, if there is time. objectLimiters.workload of the MigrationController sets the pace; "
-                f"{options(backend='auto')} evicts instead of waiting for it.",
+                f"{option.options(backend='auto')} evicts instead of waiting for it.",
                 "info",
                 str(workload.ref),
                 tuple(dict.fromkeys(plan.pod.node for plan in mine)),
@@ -257,14 +262,14 @@ def _pace(snapshot: Snapshot, plans: t.Iterable[PodPlan], asked: Asked) -> list[
     return found
 
 
-def _not_selected(plans: t.Sequence[PodPlan], asked: Asked) -> list[Finding]:
+def _not_selected(plans: t.Sequence[pod_plan.PodPlan], asked: Asked) -> list[reasons.Finding]:
     left = [plan for plan in plans if plan.code == "not_selected"]
     if not left:
         return []
     nodes = tuple(dict.fromkeys(plan.pod.node for plan in left))
     chosen = asked.choices.pod_selector or "namespaces"
     return [
-        Finding(
+        reasons.Finding(
             "not_selected",
             f"{len(left)} pods on {', '.join(nodes)} are not among those asked for and stay, "
             "so these nodes will not be called drained.",

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Node
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import objects
 
 
 def waves(
-    nodes: t.Sequence[Node],
+    nodes: t.Sequence[objects.Node],
     max_parallel: int = 1,
     *,
     zone_key: str = "topology.kubernetes.io/zone",
@@ -23,7 +23,7 @@ def waves(
     without the label count as one zone. A node goes into the first wave with room for it, so two nodes
     that share a budget may share a wave: the drain keeps to the budget.
     """
-    found: list[list[Node]] = []
+    found: list[list[objects.Node]] = []
     for node in nodes:
         zone = node.labels.get(zone_key)
         for wave in found:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.reasons import Reason
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import reasons
 
 VERSION = 1
 """Of ``report.json``: goes up when a field changes its meaning or goes, not when one is added."""
@@ -230,7 +230,7 @@ class Problem:
 
 
 @dataclass(frozen=True, slots=True)
-class Finding(Reason):
+class Finding(reasons.Reason):
     """What the plan found; ``severity`` is ``blocker``, ``warning`` or ``info``."""
 
     severity: str = ""

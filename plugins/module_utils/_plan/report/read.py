@@ -13,8 +13,7 @@ import datetime
 import typing as t
 from dataclasses import dataclass
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Raw
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.outcomes import OF_NODES, PlanOutcome
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import objects, outcomes
 
 PLACES: t.Mapping[str, str] = {
     "cordoned": "out",
@@ -30,8 +29,10 @@ PLACES: t.Mapping[str, str] = {
     "blocked": "blocked",
 }
 """Where a node is after an outcome (also one with ``already_`` before it) or an event of that name."""
-KNOWN_OUTCOMES = frozenset(outcome.value for kind in OF_NODES for outcome in kind)
-FAILED_OUTCOMES = frozenset(outcome.value for kind in OF_NODES for outcome in kind if outcome.failed).difference(PLACES)
+KNOWN_OUTCOMES = frozenset(outcome.value for kind in outcomes.OF_NODES for outcome in kind)
+FAILED_OUTCOMES = frozenset(
+    outcome.value for kind in outcomes.OF_NODES for outcome in kind if outcome.failed
+).difference(PLACES)
 """Words that fail a node in some call, but for those that say where it is: in another call they are no failure."""
 
 LONGEST = 2000
@@ -64,15 +65,15 @@ class Call:
     reason: str
     failed: bool
     message: str
-    nodes: tuple[Raw, ...]
-    pods: tuple[Raw, ...]
-    workloads: tuple[Raw, ...]
-    findings: tuple[Raw, ...]
-    services: tuple[Raw, ...]
+    nodes: tuple[objects.Raw, ...]
+    pods: tuple[objects.Raw, ...]
+    workloads: tuple[objects.Raw, ...]
+    findings: tuple[objects.Raw, ...]
+    services: tuple[objects.Raw, ...]
     watched: bool
     actions: tuple[str, ...]
     waves: tuple[tuple[str, ...], ...]
-    summary: Raw
+    summary: objects.Raw
     estimate: float | None
     feasible: bool | None
     events: tuple[Event, ...]
@@ -132,7 +133,7 @@ def read(results: t.Iterable[t.Any]) -> tuple[Call, ...]:
     return tuple(_call(raw) for result in results for raw in _flat(result))
 
 
-def samples_of(service: Raw) -> tuple[tuple[float, int], ...]:
+def samples_of(service: objects.Raw) -> tuple[tuple[float, int], ...]:
     """A Service's samples in the order of time, the last one of each instant."""
     found: dict[float, int] = {}
     for sample in listed(service.get("samples")):
@@ -143,14 +144,14 @@ def samples_of(service: Raw) -> tuple[tuple[float, int], ...]:
     return tuple(sorted(found.items()))
 
 
-def failed_entry(entry: Raw, call: Call) -> bool:
+def failed_entry(entry: objects.Raw, call: Call) -> bool:
     """Whether a node's entry tells of a failure.
 
     What it says of itself decides, else its outcome; a word that nobody knows counts as a failure
     when the call failed. ``blocked`` is a plan's word: nothing was tried, and a finding says why.
     """
     outcome = text(entry.get("outcome"))
-    if outcome == PlanOutcome.BLOCKED:
+    if outcome == outcomes.PlanOutcome.BLOCKED:
         return False
     if isinstance(entry.get("failed"), bool):
         return t.cast("bool", entry["failed"])
@@ -164,7 +165,7 @@ def place_of(outcome: str) -> str:
     return PLACES.get(outcome.removeprefix("already_"), "")
 
 
-def _flat(result: t.Any) -> t.Iterator[Raw]:
+def _flat(result: t.Any) -> t.Iterator[objects.Raw]:
     if not isinstance(result, t.Mapping) or result.get("skipped") is True:
         return
     if isinstance(result.get("results"), (list, tuple)):
@@ -179,7 +180,7 @@ def listed(value: t.Any) -> t.Sequence[t.Any]:
     return value if isinstance(value, (list, tuple)) else ()
 
 
-def _mappings(value: t.Any) -> tuple[Raw, ...]:
+def _mappings(value: t.Any) -> tuple[objects.Raw, ...]:
     return tuple(item for item in listed(value) if isinstance(item, t.Mapping))
 
 
@@ -191,14 +192,14 @@ def _events(value: t.Any) -> t.Iterator[Event]:
             yield Event(at, *(text(raw.get(key)) for key in keys))
 
 
-def _record(raw: Raw) -> Raw:
+def _record(raw: objects.Raw) -> objects.Raw:
     for node in _mappings(raw.get("nodes")):
         if isinstance(node.get("record"), t.Mapping):
-            return t.cast("Raw", node["record"])
+            return t.cast("objects.Raw", node["record"])
     return {}
 
 
-def _call(raw: Raw) -> Call:
+def _call(raw: objects.Raw) -> Call:
     record = _record(raw)
     events = tuple(sorted(_events(raw.get("timeline")), key=lambda event: event.at))
     services = _mappings(raw.get("services"))

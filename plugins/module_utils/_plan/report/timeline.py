@@ -13,28 +13,10 @@ import collections
 import typing as t
 from dataclasses import dataclass
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Raw
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.outcomes import PodOutcome
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.report.model import (
-    Mark,
-    NodeLine,
-    Outcome,
-    Phase,
-    PodLane,
-    Span,
-    Swap,
-)
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.report.read import (
-    Call,
-    Event,
-    failed_entry,
-    listed,
-    number,
-    place_of,
-    text,
-)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import objects, outcomes
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.report import model, read
 
-PHASES = t.get_args(Phase)
+PHASES = t.get_args(model.Phase)
 PROTECT_WORDS = frozenset({"waiting", "guarded", "raised", "ready", "failed"})
 POD_WORDS = frozenset({"refused", "evicted", "gone"})
 
@@ -43,13 +25,13 @@ POD_WORDS = frozenset({"refused", "evicted", "gone"})
 class Past:
     """All events in the order of time, by what they are about; ``end`` is the last known moment."""
 
-    events: tuple[Event, ...]
+    events: tuple[read.Event, ...]
     end: float | None
-    _nodes: t.Mapping[str, tuple[Event, ...]]
-    _objects: t.Mapping[tuple[str, str], tuple[Event, ...]]
+    _nodes: t.Mapping[str, tuple[read.Event, ...]]
+    _objects: t.Mapping[tuple[str, str], tuple[read.Event, ...]]
 
     @classmethod
-    def of(cls, calls: t.Iterable[Call], end: float | None) -> Past:
+    def of(cls, calls: t.Iterable[read.Call], end: float | None) -> Past:
         """From all calls of a run."""
         events = sorted((e for call in calls for e in call.events), key=lambda event: event.at)
         nodes, named = collections.defaultdict(list), collections.defaultdict(list)
@@ -70,20 +52,20 @@ class Past:
         """Every node an event names."""
         return tuple(self._nodes)
 
-    def of_node(self, name: str) -> tuple[Event, ...]:
+    def of_node(self, name: str) -> tuple[read.Event, ...]:
         """What happened on a node."""
         return self._nodes.get(name, ())
 
-    def of_object(self, namespace: str, name: str, node: str = "") -> tuple[Event, ...]:
+    def of_object(self, namespace: str, name: str, node: str = "") -> tuple[read.Event, ...]:
         """What happened to an object; on that node or with no node named, if one is given."""
         found = self._objects.get((namespace, name), ())
         return tuple(e for e in found if not node or e.node in ("", node))
 
 
-def waves_of(calls: t.Sequence[Call]) -> dict[str, int]:
+def waves_of(calls: t.Sequence[read.Call]) -> dict[str, int]:
     """The wave of each node from 1: as planned, or in the order in which nodes were emptied."""
     planned = next((call.waves for call in calls if call.waves), ())
-    emptied = [[text(n["name"]) for n in call.nodes] for call in calls if call.summary]
+    emptied = [[read.text(n["name"]) for n in call.nodes] for call in calls if call.summary]
     found: dict[str, int] = {}
     for index, wave in enumerate(planned or emptied, start=1):
         for node in wave:
@@ -91,10 +73,12 @@ def waves_of(calls: t.Sequence[Call]) -> dict[str, int]:
     return found
 
 
-def node_lines(calls: t.Sequence[Call], past: Past, pods: t.Iterable[PodLane], *, check: bool) -> tuple[NodeLine, ...]:
+def node_lines(
+    calls: t.Sequence[read.Call], past: Past, pods: t.Iterable[model.PodLane], *, check: bool
+) -> tuple[model.NodeLine, ...]:
     """Every node that a call, a wave or an event names, in the order of waves and calls."""
     waves = waves_of(calls)
-    named = (text(n["name"]) for call in calls for n in call.nodes)
+    named = (read.text(n["name"]) for call in calls for n in call.nodes)
     order = dict.fromkeys((*waves, *named, *past.nodes))
     lanes = by_node(pods)
     found = []
@@ -102,14 +86,16 @@ def node_lines(calls: t.Sequence[Call], past: Past, pods: t.Iterable[PodLane], *
         outcome, message = _ending(name, calls, past, check=check)
         mine = lanes.get(name, [])
         found.append(
-            NodeLine(
+            model.NodeLine(
                 name=name,
                 wave=waves.get(name, 0),
                 outcome=outcome,
                 message=message,
                 spans=() if check else _spans(past.of_node(name), past.end),
                 marks=tuple(
-                    Mark(e.at, e.what, e.message) for e in past.of_node(name) if not e.name and e.what != "progress"
+                    model.Mark(e.at, e.what, e.message)
+                    for e in past.of_node(name)
+                    if not e.name and e.what != "progress"
                 ),
                 pods_moved=sum(p.moved for p in mine),
                 pods_failed=sum(p.failed for p in mine),
@@ -119,19 +105,19 @@ def node_lines(calls: t.Sequence[Call], past: Past, pods: t.Iterable[PodLane], *
     return tuple(sorted(found, key=lambda line: (line.wave == 0, line.wave)))
 
 
-def stays(pod: PodLane) -> bool:
+def stays(pod: model.PodLane) -> bool:
     """Whether the pod was to stay on its node."""
-    return not pod.moved and (pod.route == "skip" or pod.outcome == PodOutcome.TOLERATES_MAINTENANCE)
+    return not pod.moved and (pod.route == "skip" or pod.outcome == outcomes.PodOutcome.TOLERATES_MAINTENANCE)
 
 
-def left(pods: t.Iterable[PodLane]) -> tuple[tuple[str, int], ...]:
+def left(pods: t.Iterable[model.PodLane]) -> tuple[tuple[str, int], ...]:
     """How many of the pods stay, by the code that says why; a drain gives it as the outcome."""
     staying = (pod for pod in pods if stays(pod))
     codes = ((p.code if p.outcome in ("planned", "unknown") else p.outcome) or p.route for p in staying)
     return tuple(sorted(collections.Counter(codes).items()))
 
 
-def by_node(pods: t.Iterable[PodLane]) -> dict[str, list[PodLane]]:
+def by_node(pods: t.Iterable[model.PodLane]) -> dict[str, list[model.PodLane]]:
     """The pods of each node."""
     found = collections.defaultdict(list)
     for pod in pods:
@@ -139,54 +125,54 @@ def by_node(pods: t.Iterable[PodLane]) -> dict[str, list[PodLane]]:
     return dict(found)
 
 
-def _ending(name: str, calls: t.Iterable[Call], past: Past, *, check: bool) -> tuple[Outcome, str]:
+def _ending(name: str, calls: t.Iterable[read.Call], past: Past, *, check: bool) -> tuple[model.Outcome, str]:
     place, failure, message, seen = "", "", "", False
     for call in calls:
         for raw in call.nodes:
-            if text(raw["name"]) != name:
+            if read.text(raw["name"]) != name:
                 continue
-            outcome, said = text(raw.get("outcome")), text(raw.get("message"))
+            outcome, said = read.text(raw.get("outcome")), read.text(raw.get("message"))
             seen = seen or outcome != "planned"
-            if failed_entry(raw, call):
+            if read.failed_entry(raw, call):
                 failure = said or outcome.replace("_", " ")
             elif outcome == "drained":
                 failure = ""
-            place, message = place_of(outcome) or place, said or message
+            place, message = read.place_of(outcome) or place, said or message
     if not place:
-        words = [place_of(e.what) for e in past.of_node(name) if not e.name]
+        words = [read.place_of(e.what) for e in past.of_node(name) if not e.name]
         place = next((word for word in reversed(words) if word), "")
     if failure:
         return "failed", failure
     if place != "blocked" and (check or not (seen or place)):
         return "planned", message
     if place in ("back", "parked", "gone", "blocked"):
-        return t.cast("Outcome", place), message
+        return t.cast("model.Outcome", place), message
     return ("unfinished" if place else "unchanged"), message
 
 
-def _spans(events: t.Iterable[Event], end: float | None) -> tuple[Span, ...]:
-    found: list[Span] = []
+def _spans(events: t.Iterable[read.Event], end: float | None) -> tuple[model.Span, ...]:
+    found: list[model.Span] = []
     phase, since = "", 0.0
     for event in events:
         following = _following(phase, event)
         if following == phase:
             continue
         if phase:
-            found.append(Span(phase, since, event.at))
+            found.append(model.Span(phase, since, event.at))
         phase, since = following, event.at
     if phase and end is not None:
-        found.append(Span(phase, since, end, open=True))
+        found.append(model.Span(phase, since, end, open=True))
     return tuple(found)
 
 
-def _following(phase: str, event: Event) -> str:
+def _following(phase: str, event: read.Event) -> str:
     """The phase after an event; what happens to pods tells of phases that nobody announced."""
     if not event.name:
         if event.what in PHASES:
             return event.what
         if event.what == "progress" and phase in ("cordoned", "protecting"):
             return "draining"
-        return "" if place_of(event.what) in ("back", "gone") else phase
+        return "" if read.place_of(event.what) in ("back", "gone") else phase
     if phase == "cordoned" and event.what in PROTECT_WORDS:
         return "protecting"
     if phase in ("cordoned", "protecting") and event.what in POD_WORDS:
@@ -194,16 +180,16 @@ def _following(phase: str, event: Event) -> str:
     return phase
 
 
-def pod_lanes(calls: t.Sequence[Call], past: Past, swaps: t.Sequence[Swap]) -> tuple[PodLane, ...]:
+def pod_lanes(calls: t.Sequence[read.Call], past: Past, swaps: t.Sequence[model.Swap]) -> tuple[model.PodLane, ...]:
     """Every pod that a plan, a drain or an event names, in the order of nodes and names."""
     known: dict[tuple[str, str, str], dict[str, t.Any]] = {}
     for call in calls:
         for raw in call.pods:
-            _merge(known, text(raw.get("node")), raw, {"planned": True})
+            _merge(known, read.text(raw.get("node")), raw, {"planned": True})
         for entry in call.nodes:
-            for raw in listed(entry.get("pods")):
+            for raw in read.listed(entry.get("pods")):
                 if isinstance(raw, t.Mapping):
-                    _merge(known, text(entry["name"]), raw, {"drained": True})
+                    _merge(known, read.text(entry["name"]), raw, {"drained": True})
     workloads = {(swap.namespace, swap.name) for swap in swaps}
     for event in past.events:
         place = (event.namespace, event.name)
@@ -215,8 +201,8 @@ def pod_lanes(calls: t.Sequence[Call], past: Past, swaps: t.Sequence[Swap]) -> t
     )
 
 
-def _merge(known: dict[tuple[str, str, str], dict[str, t.Any]], node: str, raw: Raw, more: Raw) -> None:
-    key = (node, text(raw.get("namespace")), text(raw.get("name")))
+def _merge(known: dict[tuple[str, str, str], dict[str, t.Any]], node: str, raw: objects.Raw, more: objects.Raw) -> None:
+    key = (node, read.text(raw.get("namespace")), read.text(raw.get("name")))
     if key[2]:
         merged = known.setdefault(key, {})
         merged.update({k: v for k, v in raw.items() if v not in (None, "", [])})
@@ -227,58 +213,60 @@ def _lane(
     node: str,
     namespace: str,
     name: str,
-    raw: Raw,
+    raw: objects.Raw,
     past: Past,
     workloads: t.Collection[tuple[str, str]],
-) -> PodLane:
+) -> model.PodLane:
     events = past.of_object(namespace, name, node)
-    owner, route, code, outcome = (text(raw.get(key)) for key in ("owner", "route", "code", "outcome"))
+    owner, route, code, outcome = (read.text(raw.get(key)) for key in ("owner", "route", "code", "outcome"))
     refused = [event for event in events if event.what == "refused"]
-    end = PodOutcome.read(outcome)
+    end = outcomes.PodOutcome.read(outcome)
     moved = end.moved if end else not outcome and any(e.what == "gone" for e in events)
     blocker, rule = _blocker(raw, refused)
     workload = (namespace, owner.rpartition(" ")[2].rpartition("/")[2])
     handed = past.of_object(*workload) if route == "swap" and workload in workloads else ()
-    waited = number(raw.get("waited_seconds"))
+    waited = read.number(raw.get("waited_seconds"))
     spans = _lane_spans(events, handed, waited)
-    return PodLane(
+    return model.PodLane(
         namespace=namespace,
         name=name,
-        uid=text(raw.get("uid")),
+        uid=read.text(raw.get("uid")),
         node=node,
         owner=owner,
         route=route,
         code=code,
         outcome=outcome or ("gone" if moved else "planned" if "drained" not in raw else "unknown"),
-        reason=text(raw.get("reason")),
+        reason=read.text(raw.get("reason")),
         waited_seconds=waited,
         held_seconds=next((round(s.seconds, 3) for s in spans if s.phase == "blocked"), None),
         moved=moved,
-        failed=end is not None and (end.failed or (end is PodOutcome.NOT_MOVED and bool(blocker))),
+        failed=end is not None and (end.failed or (end is outcomes.PodOutcome.NOT_MOVED and bool(blocker))),
         refused=len(refused),
         blocked_by=blocker,
         rule=rule,
-        remedy=text(raw.get("remedy")),
+        remedy=read.text(raw.get("remedy")),
         spans=spans,
-        marks=tuple(Mark(e.at, e.what, e.message) for e in events),
+        marks=tuple(model.Mark(e.at, e.what, e.message) for e in events),
     )
 
 
-def _blocker(raw: Raw, refused: t.Sequence[Event]) -> tuple[str, str]:
+def _blocker(raw: objects.Raw, refused: t.Sequence[read.Event]) -> tuple[str, str]:
     """What stood in a pod's way, and its rule; both empty where nothing did."""
     found = raw.get("blocked_by")
     if isinstance(found, t.Mapping):
-        return text(found), text(found.get("message")) or (refused[-1].message if refused else "")
+        return read.text(found), read.text(found.get("message")) or (refused[-1].message if refused else "")
     if refused:
         # Evictions are asked of the pod's first budget alone; two budgets are no way at all.
-        return next((text(b) for b in listed(raw.get("budgets"))), ""), refused[-1].message
-    end = PodOutcome.read(text(raw.get("outcome")))
-    if text(raw.get("route")) == "refuse" or (end and end.failed):
-        return "", text(raw.get("reason"))
+        return next((read.text(b) for b in read.listed(raw.get("budgets"))), ""), refused[-1].message
+    end = outcomes.PodOutcome.read(read.text(raw.get("outcome")))
+    if read.text(raw.get("route")) == "refuse" or (end and end.failed):
+        return "", read.text(raw.get("reason"))
     return "", ""
 
 
-def _lane_spans(events: t.Sequence[Event], handed: t.Sequence[Event], waited: float | None) -> tuple[Span, ...]:
+def _lane_spans(
+    events: t.Sequence[read.Event], handed: t.Sequence[read.Event], waited: float | None
+) -> tuple[model.Span, ...]:
     """The stretches of a pod's way.
 
     A swapped pod: ``taking_over`` (newcomers start), ``both`` (old and new serve), ``ending``. An
@@ -290,20 +278,20 @@ def _lane_spans(events: t.Sequence[Event], handed: t.Sequence[Event], waited: fl
     leaving = next((e.at for e in events if e.what == "evicted"), None)
     times = {e.what: e.at for e in handed if gone is None or e.at <= gone}
     if "raised" in times and times.get("ready", 0.0) >= times["raised"]:
-        found = [Span("taking_over", times["raised"], times["ready"])]
+        found = [model.Span("taking_over", times["raised"], times["ready"])]
         lowered = max(times.get("lowered", 0.0), times["ready"])
         leaving = lowered if "lowered" in times else leaving or gone
-        found += [Span("both", times["ready"], leaving)] if leaving is not None else []
+        found += [model.Span("both", times["ready"], leaving)] if leaving is not None else []
     elif events:
         last = gone if gone is not None else events[-1].at
         let_go = leaving if leaving is not None else last
         start = min(last - waited if waited is not None else events[0].at, events[0].at)
         asked = next((e.at for e in events if e.what == "refused"), let_go)
         open_end = gone is None and leaving is None
-        found = [Span("queued", start, min(asked, let_go), open=open_end and asked == let_go)]
-        found += [Span("blocked", asked, let_go, open=open_end)] if asked < let_go else []
+        found = [model.Span("queued", start, min(asked, let_go), open=open_end and asked == let_go)]
+        found += [model.Span("blocked", asked, let_go, open=open_end)] if asked < let_go else []
     else:
         return ()
     if leaving is not None and gone is not None and gone >= leaving:
-        found.append(Span("ending", leaving, gone))
+        found.append(model.Span("ending", leaving, gone))
     return tuple(span for span in found if span.seconds > 0 or span.open)

@@ -9,50 +9,38 @@ import functools
 import typing as t
 from dataclasses import dataclass, field, replace
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import budgets, names, node_taints
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.node_records import (
-    BadRecordError,
-    record_of,
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import (
+    budgets,
+    names,
+    node_records,
+    node_taints,
+    objects,
+    pod_plan,
+    snapshots,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import (
-    Budget,
-    Pod,
-    Raw,
-    Ref,
-    Workload,
-)
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.pod_plan import (
-    Choices,
-    PodPlan,
-    Route,
-)
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.snapshots import Snapshot
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap.surge_records import (
-    BadSurgeError,
-    Surge,
-)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap import surge_records
 
 
 @dataclass(frozen=True)
 class Table:
     """What all pods share; ``known`` as in ``migrate.routes``."""
 
-    snapshot: Snapshot
-    choices: Choices
+    snapshot: snapshots.Snapshot
+    choices: pod_plan.Choices
     leaving: frozenset[str]
     now: str
-    selector: Raw
-    surges: t.Mapping[str, Surge]
-    unreadable: t.Mapping[str, BadSurgeError] = field(default_factory=dict)
+    selector: objects.Raw
+    surges: t.Mapping[str, surge_records.Surge]
+    unreadable: t.Mapping[str, surge_records.BadSurgeError] = field(default_factory=dict)
     known: frozenset[str] | None = None
 
     @functools.cached_property
-    def unguarded(self) -> Snapshot:
+    def unguarded(self) -> snapshots.Snapshot:
         """The snapshot without our own guards: they would go before they count against a pod."""
         return replace(self.snapshot, budgets=tuple(b for b in self.snapshot.budgets if not b.ours))
 
     @functools.cached_property
-    def reactive(self) -> tuple[Raw, ...]:
+    def reactive(self) -> tuple[objects.Raw, ...]:
         return (*budgets.REACTIVE.values(), *budgets.reactive_selectors(self.choices.reactive_budgets))
 
     @functools.cached_property
@@ -64,17 +52,17 @@ class Table:
             found.setdefault(("namespace", pod.namespace), []).append(pod.uid)
         return {key: tuple(uids) for key, uids in found.items()}
 
-    def place_in_line(self, scope: str, key: str, pod: Pod) -> int:
+    def place_in_line(self, scope: str, key: str, pod: objects.Pod) -> int:
         """How many leaving pods of the same controller or namespace are listed before this one."""
         return self._lines[(scope, key)].index(pod.uid)
 
-    def keeps_out(self, node: str) -> tuple[tuple[Raw, ...], bool]:
+    def keeps_out(self, node: str) -> tuple[tuple[objects.Raw, ...], bool]:
         """The taints that hold the node during its maintenance, and whether it has been emptied already."""
-        ours: Raw = {"key": names.TAINT_KEY, "effect": "NoSchedule"}
+        ours: objects.Raw = {"key": names.TAINT_KEY, "effect": "NoSchedule"}
         found = self.snapshot.nodes.get(node)
         try:
-            record = record_of(found) if found else None
-        except BadRecordError:
+            record = node_records.record_of(found) if found else None
+        except node_records.BadRecordError:
             record = None
         if record is None:
             return (node_taints.CORDON, ours), False
@@ -86,24 +74,24 @@ class Case:
     """One pod, and the questions that the rules ask about it."""
 
     table: Table
-    pod: Pod
+    pod: objects.Pod
 
     @property
-    def choices(self) -> Choices:
+    def choices(self) -> pod_plan.Choices:
         return self.table.choices
 
     @functools.cached_property
-    def workload(self) -> Workload | None:
+    def workload(self) -> objects.Workload | None:
         return self.table.snapshot.workload_of(self.pod)
 
     @functools.cached_property
-    def surge(self) -> Surge | None:
+    def surge(self) -> surge_records.Surge | None:
         """The surge that was prepared so that this pod can leave its node."""
         found = self.table.surges.get(self.workload.uid) if self.workload else None
         return found if found and self.pod.uid in found.leaving else None
 
     @property
-    def bad_surge(self) -> BadSurgeError | None:
+    def bad_surge(self) -> surge_records.BadSurgeError | None:
         """Why the record of its workload's surge cannot be read."""
         return self.table.unreadable.get(self.workload.uid) if self.workload else None
 
@@ -116,12 +104,12 @@ class Case:
         return surge.prior_replicas if surge else self.workload.replicas
 
     @functools.cached_property
-    def budgets(self) -> tuple[Budget, ...]:
+    def budgets(self) -> tuple[objects.Budget, ...]:
         """The foreign budgets over the pod."""
         return self.table.unguarded.budgets_of(self.pod)
 
     @property
-    def asked(self) -> tuple[Ref, ...]:
+    def asked(self) -> tuple[objects.Ref, ...]:
         """The budgets that the API server asks: it lets finished, pending and ending pods go freely."""
         free = self.pod.finished or self.pod.deleting or self.pod.phase == "Pending"
         if free or self.choices.disable_eviction:
@@ -138,11 +126,11 @@ class Case:
         return self.choices.allow_interruption or said.get(names.ALLOW_INTERRUPTION) == "true"
 
     @property
-    def owner(self) -> Ref | None:
+    def owner(self) -> objects.Ref | None:
         """The workload, or what the pod itself says of its controller."""
         return self.workload.ref if self.workload else self.pod.owner
 
-    def to(self, route: Route, code: str, reason: str, remedy: str = "") -> PodPlan:
+    def to(self, route: pod_plan.Route, code: str, reason: str, remedy: str = "") -> pod_plan.PodPlan:
         """The pod's plan; the budgets are part of it where somebody will ask them."""
         asked = self.asked if route in ("evict", "refuse") else ()
-        return PodPlan(self.pod, route, code, reason, self.owner, asked, remedy)
+        return pod_plan.PodPlan(self.pod, route, code, reason, self.owner, asked, remedy)

@@ -19,17 +19,23 @@ import typing as t
 from collections import Counter
 from dataclasses import dataclass, replace
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import node_taints
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.node_records import Record
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Node, Pod, Raw
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.option import options
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.pod_plan import PodPlan
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.reasons import Finding
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.snapshots import Snapshot
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import (
+    node_records,
+    node_taints,
+    objects,
+    option,
+    pod_plan,
+    reasons,
+    snapshots,
+)
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.routes import no_execute
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap import protect
 
-OUT_OF_SERVICE: Raw = {"key": "node.kubernetes.io/out-of-service", "value": "nodeshutdown", "effect": "NoExecute"}
+OUT_OF_SERVICE: objects.Raw = {
+    "key": "node.kubernetes.io/out-of-service",
+    "value": "nodeshutdown",
+    "effect": "NoExecute",
+}
 """As the Kubernetes documentation sets it by hand; its readers look at the key alone."""
 
 UNREACHABLE = "node.kubernetes.io/unreachable"
@@ -68,12 +74,12 @@ class Fate:
         }
 
 
-def lost(node: Node | None) -> bool:
+def lost(node: objects.Node | None) -> bool:
     """Whether the node controller has given the kubelet up."""
     return node is not None and node.conditions.get("Ready") == "Unknown"
 
 
-def fate(snapshot: Snapshot, pod: Pod, now: str) -> Fate | None:
+def fate(snapshot: snapshots.Snapshot, pod: objects.Pod, now: str) -> Fate | None:
     """What becomes of a pod, ``None`` where its node is not lost. ``now`` is RFC 3339."""
     node = snapshot.nodes.get(pod.node)
     if node is None or not lost(node):
@@ -87,7 +93,7 @@ def fate(snapshot: Snapshot, pod: Pod, now: str) -> Fate | None:
     return Fate(told_at, seconds, successor, volumes, f"{why}{then}.{held}")
 
 
-def _told(node: Node, pod: Pod, now: str) -> tuple[str, int | None, str]:
+def _told(node: objects.Node, pod: objects.Pod, now: str) -> tuple[str, int | None, str]:
     """When the pod is told to end: the moment, seconds from now, and the half of a sentence."""
     if pod.deleting:
         return pod.deadline, 0, f"It was told to end, with grace until {pod.deadline}; no kubelet does it. "
@@ -106,11 +112,11 @@ def _told(node: Node, pod: Pod, now: str) -> tuple[str, int | None, str]:
     return text, left, f"It tolerates {UNREACHABLE} for {kept.seconds} s and is told to end at {text}. "
 
 
-def _ends(taint: Raw) -> bool:
+def _ends(taint: objects.Raw) -> bool:
     return taint.get("key") == UNREACHABLE and taint.get("effect") == "NoExecute"
 
 
-def _successor(snapshot: Snapshot, pod: Pod) -> tuple[Successor, str]:
+def _successor(snapshot: snapshots.Snapshot, pod: objects.Pod) -> tuple[Successor, str]:
     owner = pod.owner
     if pod.finished or owner is None or owner.kind in ("DaemonSet", "Node"):
         return "none", "Nothing starts in its place elsewhere"
@@ -125,7 +131,7 @@ def _successor(snapshot: Snapshot, pod: Pod) -> tuple[Successor, str]:
     return "at_once", f"{workload.ref if workload else owner} makes a successor at once"
 
 
-def attached(snapshot: Snapshot, pod: Pod) -> tuple[str, ...]:
+def attached(snapshot: snapshots.Snapshot, pod: objects.Pod) -> tuple[str, ...]:
     """Names of the PersistentVolumes of the pod's claims that are attached to its node."""
     wanted = {(pod.namespace, name) for name in pod.claims}
     claimed = {
@@ -136,7 +142,7 @@ def attached(snapshot: Snapshot, pod: Pod) -> tuple[str, ...]:
     return tuple(sorted(claimed & attached_to(snapshot.attachments, pod.node)))
 
 
-def attached_to(attachments: t.Iterable[Raw], node: str) -> set[str]:
+def attached_to(attachments: t.Iterable[objects.Raw], node: str) -> set[str]:
     """Names of the PersistentVolumes that are attached to the node."""
     specs = (found.get("spec") or {} for found in attachments)
     return {
@@ -149,7 +155,7 @@ def attached_to(attachments: t.Iterable[Raw], node: str) -> set[str]:
 # -- proof ---------------------------------------------------------------------------------------------
 
 
-def lease_of(leases: t.Iterable[Raw], node: str) -> Raw | None:
+def lease_of(leases: t.Iterable[objects.Raw], node: str) -> objects.Raw | None:
     """The lease that the node's kubelet renews."""
     for lease in leases:
         if lease["metadata"].get("namespace") == LEASES and lease["metadata"]["name"] == node:
@@ -157,13 +163,13 @@ def lease_of(leases: t.Iterable[Raw], node: str) -> Raw | None:
     return None
 
 
-def beat(lease: Raw | None) -> tuple[str, str, str]:
+def beat(lease: objects.Raw | None) -> tuple[str, str, str]:
     """What changes whenever a kubelet renews its lease."""
-    spec: Raw = (lease or {}).get("spec") or {}
+    spec: objects.Raw = (lease or {}).get("spec") or {}
     return (lease or {}).get("metadata", {}).get("uid", ""), spec.get("holderIdentity", ""), spec.get("renewTime", "")
 
 
-def alive(node: Node) -> str:
+def alive(node: objects.Node) -> str:
     """What speaks for a living kubelet, in words; empty where the cluster itself has given it up.
 
     When the lease was renewed is no proof: the kubelet wrote it by its own clock. The drain listens to it instead.
@@ -173,17 +179,19 @@ def alive(node: Node) -> str:
     return f"its condition Ready is {node.conditions.get('Ready', 'not reported')}, so its kubelet is heard of"
 
 
-def not_dead(name: str, why: str) -> Finding:
+def not_dead(name: str, why: str) -> reasons.Finding:
     """Somebody says that the node is fenced, and it lives."""
     message = (
         f"Node {name} was said to be fenced, but {why}. With the taint out-of-service its pods would be started "
         "elsewhere and its volumes attached there while they may still be in use."
     )
-    remedy = f"Leave out {options(fenced=(name,))}: it is drained as a living node. If it is another one, name that."
-    return Finding("not_dead", message, remedy, "blocker", f"Node {name}", (name,))
+    remedy = (
+        f"Leave out {option.options(fenced=(name,))}: it is drained as a living node. If it is another one, name that."
+    )
+    return reasons.Finding("not_dead", message, remedy, "blocker", f"Node {name}", (name,))
 
 
-def stays_out(node: Node, record: Record) -> str:
+def stays_out(node: objects.Node, record: node_records.Record) -> str:
     """Why a node that was evacuated as dead cannot come back yet, in words; empty where it can.
 
     Somebody who takes the taint away by hand decides that it can.
@@ -199,7 +207,7 @@ def stays_out(node: Node, record: Record) -> str:
     )
 
 
-def fenced(plan: PodPlan) -> PodPlan:
+def fenced(plan: pod_plan.PodPlan) -> pod_plan.PodPlan:
     """The pod's plan where its node is lost and fenced: no eviction, no budget, no kubelet."""
     if plan.code == "not_selected":
         why = "The taint out-of-service ends every pod of the node, whatever pod_selector and namespaces say."
@@ -227,8 +235,12 @@ def fenced(plan: PodPlan) -> PodPlan:
 
 
 def findings(
-    snapshot: Snapshot, plans: t.Sequence[PodPlan], wanted: t.Iterable[str], vouched: t.Collection[str], now: str
-) -> list[Finding]:
+    snapshot: snapshots.Snapshot,
+    plans: t.Sequence[pod_plan.PodPlan],
+    wanted: t.Iterable[str],
+    vouched: t.Collection[str],
+    now: str,
+) -> list[reasons.Finding]:
     """A warning for each lost node that says what becomes of its pods; a blocker where one of ``vouched`` lives."""
     found = []
     for name in wanted:
@@ -243,22 +255,22 @@ def findings(
             message = f"Node {name} does not answer{since(node, lease)}. {_sum(snapshot, pods, now)}"
             remedy = (
                 "Find out whether the machine is off. If it surely is, evacuate it and say so: "
-                f"{options(fenced=(name,))}. If it is not, mend its kubelet, or fence it first."
+                f"{option.options(fenced=(name,))}. If it is not, mend its kubelet, or fence it first."
             )
             if name in vouched:
                 remedy = "You vouch that it is fenced: its pods and volumes are let go at once."
-            found.append(Finding("node_lost", message, remedy, "warning", f"Node {name}", (name,)))
+            found.append(reasons.Finding("node_lost", message, remedy, "warning", f"Node {name}", (name,)))
     return found
 
 
-def since(node: Node, lease: Raw | None = None) -> str:
+def since(node: objects.Node, lease: objects.Raw | None = None) -> str:
     """Since when the node is silent, as far as is known; begins with a space."""
     renewed = beat(lease)[2]
     known = f" since {node.ready_since}" if node.ready_since else ""
     return known + (f" (its lease was last renewed at {renewed})" if renewed else "")
 
 
-def _sum(snapshot: Snapshot, pods: t.Sequence[Pod], now: str) -> str:
+def _sum(snapshot: snapshots.Snapshot, pods: t.Sequence[objects.Pod], now: str) -> str:
     fates = [found for found in (fate(snapshot, pod, now) for pod in pods if not pod.finished) if found]
     if not fates:
         return "No pod is on it."

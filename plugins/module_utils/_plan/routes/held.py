@@ -8,24 +8,18 @@ from __future__ import annotations
 import datetime
 import typing as t
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.node_records import (
-    BadRecordError,
-    Record,
-    record_of,
-)
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Node, Raw
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.reasons import Finding, Severity
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import node_records, objects, reasons
 
 
-def recorded(node: Node) -> bool:
+def recorded(node: objects.Node) -> bool:
     """Whether a maintenance has the node, be its record readable or not."""
     try:
-        return record_of(node) is not None
-    except BadRecordError:
+        return node_records.record_of(node) is not None
+    except node_records.BadRecordError:
         return True
 
 
-def findings(node: Node, leases: t.Iterable[Raw], *, run: str, now: str) -> list[Finding]:
+def findings(node: objects.Node, leases: t.Iterable[objects.Raw], *, run: str, now: str) -> list[reasons.Finding]:
     """Whether another run has the node, and whether it seems to be alive.
 
     The lock itself is judged by watching it, when the node is taken. Here one look has to do, so
@@ -33,8 +27,8 @@ def findings(node: Node, leases: t.Iterable[Raw], *, run: str, now: str) -> list
     too long, or leaves the refusal to the lock.
     """
     try:
-        record = record_of(node)
-    except BadRecordError as error:
+        record = node_records.record_of(node)
+    except node_records.BadRecordError as error:
         return [_finding("bad_record", "blocker", node, str(error), "Repair or remove the annotation by hand.")]
     if record is None:
         return []
@@ -78,9 +72,9 @@ def findings(node: Node, leases: t.Iterable[Raw], *, run: str, now: str) -> list
     ]
 
 
-def alive(lease: Raw | None, now: str) -> bool:
+def alive(lease: objects.Raw | None, now: str) -> bool:
     """Whether a lease was renewed within its duration, by its own clock against ours."""
-    spec: Raw = (lease or {}).get("spec") or {}
+    spec: objects.Raw = (lease or {}).get("spec") or {}
     renewed, seconds = _time(spec.get("renewTime", "")), spec.get("leaseDurationSeconds") or 0
     today = _time(now)
     if not spec.get("holderIdentity") or renewed is None or today is None:
@@ -88,7 +82,7 @@ def alive(lease: Raw | None, now: str) -> bool:
     return today - renewed < datetime.timedelta(seconds=seconds)
 
 
-def _lease_of(record: Record, leases: t.Iterable[Raw]) -> Raw | None:
+def _lease_of(record: node_records.Record, leases: t.Iterable[objects.Raw]) -> objects.Raw | None:
     namespace, slash, name = record.lease.partition("/")
     for lease in leases:
         meta = lease["metadata"]
@@ -104,5 +98,7 @@ def _time(text: str) -> datetime.datetime | None:
         return None
 
 
-def _finding(code: str, severity: Severity, node: Node, message: str, remedy: str = "") -> Finding:
-    return Finding(code, message, remedy, severity, f"Node {node.name}", (node.name,))
+def _finding(
+    code: str, severity: reasons.Severity, node: objects.Node, message: str, remedy: str = ""
+) -> reasons.Finding:
+    return reasons.Finding(code, message, remedy, severity, f"Node {node.name}", (node.name,))

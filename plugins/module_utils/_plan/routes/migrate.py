@@ -7,32 +7,24 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import selectors
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Pod
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.pod_plan import Choices, PodPlan
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.snapshots import Snapshot
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.routes import dead
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.routes.cases import Case, Table
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.routes.rules import (
-    RULES,
-    SETTLED,
-    tolerant,
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import (
+    objects,
+    pod_plan,
+    selectors,
+    snapshots,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.routes.way import by_job
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap.surge_records import (
-    surges_in,
-    unreadable,
-)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.routes import cases, dead, rules, way
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap import surge_records
 
 
 def routes(
-    snapshot: Snapshot,
+    snapshot: snapshots.Snapshot,
     nodes: t.Collection[str],
-    choices: Choices,
+    choices: pod_plan.Choices,
     *,
     now: str = "",
     known: frozenset[str] | None = None,
-) -> tuple[PodPlan, ...]:
+) -> tuple[pod_plan.PodPlan, ...]:
     """Every pod on the nodes with its route.
 
     ``now`` (RFC 3339, UTC, by the API server's clock) tells who is past its grace. ``known`` are the UIDs of the
@@ -44,20 +36,22 @@ def routes(
     Raises:
         ValueError: ``pod_selector`` is no label selector.
     """
-    table = Table(
+    table = cases.Table(
         snapshot,
         choices,
         frozenset(nodes),
         now,
         selectors.parse(choices.pod_selector),
-        {s.uid: s for s in surges_in(snapshot)},
-        unreadable(snapshot),
+        {s.uid: s for s in surge_records.surges_in(snapshot)},
+        surge_records.unreadable(snapshot),
         known,
     )
-    return tuple(_plan(Case(table, pod)) for pod in snapshot.pods_on(table.leaving))
+    return tuple(_plan(cases.Case(table, pod)) for pod in snapshot.pods_on(table.leaving))
 
 
-def left_to_move(snapshot: Snapshot, nodes: t.Collection[str], choices: Choices) -> tuple[Pod, ...]:
+def left_to_move(
+    snapshot: snapshots.Snapshot, nodes: t.Collection[str], choices: pod_plan.Choices
+) -> tuple[objects.Pod, ...]:
     """The pods that keep the nodes from being called drained.
 
     Those that were filtered out are among them: nobody looked at what happens to them. Those that
@@ -67,10 +61,10 @@ def left_to_move(snapshot: Snapshot, nodes: t.Collection[str], choices: Choices)
     return tuple(p.pod for p in plans if p.code == "not_selected" or (p.route != "skip" and not p.tolerant))
 
 
-def _plan(case: Case) -> PodPlan:
-    plan = next(found for found in (rule(case) for rule in RULES) if found)
+def _plan(case: cases.Case) -> pod_plan.PodPlan:
+    plan = next(found for found in (rule(case) for rule in rules.RULES) if found)
     if case.pod.node in case.choices.fenced and dead.lost(case.table.snapshot.nodes.get(case.pod.node)):
         return dead.fenced(plan)
     if case.bad_surge and plan.route in ("swap", "evict"):
         return case.to("refuse", "bad_surge", f"{case.bad_surge}")
-    return plan if plan.code in SETTLED else by_job(case, tolerant(case, plan))
+    return plan if plan.code in rules.SETTLED else way.by_job(case, rules.tolerant(case, plan))

@@ -14,32 +14,28 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.node_taints import (
-    first_match,
-    in_words,
-)
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Pod, Raw
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import node_taints, objects
 
 
 class Stay(t.NamedTuple):
     """How long a pod may stay: seconds, ``None`` for ever, and the taint that decides it."""
 
     seconds: int | None
-    taint: Raw | None = None
+    taint: objects.Raw | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Kill:
     """A pod that the taint manager deletes ``seconds`` after the taint is set."""
 
-    pod: Pod
+    pod: objects.Pod
     seconds: int
-    taint: Raw
+    taint: objects.Raw
 
     @property
     def reason(self) -> str:
         """Why, and what comes of it where that is not plain."""
-        taint, owner = in_words(self.taint), self.pod.owner
+        taint, owner = node_taints.in_words(self.taint), self.pod.owner
         why = f"It tolerates {taint} for {self.seconds} s." if self.seconds else f"It does not tolerate {taint}."
         if self.pod.mirror:
             return f"{why} Only the API's picture of this static pod goes; its kubelet makes it again."
@@ -59,18 +55,18 @@ class Kill:
             "uid": self.pod.uid,
             "owner": str(self.pod.owner) if self.pod.owner else "",
             "seconds": self.seconds,
-            "taint": in_words(self.taint),
+            "taint": node_taints.in_words(self.taint),
             "reason": self.reason,
         }
 
 
-def stay(tolerations: t.Sequence[Raw], taints: t.Iterable[Raw]) -> Stay:
+def stay(tolerations: t.Sequence[objects.Raw], taints: t.Iterable[objects.Raw]) -> Stay:
     """How long a pod with these tolerations may stay under these taints, counted from when they are set."""
     shortest = Stay(None)
     for taint in taints:
         if taint.get("effect") != "NoExecute":
             continue
-        used = first_match(tolerations, taint)
+        used = node_taints.first_match(tolerations, taint)
         if used is None:
             return Stay(0, taint)
         seconds = used.get("tolerationSeconds")
@@ -79,7 +75,9 @@ def stay(tolerations: t.Sequence[Raw], taints: t.Iterable[Raw]) -> Stay:
     return shortest
 
 
-def forecast(pods: t.Iterable[Pod], before: t.Sequence[Raw], after: t.Sequence[Raw]) -> tuple[Kill, ...]:
+def forecast(
+    pods: t.Iterable[objects.Pod], before: t.Sequence[objects.Raw], after: t.Sequence[objects.Raw]
+) -> tuple[Kill, ...]:
     """The pods of one node that go because its taints change, the first to go first.
 
     Pods that are being deleted already, and those that a taint of before ends anyway, are left out.

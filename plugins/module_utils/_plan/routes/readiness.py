@@ -12,13 +12,7 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import (
-    Budget,
-    Pod,
-    Ref,
-    Workload,
-)
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.snapshots import Snapshot
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import objects, snapshots
 
 CONSENTED = frozenset({"interruption_allowed", "local_volume", "reactive_budget"})
 """Codes of plans that are carried out although nothing serves meanwhile, or that a refused request sets going."""
@@ -33,12 +27,12 @@ PER_NODE = frozenset({"DaemonSet", "Job", "Node"})
 class Short(t.NamedTuple):
     """What would have too few ready pods without this one, and the reason as a sentence."""
 
-    object: Ref
+    object: objects.Ref
     message: str
 
 
 def short(
-    snapshot: Snapshot, pod: Pod, leaving: t.Collection[str], prior: t.Mapping[str, int] | None = None
+    snapshot: snapshots.Snapshot, pod: objects.Pod, leaving: t.Collection[str], prior: t.Mapping[str, int] | None = None
 ) -> Short | None:
     """Why the pod has to stay for now; ``None`` where the others are enough, or where nothing is lost with it.
 
@@ -70,12 +64,12 @@ def short(
 class Last(t.NamedTuple):
     """The workload that wants this pod alone by now, and whether it is the only one there is."""
 
-    object: Ref
+    object: objects.Ref
     message: str
     alone: bool
 
 
-def last(snapshot: Snapshot, pod: Pod) -> Last | None:
+def last(snapshot: snapshots.Snapshot, pod: objects.Pod) -> Last | None:
     """Whether a pod that was one of several is the last that is wanted: it may not go before a newcomer serves.
 
     Somebody, or an autoscaler, has scaled its workload down to one since it was planned. No budget keeps it: one that
@@ -91,16 +85,18 @@ def last(snapshot: Snapshot, pod: Pod) -> Last | None:
     return Last(workload.ref, told, True)
 
 
-def _under(snapshot: Snapshot, budget: Budget, pod: Pod, leaving: t.Collection[str]) -> Short | None:
+def _under(
+    snapshot: snapshots.Snapshot, budget: objects.Budget, pod: objects.Pod, leaving: t.Collection[str]
+) -> Short | None:
     covered = [p for p in snapshot.selected(budget.namespace, budget.selector) if not p.finished]
     needed = max(budget.desired, _desired(snapshot, budget, covered))
     serving = _serving(covered, pod, leaving)
     return None if serving >= needed else Short(budget.ref, _needs(budget.ref, needed, serving))
 
 
-def _desired(snapshot: Snapshot, budget: Budget, covered: t.Iterable[Pod]) -> int:
+def _desired(snapshot: snapshots.Snapshot, budget: objects.Budget, covered: t.Iterable[objects.Pod]) -> int:
     """What the budget asks for by the replicas that are wanted now; 0 where they are not known."""
-    workloads: dict[str, Workload] = {}
+    workloads: dict[str, objects.Workload] = {}
     for pod in covered:
         workload = snapshot.workload_of(pod)
         if workload is None:
@@ -120,7 +116,7 @@ def _count(value: int | str, whole: int) -> int:
     return int(text) if text.isdigit() else 0
 
 
-def _of_unknown(snapshot: Snapshot, pod: Pod, leaving: t.Collection[str]) -> Short | None:
+def _of_unknown(snapshot: snapshots.Snapshot, pod: objects.Pod, leaving: t.Collection[str]) -> Short | None:
     """Nobody knows how many pods such an owner wants: one of them leaves at a time, while another one serves."""
     owner = pod.owner
     if owner is None or owner.kind in PER_NODE:
@@ -133,11 +129,11 @@ def _of_unknown(snapshot: Snapshot, pod: Pod, leaving: t.Collection[str]) -> Sho
     return None if _serving(peers, pod, leaving) else Short(owner, f"{owner}: no other pod of it is ready.")
 
 
-def _serving(pods: t.Iterable[Pod], but: Pod, leaving: t.Collection[str]) -> int:
+def _serving(pods: t.Iterable[objects.Pod], but: objects.Pod, leaving: t.Collection[str]) -> int:
     return sum(
         1 for p in pods if p.ready and not p.deleting and not p.finished and p.uid != but.uid and p.uid not in leaving
     )
 
 
-def _needs(ref: Ref, needed: int, serving: int) -> str:
+def _needs(ref: objects.Ref, needed: int, serving: int) -> str:
     return f"{ref} needs {needed} ready pods beside this one and has {serving}."

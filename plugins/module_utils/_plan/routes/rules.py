@@ -16,25 +16,24 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.mod
     budgets,
     names,
     node_taints,
+    option,
+    pod_plan,
     selectors,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.option import options
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.pod_plan import PodPlan
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.routes import volumes
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.routes.cases import Case
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.routes import cases, volumes
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap import protect
 
 TOLERATES = "tolerates_maintenance"
 JOB_FINALIZER = "batch.kubernetes.io/job-tracking"
 
 
-def _mirror(case: Case) -> PodPlan | None:
+def _mirror(case: cases.Case) -> pod_plan.PodPlan | None:
     if case.pod.mirror:
         return case.to("skip", "mirror", "A static pod: only its kubelet can end it.")
     return None
 
 
-def _daemon_set_of(case: Case) -> str:
+def _daemon_set_of(case: cases.Case) -> str:
     """``there``, ``gone``, or ``""`` for a pod of something else."""
     owner = case.pod.owner
     if owner is None or owner.kind != "DaemonSet" or not owner.api_version.startswith("apps/"):
@@ -43,13 +42,13 @@ def _daemon_set_of(case: Case) -> str:
     return "there" if owner.uid in known else "gone"
 
 
-def _daemon_set(case: Case) -> PodPlan | None:
+def _daemon_set(case: cases.Case) -> pod_plan.PodPlan | None:
     if _daemon_set_of(case) == "there" and case.choices.ignore_daemonsets:
         return case.to("skip", "daemonset", "Its DaemonSet would put it back at once: it stays.")
     return None
 
 
-def _not_selected(case: Case) -> PodPlan | None:
+def _not_selected(case: cases.Case) -> pod_plan.PodPlan | None:
     pod, choices = case.pod, case.choices
     if choices.namespaces and pod.namespace not in choices.namespaces:
         return case.to("skip", "not_selected", f"Namespace {pod.namespace} is not among those asked for.")
@@ -58,7 +57,7 @@ def _not_selected(case: Case) -> PodPlan | None:
     return None
 
 
-def _self(case: Case) -> PodPlan | None:
+def _self(case: cases.Case) -> pod_plan.PodPlan | None:
     me, pod = case.choices.self_pod, case.pod
     if me is None:
         return None
@@ -74,7 +73,7 @@ def _self(case: Case) -> PodPlan | None:
     )
 
 
-def _daemon_set_in_the_way(case: Case) -> PodPlan | None:
+def _daemon_set_in_the_way(case: cases.Case) -> pod_plan.PodPlan | None:
     if _daemon_set_of(case) == "there":
         return case.to(
             "refuse",
@@ -85,7 +84,7 @@ def _daemon_set_in_the_way(case: Case) -> PodPlan | None:
     return None
 
 
-def _evictable(case: Case, code: str, reason: str) -> PodPlan:
+def _evictable(case: cases.Case, code: str, reason: str) -> pod_plan.PodPlan:
     """Evicted under its budget, unless that can never allow it; consent does not override a budget."""
     if case.choices.disable_eviction:
         return case.to("evict", "disable_eviction", f"{reason} It is deleted without asking any budget.")
@@ -100,7 +99,7 @@ def _evictable(case: Case, code: str, reason: str) -> PodPlan:
     return case.to("evict", code, reason)
 
 
-def _terminating(case: Case) -> PodPlan | None:
+def _terminating(case: cases.Case) -> pod_plan.PodPlan | None:
     pod = case.pod
     if not pod.deleting:
         return None
@@ -123,13 +122,13 @@ def _terminating(case: Case) -> PodPlan | None:
     return case.to("wait", "terminating", "It is ending already.")
 
 
-def _finished(case: Case) -> PodPlan | None:
+def _finished(case: cases.Case) -> pod_plan.PodPlan | None:
     if case.pod.finished:
         return case.to("evict", "finished", f"It has ended ({case.pod.phase}): no budget is asked for it.")
     return None
 
 
-def _daemon_set_gone(case: Case) -> PodPlan | None:
+def _daemon_set_gone(case: cases.Case) -> pod_plan.PodPlan | None:
     if _daemon_set_of(case) != "gone":
         return None
     if case.choices.force:
@@ -138,11 +137,11 @@ def _daemon_set_gone(case: Case) -> PodPlan | None:
         "refuse",
         "daemonset_gone",
         "Its DaemonSet is gone: nothing would make it again.",
-        f"Delete the pod if nobody needs it, or set {options(force=True)}.",
+        f"Delete the pod if nobody needs it, or set {option.options(force=True)}.",
     )
 
 
-def _job(case: Case) -> PodPlan | None:
+def _job(case: cases.Case) -> pod_plan.PodPlan | None:
     owner = case.pod.owner
     if owner is None or owner.kind != "Job":
         return None
@@ -150,7 +149,7 @@ def _job(case: Case) -> PodPlan | None:
         "wait",
         "job",
         f"{owner} is at work in it: its end is waited for, an eviction would count against the backoffLimit.",
-        f"Wait, or set {options(allow_interruption=True)}.",
+        f"Wait, or set {option.options(allow_interruption=True)}.",
     )
     if not case.consent:
         return waiting
@@ -158,16 +157,18 @@ def _job(case: Case) -> PodPlan | None:
         return replace(
             waiting,
             reason=f"{waiting.reason} The data of its emptyDir would be lost as well.",
-            remedy=f"Wait, or set {options(delete_emptydir_data=True, allow_interruption=True)}.",
+            remedy=f"Wait, or set {option.options(delete_emptydir_data=True, allow_interruption=True)}.",
         )
     evicted = _evictable(case, "interruption_allowed", f"{owner} may be interrupted.")
     return waiting if evicted.route == "refuse" else evicted
 
 
-def _bare(case: Case) -> PodPlan | None:
+def _bare(case: cases.Case) -> pod_plan.PodPlan | None:
     if case.pod.owner is not None or case.choices.force:
         return None
-    needed = options(force=True, delete_emptydir_data=True) if case.pod.empty_dirs else options(force=True)
+    needed = (
+        option.options(force=True, delete_emptydir_data=True) if case.pod.empty_dirs else option.options(force=True)
+    )
     return case.to(
         "refuse",
         "bare_pod",
@@ -176,24 +177,24 @@ def _bare(case: Case) -> PodPlan | None:
     )
 
 
-def _pending(case: Case) -> PodPlan | None:
+def _pending(case: cases.Case) -> pod_plan.PodPlan | None:
     if case.pod.phase == "Pending":
         return case.to("evict", "pending", "It has not started: there is nothing to interrupt, and no budget is asked.")
     return None
 
 
-def _empty_dir(case: Case) -> PodPlan | None:
+def _empty_dir(case: cases.Case) -> pod_plan.PodPlan | None:
     if not case.pod.empty_dirs or case.choices.delete_emptydir_data:
         return None
     return case.to(
         "refuse",
         "emptydir",
         f"The data of its emptyDir {', '.join(case.pod.empty_dirs)} would be lost.",
-        f"Set {options(delete_emptydir_data=True)} if that data may go.",
+        f"Set {option.options(delete_emptydir_data=True)} if that data may go.",
     )
 
 
-def _local_volume(case: Case) -> PodPlan | None:
+def _local_volume(case: cases.Case) -> pod_plan.PodPlan | None:
     why = volumes.bound_here(case.table.snapshot, case.pod)
     if not why:
         return None
@@ -203,17 +204,17 @@ def _local_volume(case: Case) -> PodPlan | None:
         "refuse",
         "local_volume",
         f"{why}. It can run nowhere else and would be down until the node is back.",
-        f"Move the data, or set {options(allow_interruption=True)}; the volume itself stays as it is.",
+        f"Move the data, or set {option.options(allow_interruption=True)}; the volume itself stays as it is.",
     )
 
 
-def _bare_with_consent(case: Case) -> PodPlan | None:
+def _bare_with_consent(case: cases.Case) -> pod_plan.PodPlan | None:
     if case.pod.owner is not None:
         return None
     return _evictable(case, "bare_pod", "No controller owns it; force allows to end it for good.")
 
 
-def _two_budgets(case: Case) -> PodPlan | None:
+def _two_budgets(case: cases.Case) -> pod_plan.PodPlan | None:
     """Also for pods that would be swapped: a newcomer of theirs that fails could never be evicted."""
     if len(case.budgets) < 2:
         return None
@@ -221,26 +222,26 @@ def _two_budgets(case: Case) -> PodPlan | None:
     return plan if plan.code == "two_budgets" else None
 
 
-def _scaled_down(case: Case) -> PodPlan | None:
+def _scaled_down(case: cases.Case) -> pod_plan.PodPlan | None:
     if case.workload is None or case.replicas > 0:
         return None
     return _evictable(case, "scaled_down", f"{case.workload.ref} is scaled to 0: nothing of it is to run.")
 
 
-def _not_ready(case: Case) -> PodPlan | None:
+def _not_ready(case: cases.Case) -> pod_plan.PodPlan | None:
     if case.pod.ready:
         return None
     return _evictable(case, "not_ready", "It serves nobody (it is not Ready): it is evicted and not swapped.")
 
 
-def _prepared(case: Case) -> PodPlan | None:
+def _prepared(case: cases.Case) -> pod_plan.PodPlan | None:
     if case.surge is None:
         return None
     code = "single_replica" if case.replicas == 1 else "swap_blocked"
     return case.to("swap", code, "A surge of its workload is prepared: it ends when its newcomer serves.")
 
 
-def _unknown_owner(case: Case) -> PodPlan | None:
+def _unknown_owner(case: cases.Case) -> pod_plan.PodPlan | None:
     """A controller without a count we know of: judged by the pods it has."""
     if case.workload is not None:
         return None
@@ -254,11 +255,11 @@ def _unknown_owner(case: Case) -> PodPlan | None:
         "refuse",
         "not_surgeable",
         f"{case.pod.owner} has no replica count that could be raised, and no other pod of it serves meanwhile.",
-        f'Set {options(allow_interruption=True)}, or annotate the pod with {names.ALLOW_INTERRUPTION}: "true".',
+        f'Set {option.options(allow_interruption=True)}, or annotate the pod with {names.ALLOW_INTERRUPTION}: "true".',
     )
 
 
-def _single(case: Case) -> PodPlan | None:
+def _single(case: cases.Case) -> pod_plan.PodPlan | None:
     if case.workload is None or case.replicas > 1:
         return None
     refusal = protect.refusal(case.table.snapshot, case.workload)
@@ -271,7 +272,7 @@ def _single(case: Case) -> PodPlan | None:
     return case.to("refuse", refusal.code, refusal.message, refusal.remedy)
 
 
-def _several(case: Case) -> PodPlan | None:
+def _several(case: cases.Case) -> pod_plan.PodPlan | None:
     count = f"{case.owner} has {case.replicas} replicas"
     if not case.budgets and not case.choices.disable_eviction:
         plan = case.to("evict", "guarded", f"{count} and no budget: one goes at a time, under a guard of ours.")
@@ -287,7 +288,7 @@ def _several(case: Case) -> PodPlan | None:
     return replace(plan, reason=f"{plan.reason} A swap is no way out: {refusal.message}")
 
 
-RULES: tuple[t.Callable[[Case], PodPlan | None], ...] = (
+RULES: tuple[t.Callable[[cases.Case], pod_plan.PodPlan | None], ...] = (
     _mirror,
     _daemon_set,
     _not_selected,
@@ -318,7 +319,7 @@ SETTLED = frozenset(
 """Codes that hold for a pod whatever it tolerates."""
 
 
-def tolerant(case: Case, plan: PodPlan) -> PodPlan:
+def tolerant(case: cases.Case, plan: pod_plan.PodPlan) -> pod_plan.PodPlan:
     """A pod that neither cordon nor taint keeps out comes straight back: it is moved at most once.
 
     One that was not there when the node began to be emptied has come back; so has every one on a node that has

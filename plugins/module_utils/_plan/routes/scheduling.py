@@ -11,17 +11,17 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Node, Raw
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import objects
 
 
-def node_matches(selector: Raw | None, node: Node) -> bool:
+def node_matches(selector: objects.Raw | None, node: objects.Node) -> bool:
     """Whether the node satisfies a ``NodeSelector``: one of its terms; ``None`` asks for nothing."""
     if selector is None:
         return True
     return any(_term(term, node) for term in selector.get("nodeSelectorTerms") or ())
 
 
-def selects(spec: Raw, node: Node) -> bool:
+def selects(spec: objects.Raw, node: objects.Node) -> bool:
     """Whether a pod spec's nodeName, nodeSelector and required node affinity let it be on the node."""
     if spec.get("nodeName") and spec["nodeName"] != node.name:
         return False
@@ -32,7 +32,7 @@ def selects(spec: Raw, node: Node) -> bool:
     return node_matches(affinity.get("requiredDuringSchedulingIgnoredDuringExecution"), node)
 
 
-def _term(term: Raw, node: Node) -> bool:
+def _term(term: objects.Raw, node: objects.Node) -> bool:
     expressions, fields = term.get("matchExpressions") or (), term.get("matchFields") or ()
     if not expressions and not fields:
         return False
@@ -41,7 +41,7 @@ def _term(term: Raw, node: Node) -> bool:
     )
 
 
-def _requirement(requirement: Raw, have: t.Mapping[str, str]) -> bool:
+def _requirement(requirement: objects.Raw, have: t.Mapping[str, str]) -> bool:
     key: str = requirement.get("key", "")
     values: t.Sequence[str] = requirement.get("values") or ()
     match requirement.get("operator"):

@@ -7,12 +7,11 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Pod, Raw
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.snapshots import Snapshot
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import objects, snapshots
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.routes import scheduling
 
 
-def bound_here(snapshot: Snapshot, pod: Pod) -> str:
+def bound_here(snapshot: snapshots.Snapshot, pod: objects.Pod) -> str:
     """Why the pod can run nowhere but on its node, ``""`` when none of its claims holds it there.
 
     A claim holds it when its volume is ``local`` or ``hostPath``, or when the volume's node affinity
@@ -28,14 +27,14 @@ def bound_here(snapshot: Snapshot, pod: Pod) -> str:
             if source in spec:
                 path = (spec[source] or {}).get("path", "")
                 return f"{shown} is a {source} volume ({path}) of this node"
-        required: Raw | None = (spec.get("nodeAffinity") or {}).get("required")
+        required: objects.Raw | None = (spec.get("nodeAffinity") or {}).get("required")
         others = (node for node in snapshot.nodes.values() if node.name != pod.node)
         if required is not None and not any(scheduling.node_matches(required, node) for node in others):
             return f"{shown} has a node affinity that no other node satisfies"
     return ""
 
 
-def _volume_of(snapshot: Snapshot, namespace: str, claim: str) -> Raw | None:
+def _volume_of(snapshot: snapshots.Snapshot, namespace: str, claim: str) -> objects.Raw | None:
     for found in snapshot.claims:
         meta = found["metadata"]
         if (meta.get("namespace"), meta["name"]) == (namespace, claim):
@@ -44,6 +43,6 @@ def _volume_of(snapshot: Snapshot, namespace: str, claim: str) -> Raw | None:
     return None
 
 
-def claimants(pods: t.Iterable[Pod]) -> bool:
+def claimants(pods: t.Iterable[objects.Pod]) -> bool:
     """Whether claims and volumes have to be read at all to judge these pods."""
     return any(pod.claims for pod in pods)

@@ -16,18 +16,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs.causes import (
-    forbidden,
-    unserved,
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs import causes
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import (
+    migration_controller,
+    option,
+    pod_plan,
+    reasons,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.migration_controller import (
-    Controller,
-    interval,
-)
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.option import options
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.pod_plan import PodPlan
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.reasons import Reason
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.routes.cases import Case
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.routes import cases
 
 JOBBED = frozenset({"replicas", "guarded", "interruption_allowed"})
 """Codes of evictions that a job could do. The others end pods that serve nobody, or that nothing would replace."""
@@ -40,7 +36,7 @@ POLICY = "koordinator.sh/evict-policy"
 """A pod's label that outranks the policy of the job and of the controller."""
 
 
-def by_job(case: Case, plan: PodPlan) -> PodPlan:
+def by_job(case: cases.Case, plan: pod_plan.PodPlan) -> pod_plan.PodPlan:
     """The plan, turned into a job where one is admitted, or refused where only a job would do."""
     controller, choices = case.choices.controller, case.choices
     if controller is None or plan.route != "evict" or plan.code not in JOBBED or plan.tolerant:
@@ -59,45 +55,47 @@ def by_job(case: Case, plan: PodPlan) -> PodPlan:
     return replace(plan, reason=f"{plan.reason} It is evicted without a PodMigrationJob: {why.message}")
 
 
-def without_job(plan: PodPlan, why: str) -> PodPlan:
+def without_job(plan: pod_plan.PodPlan, why: str) -> pod_plan.PodPlan:
     """The plan of a pod whose job came to nothing, and which is evicted instead."""
     return replace(plan, route="evict", reason=f"{plan.reason} It came to nothing: {why} So it is evicted.")
 
 
 def _or_evict(remedy: str) -> str:
-    return f"{remedy} Or let it be evicted: {options(fallback='eviction')}.".strip()
+    return f"{remedy} Or let it be evicted: {option.options(fallback='eviction')}.".strip()
 
 
-def _not_admitted(case: Case, controller: Controller) -> Reason | None:
+def _not_admitted(case: cases.Case, controller: migration_controller.Controller) -> reasons.Reason | None:
     policy = case.pod.labels.get(POLICY, "Eviction")
     if policy != "Eviction":
-        return Reason(
+        return reasons.Reason(
             "eviction_policy",
             f"Its label {POLICY} is {policy}: a job would not ask its budgets, or never end it.",
             "Remove the label.",
         )
     reserves = controller.default_job_mode == RESERVES
-    return forbidden(case.table.snapshot, case.pod, controller) or (
-        unserved(case.pod, controller) if reserves else None
+    return causes.forbidden(case.table.snapshot, case.pod, controller) or (
+        causes.unserved(case.pod, controller) if reserves else None
     )
 
 
-def _not_worth(case: Case, controller: Controller) -> Reason | None:
+def _not_worth(case: cases.Case, controller: migration_controller.Controller) -> reasons.Reason | None:
     if controller.default_job_mode != RESERVES:
-        return Reason("mode", f"The MigrationController's mode is {controller.default_job_mode}: it reserves no place.")
+        return reasons.Reason(
+            "mode", f"The MigrationController's mode is {controller.default_job_mode}: it reserves no place."
+        )
     seconds = _limiter_wait(case, controller)
     if seconds <= PATIENCE:
         return None
-    return Reason("object_limiter", f"The object limiter would keep it waiting for {seconds:.0f} s.")
+    return reasons.Reason("object_limiter", f"The object limiter would keep it waiting for {seconds:.0f} s.")
 
 
-def _limiter_wait(case: Case, controller: Controller) -> float:
+def _limiter_wait(case: cases.Case, controller: migration_controller.Controller) -> float:
     """Seconds until the limiters let this pod go, its siblings on the leaving nodes being moved before it."""
     replicas = case.workload.replicas if case.workload else 0
     scopes = {"workload": case.pod.owner.uid if case.pod.owner else "", "namespace": case.pod.namespace}
     waits = [0.0]
     for scope, key in scopes.items():
-        gap, burst = interval(controller, scope, replicas)
+        gap, burst = migration_controller.interval(controller, scope, replicas)
         if gap:
             waits.append(max(0, case.table.place_in_line(scope, key, case.pod) - burst + 1) * gap)
     return max(waits)

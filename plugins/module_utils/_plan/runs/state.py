@@ -15,14 +15,13 @@ import json
 import typing as t
 from dataclasses import dataclass
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.journaling import Journal
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.node_records import (
-    BadRecordError,
-    record_of,
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler import journaling
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import (
+    names,
+    node_records,
+    objects,
+    snapshots,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Raw
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.snapshots import Snapshot
 
 FINGERPRINTED = ("playbook", "nodes", "node_selector", "tasks", "reboot", "backend", "taints")
 RESUMABLE = datetime.timedelta(hours=24)
@@ -43,7 +42,7 @@ class StoredRun:
     by: str
     since: str
     fingerprint: str
-    given: Raw
+    given: objects.Raw
     plan: tuple[tuple[str, ...], ...] = ()
     finished: tuple[str, ...] = ()
     ended: str = ""
@@ -79,7 +78,7 @@ class StoredRun:
         return _time(now) - _time(self.since) <= RESUMABLE
 
 
-def stored_run(raw: Raw) -> StoredRun | None:
+def stored_run(raw: objects.Raw) -> StoredRun | None:
     """From a ConfigMap; ``None`` for one that is not a run of ours.
 
     Raises:
@@ -101,7 +100,7 @@ def stored_run(raw: Raw) -> StoredRun | None:
             resource_version=meta.get("resourceVersion", ""),
         )
     except (ValueError, TypeError) as error:
-        raise BadRecordError(
+        raise node_records.BadRecordError(
             f"ConfigMap {names.NAMESPACE}/{meta['name']} cannot be read ({error}). Nobody can resume that run; "
             "delete it by hand once its nodes are back."
         ) from error
@@ -134,7 +133,9 @@ class Trace:
         }
 
 
-def traces(snapshot: Snapshot, runs: t.Iterable[StoredRun], journals: t.Iterable[Journal] = ()) -> tuple[Trace, ...]:
+def traces(
+    snapshot: snapshots.Snapshot, runs: t.Iterable[StoredRun], journals: t.Iterable[journaling.Journal] = ()
+) -> tuple[Trace, ...]:
     """Every trace of a run: records, taints without a record, budgets, leases, stored runs, touched deschedulers."""
     found: list[Trace] = []
     for node in snapshot.nodes.values():
@@ -159,8 +160,8 @@ def traces(snapshot: Snapshot, runs: t.Iterable[StoredRun], journals: t.Iterable
 
 def _of_node(node: t.Any) -> list[Trace]:
     try:
-        record = record_of(node)
-    except BadRecordError as error:
+        record = node_records.record_of(node)
+    except node_records.BadRecordError as error:
         return [Trace("", "", "", f"Node {node.name}", str(error), (node.name,))]
     if record:
         what = f"out of service at step {record.step}" + (f": {record.reason}" if record.reason else "")
@@ -172,7 +173,7 @@ def _of_node(node: t.Any) -> list[Trace]:
     ]
 
 
-def _of_lease(lease: Raw) -> list[Trace]:
+def _of_lease(lease: objects.Raw) -> list[Trace]:
     meta, spec = lease["metadata"], lease.get("spec") or {}
     if (meta.get("labels") or {}).get(names.MANAGED_BY_LABEL) != names.MANAGED_BY:
         return []

@@ -14,17 +14,13 @@ import json
 import typing as t
 from dataclasses import dataclass, replace
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.api_changes import Change
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import (
-    Budget,
-    Node,
-    Pod,
-    Ref,
-    Workload,
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import (
+    api_changes,
+    names,
+    objects,
+    pod_plan,
+    snapshots,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.pod_plan import PodPlan
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.snapshots import Snapshot
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,13 +31,13 @@ class Guard:
     ``instead`` names the budget that stands in its way; then there is no guard and no change.
     """
 
-    workload: Ref
+    workload: objects.Ref
     replicas: int
     serves: t.Mapping[str, str]
-    budget: Ref
-    creation: Change
-    change: Change | None = None
-    instead: Ref | None = None
+    budget: objects.Ref
+    creation: api_changes.Change
+    change: api_changes.Change | None = None
+    instead: objects.Ref | None = None
 
     @property
     def nodes(self) -> tuple[str, ...]:
@@ -49,14 +45,14 @@ class Guard:
         return tuple(sorted(self.serves))
 
 
-def guards(snapshot: Snapshot, plans: t.Iterable[PodPlan]) -> tuple[Guard, ...]:
+def guards(snapshot: snapshots.Snapshot, plans: t.Iterable[pod_plan.PodPlan]) -> tuple[Guard, ...]:
     """The guards for all pods that are evicted with no budget over them (``PodPlan.guarded``)."""
     wanted: dict[str, set[str]] = {}
     for plan in plans:
         if plan.guarded and plan.workload is not None:
             wanted.setdefault(plan.workload.uid, set()).add(plan.pod.node)
     found: list[Guard] = []
-    made: dict[str, Ref] = {}
+    made: dict[str, objects.Ref] = {}
     for uid, nodes in wanted.items():
         workload = snapshot.workload(uid)
         if workload is None or workload.replicas < 2 or not workload.selector:
@@ -68,15 +64,17 @@ def guards(snapshot: Snapshot, plans: t.Iterable[PodPlan]) -> tuple[Guard, ...]:
     return tuple(found)
 
 
-def again(snapshot: Snapshot, guard: Guard) -> Guard:
+def again(snapshot: snapshots.Snapshot, guard: Guard) -> Guard:
     """The guard as it has to be by now; the same where its workload is not there any more."""
     workload = snapshot.workload(guard.workload.uid)
     return _guard(snapshot, workload, guard.nodes, {}) if workload else guard
 
 
-def _guard(snapshot: Snapshot, workload: Workload, nodes: t.Sequence[str], made: t.Mapping[str, Ref]) -> Guard:
+def _guard(
+    snapshot: snapshots.Snapshot, workload: objects.Workload, nodes: t.Sequence[str], made: t.Mapping[str, objects.Ref]
+) -> Guard:
     name = names.guard_name(workload.uid)
-    ref = Ref("PodDisruptionBudget", name, workload.namespace, api_version="policy/v1")
+    ref = objects.Ref("PodDisruptionBudget", name, workload.namespace, api_version="policy/v1")
     serves = {node: snapshot.nodes[node].uid for node in nodes if node in snapshot.nodes}
     guard = Guard(workload.ref, workload.replicas, serves, ref, _create(workload, ref, serves))
     for pod in _covered(snapshot, workload):
@@ -86,12 +84,12 @@ def _guard(snapshot: Snapshot, workload: Workload, nodes: t.Sequence[str], made:
     return replace(guard, change=laying(guard, snapshot.budget(ref.namespace, name)))
 
 
-def _covered(snapshot: Snapshot, workload: Workload) -> t.Iterator[Pod]:
+def _covered(snapshot: snapshots.Snapshot, workload: objects.Workload) -> t.Iterator[objects.Pod]:
     """The pods that a guard of the workload is over."""
     return (p for p in snapshot.selected(workload.namespace, workload.selector) if not p.finished)
 
 
-def laying(guard: Guard, existing: Budget | None) -> Change | None:
+def laying(guard: Guard, existing: objects.Budget | None) -> api_changes.Change | None:
     """What brings the guard's budget from what it is now to serving its nodes; ``None`` when it does already."""
     if existing is None:
         return guard.creation
@@ -99,12 +97,12 @@ def laying(guard: Guard, existing: Budget | None) -> Change | None:
     return None if guard.serves.items() <= now.items() else _serve(existing, {**now, **guard.serves})
 
 
-def workload_uid(budget: Budget) -> str:
+def workload_uid(budget: objects.Budget) -> str:
     """The UID of the workload that one of our guards is for."""
     return budget.name.removeprefix(names.GUARD_PREFIX)
 
 
-def nodes_of(budget: Budget) -> dict[str, str]:
+def nodes_of(budget: objects.Budget) -> dict[str, str]:
     """The nodes a guard serves, with their UIDs; what cannot be read counts as none."""
     try:
         found = json.loads(budget.annotations.get(names.SERVES_NODES, "{}"))
@@ -113,13 +111,15 @@ def nodes_of(budget: Budget) -> dict[str, str]:
         return {}
 
 
-def unguards(snapshot: Snapshot, nodes: t.Collection[str]) -> tuple[Change, ...]:
+def unguards(snapshot: snapshots.Snapshot, nodes: t.Collection[str]) -> tuple[api_changes.Change, ...]:
     """Take the nodes, and those that no longer exist, off every guard; a guard without nodes goes."""
     found = (unguard(snapshot, budget, nodes) for budget in snapshot.budgets if budget.ours)
     return tuple(change for change in found if change)
 
 
-def unguard(snapshot: Snapshot, budget: Budget, nodes: t.Collection[str]) -> Change | None:
+def unguard(
+    snapshot: snapshots.Snapshot, budget: objects.Budget, nodes: t.Collection[str]
+) -> api_changes.Change | None:
     """Take the nodes, and those that no longer exist, off one guard; ``None`` where it serves none of them."""
     now = nodes_of(budget)
     left = {n: uid for n, uid in now.items() if n not in nodes and _exists(snapshot.nodes.get(n), uid)}
@@ -128,12 +128,12 @@ def unguard(snapshot: Snapshot, budget: Budget, nodes: t.Collection[str]) -> Cha
     return _serve(budget, left) if left != now else None
 
 
-def serving(snapshot: Snapshot, nodes: t.Collection[str]) -> tuple[Budget, ...]:
+def serving(snapshot: snapshots.Snapshot, nodes: t.Collection[str]) -> tuple[objects.Budget, ...]:
     """The guards that ``unguards`` would touch."""
     return tuple(b for b in snapshot.budgets if b.ours and unguard(snapshot, b, nodes))
 
 
-def yielding(snapshot: Snapshot) -> tuple[Change, ...]:
+def yielding(snapshot: snapshots.Snapshot) -> tuple[api_changes.Change, ...]:
     """Remove each guard over whose pods another budget has come."""
     changes = []
     for guard in (b for b in snapshot.budgets if b.ours):
@@ -147,14 +147,14 @@ def yielding(snapshot: Snapshot) -> tuple[Change, ...]:
     return tuple(changes)
 
 
-def _exists(node: Node | None, uid: str) -> bool:
+def _exists(node: objects.Node | None, uid: str) -> bool:
     return node is not None and uid in ("", node.uid)
 
 
-def _create(workload: Workload, ref: Ref, serves: t.Mapping[str, str]) -> Change:
+def _create(workload: objects.Workload, ref: objects.Ref, serves: t.Mapping[str, str]) -> api_changes.Change:
     # AlwaysAllow: a guard must never hold a pod that is broken, for without it nothing would.
     spec = {"selector": workload.selector, "maxUnavailable": 1, "unhealthyPodEvictionPolicy": "AlwaysAllow"}
-    return Change(
+    return api_changes.Change(
         "create",
         ref,
         f"Guard {workload.ref} by {ref}",
@@ -174,8 +174,8 @@ def _create(workload: Workload, ref: Ref, serves: t.Mapping[str, str]) -> Change
     )
 
 
-def _serve(budget: Budget, serves: t.Mapping[str, str]) -> Change:
-    return Change(
+def _serve(budget: objects.Budget, serves: t.Mapping[str, str]) -> api_changes.Change:
+    return api_changes.Change(
         "patch",
         budget.ref,
         f"Let {budget.ref} guard for {', '.join(sorted(serves))}",
@@ -186,8 +186,8 @@ def _serve(budget: Budget, serves: t.Mapping[str, str]) -> Change:
     )
 
 
-def _remove(budget: Budget, sentence: str) -> Change:
-    return Change(
+def _remove(budget: objects.Budget, sentence: str) -> api_changes.Change:
+    return api_changes.Change(
         "delete",
         budget.ref,
         sentence,

@@ -12,26 +12,28 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.api_changes import Change
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Budget, Pod, Raw
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.snapshots import Snapshot
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap.surge_records import Pin, Surge
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import (
+    api_changes,
+    objects,
+    snapshots,
+)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap import surge_records
 
 
-def wanted(snapshot: Snapshot, pods: t.Iterable[Pod]) -> tuple[Pin, ...]:
+def wanted(snapshot: snapshots.Snapshot, pods: t.Iterable[objects.Pod]) -> tuple[surge_records.Pin, ...]:
     """The foreign budgets of the pods whose floor would move; their status has to be current."""
-    found: dict[str, Pin] = {}
+    found: dict[str, surge_records.Pin] = {}
     for pod in pods:
         for budget in snapshot.budgets_of(pod):
             moves = budget.max_unavailable is not None or isinstance(budget.min_available, str)
             if moves and budget.observed and not budget.sync_failed and not budget.ours:
-                found[budget.uid] = Pin(
+                found[budget.uid] = surge_records.Pin(
                     budget.name, budget.uid, budget.min_available, budget.max_unavailable, budget.desired
                 )
     return tuple(found.values())
 
 
-def pinning(snapshot: Snapshot, surge: Surge) -> list[Change]:
+def pinning(snapshot: snapshots.Snapshot, surge: surge_records.Surge) -> list[api_changes.Change]:
     """Pin what the record names and nobody pinned or changed yet."""
     return [
         _rule(budget, pin.floor, None, f"Pin {budget.ref} to minAvailable {pin.floor}")
@@ -40,7 +42,9 @@ def pinning(snapshot: Snapshot, surge: Surge) -> list[Change]:
     ]
 
 
-def unpinning(snapshot: Snapshot, surge: Surge) -> tuple[list[Change], tuple[str, ...]]:
+def unpinning(
+    snapshot: snapshots.Snapshot, surge: surge_records.Surge
+) -> tuple[list[api_changes.Change], tuple[str, ...]]:
     """Restore the rules that are still ours; the others are named."""
     changes, kept = [], []
     for pin, budget in _pinned(snapshot, surge):
@@ -52,15 +56,19 @@ def unpinning(snapshot: Snapshot, surge: Surge) -> tuple[list[Change], tuple[str
     return changes, tuple(kept)
 
 
-def _pinned(snapshot: Snapshot, surge: Surge) -> t.Iterator[tuple[Pin, Budget]]:
+def _pinned(
+    snapshot: snapshots.Snapshot, surge: surge_records.Surge
+) -> t.Iterator[tuple[surge_records.Pin, objects.Budget]]:
     budgets = {budget.uid: budget for budget in snapshot.budgets}
     for pin in surge.pins:
         if pin.uid in budgets:
             yield pin, budgets[pin.uid]
 
 
-def _rule(budget: Budget, minimum: int | str | None, maximum: int | str | None, sentence: str) -> Change:
-    return Change(
+def _rule(
+    budget: objects.Budget, minimum: int | str | None, maximum: int | str | None, sentence: str
+) -> api_changes.Change:
+    return api_changes.Change(
         "patch",
         budget.ref,
         sentence,
@@ -71,5 +79,5 @@ def _rule(budget: Budget, minimum: int | str | None, maximum: int | str | None, 
     )
 
 
-def _shown(minimum: int | str | None, maximum: int | str | None) -> Raw:
+def _shown(minimum: int | str | None, maximum: int | str | None) -> objects.Raw:
     return {k: v for k, v in (("minAvailable", minimum), ("maxUnavailable", maximum)) if v is not None}

@@ -13,11 +13,13 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Raw, Ref, Workload
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.option import options
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.reasons import Reason
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.snapshots import Snapshot
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import (
+    names,
+    objects,
+    option,
+    reasons,
+    snapshots,
+)
 
 RefusalCode = t.Literal[
     "not_surgeable",
@@ -53,32 +55,32 @@ SINGLE_NODE_VOLUMES = (
 )
 """Volume sources of a pod that attach to one node at a time unless they are read-only."""
 
-ACCEPT = f"accept the interruption with {options(allow_interruption=True)}"
+ACCEPT = f"accept the interruption with {option.options(allow_interruption=True)}"
 AGREE = (
-    f"It is dark while its pod restarts: agree on that for the run with {options(allow_interruption=True)}, "
+    f"It is dark while its pod restarts: agree on that for the run with {option.options(allow_interruption=True)}, "
     f'or on the workload with the annotation {names.ALLOW_INTERRUPTION}: "true".'
 )
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal(Reason):
+class Refusal(reasons.Reason):
     """Why a workload cannot be swapped, and what its owner can do about it."""
 
     code: RefusalCode
 
 
-def refusal(snapshot: Snapshot, workload: Workload) -> Refusal | None:
+def refusal(snapshot: snapshots.Snapshot, workload: objects.Workload) -> Refusal | None:
     """Whether anything in the workload's specification stands against one more pod for a while."""
     checks = (_kind, _scaled_to_zero, _recreate, _volumes, _autoscaler, _rollout)
     return next((found for check in checks if (found := check(snapshot, workload))), None)
 
 
-def surgeable_kind(ref: Ref) -> bool:
+def surgeable_kind(ref: objects.Ref) -> bool:
     """Whether the kind is known to honour deletion costs when it is scaled down."""
     return (ref.api_version.partition("/")[0], ref.kind) in SURGEABLE
 
 
-def _kind(snapshot: Snapshot, workload: Workload) -> Refusal | None:
+def _kind(snapshot: snapshots.Snapshot, workload: objects.Workload) -> Refusal | None:
     if workload.kind == "StatefulSet" and workload.replicas <= 1:
         return Refusal(
             "stateful_single",
@@ -108,7 +110,7 @@ def _kind(snapshot: Snapshot, workload: Workload) -> Refusal | None:
     return None
 
 
-def _scaled_to_zero(snapshot: Snapshot, workload: Workload) -> Refusal | None:
+def _scaled_to_zero(snapshot: snapshots.Snapshot, workload: objects.Workload) -> Refusal | None:
     if workload.replicas > 0:
         return None
     return Refusal(
@@ -118,7 +120,7 @@ def _scaled_to_zero(snapshot: Snapshot, workload: Workload) -> Refusal | None:
     )
 
 
-def _recreate(snapshot: Snapshot, workload: Workload) -> Refusal | None:
+def _recreate(snapshot: snapshots.Snapshot, workload: objects.Workload) -> Refusal | None:
     strategy = (workload.spec.get("strategy") or {}).get("type")
     if strategy != "Recreate" or workload.replicas != 1:
         return None
@@ -129,7 +131,7 @@ def _recreate(snapshot: Snapshot, workload: Workload) -> Refusal | None:
     )
 
 
-def _volumes(snapshot: Snapshot, workload: Workload) -> Refusal | None:
+def _volumes(snapshot: snapshots.Snapshot, workload: objects.Workload) -> Refusal | None:
     for volume in _volumes_of(snapshot, workload):
         found = tied(snapshot, volume, workload.namespace)
         if found:
@@ -141,7 +143,7 @@ def _volumes(snapshot: Snapshot, workload: Workload) -> Refusal | None:
     return None
 
 
-def _volumes_of(snapshot: Snapshot, workload: Workload) -> t.Iterator[Raw]:
+def _volumes_of(snapshot: snapshots.Snapshot, workload: objects.Workload) -> t.Iterator[objects.Raw]:
     """Volumes of the template and of the pods: a Rollout may keep its template elsewhere."""
     template = ((workload.spec.get("template") or {}).get("spec") or {}).get("volumes") or ()
     yield from template
@@ -149,7 +151,7 @@ def _volumes_of(snapshot: Snapshot, workload: Workload) -> t.Iterator[Raw]:
         yield from pod.volumes
 
 
-def tied(snapshot: Snapshot, volume: Raw, namespace: str) -> str:
+def tied(snapshot: snapshots.Snapshot, volume: objects.Raw, namespace: str) -> str:
     """What ties a pod with this volume to one node at a time, in words; empty where nothing does."""
     for source in SINGLE_NODE_VOLUMES:
         if source in volume and not (volume[source] or {}).get("readOnly"):
@@ -169,7 +171,7 @@ def tied(snapshot: Snapshot, volume: Raw, namespace: str) -> str:
     return ""
 
 
-def _autoscaler(snapshot: Snapshot, workload: Workload) -> Refusal | None:
+def _autoscaler(snapshot: snapshots.Snapshot, workload: objects.Workload) -> Refusal | None:
     scaler = snapshot.autoscaler_of(workload)
     if scaler is None or scaler.owner is None:
         return None
@@ -180,7 +182,7 @@ def _autoscaler(snapshot: Snapshot, workload: Workload) -> Refusal | None:
     )
 
 
-def _rollout(snapshot: Snapshot, workload: Workload) -> Refusal | None:
+def _rollout(snapshot: snapshots.Snapshot, workload: objects.Workload) -> Refusal | None:
     why = rollout(snapshot, workload)
     if not why:
         return None
@@ -191,7 +193,7 @@ def _rollout(snapshot: Snapshot, workload: Workload) -> Refusal | None:
     )
 
 
-def rollout(snapshot: Snapshot, workload: Workload) -> str:
+def rollout(snapshot: snapshots.Snapshot, workload: objects.Workload) -> str:
     """Why the workload is not at rest, empty where it is.
 
     At rest means: its controller has seen the specification, and exactly one ReplicaSet has pods,
@@ -213,7 +215,7 @@ def rollout(snapshot: Snapshot, workload: Workload) -> str:
     return ""
 
 
-def _differs(workload: Workload, replica_set: Workload) -> bool:
+def _differs(workload: objects.Workload, replica_set: objects.Workload) -> bool:
     """Whether the ReplicaSet's template is another one, its hash label aside."""
     ours, theirs = workload.spec.get("template"), replica_set.spec.get("template")
     if not ours or not theirs:
@@ -221,13 +223,13 @@ def _differs(workload: Workload, replica_set: Workload) -> bool:
     return bool(_without_hash(ours) != _without_hash(theirs))
 
 
-def _without_hash(template: Raw) -> tuple[Raw, Raw, t.Any]:
+def _without_hash(template: objects.Raw) -> tuple[objects.Raw, objects.Raw, t.Any]:
     meta = template.get("metadata") or {}
     labels = {k: v for k, v in (meta.get("labels") or {}).items() if k != "pod-template-hash"}
     return labels, meta.get("annotations") or {}, template.get("spec")
 
 
-def _clone_set(snapshot: Snapshot, workload: Workload) -> str:
+def _clone_set(snapshot: snapshots.Snapshot, workload: objects.Workload) -> str:
     """A CloneSet marks its pods with the revision they were made from."""
     label = "controller-revision-hash"
     revisions = {p.labels.get(label) for p in snapshot.pods_of(workload) if not p.deleting}

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Raw
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import objects
 
 SUFFIXES: Mapping[str, Fraction] = {
     "": Fraction(1),
@@ -45,11 +45,11 @@ class Newcomers:
     """``count`` more pods of the spec ``spec`` in a namespace."""
 
     namespace: str
-    spec: Raw
+    spec: objects.Raw
     count: int
 
 
-def usage(spec: Raw, limits: t.Iterable[Raw] = ()) -> Amounts:
+def usage(spec: objects.Raw, limits: t.Iterable[objects.Raw] = ()) -> Amounts:
     """What one such pod takes of a quota, by the quota's names (``pods``, ``requests.cpu``, ``limits.memory``)."""
     defaults = _defaults(limits)
     taken: Amounts = {"pods": Fraction(1), "count/pods": Fraction(1)}
@@ -61,12 +61,14 @@ def usage(spec: Raw, limits: t.Iterable[Raw] = ()) -> Amounts:
     return taken
 
 
-def exceeded(quotas: t.Iterable[Raw], limits: t.Collection[Raw], newcomers: t.Sequence[Newcomers]) -> dict[str, str]:
+def exceeded(
+    quotas: t.Iterable[objects.Raw], limits: t.Collection[objects.Raw], newcomers: t.Sequence[Newcomers]
+) -> dict[str, str]:
     """Why newcomers of one namespace do not fit, by the quota's name; all of them arrive at once."""
     found: dict[str, str] = {}
     for quota in quotas:
         name = quota["metadata"]["name"]
-        status: Raw = quota.get("status") or {}
+        status: objects.Raw = quota.get("status") or {}
         hard: Mapping[str, str] = status.get("hard") or (quota.get("spec") or {}).get("hard") or {}
         counted = [n for n in newcomers if _in_scope(quota, n.spec)]
         needed: Amounts = {}
@@ -83,7 +85,7 @@ def exceeded(quotas: t.Iterable[Raw], limits: t.Collection[Raw], newcomers: t.Se
     return found
 
 
-def violated(limits: t.Iterable[Raw], spec: Raw) -> dict[str, str]:
+def violated(limits: t.Iterable[objects.Raw], spec: objects.Raw) -> dict[str, str]:
     """Which limit ranges such a pod breaks by what it says itself, by the range's name."""
     found: dict[str, str] = {}
     for limit_range in limits:
@@ -94,7 +96,7 @@ def violated(limits: t.Iterable[Raw], spec: Raw) -> dict[str, str]:
     return found
 
 
-def _broken(item: Raw, spec: Raw) -> str:
+def _broken(item: objects.Raw, spec: objects.Raw) -> str:
     if item.get("type") == "Container":
         parts = [
             (f"container {c.get('name')}", {side: _own(c, side, {}) for side in ("requests", "limits")})
@@ -116,7 +118,7 @@ def _broken(item: Raw, spec: Raw) -> str:
     return ""
 
 
-def _defaults(limits: t.Iterable[Raw]) -> dict[str, Raw]:
+def _defaults(limits: t.Iterable[objects.Raw]) -> dict[str, objects.Raw]:
     """What limit ranges fill in for containers that say nothing."""
     found: dict[str, dict[str, str]] = {"requests": {}, "limits": {}}
     for limit_range in limits:
@@ -124,18 +126,18 @@ def _defaults(limits: t.Iterable[Raw]) -> dict[str, Raw]:
             if item.get("type") == "Container":
                 found["limits"].update(item.get("default") or {})
                 found["requests"].update(item.get("defaultRequest") or item.get("default") or {})
-    return t.cast("dict[str, Raw]", found)
+    return t.cast("dict[str, objects.Raw]", found)
 
 
-def _own(container: Raw, side: str, defaults: Mapping[str, Raw]) -> Amounts:
-    said: Raw = container.get("resources") or {}
-    own: Raw = said.get(side) or {}
+def _own(container: objects.Raw, side: str, defaults: Mapping[str, objects.Raw]) -> Amounts:
+    said: objects.Raw = container.get("resources") or {}
+    own: objects.Raw = said.get(side) or {}
     if side == "requests":
         own = {**(said.get("limits") or {}), **own}
     return {name: quantity(amount) for name, amount in {**defaults.get(side, {}), **own}.items()}
 
 
-def _of_pod(spec: Raw, side: str, defaults: Mapping[str, Raw]) -> Amounts:
+def _of_pod(spec: objects.Raw, side: str, defaults: Mapping[str, objects.Raw]) -> Amounts:
     total: Amounts = {}
     for container in spec.get("containers") or ():
         _add(total, _own(container, side, defaults))
@@ -170,14 +172,14 @@ def _must_be_said(resource: str) -> bool:
     return resource in ("cpu", "memory", "requests.cpu", "requests.memory", "limits.cpu", "limits.memory")
 
 
-def _in_scope(quota: Raw, spec: Raw) -> bool:
-    wanted: Raw = quota.get("spec") or {}
-    expressions: list[Raw] = [{"scopeName": name, "operator": "Exists"} for name in wanted.get("scopes") or ()]
+def _in_scope(quota: objects.Raw, spec: objects.Raw) -> bool:
+    wanted: objects.Raw = quota.get("spec") or {}
+    expressions: list[objects.Raw] = [{"scopeName": name, "operator": "Exists"} for name in wanted.get("scopes") or ()]
     expressions += (wanted.get("scopeSelector") or {}).get("matchExpressions") or ()
     return all(_has_scope(expression, spec) for expression in expressions)
 
 
-def _has_scope(expression: Raw, spec: Raw) -> bool:
+def _has_scope(expression: objects.Raw, spec: objects.Raw) -> bool:
     ends: bool = spec.get("activeDeadlineSeconds") is not None
     says_something = any(any((c.get("resources") or {}).values()) for c in spec.get("containers") or ())
     match expression.get("scopeName"):

@@ -7,25 +7,19 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.api_changes import Change
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import (
-    Autoscaler,
-    Pod,
-    Workload,
-)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import api_changes, names, objects
 
 
-def template_cost(workload: Workload) -> str | None:
+def template_cost(workload: objects.Workload) -> str | None:
     """The deletion cost that the workload's template gives to every new pod."""
     meta = (workload.spec.get("template") or {}).get("metadata") or {}
     return t.cast("str | None", (meta.get("annotations") or {}).get(names.DELETION_COST))
 
 
-def cost(pod: Pod, value: str | None) -> Change:
+def cost(pod: objects.Pod, value: str | None) -> api_changes.Change:
     """Set or (``None``) remove the pod's deletion cost."""
     before = pod.annotations.get(names.DELETION_COST)
-    return Change(
+    return api_changes.Change(
         "patch",
         pod.ref,
         f"Set the deletion cost of {pod.ref} to {value}" if value else f"Remove the deletion cost of {pod.ref}",
@@ -36,7 +30,7 @@ def cost(pod: Pod, value: str | None) -> Change:
     )
 
 
-def bounds(scaler: Autoscaler, minimum: int, maximum: int, verb: str) -> list[Change]:
+def bounds(scaler: objects.Autoscaler, minimum: int, maximum: int, verb: str) -> list[api_changes.Change]:
     """Set both bounds; nothing where they are so already."""
     now = {"minReplicas": scaler.minimum, "maxReplicas": scaler.maximum}
     then = {"minReplicas": minimum, "maxReplicas": maximum}
@@ -44,7 +38,7 @@ def bounds(scaler: Autoscaler, minimum: int, maximum: int, verb: str) -> list[Ch
     if not wanted:
         return []
     return [
-        Change(
+        api_changes.Change(
             "patch",
             scaler.ref,
             f"{verb} the bounds of {scaler.ref} to {minimum}..{maximum}",
@@ -56,10 +50,10 @@ def bounds(scaler: Autoscaler, minimum: int, maximum: int, verb: str) -> list[Ch
     ]
 
 
-def scale(workload: Workload, replicas: int) -> Change:
+def scale(workload: objects.Workload, replicas: int) -> api_changes.Change:
     """Set the count through the scale subresource."""
     verb = "Raise" if replicas > workload.replicas else "Lower"
-    return Change(
+    return api_changes.Change(
         "scale",
         workload.ref,
         f"{verb} {workload.ref} from {workload.replicas} to {replicas} replicas",

@@ -15,10 +15,12 @@ import json
 import typing as t
 from dataclasses import asdict, dataclass, field, replace
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.api_changes import Change
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Raw, Ref
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.snapshots import Snapshot
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import (
+    api_changes,
+    names,
+    objects,
+    snapshots,
+)
 
 VERSION = 1
 HOLD = 60
@@ -100,14 +102,14 @@ class Surge:
     lease_uid: str = field(default="", compare=False)
 
     @property
-    def workload(self) -> Ref:
+    def workload(self) -> objects.Ref:
         """The workload's coordinates."""
-        return Ref(self.kind, self.name, self.namespace, self.uid, self.api_version)
+        return objects.Ref(self.kind, self.name, self.namespace, self.uid, self.api_version)
 
     @property
-    def lease(self) -> Ref:
+    def lease(self) -> objects.Ref:
         """The lease's coordinates."""
-        return Ref(
+        return objects.Ref(
             "Lease",
             names.surge_name(self.uid),
             names.NAMESPACE,
@@ -122,7 +124,7 @@ class Surge:
         return json.dumps({"v": VERSION, **data}, sort_keys=True, separators=(",", ":"))
 
     @classmethod
-    def from_lease(cls, raw: Raw) -> Surge | None:
+    def from_lease(cls, raw: objects.Raw) -> Surge | None:
         """From a lease; ``None`` where it is not that of a surge.
 
         Raises:
@@ -157,7 +159,7 @@ class Surge:
                 _nodes_named(text),
             ) from error
 
-    def writing(self, holder: str, now: str) -> Change:
+    def writing(self, holder: str, now: str) -> api_changes.Change:
         """Create the lease: the intent, and the lock on the workload. ``now`` is RFC 3339 (ms)."""
         body = {
             "apiVersion": "coordination.k8s.io/v1",
@@ -175,7 +177,7 @@ class Surge:
                 "renewTime": micro_time(now),
             },
         }
-        return Change(
+        return api_changes.Change(
             "create",
             self.lease,
             f"Record the surge of {self.workload}: {self.prior_replicas} -> {self.target} replicas",
@@ -184,12 +186,12 @@ class Surge:
             after={"workload": str(self.workload), "replicas": self.target},
         )
 
-    def renewing(self, holder: str, now: str) -> Change:
+    def renewing(self, holder: str, now: str) -> api_changes.Change:
         """Renew the lease in the name of ``holder``, with the record as it is here."""
         spec: dict[str, t.Any] = {"leaseDurationSeconds": HOLD, "renewTime": micro_time(now)}
         if holder != self.holder:
             spec |= {"holderIdentity": holder, "acquireTime": micro_time(now)}
-        return Change(
+        return api_changes.Change(
             "patch",
             self.lease,
             f"Hold the surge of {self.workload}",
@@ -197,9 +199,9 @@ class Surge:
             resource_version=self.resource_version,
         )
 
-    def forgetting(self) -> Change:
+    def forgetting(self) -> api_changes.Change:
         """Delete the lease, as it was read and no other."""
-        return Change(
+        return api_changes.Change(
             "delete",
             self.lease,
             f"Forget the surge of {self.workload}",
@@ -220,17 +222,17 @@ class Surge:
         )
 
 
-def surges_in(snapshot: Snapshot) -> tuple[Surge, ...]:
+def surges_in(snapshot: snapshots.Snapshot) -> tuple[Surge, ...]:
     """Every recorded surge that can be read."""
     return tuple(one for one in _recorded(snapshot).values() if isinstance(one, Surge))
 
 
-def unreadable(snapshot: Snapshot) -> dict[str, BadSurgeError]:
+def unreadable(snapshot: snapshots.Snapshot) -> dict[str, BadSurgeError]:
     """Records of surges that nobody can read, by the UID of their workload."""
     return {uid: one for uid, one in _recorded(snapshot).items() if isinstance(one, BadSurgeError)}
 
 
-def _recorded(snapshot: Snapshot) -> dict[str, Surge | BadSurgeError]:
+def _recorded(snapshot: snapshots.Snapshot) -> dict[str, Surge | BadSurgeError]:
     found: dict[str, Surge | BadSurgeError] = {}
     for raw in snapshot.leases:
         uid = raw["metadata"]["name"].removeprefix(names.SURGE_PREFIX)
@@ -244,12 +246,12 @@ def _recorded(snapshot: Snapshot) -> dict[str, Surge | BadSurgeError]:
     return found
 
 
-def surges_for(snapshot: Snapshot, nodes: t.Collection[str]) -> tuple[Surge, ...]:
+def surges_for(snapshot: snapshots.Snapshot, nodes: t.Collection[str]) -> tuple[Surge, ...]:
     """The recorded surges that serve one of the nodes."""
     return tuple(surge for surge in surges_in(snapshot) if set(nodes) & set(surge.nodes))
 
 
-def orphaned(snapshot: Snapshot, surge: Surge) -> bool:
+def orphaned(snapshot: snapshots.Snapshot, surge: Surge) -> bool:
     """Whether none of its nodes exists any more (a namesake with another UID is another node)."""
     here = ((snapshot.nodes.get(name), uid) for name, uid in surge.nodes.items())
     return not any(node and uid in ("", node.uid) for node, uid in here)

@@ -7,26 +7,30 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Raw, Workload
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.pod_plan import PodPlan
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.reasons import Finding
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.snapshots import Snapshot
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap import quota
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap.surge_records import surges_in
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import (
+    objects,
+    pod_plan,
+    reasons,
+    snapshots,
+)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap import quota, surge_records
 
 
 def findings(
-    snapshot: Snapshot, plans: t.Sequence[PodPlan], waves: t.Iterable[t.Collection[str]], terminating: t.Collection[str]
-) -> list[Finding]:
+    snapshot: snapshots.Snapshot,
+    plans: t.Sequence[pod_plan.PodPlan],
+    waves: t.Iterable[t.Collection[str]],
+    terminating: t.Collection[str],
+) -> list[reasons.Finding]:
     """What keeps surges from being raised; surges that are up already are not asked again.
 
     Newcomers of one wave are there at the same time, those of different waves are not.
     """
-    up = {surge.uid for surge in surges_in(snapshot)}
+    up = {surge.uid for surge in surge_records.surges_in(snapshot)}
     swaps = [p for p in plans if p.route == "swap" and p.workload and p.workload.uid not in up]
     found = _terminating([p for p in plans if p.route == "swap" or p.guarded], terminating)
     for wave in waves:
-        leaving: dict[str, list[PodPlan]] = {}
+        leaving: dict[str, list[pod_plan.PodPlan]] = {}
         for plan in swaps:
             if plan.pod.node in wave and plan.workload:
                 leaving.setdefault(plan.workload.uid, []).append(plan)
@@ -36,14 +40,16 @@ def findings(
     return list(dict.fromkeys(found))
 
 
-def _of_workload(snapshot: Snapshot, workload: Workload, group: list[PodPlan]) -> list[Finding]:
+def _of_workload(
+    snapshot: snapshots.Snapshot, workload: objects.Workload, group: list[pod_plan.PodPlan]
+) -> list[reasons.Finding]:
     found = []
     nodes = _nodes(group)
     leaving = {plan.pod.uid for plan in group}
     waiting = [p for p in snapshot.pods_of(workload) if p.uid not in leaving and not p.ready and not p.deleting]
     if waiting:
         found.append(
-            Finding(
+            reasons.Finding(
                 "not_ready_elsewhere",
                 f"{', '.join(str(p.ref) for p in waiting[:5])} of {workload.ref} is not Ready: while that is so, "
                 "lowering the count could end a pod that serves.",
@@ -55,7 +61,7 @@ def _of_workload(snapshot: Snapshot, workload: Workload, group: list[PodPlan]) -
         )
     for name, why in quota.violated(_in(snapshot.limits, workload.namespace), _spec(workload)).items():
         found.append(
-            Finding(
+            reasons.Finding(
                 "limit_range_forbids_surge",
                 f"One more pod of {workload.ref} breaks LimitRange {workload.namespace}/{name}: {why}.",
                 "Change the LimitRange or the workload.",
@@ -67,7 +73,9 @@ def _of_workload(snapshot: Snapshot, workload: Workload, group: list[PodPlan]) -
     return found
 
 
-def _quotas(snapshot: Snapshot, moves: list[tuple[Workload, list[PodPlan]]]) -> list[Finding]:
+def _quotas(
+    snapshot: snapshots.Snapshot, moves: list[tuple[objects.Workload, list[pod_plan.PodPlan]]]
+) -> list[reasons.Finding]:
     found = []
     for namespace in dict.fromkeys(workload.namespace for workload, _group in moves):
         inside = [(workload, group) for workload, group in moves if workload.namespace == namespace]
@@ -76,7 +84,7 @@ def _quotas(snapshot: Snapshot, moves: list[tuple[Workload, list[PodPlan]]]) -> 
         for name, why in quota.exceeded(_in(snapshot.quotas, namespace), limits, newcomers).items():
             count = sum(newcomer.count for newcomer in newcomers)
             found.append(
-                Finding(
+                reasons.Finding(
                     "quota_forbids_surge",
                     f"ResourceQuota {namespace}/{name} has no room for {count} more pod{'s' if count > 1 else ''} "
                     f"({', '.join(str(workload.ref) for workload, _group in inside)}): {why}.",
@@ -89,9 +97,9 @@ def _quotas(snapshot: Snapshot, moves: list[tuple[Workload, list[PodPlan]]]) -> 
     return found
 
 
-def _terminating(plans: list[PodPlan], terminating: t.Collection[str]) -> list[Finding]:
+def _terminating(plans: list[pod_plan.PodPlan], terminating: t.Collection[str]) -> list[reasons.Finding]:
     return [
-        Finding(
+        reasons.Finding(
             "namespace_terminating",
             f"Namespace {namespace} is being deleted: no newcomer and no guard can be made in it.",
             "Wait until it is gone.",
@@ -104,13 +112,13 @@ def _terminating(plans: list[PodPlan], terminating: t.Collection[str]) -> list[F
     ]
 
 
-def _spec(workload: Workload) -> Raw:
+def _spec(workload: objects.Workload) -> objects.Raw:
     return (workload.spec.get("template") or {}).get("spec") or {}
 
 
-def _in(raws: t.Iterable[Raw], namespace: str) -> list[Raw]:
+def _in(raws: t.Iterable[objects.Raw], namespace: str) -> list[objects.Raw]:
     return [found for found in raws if found["metadata"].get("namespace") == namespace]
 
 
-def _nodes(plans: t.Iterable[PodPlan]) -> tuple[str, ...]:
+def _nodes(plans: t.Iterable[pod_plan.PodPlan]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(plan.pod.node for plan in plans))

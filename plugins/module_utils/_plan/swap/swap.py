@@ -14,27 +14,25 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass, replace
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.api_changes import Change
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import (
-    Autoscaler,
-    Pod,
-    Workload,
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import (
+    api_changes,
+    names,
+    objects,
+    pod_plan,
+    reasons,
+    serving,
+    snapshots,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.pod_plan import PodPlan
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.reasons import Reason
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.serving import Endpoints
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.snapshots import Snapshot
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap import pins, protect, surge_changes
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap.surge_records import (
-    Bounds,
-    Leaver,
-    Surge,
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap import (
+    pins,
+    protect,
+    surge_changes,
+    surge_records,
 )
 
 
 @dataclass(frozen=True, slots=True)
-class Blocked(Reason):
+class Blocked(reasons.Reason):
     """Why a surge cannot succeed: ``code`` is a finding's, too."""
 
     code: t.Literal[
@@ -55,22 +53,22 @@ class Undo:
     the lease is left. ``kept`` is what stays because somebody else wrote it.
     """
 
-    changes: tuple[Change, ...] = ()
+    changes: tuple[api_changes.Change, ...] = ()
     waiting: str = ""
     kept: tuple[str, ...] = ()
 
 
 def surges(
-    snapshot: Snapshot,
-    plans: t.Iterable[PodPlan],
+    snapshot: snapshots.Snapshot,
+    plans: t.Iterable[pod_plan.PodPlan],
     *,
     run: str,
     by: str,
     since: str,
     pin: bool = False,
-) -> tuple[Surge, ...]:
+) -> tuple[surge_records.Surge, ...]:
     """One surge for every workload with pods that leave by swap, however many of the nodes they are on."""
-    leaving: dict[str, list[Pod]] = {}
+    leaving: dict[str, list[objects.Pod]] = {}
     for plan in plans:
         if plan.route == "swap" and plan.workload is not None:
             leaving.setdefault(plan.workload.uid, []).append(plan.pod)
@@ -83,10 +81,17 @@ def surges(
 
 
 def _surge(
-    snapshot: Snapshot, workload: Workload, pods: list[Pod], *, run: str, by: str, since: str, pin: bool
-) -> Surge:
+    snapshot: snapshots.Snapshot,
+    workload: objects.Workload,
+    pods: list[objects.Pod],
+    *,
+    run: str,
+    by: str,
+    since: str,
+    pin: bool,
+) -> surge_records.Surge:
     scaler, target = snapshot.autoscaler_of(workload), workload.replicas + len(pods)
-    return Surge(
+    return surge_records.Surge(
         api_version=workload.api_version,
         kind=workload.kind,
         namespace=workload.namespace,
@@ -95,7 +100,7 @@ def _surge(
         prior_replicas=workload.replicas,
         target=target,
         nodes={name: snapshot.nodes[name].uid for name in sorted({pod.node for pod in pods}) if name in snapshot.nodes},
-        leaving={pod.uid: Leaver(pod.name, pod.annotations.get(names.DELETION_COST)) for pod in pods},
+        leaving={pod.uid: surge_records.Leaver(pod.name, pod.annotations.get(names.DELETION_COST)) for pod in pods},
         run=run,
         by=by,
         since=since,
@@ -104,14 +109,16 @@ def _surge(
     )
 
 
-def _bounds(scaler: Autoscaler, target: int) -> Bounds:
-    return Bounds(scaler.name, scaler.minimum, scaler.maximum, max(target, scaler.minimum), max(target, scaler.maximum))
+def _bounds(scaler: objects.Autoscaler, target: int) -> surge_records.Bounds:
+    return surge_records.Bounds(
+        scaler.name, scaler.minimum, scaler.maximum, max(target, scaler.minimum), max(target, scaler.maximum)
+    )
 
 
 # -- what is there ----------------------------------------------------------------------------------
 
 
-def restless(snapshot: Snapshot, uid: str) -> str:
+def restless(snapshot: snapshots.Snapshot, uid: str) -> str:
     """Why the workload is between two states, empty where it is at rest or gone."""
     workload = snapshot.workload(uid)
     if workload is None:
@@ -123,18 +130,18 @@ def restless(snapshot: Snapshot, uid: str) -> str:
     return f"{workload.ref} to come to rest: {why}" if why else ""
 
 
-def active(snapshot: Snapshot, surge: Surge) -> tuple[Pod, ...]:
+def active(snapshot: snapshots.Snapshot, surge: surge_records.Surge) -> tuple[objects.Pod, ...]:
     """The workload's pods that count for its controller: neither ending nor finished."""
     workload = snapshot.workload(surge.uid)
     return tuple(pod for pod in snapshot.pods_of(workload) if not pod.deleting) if workload else ()
 
 
-def alive(snapshot: Snapshot, surge: Surge) -> tuple[Pod, ...]:
+def alive(snapshot: snapshots.Snapshot, surge: surge_records.Surge) -> tuple[objects.Pod, ...]:
     """The leaving pods that nothing has ended yet, by their UIDs."""
     return tuple(pod for pod in active(snapshot, surge) if pod.uid in surge.leaving)
 
 
-def settled(snapshot: Snapshot, surge: Surge) -> str:
+def settled(snapshot: snapshots.Snapshot, surge: surge_records.Surge) -> str:
     """Why the controller is still at work on the count, empty once it has caught up."""
     workload = snapshot.workload(surge.uid)
     if workload is None:
@@ -147,7 +154,7 @@ def settled(snapshot: Snapshot, surge: Surge) -> str:
     return ""
 
 
-def scaler_of(snapshot: Snapshot, surge: Surge) -> Autoscaler | None:
+def scaler_of(snapshot: snapshots.Snapshot, surge: surge_records.Surge) -> objects.Autoscaler | None:
     """The autoscaler whose bounds the surge changed, as it is now."""
     if surge.bounds is None:
         return None
@@ -157,7 +164,7 @@ def scaler_of(snapshot: Snapshot, surge: Surge) -> Autoscaler | None:
 # -- raising ----------------------------------------------------------------------------------------
 
 
-def raising(snapshot: Snapshot, surge: Surge) -> tuple[Change, ...]:
+def raising(snapshot: snapshots.Snapshot, surge: surge_records.Surge) -> tuple[api_changes.Change, ...]:
     """What is still to do until the workload is asked for ``target`` pods, in the protocol's order.
 
     The costs go first: if anybody puts the count back, the pod that ends is one that leaves anyway.
@@ -174,13 +181,15 @@ def raising(snapshot: Snapshot, surge: Surge) -> tuple[Change, ...]:
     return tuple(changes)
 
 
-def raised(snapshot: Snapshot, surge: Surge) -> bool:
+def raised(snapshot: snapshots.Snapshot, surge: surge_records.Surge) -> bool:
     """Whether the workload's specification asks for the target, as far as this snapshot knows."""
     workload = snapshot.workload(surge.uid)
     return workload is not None and workload.replicas == surge.target
 
 
-def _costs(snapshot: Snapshot, surge: Surge, workload: Workload) -> list[Change]:
+def _costs(
+    snapshot: snapshots.Snapshot, surge: surge_records.Surge, workload: objects.Workload
+) -> list[api_changes.Change]:
     """The lowest cost on every leaving pod, and on no other (an undo that was cut short put it there)."""
     changes = []
     for pod in active(snapshot, surge):
@@ -197,7 +206,12 @@ def _costs(snapshot: Snapshot, surge: Surge, workload: Workload) -> list[Change]
 
 
 def waiting_for(
-    snapshot: Snapshot, surge: Surge, endpoints: Endpoints, leaving_nodes: t.Collection[str], *, lowering: bool = False
+    snapshot: snapshots.Snapshot,
+    surge: surge_records.Surge,
+    endpoints: serving.Endpoints,
+    leaving_nodes: t.Collection[str],
+    *,
+    lowering: bool = False,
 ) -> str:
     """What is missing until the newcomers serve; empty when the leaving pods may end.
 
@@ -225,7 +239,9 @@ def waiting_for(
     return ""
 
 
-def blocked(snapshot: Snapshot, surge: Surge, leaving_nodes: t.Collection[str]) -> Blocked | None:
+def blocked(
+    snapshot: snapshots.Snapshot, surge: surge_records.Surge, leaving_nodes: t.Collection[str]
+) -> Blocked | None:
     """Why the surge cannot succeed, as far as anybody has said so yet."""
     workload = snapshot.workload(surge.uid)
     if workload is None:
@@ -267,7 +283,9 @@ def blocked(snapshot: Snapshot, surge: Surge, leaving_nodes: t.Collection[str]) 
     return None
 
 
-def rebased(snapshot: Snapshot, surge: Surge, *, lowered: bool = False) -> Surge | None:
+def rebased(
+    snapshot: snapshots.Snapshot, surge: surge_records.Surge, *, lowered: bool = False
+) -> surge_records.Surge | None:
     """The surge on the count that somebody else set meanwhile; ``None`` where the count is as it was or ours.
 
     What they set is what is wanted from now on, and the pods that leave come on top of it again. An
@@ -286,7 +304,7 @@ def rebased(snapshot: Snapshot, surge: Surge, *, lowered: bool = False) -> Surge
 # -- lowering and giving back -----------------------------------------------------------------------
 
 
-def lowering(snapshot: Snapshot, surge: Surge) -> tuple[Change, ...]:
+def lowering(snapshot: snapshots.Snapshot, surge: surge_records.Surge) -> tuple[api_changes.Change, ...]:
     """End the leaving pods: the autoscaler's bounds as they were, then the count, once.
 
     Ask only when ``waiting_for`` has nothing to wait for. Without an autoscaler the count goes back to
@@ -303,7 +321,7 @@ def lowering(snapshot: Snapshot, surge: Surge) -> tuple[Change, ...]:
     return tuple(changes)
 
 
-def lowered_count(snapshot: Snapshot, surge: Surge, workload: Workload) -> int | None:
+def lowered_count(snapshot: snapshots.Snapshot, surge: surge_records.Surge, workload: objects.Workload) -> int | None:
     """The count after lowering; ``None`` where it is somebody else's now."""
     if workload.replicas == surge.target:
         return surge.prior_replicas
@@ -313,7 +331,7 @@ def lowered_count(snapshot: Snapshot, surge: Surge, workload: Workload) -> int |
     return max(workload.replicas - leaving, surge.bounds.prior_min, 1)
 
 
-def giving_back(snapshot: Snapshot, surge: Surge, *, lowered: bool = False) -> Undo:
+def giving_back(snapshot: snapshots.Snapshot, surge: surge_records.Surge, *, lowered: bool = False) -> Undo:
     """The next step back to what was, from wherever the surge is.
 
     Where the count is still ours, the newcomers get the lowest cost and the leaving pods their own, so
@@ -353,7 +371,7 @@ def giving_back(snapshot: Snapshot, surge: Surge, *, lowered: bool = False) -> U
     return Undo((*changes, *unpinned, *costs), kept=kept)
 
 
-def shrunk(snapshot: Snapshot, surge: Surge, nodes: t.Collection[str]) -> Surge:
+def shrunk(snapshot: snapshots.Snapshot, surge: surge_records.Surge, nodes: t.Collection[str]) -> surge_records.Surge:
     """The surge as it serves these nodes only; its target stays, the end of the swap lowers it all."""
     gone = {uid for uid in surge.leaving if (pod := snapshot.pod(uid)) and pod.node not in nodes}
     return replace(
@@ -363,13 +381,17 @@ def shrunk(snapshot: Snapshot, surge: Surge, nodes: t.Collection[str]) -> Surge:
     )
 
 
-def shrinking(snapshot: Snapshot, surge: Surge, smaller: Surge) -> tuple[Change, ...]:
+def shrinking(
+    snapshot: snapshots.Snapshot, surge: surge_records.Surge, smaller: surge_records.Surge
+) -> tuple[api_changes.Change, ...]:
     """Give the pods that leave no more their own costs back; the record is written after that."""
     stay = [pod for pod in alive(snapshot, surge) if pod.uid not in smaller.leaving]
     return tuple(_costs_back(stay, surge, snapshot.workload(surge.uid)))
 
 
-def whole_undo(snapshot: Snapshot, surge: Surge) -> tuple[tuple[Change, ...], tuple[str, ...]]:
+def whole_undo(
+    snapshot: snapshots.Snapshot, surge: surge_records.Surge
+) -> tuple[tuple[api_changes.Change, ...], tuple[str, ...]]:
     """Every change that giving back will make if nothing else happens, in order, and what is kept."""
     step = giving_back(snapshot, surge)
     unpinned, _kept = pins.unpinning(snapshot, surge)
@@ -377,7 +399,9 @@ def whole_undo(snapshot: Snapshot, surge: Surge) -> tuple[tuple[Change, ...], tu
     return (*step.changes, *rest, surge.forgetting()), step.kept
 
 
-def _bounds_back(snapshot: Snapshot, surge: Surge) -> tuple[list[Change], tuple[str, ...]]:
+def _bounds_back(
+    snapshot: snapshots.Snapshot, surge: surge_records.Surge
+) -> tuple[list[api_changes.Change], tuple[str, ...]]:
     """Both bounds as they were, each only where it is still ours."""
     scaler, bounds = scaler_of(snapshot, surge), surge.bounds
     if scaler is None or bounds is None:
@@ -395,7 +419,9 @@ def _bounds_back(snapshot: Snapshot, surge: Surge) -> tuple[list[Change], tuple[
     return surge_changes.bounds(scaler, minimum, max(minimum, maximum), "Restore"), tuple(kept)
 
 
-def _costs_back(pods: t.Iterable[Pod], surge: Surge, workload: Workload | None) -> list[Change]:
+def _costs_back(
+    pods: t.Iterable[objects.Pod], surge: surge_records.Surge, workload: objects.Workload | None
+) -> list[api_changes.Change]:
     """What our cost replaced on the pods that stay; a cost that is not ours is left alone."""
     changes = []
     for pod in pods:

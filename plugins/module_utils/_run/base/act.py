@@ -7,17 +7,15 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import verbs
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.kinds import KINDS
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.api_changes import Change
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import Context
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds, verbs
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import api_changes, names
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import context
 
 
-def request_for(change: Change) -> verbs.Request:
+def request_for(change: api_changes.Change) -> verbs.Request:
     """The request that makes the change, guarded by the UID or resourceVersion that it names."""
     target = change.target
-    kind = KINDS[(target.api_version, target.kind)]
+    kind = kinds.KINDS[(target.api_version, target.kind)]
     match change.verb:
         case "create":
             return verbs.create(kind, dict(change.body or {}), namespace=target.namespace)
@@ -52,7 +50,9 @@ Fence = t.Callable[[], None]
 """Proves that the sender may still act; raises where it may not."""
 
 
-def apply(ctx: Context, change: Change, *, fence: Fence | None = None, patience: float = PATIENCE) -> dict[str, t.Any]:
+def apply(
+    ctx: context.Context, change: api_changes.Change, *, fence: Fence | None = None, patience: float = PATIENCE
+) -> dict[str, t.Any]:
     """Make the change and remember it; in check mode only remember it.
 
     ``fence`` is asked before every attempt; what it raises ends the change unsent. ``patience`` are the seconds

@@ -7,17 +7,10 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import connection
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.errors import ClusterError, ConfigError
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.node_records import BadRecordError
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap.surge_records import BadSurgeError
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import (
-    Context,
-    Event,
-    Result,
-    Run,
-    StopRun,
-)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import connection, errors
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import node_records
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap import surge_records
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import context
 
 
 def library_error() -> str | None:
@@ -27,12 +20,12 @@ def library_error() -> str | None:
 
 def perform(
     target: t.Mapping[str, t.Any],
-    loop: t.Callable[[Context], Result],
+    loop: t.Callable[[context.Context], context.Result],
     *,
     user_agent: str,
-    run: Run | None,
+    run: context.Run | None,
     check: bool,
-    progress: t.Callable[[Event], None],
+    progress: t.Callable[[context.Event], None],
     guard: t.Callable[[], None] | None,
 ) -> dict[str, t.Any]:
     """Connect as ``target`` says (the fields of ``ConnectionOptions``), loop, and shape the result.
@@ -47,15 +40,15 @@ def perform(
             # A nonce comes from a call of this very start: the server was there a moment ago.
             answered=bool(run and run.id and run.nonce),
         )
-    except (ConfigError, ClusterError) as error:
+    except (errors.ConfigError, errors.ClusterError) as error:
         return failure(str(error))
-    ctx = Context(cluster, check=check, run=run, progress=progress, clock=cluster.clock)
+    ctx = context.Context(cluster, check=check, run=run, progress=progress, clock=cluster.clock)
     try:
         result = loop(ctx)
-    except StopRun as stop:
+    except context.StopRun as stop:
         result = stopped(stop)
-    except (ConfigError, ClusterError, BadRecordError, BadSurgeError) as error:
-        result = Result({"findings": []}, failed=True, message=str(error))
+    except (errors.ConfigError, errors.ClusterError, node_records.BadRecordError, surge_records.BadSurgeError) as error:
+        result = context.Result({"findings": []}, failed=True, message=str(error))
     finally:
         cluster.close()
     return result.shaped(ctx)
@@ -74,6 +67,6 @@ def failure(message: str) -> dict[str, t.Any]:
     }
 
 
-def stopped(stop: StopRun) -> Result:
+def stopped(stop: context.StopRun) -> context.Result:
     """The result of a call that decided to do nothing more."""
-    return Result({"findings": [stop.reason.shown()]}, failed=True, message=stop.reason.sentence)
+    return context.Result({"findings": [stop.reason.shown()]}, failed=True, message=stop.reason.sentence)

@@ -11,14 +11,8 @@ import threading
 import typing as t
 from dataclasses import asdict, dataclass, field
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.client import Cluster
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.clocks import Clock
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.api_changes import (
-    Change,
-    diff_of,
-    sentences_of,
-)
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.reasons import Finding
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import client, clocks
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import api_changes, reasons
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +62,7 @@ class StopRun(Exception):
 
     def __init__(self, code: str, message: str, remedy: str = "", subject: str = "") -> None:
         super().__init__(message)
-        self.reason = Finding(code, message, remedy, "blocker", subject)
+        self.reason = reasons.Finding(code, message, remedy, "blocker", subject)
 
 
 def who() -> str:
@@ -84,14 +78,14 @@ def who() -> str:
 class Context:
     """One call: its connection, its clock, whom it tells, and what it has changed so far."""
 
-    cluster: Cluster
+    cluster: client.Cluster
     check: bool = False
     run: Run | None = None
     progress: t.Callable[[Event], None] = lambda event: None
-    clock: Clock = field(default_factory=Clock)
+    clock: clocks.Clock = field(default_factory=clocks.Clock)
     by: str = field(default_factory=who)
     timeline: list[Event] = field(default_factory=list)
-    changes: list[Change] = field(default_factory=list)
+    changes: list[api_changes.Change] = field(default_factory=list)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     @property
@@ -110,7 +104,7 @@ class Context:
             self.timeline.append(event)
         return event
 
-    def changed(self, change: Change) -> None:
+    def changed(self, change: api_changes.Change) -> None:
         """Remember a change that was made (in check mode: that would be made)."""
         with self._lock:
             self.changes.append(change)
@@ -131,7 +125,7 @@ class Result:
             "changed": bool(ctx.changes),
             "failed": self.failed,
             "msg": self.message,
-            "actions": sentences_of(ctx.changes),
-            "diff": diff_of(ctx.changes),
+            "actions": api_changes.sentences_of(ctx.changes),
+            "diff": api_changes.diff_of(ctx.changes),
             "timeline": [asdict(event) for event in ctx.timeline],
         }

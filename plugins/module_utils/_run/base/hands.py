@@ -7,17 +7,9 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.errors import UnknownOutcome
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.api_changes import Change
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Raw, Ref
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.act import Fence
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import Context
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.writing import (
-    Contended,
-    Decide,
-    at_first,
-    write,
-)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import errors
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import api_changes, objects
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import act, context, writing
 
 
 class Hands:
@@ -27,11 +19,11 @@ class Hands:
     not sent at all, instead of being refused by the server again and again until a watch catches up.
     """
 
-    def __init__(self, ctx: Context, fence: Fence | None = None) -> None:
+    def __init__(self, ctx: context.Context, fence: act.Fence | None = None) -> None:
         self._ctx, self._fence = ctx, fence
         self._written: dict[tuple[str, str, str], str] = {}
 
-    def do(self, changes: t.Iterable[Change], fence: Fence | None = None) -> bool:
+    def do(self, changes: t.Iterable[api_changes.Change], fence: act.Fence | None = None) -> bool:
         """Whether all of them were made; if not, look again and decide anew.
 
         ``fence`` is asked before every attempt of these, instead of the one that was given at first.
@@ -44,15 +36,15 @@ class Hands:
                 return False
             try:
                 decide = _as_decided(change)
-                found = write(self._ctx, change.target, decide, known=None, fence=fence or self._fence).object
-            except (_OldViewError, Contended, UnknownOutcome):
+                found = writing.write(self._ctx, change.target, decide, known=None, fence=fence or self._fence).object
+            except (_OldViewError, writing.Contended, errors.UnknownOutcome):
                 return False
             version = ((found or {}).get("metadata") or {}).get("resourceVersion")
             if version:
                 self._written[_key(change.target)] = version
         return True
 
-    def behind(self, target: Ref, version: str) -> bool:
+    def behind(self, target: objects.Ref, version: str) -> bool:
         """Whether this version of the object is older than what we last wrote to it."""
         written = self._written.get(_key(target), "")
         return version.isdigit() and written.isdigit() and int(version) < int(written)
@@ -62,10 +54,10 @@ class _OldViewError(Exception):
     """The object is another one than the change was decided on."""
 
 
-def _as_decided(change: Change) -> Decide:
+def _as_decided(change: api_changes.Change) -> writing.Decide:
     """The change as it is; after a write that came to nothing only if nothing else has changed the object."""
 
-    def decide(found: Raw | None) -> Change | None:
+    def decide(found: objects.Raw | None) -> api_changes.Change | None:
         if _made(change, found):
             return None
         version = found["metadata"].get("resourceVersion") if found else ""
@@ -73,10 +65,10 @@ def _as_decided(change: Change) -> Decide:
             raise _OldViewError
         return change
 
-    return at_first(change, decide)
+    return writing.at_first(change, decide)
 
 
-def _made(change: Change, found: Raw | None) -> bool:
+def _made(change: api_changes.Change, found: objects.Raw | None) -> bool:
     """Whether the object is as the change makes it."""
     if change.verb == "delete":
         return found is None or change.target.uid not in ("", found["metadata"].get("uid"))
@@ -91,5 +83,5 @@ def _holds(found: t.Any, wanted: t.Any) -> bool:
     return all(_holds(inside.get(key), value) for key, value in wanted.items())
 
 
-def _key(target: Ref) -> tuple[str, str, str]:
+def _key(target: objects.Ref) -> tuple[str, str, str]:
     return target.kind, target.namespace, target.name

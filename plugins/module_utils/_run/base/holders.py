@@ -7,18 +7,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Raw
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import Run
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names, objects
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import context
 
 
 def run_of(identity: str | None) -> str:
     """The run of an identity ``<id>/<nonce>``, empty where nobody is named."""
-    found = Run.parse(identity)
+    found = context.Run.parse(identity)
     return found.id if found else ""
 
 
-def holder_of(lease: Raw) -> str:
+def holder_of(lease: objects.Raw) -> str:
     """The id of the run that holds the lease, empty where nobody does."""
     return run_of((lease.get("spec") or {}).get("holderIdentity"))
 
@@ -33,7 +32,7 @@ class Held:
     message: str
 
     @classmethod
-    def of(cls, node: str, lease: Raw) -> Held:
+    def of(cls, node: str, lease: objects.Raw) -> Held:
         """In words, from the lease as it was read."""
         spec, meta = lease.get("spec") or {}, lease.get("metadata") or {}
         holder = holder_of(lease) or "nobody"

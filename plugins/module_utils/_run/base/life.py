@@ -14,22 +14,17 @@ import contextlib
 import datetime
 import typing as t
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.errors import (
-    ClusterError,
-    NotFound,
-    ServerError,
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import errors, kinds
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import api_changes, names, objects
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap import surge_records
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import (
+    act,
+    context,
+    holders,
+    locking,
+    server_fence,
+    writing,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.api_changes import Change
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Raw, Ref
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap.surge_records import micro_time
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.act import PATIENCE
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import Context, Run
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.holders import holder_of
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.locking import IDLE, LOOK_EVERY
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.server_fence import forget
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.writing import PASSING, write
 
 PAUSES = (0.0, 1.0, 3.0)
 """Seconds before each try to take a sign of life away: nobody comes back for one that is left."""
@@ -40,20 +35,20 @@ Place = tuple[str, str]
 """Namespace and name of a lease."""
 
 
-def sign(run_id: str) -> Ref:
+def sign(run_id: str) -> objects.Ref:
     """The lease that says that the run lives."""
-    return Ref("Lease", names.run_name(run_id), names.NAMESPACE, api_version="coordination.k8s.io/v1")
+    return objects.Ref("Lease", names.run_name(run_id), names.NAMESPACE, api_version="coordination.k8s.io/v1")
 
 
-def show(ctx: Context, run: Run, seconds: float = IDLE) -> None:
+def show(ctx: context.Context, run: context.Run, seconds: float = locking.IDLE) -> None:
     """Say that the run lives, for so many seconds. That it could not be said ends nobody's work."""
     if ctx.check:
         return
     # By the server's clock: whoever looks at it compares it with the same one, not with a runner's.
-    target, stamp = sign(run.id), micro_time(ctx.clock.server())
+    target, stamp = sign(run.id), surge_records.micro_time(ctx.clock.server())
     spec = {"holderIdentity": str(run), "leaseDurationSeconds": int(seconds), "renewTime": stamp}
 
-    def decide(lease: Raw | None) -> Change | None:
+    def decide(lease: objects.Raw | None) -> api_changes.Change | None:
         sentence = f"Say that run {run.id} lives"
         if lease is None:
             meta = {
@@ -63,20 +58,20 @@ def show(ctx: Context, run: Run, seconds: float = IDLE) -> None:
                 "annotations": {names.LOCK_DETAILS: ctx.by},
             }
             body = {"apiVersion": target.api_version, "kind": "Lease", "metadata": meta}
-            return Change("create", target, sentence, body={**body, "spec": {**spec, "acquireTime": stamp}})
+            return api_changes.Change("create", target, sentence, body={**body, "spec": {**spec, "acquireTime": stamp}})
         if spec.items() <= (lease.get("spec") or {}).items():
             return None
-        return Change(
+        return api_changes.Change(
             "patch", target, sentence, body={"spec": spec}, resource_version=lease["metadata"]["resourceVersion"]
         )
 
     try:
-        write(ctx, target, decide, remember=False)
-    except ClusterError as error:
+        writing.write(ctx, target, decide, remember=False)
+    except errors.ClusterError as error:
         ctx.tell("note", f"that run {run.id} lives could not be said, and between two waves it looks dead: {error}")
 
 
-def shown(ctx: Context, leases: t.Iterable[Raw]) -> set[str]:
+def shown(ctx: context.Context, leases: t.Iterable[objects.Raw]) -> set[str]:
     """The runs whose sign of life still holds, by the API server's clock, which stamped it."""
     now, runs = datetime.datetime.fromisoformat(ctx.clock.server()), set()
     for lease in leases:
@@ -85,74 +80,74 @@ def shown(ctx: Context, leases: t.Iterable[Raw]) -> set[str]:
         if renewed and is_sign(lease):
             silent_for = now - datetime.datetime.fromisoformat(renewed)
             if silent_for.total_seconds() <= (spec.get("leaseDurationSeconds") or 0):
-                runs.add(holder_of(lease))
+                runs.add(holders.holder_of(lease))
     return runs
 
 
-def is_sign(lease: Raw) -> bool:
+def is_sign(lease: objects.Raw) -> bool:
     """Whether it is a run's sign of life."""
     return is_ours(lease) and bool(lease["metadata"]["name"].startswith(names.RUN_PREFIX))
 
 
-def hide(ctx: Context, run_id: str, nonce: str = "") -> None:
+def hide(ctx: context.Context, run_id: str, nonce: str = "") -> None:
     """Take the sign of life away; with a nonce only where that start of the run was the last to renew it."""
     if ctx.check:
         return
 
-    def decide(lease: Raw | None) -> Change | None:
-        holder = Run.parse((lease or {}).get("spec", {}).get("holderIdentity"))
-        if lease is None or (nonce and holder != Run(run_id, nonce)):
+    def decide(lease: objects.Raw | None) -> api_changes.Change | None:
+        holder = context.Run.parse((lease or {}).get("spec", {}).get("holderIdentity"))
+        if lease is None or (nonce and holder != context.Run(run_id, nonce)):
             return None
         return deletion(lease, f"Take the sign of life of run {run_id} away")
 
-    trouble: ClusterError | None = None
+    trouble: errors.ClusterError | None = None
     for pause in PAUSES:
         ctx.clock.sleep(pause)
         try:
-            write(ctx, sign(run_id), decide, remember=False, patience=SHORTLY if pause else PATIENCE)
-        except (*PASSING, ServerError) as error:
+            writing.write(ctx, sign(run_id), decide, remember=False, patience=SHORTLY if pause else act.PATIENCE)
+        except (*writing.PASSING, errors.ServerError) as error:
             # Also the patience of a try that a process was frozen in is over.
             trouble = error
             continue
-        except ClusterError as error:
+        except errors.ClusterError as error:
             trouble = error
             break
         return
     ctx.tell("note", f"{sign(run_id)} could not be deleted, so run {run_id} looks alive until it is: {trouble}")
 
 
-def place_of(lease: Raw) -> Place:
+def place_of(lease: objects.Raw) -> Place:
     """Where the lease is."""
     return lease["metadata"]["namespace"], lease["metadata"]["name"]
 
 
-def is_ours(lease: Raw) -> bool:
+def is_ours(lease: objects.Raw) -> bool:
     """Whether this collection made it."""
     labels = lease["metadata"].get("labels") or {}
     return bool(labels.get(names.MANAGED_BY_LABEL) == names.MANAGED_BY)
 
 
-def deletion(lease: Raw, sentence: str) -> Change:
+def deletion(lease: objects.Raw, sentence: str) -> api_changes.Change:
     """What deletes the lease as it was read."""
     meta = lease["metadata"]
-    target = Ref("Lease", meta["name"], meta["namespace"], meta["uid"], "coordination.k8s.io/v1")
-    return Change("delete", target, sentence, resource_version=meta["resourceVersion"])
+    target = objects.Ref("Lease", meta["name"], meta["namespace"], meta["uid"], "coordination.k8s.io/v1")
+    return api_changes.Change("delete", target, sentence, resource_version=meta["resourceVersion"])
 
 
-def leases_in(ctx: Context, namespaces: t.Iterable[str]) -> list[Raw]:
+def leases_in(ctx: context.Context, namespaces: t.Iterable[str]) -> list[objects.Raw]:
     """All leases of these namespaces; one that does not exist has none.
 
     Raises:
         ClusterError: they may not be read, or the server could not be reached.
     """
-    found: list[Raw] = []
+    found: list[objects.Raw] = []
     for namespace in sorted(set(namespaces)):
-        with contextlib.suppress(NotFound):
-            found += ctx.cluster.items(kinds.LEASES, namespace=namespace, patience=PATIENCE).items
+        with contextlib.suppress(errors.NotFound):
+            found += ctx.cluster.items(kinds.LEASES, namespace=namespace, patience=act.PATIENCE).items
     return found
 
 
-def left_locks(ctx: Context, run: Run, nodes: t.Collection[str], namespace: str) -> list[Raw]:
+def left_locks(ctx: context.Context, run: context.Run, nodes: t.Collection[str], namespace: str) -> list[objects.Raw]:
     """The locks that were left of nodes that are gone or carry no record.
 
     Those of any start of the run; where it stands for whatever run, those that nobody renews.
@@ -163,13 +158,13 @@ def left_locks(ctx: Context, run: Run, nodes: t.Collection[str], namespace: str)
     wanted = {names.node_lease_name(node) for node in nodes}
     found = [lease for lease in leases_in(ctx, [namespace]) if lease["metadata"]["name"] in wanted]
     if run.id:
-        return [lease for lease in found if holder_of(lease) == run.id]
+        return [lease for lease in found if holders.holder_of(lease) == run.id]
     ours = [lease for lease in found if is_ours(lease)]
     dead = silent(ctx, ours)
     return [lease for lease in ours if place_of(lease) in dead]
 
 
-def drop(ctx: Context, lock: Raw) -> None:
+def drop(ctx: context.Context, lock: objects.Raw) -> None:
     """Delete a node's lock that was left, unless somebody has written it since, and its entry in the server's fence.
 
     Raises:
@@ -179,15 +174,15 @@ def drop(ctx: Context, lock: Raw) -> None:
     sentence = f"Delete the lock that was left of node {name.removeprefix(names.NODE_LEASE_PREFIX)}"
     change = deletion(lock, sentence)
 
-    def decide(lease: Raw | None) -> Change | None:
+    def decide(lease: objects.Raw | None) -> api_changes.Change | None:
         return change if lease is not None and lease["metadata"]["resourceVersion"] == version else None
 
-    done = write(ctx, change.target, decide, known=lock).change
-    if done and not ctx.check and holder_of(lock):
-        forget(ctx, [name], Run(holder_of(lock)))
+    done = writing.write(ctx, change.target, decide, known=lock).change
+    if done and not ctx.check and holders.holder_of(lock):
+        server_fence.forget(ctx, [name], context.Run(holders.holder_of(lock)))
 
 
-def silent(ctx: Context, leases: t.Iterable[Raw]) -> set[Place]:
+def silent(ctx: context.Context, leases: t.Iterable[objects.Raw]) -> set[Place]:
     """Which of the leases nobody renews: all are watched together, each for its own duration.
 
     Any write is a sign of life, a deletion too. One that was left for work that nobody renews it for counts
@@ -203,14 +198,14 @@ def silent(ctx: Context, leases: t.Iterable[Raw]) -> set[Place]:
     while watched:
         passed = ctx.clock.now() - start
         for place, lease in list(watched.items()):
-            if not holder_of(lease) or passed >= needed[place]:
+            if not holders.holder_of(lease) or passed >= needed[place]:
                 dead.add(place)
                 del watched[place]
-            elif needed[place] > IDLE:
+            elif needed[place] > locking.IDLE:
                 del watched[place]
         if not watched:
             break
-        ctx.clock.sleep(LOOK_EVERY)
+        ctx.clock.sleep(locking.LOOK_EVERY)
         now = {place_of(lease): lease for lease in leases_in(ctx, {namespace for namespace, _name in watched})}
         for place, lease in list(watched.items()):
             seen = now.get(place)
@@ -219,8 +214,8 @@ def silent(ctx: Context, leases: t.Iterable[Raw]) -> set[Place]:
     return dead
 
 
-def _silence(ctx: Context, lease: Raw) -> float:
+def _silence(ctx: context.Context, lease: objects.Raw) -> float:
     """For how many seconds the lease has to stay as it is until nobody renews it."""
     duration = float((lease.get("spec") or {}).get("leaseDurationSeconds") or 0)
-    ran_out = duration > IDLE and is_sign(lease) and not shown(ctx, [lease])
-    return IDLE if ran_out else duration
+    ran_out = duration > locking.IDLE and is_sign(lease) and not shown(ctx, [lease])
+    return locking.IDLE if ran_out else duration

@@ -14,23 +14,15 @@ import threading
 import typing as t
 from functools import partial
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds, verbs
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.errors import (
-    ClusterError,
-    Forbidden,
-    NotFound,
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import errors, kinds, verbs
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names, objects
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import (
+    act,
+    context,
+    holders,
+    node_locks,
+    server_fence,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Raw
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.act import PATIENCE, Fence
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import Context, Run
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.holders import Held
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.node_locks import (
-    WORKING,
-    LostLockError,
-    NodeLock,
-)
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.server_fence import ServerFence
 
 IDLE = 60
 """Seconds a lease lasts between two calls of one run."""
@@ -43,13 +35,13 @@ AT_ONCE = 8
 LOOK_EVERY = 1.0
 
 
-def lease_namespace(ctx: Context, wanted: str | None) -> str:
+def lease_namespace(ctx: context.Context, wanted: str | None) -> str:
     """Where node leases live: as asked, else Medik8s' namespace where it exists, else ours."""
     if wanted:
         return wanted
     try:
-        ctx.cluster.send(verbs.get(kinds.NAMESPACES, names.MEDIK8S_NAMESPACE), patience=PATIENCE)
-    except (NotFound, Forbidden):
+        ctx.cluster.send(verbs.get(kinds.NAMESPACES, names.MEDIK8S_NAMESPACE), patience=act.PATIENCE)
+    except (errors.NotFound, errors.Forbidden):
         return names.NAMESPACE
     return names.MEDIK8S_NAMESPACE
 
@@ -57,15 +49,15 @@ def lease_namespace(ctx: Context, wanted: str | None) -> str:
 class Locks:
     """``leases`` maps a node to ``<namespace>/<name>`` of its lease, ``me`` is in whose name they are held."""
 
-    def __init__(self, ctx: Context, me: Run, leases: t.Mapping[str, str]) -> None:
+    def __init__(self, ctx: context.Context, me: context.Run, leases: t.Mapping[str, str]) -> None:
         self._ctx, self._me = ctx, me
-        self._locks = {node: NodeLock(ctx, me, node, place) for node, place in leases.items()}
+        self._locks = {node: node_locks.NodeLock(ctx, me, node, place) for node, place in leases.items()}
         self._places = {node: tuple(place.split("/", 1)) for node, place in leases.items()}
-        self._server = ServerFence(ctx, me)
+        self._server = server_fence.ServerFence(ctx, me)
         self._stop = ctx.clock.event()
         self._keeper: threading.Thread | None = None
 
-    def take(self, *, patient: bool = False, borrowed: bool = False, adopt: bool = False) -> dict[str, Held]:
+    def take(self, *, patient: bool = False, borrowed: bool = False, adopt: bool = False) -> dict[str, holders.Held]:
         """Take every lease; those that somebody else holds come back with the reason.
 
         What is taken is renewed from then on, also while others are still waited for.
@@ -79,25 +71,25 @@ class Locks:
         """
         current = self._read_all()
 
-        def free(lease: Raw) -> bool:
+        def free(lease: objects.Raw) -> bool:
             spec = lease["spec"]
-            holder, duration = Run.parse(spec.get("holderIdentity")), spec.get("leaseDurationSeconds", 0)
+            holder, duration = context.Run.parse(spec.get("holderIdentity")), spec.get("leaseDurationSeconds", 0)
             if adopt and duration > IDLE and holder and holder.id == self._me.id:
                 return True
-            return holder == self._me and not (borrowed and duration <= WORKING)
+            return holder == self._me and not (borrowed and duration <= node_locks.WORKING)
 
-        def take(lock: NodeLock) -> Raw | Held | None:
+        def take(lock: node_locks.NodeLock) -> objects.Raw | holders.Held | None:
             try:
                 return lock.take(free, current.get(lock.node))
-            except ClusterError as error:
-                return Held("", "", "", f"Node {lock.node} could not be locked: {error}")
+            except errors.ClusterError as error:
+                return holders.Held("", "", "", f"Node {lock.node} could not be locked: {error}")
 
         self._keep_renewed()
         try:
             with self._ctx.clock.pool(AT_ONCE, "lock") as pool:
                 taken = dict(zip(self._locks, pool.map(take, self._locks.values()), strict=True))
-            refused = {node: held for node, held in taken.items() if isinstance(held, Held)}
-            waiting = {node: lease for node, lease in taken.items() if lease and not isinstance(lease, Held)}
+            refused = {node: held for node, held in taken.items() if isinstance(held, holders.Held)}
+            waiting = {node: lease for node, lease in taken.items() if lease and not isinstance(lease, holders.Held)}
             refused |= self._outwait(waiting, patient) if waiting else {}
             self._hold(self._server.try_to_hold, self._locks)
             return refused
@@ -131,13 +123,13 @@ class Locks:
             self._hold(self._server.hold, [node])
         self.fence([node])
 
-    def _hold(self, hold: t.Callable[[t.Collection[str], Fence], None], nodes: t.Collection[str]) -> None:
+    def _hold(self, hold: t.Callable[[t.Collection[str], act.Fence], None], nodes: t.Collection[str]) -> None:
         """Write us into the server's fence for those of the nodes whose locks are ours."""
         while held := [node for node in nodes if self._locks[node].held]:
             try:
                 hold([self._places[node][1] for node in held], partial(self.fence, held))
                 break
-            except LostLockError:
+            except node_locks.LostLockError:
                 continue
 
     def lost(self) -> dict[str, str]:
@@ -166,7 +158,7 @@ class Locks:
         finally:
             pool.shutdown(wait=False, cancel_futures=True)
 
-    def _drop(self, locks: t.Sequence[NodeLock], until: float) -> None:
+    def _drop(self, locks: t.Sequence[node_locks.NodeLock], until: float) -> None:
         """Delete these leases. Their entries in the server's fence go first, so that none is left without its lock.
 
         The fence gets half of the time: an entry that is left hinders nobody, for whoever locks the node next
@@ -177,14 +169,16 @@ class Locks:
         try:
             known = [self._places[lock.node][1] for lock in locks]
             pool.submit(self._server.leave, known, left).result(left / 2)
-        except (ClusterError, TimeoutError) as error:
+        except (errors.ClusterError, TimeoutError) as error:
             nodes, why = ", ".join(lock.node for lock in locks), str(error) or "no answer in time"
             self._ctx.tell("not_fenced", f"the fence in the server keeps entries of {nodes}: {why}")
         finally:
             pool.shutdown(wait=False, cancel_futures=True)
         self._each(lambda lock: lock.drop(max(until - self._ctx.clock.now(), 0.0)), locks, until)
 
-    def _each(self, do: t.Callable[[NodeLock], object], locks: t.Sequence[NodeLock], until: float) -> None:
+    def _each(
+        self, do: t.Callable[[node_locks.NodeLock], object], locks: t.Sequence[node_locks.NodeLock], until: float
+    ) -> None:
         """Do it to all at once, and wait no longer than ``until`` for all together."""
         if not locks:
             return
@@ -193,7 +187,7 @@ class Locks:
             for future in [pool.submit(do, lock) for lock in locks]:
                 try:
                     future.result(max(until - self._ctx.clock.now(), 0.0))
-                except (ClusterError, TimeoutError):
+                except (errors.ClusterError, TimeoutError):
                     # A lease that grows old proves nothing, and is told of by whoever needs it next.
                     continue
         finally:
@@ -208,20 +202,20 @@ class Locks:
             held = [lock for lock in self._locks.values() if lock.held]
             self._each(lambda lock: lock.renew(), held, self._ctx.clock.now() + LEAVE_WITHIN)
 
-    def _read_all(self) -> dict[str, Raw]:
+    def _read_all(self) -> dict[str, objects.Raw]:
         found = {}
         for namespace in sorted({namespace for namespace, _name in self._places.values()}):
-            for item in self._ctx.cluster.items(kinds.LEASES, namespace=namespace, patience=PATIENCE).items:
+            for item in self._ctx.cluster.items(kinds.LEASES, namespace=namespace, patience=act.PATIENCE).items:
                 found[(namespace, item["metadata"]["name"])] = item
         return {node: found[place] for node, place in self._places.items() if place in found}
 
-    def _outwait(self, waiting: dict[str, Raw], patient: bool) -> dict[str, Held]:
+    def _outwait(self, waiting: dict[str, objects.Raw], patient: bool) -> dict[str, holders.Held]:
         """Watch held leases until each was silent for its duration (taken) or showed life (refused)."""
         ctx, start = self._ctx, self._ctx.clock.now()
-        refused: dict[str, Held] = {}
+        refused: dict[str, holders.Held] = {}
         silent_since = dict.fromkeys(waiting, start)
         for node, lease in waiting.items():
-            held = Held.of(node, lease)
+            held = holders.Held.of(node, lease)
             ctx.tell("waiting", f"lock held by {held.holder}; watching whether it is alive", node=node)
         while waiting:
             for node, lease in list(waiting.items()):
@@ -235,7 +229,7 @@ class Locks:
                     else:
                         waiting[node], silent_since[node] = left, now
                 elif duration > IDLE or (showed_life and now >= start + (DYING if patient else 0.0)):
-                    refused[node] = Held.of(node, lease)
+                    refused[node] = holders.Held.of(node, lease)
                     del waiting[node]
             if not waiting:
                 break
@@ -253,13 +247,13 @@ class Locks:
         return refused
 
     @staticmethod
-    def _unchanged(seen: Raw) -> t.Callable[[Raw], bool]:
+    def _unchanged(seen: objects.Raw) -> t.Callable[[objects.Raw], bool]:
         """Only the lease that was watched may be taken: any write of it was a sign of life."""
         version = seen["metadata"].get("resourceVersion")
         return lambda lease: bool(lease["metadata"].get("resourceVersion") == version)
 
 
-def leave_all(ctx: Context, held: t.Sequence[Locks], *, drop: t.Collection[str] = ()) -> None:
+def leave_all(ctx: context.Context, held: t.Sequence[Locks], *, drop: t.Collection[str] = ()) -> None:
     """Leave the locks of several runs as ``Locks.leave`` does, all within its one deadline."""
     if held:
         with ctx.clock.pool(len(held), "leave") as pool:

@@ -11,15 +11,9 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.clocks import Stopwatch
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.errors import ClusterError
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.api_changes import Change
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Raw, Ref
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.act import PATIENCE
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import Context, Run, StopRun
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.holders import Held
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.writing import write
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import clocks, errors
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import api_changes, names, objects
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import act, context, holders, writing
 
 WORKING = 15
 """Seconds a lease lasts while a call works."""
@@ -29,7 +23,7 @@ RENEW_WITHIN = 5.0
 """Seconds one attempt to renew or to give up may take."""
 
 
-class LostLockError(StopRun):
+class LostLockError(context.StopRun):
     """Somebody took the node over; nothing more may be sent for it."""
 
     def __init__(self, node: str, why: str) -> None:
@@ -48,14 +42,14 @@ class NodeLock:
     ``place`` is ``<namespace>/<name>`` of the lease. Safe to use from several threads.
     """
 
-    def __init__(self, ctx: Context, me: Run, node: str, place: str) -> None:
+    def __init__(self, ctx: context.Context, me: context.Run, node: str, place: str) -> None:
         self.node, self.lost = node, ""
         self._ctx, self._me = ctx, me
         namespace, _slash, name = place.partition("/")
-        self._target = Ref("Lease", name, namespace, api_version="coordination.k8s.io/v1")
-        self._raw: Raw | None = None
-        self._sent = Stopwatch(ctx.clock)
-        self._confirmed: Stopwatch | None = None
+        self._target = objects.Ref("Lease", name, namespace, api_version="coordination.k8s.io/v1")
+        self._raw: objects.Raw | None = None
+        self._sent = clocks.Stopwatch(ctx.clock)
+        self._confirmed: clocks.Stopwatch | None = None
         self._one_at_a_time = ctx.clock.lock()
 
     @property
@@ -68,7 +62,7 @@ class NodeLock:
         """Whether nobody can have taken it yet who keeps to the protocol."""
         return self.held and self._confirmed is not None and self._confirmed.read() <= WORKING - MARGIN
 
-    def take(self, may: t.Callable[[Raw], bool], known: Raw | None) -> Raw | None:
+    def take(self, may: t.Callable[[objects.Raw], bool], known: objects.Raw | None) -> objects.Raw | None:
         """Take it where it is free or ``may`` allows; ``None`` when it is ours, else the lease as it is.
 
         ``may`` is asked of a lease that has a holder; ``known`` is the lease as it was read just now.
@@ -78,7 +72,7 @@ class NodeLock:
         """
         stamp = self._stamp()
 
-        def decide(lease: Raw | None) -> Change | None:
+        def decide(lease: objects.Raw | None) -> api_changes.Change | None:
             if self._is_claimed(lease, stamp):
                 return None
             if lease is not None and lease["spec"].get("holderIdentity") and not may(lease):
@@ -86,9 +80,11 @@ class NodeLock:
             return self._claim(lease, stamp)
 
         with self._one_at_a_time:
-            found = write(self._ctx, self._target, decide, known=known, fence=self._sending, remember=False).object
+            found = writing.write(
+                self._ctx, self._target, decide, known=known, fence=self._sending, remember=False
+            ).object
             if self._is_claimed(found, stamp):
-                self._keep(t.cast("Raw", found))
+                self._keep(t.cast("objects.Raw", found))
                 return None
             return found
 
@@ -102,17 +98,17 @@ class NodeLock:
                 return False
             stamp = self._stamp()
 
-            def decide(lease: Raw | None) -> Change | None:
+            def decide(lease: objects.Raw | None) -> api_changes.Change | None:
                 if lease is None:
                     self.lost = "its lease was deleted"
                 elif not self._is_ours(lease):
-                    self.lost = Held.of(self.node, lease).message
+                    self.lost = holders.Held.of(self.node, lease).message
                 elif (lease["spec"].get("renewTime"), lease["spec"].get("leaseDurationSeconds")) != (stamp, seconds):
                     return self._patch(lease, {"spec": {"leaseDurationSeconds": seconds, "renewTime": stamp}})
                 return None
 
             try:
-                found = write(
+                found = writing.write(
                     self._ctx,
                     self._target,
                     decide,
@@ -123,7 +119,7 @@ class NodeLock:
                     timeout=RENEW_WITHIN,
                     tries=3,
                 ).object
-            except ClusterError:
+            except errors.ClusterError:
                 return False
             if found is None or self.lost:
                 return False
@@ -137,12 +133,12 @@ class NodeLock:
             LostLockError: somebody took the node over.
             StopRun: the API server has not let us find out for a minute.
         """
-        waited = Stopwatch(self._ctx.clock)
+        waited = clocks.Stopwatch(self._ctx.clock)
         while not self.fresh:
             if self.lost:
                 raise LostLockError(self.node, self.lost)
-            if waited.read() > PATIENCE:
-                raise StopRun(
+            if waited.read() > act.PATIENCE:
+                raise context.StopRun(
                     "lock_unsure",
                     f"The lock of node {self.node} could not be renewed, so nobody knows whether it is still ours.",
                     "Run the same command again once the API server answers: it resumes.",
@@ -151,25 +147,25 @@ class NodeLock:
             if not self.renew() and not self.lost:
                 self._ctx.clock.sleep(1.0)
 
-    def drop(self, patience: float = PATIENCE) -> None:
+    def drop(self, patience: float = act.PATIENCE) -> None:
         """Delete the lease, unless somebody else holds it by now.
 
         Raises:
             ClusterError: it could not be deleted.
         """
 
-        def decide(lease: Raw | None) -> Change | None:
+        def decide(lease: objects.Raw | None) -> api_changes.Change | None:
             if lease is None or not self._is_ours(lease):
                 return None
             meta = lease["metadata"]
-            target = Ref("Lease", meta["name"], meta["namespace"], meta["uid"], "coordination.k8s.io/v1")
+            target = objects.Ref("Lease", meta["name"], meta["namespace"], meta["uid"], "coordination.k8s.io/v1")
             sentence = f"Delete the lock of node {self.node}"
-            return Change("delete", target, sentence, resource_version=meta["resourceVersion"])
+            return api_changes.Change("delete", target, sentence, resource_version=meta["resourceVersion"])
 
         with self._one_at_a_time:
             known, self._raw = self._raw, None
             if known is not None and not self.lost:
-                write(
+                writing.write(
                     self._ctx,
                     self._target,
                     decide,
@@ -183,22 +179,22 @@ class NodeLock:
         """The time of this write to the microsecond; by it our own write is known when its answer was lost."""
         return self._ctx.clock.wall().replace("Z", f"{int(self._ctx.clock.token(), 16) % 1000:03d}Z")
 
-    def _is_ours(self, lease: Raw | None) -> bool:
+    def _is_ours(self, lease: objects.Raw | None) -> bool:
         return lease is not None and (lease.get("spec") or {}).get("holderIdentity") == str(self._me)
 
-    def _is_claimed(self, lease: Raw | None, stamp: str) -> bool:
+    def _is_claimed(self, lease: objects.Raw | None, stamp: str) -> bool:
         """Whether it is as our own write of that time left it."""
         spec = (lease or {}).get("spec") or {}
         claimed = (spec.get("renewTime"), spec.get("leaseDurationSeconds")) == (stamp, WORKING)
         return claimed and self._is_ours(lease)
 
     def _sending(self) -> None:
-        self._sent = Stopwatch(self._ctx.clock)
+        self._sent = clocks.Stopwatch(self._ctx.clock)
 
-    def _keep(self, lease: Raw) -> None:
+    def _keep(self, lease: objects.Raw) -> None:
         self._raw, self._confirmed = lease, self._sent
 
-    def _claim(self, lease: Raw | None, stamp: str) -> Change:
+    def _claim(self, lease: objects.Raw | None, stamp: str) -> api_changes.Change:
         spec: dict[str, t.Any] = {
             "holderIdentity": str(self._me),
             "leaseDurationSeconds": WORKING,
@@ -221,8 +217,8 @@ class NodeLock:
             },
             "spec": {**spec, "acquireTime": stamp},
         }
-        return Change("create", self._target, f"Lock node {self.node}", body=body)
+        return api_changes.Change("create", self._target, f"Lock node {self.node}", body=body)
 
-    def _patch(self, lease: Raw, body: dict[str, t.Any]) -> Change:
+    def _patch(self, lease: objects.Raw, body: dict[str, t.Any]) -> api_changes.Change:
         version = lease["metadata"]["resourceVersion"]
-        return Change("patch", self._target, f"Lock node {self.node}", body=body, resource_version=version)
+        return api_changes.Change("patch", self._target, f"Lock node {self.node}", body=body, resource_version=version)

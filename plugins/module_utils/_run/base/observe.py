@@ -9,17 +9,10 @@ import functools
 import types
 import typing as t
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.client import Cluster
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.errors import NotFound
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.watch import Reflector
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import PARSERS
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.snapshots import Snapshot
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap.surge_records import Surge
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import watching
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.act import PATIENCE
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import Context
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import client, errors, kinds, watch
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names, objects, snapshots
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap import surge_records
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import act, context, watching
 
 KINDS: t.Mapping[str, kinds.Kind] = {
     "nodes": kinds.NODES,
@@ -65,22 +58,22 @@ def _namespace(name: str) -> str:
     return names.NAMESPACE if name == "leases" else ""
 
 
-def lists(cluster: Cluster, wanted: t.Collection[str]) -> dict[str, list[t.Any]]:
+def lists(cluster: client.Cluster, wanted: t.Collection[str]) -> dict[str, list[t.Any]]:
     """Parsed objects by kind: one list request (in pages) for each kind."""
     found: dict[str, list[t.Any]] = {}
     for name in wanted:
         try:
-            listing = cluster.items(KINDS[name], namespace=_namespace(name), patience=PATIENCE)
-        except NotFound:
+            listing = cluster.items(KINDS[name], namespace=_namespace(name), patience=act.PATIENCE)
+        except errors.NotFound:
             found[name] = []
             continue
-        found[name] = [PARSERS[name](item) for item in listing.items]
+        found[name] = [objects.PARSERS[name](item) for item in listing.items]
     return found
 
 
-def gather(cluster: Cluster, wanted: t.Collection[str]) -> Snapshot:
+def gather(cluster: client.Cluster, wanted: t.Collection[str]) -> snapshots.Snapshot:
     """A snapshot of the wanted kinds, by lists."""
-    return Snapshot.of(lists(cluster, wanted))
+    return snapshots.Snapshot.of(lists(cluster, wanted))
 
 
 def owners_of(pods: t.Iterable[t.Any]) -> list[str]:
@@ -89,7 +82,7 @@ def owners_of(pods: t.Iterable[t.Any]) -> list[str]:
     return [name for kind, lists_ in OWNER_KINDS.items() if kind in present for name in lists_]
 
 
-def surged(surges: t.Collection[Surge]) -> list[str]:
+def surged(surges: t.Collection[surge_records.Surge]) -> list[str]:
     """The kinds to watch while the workloads of these surges change their count."""
     found = [name for surge in surges for name in SURGED_KINDS.get(surge.kind, ())]
     found += ["autoscalers" for surge in surges if surge.bounds]
@@ -107,7 +100,7 @@ class Live:
     Used as a context manager. ``extra`` are kinds that are read once, at entry or by ``fetch``.
     """
 
-    def __init__(self, ctx: Context, watched: t.Collection[str]) -> None:
+    def __init__(self, ctx: context.Context, watched: t.Collection[str]) -> None:
         self._ctx = ctx
         self._wake = ctx.clock.condition()
         self._still: dict[str, list[t.Any]] = {}
@@ -172,7 +165,7 @@ class Live:
         missing = [n for n in wanted if n not in self._reflectors and (again or n not in self._still)]
         self._still.update(lists(self._ctx.cluster, missing))
 
-    def snapshot(self) -> Snapshot:
+    def snapshot(self) -> snapshots.Snapshot:
         """The cluster as the watches have it now."""
         with self._wake:
             watching.raise_errors(self._reflectors)
@@ -180,7 +173,7 @@ class Live:
             changed, self._changed = self._changed, {name: {} for name in self._reflectors}
         for name, found in changed.items():
             self._take_in(name, found)
-        return Snapshot.of({**self._still, **{name: known.values() for name, known in self._parsed.items()}})
+        return snapshots.Snapshot.of({**self._still, **{name: known.values() for name, known in self._parsed.items()}})
 
     def wait(self, seconds: float) -> bool:
         """Sleep until something changed since the last snapshot; ``False`` when nothing did in time."""
@@ -207,8 +200,8 @@ class Live:
         """Seconds for which the kind's living watch has brought nothing; 0 while it is cut."""
         return self._reflectors[name].quiet_for()
 
-    def _reflector(self, name: str) -> Reflector:
-        return Reflector(
+    def _reflector(self, name: str) -> watch.Reflector:
+        return watch.Reflector(
             self._ctx.cluster,
             KINDS[name],
             namespace=_namespace(name),
@@ -224,7 +217,7 @@ class Live:
 
     def _take_in(self, name: str, changed: t.Mapping[tuple[str, str], dict[str, t.Any] | None]) -> None:
         """Parse what changed since the last snapshot, and nothing else."""
-        known, parser = self._parsed[name], PARSERS[name]
+        known, parser = self._parsed[name], objects.PARSERS[name]
         for key, raw in changed.items():
             if raw is None:
                 known.pop(key, None)

@@ -7,36 +7,26 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import verbs
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.errors import Forbidden, NotFound
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.kinds import KINDS, Kind
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import selectors
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import (
-    Pod,
-    Raw,
-    Ref,
-    Workload,
-)
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.snapshots import Snapshot
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.act import PATIENCE
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import Context
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import errors, kinds, verbs
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import objects, selectors, snapshots
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import act, context
 
 LISTED = frozenset({"Node", "Job", "DaemonSet", "StatefulSet", "ReplicaSet", "Deployment"})
 """Kinds that either have no replica count or are listed anyway: missing there means gone."""
 
 
-def scales(ctx: Context, snapshot: Snapshot, pods: t.Iterable[Pod]) -> list[Workload]:
+def scales(ctx: context.Context, snapshot: snapshots.Snapshot, pods: t.Iterable[objects.Pod]) -> list[objects.Workload]:
     """The top controllers of the pods that the snapshot does not know and that can be scaled.
 
     One discovery request for each API group version, two reads for each controller.
     """
-    unknown: dict[str, Ref] = {}
+    unknown: dict[str, objects.Ref] = {}
     for pod in pods:
         known = snapshot.workload_of(pod)
         owner = known.owner if known else pod.owner
         if owner and owner.kind not in LISTED and snapshot.workload(owner.uid) is None:
             unknown.setdefault(owner.uid, owner)
-    groups: dict[str, list[Raw]] = {}
+    groups: dict[str, list[objects.Raw]] = {}
     found = []
     for owner in unknown.values():
         if owner.api_version not in groups:
@@ -48,9 +38,9 @@ def scales(ctx: Context, snapshot: Snapshot, pods: t.Iterable[Pod]) -> list[Work
     return found
 
 
-def again(ctx: Context, known: t.Iterable[Workload]) -> list[Workload]:
+def again(ctx: context.Context, known: t.Iterable[objects.Workload]) -> list[objects.Workload]:
     """Controllers that were read by ``scales``, as they are now; those that are gone are left out."""
-    groups: dict[str, list[Raw]] = {}
+    groups: dict[str, list[objects.Raw]] = {}
     found = []
     for workload in known:
         if workload.api_version not in groups:
@@ -62,50 +52,50 @@ def again(ctx: Context, known: t.Iterable[Workload]) -> list[Workload]:
     return found
 
 
-def there(ctx: Context, owner: Ref) -> bool:
+def there(ctx: context.Context, owner: objects.Ref) -> bool:
     """Whether the owner of a pod exists, by the API server's own word: a watch of its kind may be behind."""
-    kind = KINDS.get((owner.api_version, owner.kind))
+    kind = kinds.KINDS.get((owner.api_version, owner.kind))
     if kind is None:
         return False
     try:
         fields = f"metadata.name={owner.name}"
-        found = ctx.cluster.items(kind, namespace=owner.namespace, fields=fields, patience=PATIENCE).items
-    except (NotFound, Forbidden):
+        found = ctx.cluster.items(kind, namespace=owner.namespace, fields=fields, patience=act.PATIENCE).items
+    except (errors.NotFound, errors.Forbidden):
         return False
     return any(item["metadata"].get("uid") == owner.uid for item in found)
 
 
-def scalable(resources: t.Iterable[Raw], owner: Ref) -> Kind | None:
+def scalable(resources: t.Iterable[objects.Raw], owner: objects.Ref) -> kinds.Kind | None:
     """The owner's kind as discovery tells it, ``None`` where it has no scale subresource."""
     known = {resource["name"]: resource for resource in resources}
     for name, resource in known.items():
         if resource.get("kind") == owner.kind and "/" not in name and f"{name}/scale" in known:
             group, _slash, version = owner.api_version.rpartition("/")
-            return Kind(group, version, name, owner.kind, bool(resource.get("namespaced", True)))
+            return kinds.Kind(group, version, name, owner.kind, bool(resource.get("namespaced", True)))
     return None
 
 
-def _resources(ctx: Context, api_version: str) -> list[Raw]:
+def _resources(ctx: context.Context, api_version: str) -> list[objects.Raw]:
     try:
-        return list(ctx.cluster.send(verbs.api_resources(api_version), patience=PATIENCE).get("resources") or ())
-    except (NotFound, Forbidden):
+        return list(ctx.cluster.send(verbs.api_resources(api_version), patience=act.PATIENCE).get("resources") or ())
+    except (errors.NotFound, errors.Forbidden):
         return []
 
 
-def _read(ctx: Context, kind: Kind, owner: Ref) -> Workload | None:
+def _read(ctx: context.Context, kind: kinds.Kind, owner: objects.Ref) -> objects.Workload | None:
     """The controller with the counts of its scale; ``None`` when it is gone or may not be read."""
     try:
         scale = ctx.cluster.send(
-            verbs.get(kind, owner.name, namespace=owner.namespace, subresource="scale"), patience=PATIENCE
+            verbs.get(kind, owner.name, namespace=owner.namespace, subresource="scale"), patience=act.PATIENCE
         )
-        whole = ctx.cluster.send(verbs.get(kind, owner.name, namespace=owner.namespace), patience=PATIENCE)
-    except (NotFound, Forbidden):
+        whole = ctx.cluster.send(verbs.get(kind, owner.name, namespace=owner.namespace), patience=act.PATIENCE)
+    except (errors.NotFound, errors.Forbidden):
         return None
-    workload = Workload.of(merged(whole, scale), owner.api_version, owner.kind)
+    workload = objects.Workload.of(merged(whole, scale), owner.api_version, owner.kind)
     return workload if workload.uid == owner.uid else None
 
 
-def merged(whole: Raw, scale: Raw) -> Raw:
+def merged(whole: objects.Raw, scale: objects.Raw) -> objects.Raw:
     """The object as a workload: replicas and selector are where its scale says they are."""
     counted, status = scale.get("spec") or {}, dict(whole.get("status") or {})
     spec = {**(whole.get("spec") or {}), "replicas": counted.get("replicas", 0)}
@@ -118,7 +108,7 @@ def merged(whole: Raw, scale: Raw) -> Raw:
     return {**whole, "spec": spec, "status": status}
 
 
-def _selector(text: str) -> Raw | None:
+def _selector(text: str) -> objects.Raw | None:
     try:
         return selectors.parse(text) if text else None
     except ValueError:

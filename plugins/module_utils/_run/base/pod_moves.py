@@ -8,13 +8,15 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.api_changes import Change
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Pod
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.outcomes import PodOutcome
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.pod_plan import PodPlan
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.snapshots import Snapshot
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import (
+    api_changes,
+    objects,
+    outcomes,
+    pod_plan,
+    snapshots,
+)
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.routes import readiness
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import Context
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import context
 
 State = t.Literal["waiting", "asked", "leaving", "gone", "failed", "skipped"]
 
@@ -26,10 +28,10 @@ class Move:
     ``unsure`` is what was sent for it and never answered: what it did shows when the pod is gone.
     """
 
-    plan: PodPlan
+    plan: pod_plan.PodPlan
     state: State
     since: float
-    outcome: PodOutcome | None = None
+    outcome: outcomes.PodOutcome | None = None
     reason: str = ""
     ended: float = 0.0
     not_before: float = 0.0
@@ -38,11 +40,11 @@ class Move:
     left_at: float | None = None
     blocked_by: dict[str, str] | None = None
     ours: bool = False
-    unsure: Change | None = None
+    unsure: api_changes.Change | None = None
     budget: tuple[str, str] | None = None
 
     @property
-    def pod(self) -> Pod:
+    def pod(self) -> objects.Pod:
         """The pod as it was when it was planned."""
         return self.plan.pod
 
@@ -51,14 +53,14 @@ class Move:
         """Whether nothing more will happen to it."""
         return self.state in ("gone", "failed", "skipped")
 
-    def came_true(self, ctx: Context) -> None:
+    def came_true(self, ctx: context.Context) -> None:
         """Remember the request without an answer, now that the pod is gone."""
         if self.unsure:
             self.ours = True
             ctx.changed(self.unsure)
             self.unsure = None
 
-    def end(self, state: State, outcome: PodOutcome, now: float, reason: str = "") -> None:
+    def end(self, state: State, outcome: outcomes.PodOutcome, now: float, reason: str = "") -> None:
         """Close the move with an outcome and, where it helps, a sentence."""
         self.state, self.outcome, self.ended = state, outcome, now
         self.reason = reason or self.reason
@@ -69,7 +71,7 @@ class Move:
 
 
 def too_few(
-    move: Move, snapshot: Snapshot, leaving: t.Collection[str], prior: t.Mapping[str, int]
+    move: Move, snapshot: snapshots.Snapshot, leaving: t.Collection[str], prior: t.Mapping[str, int]
 ) -> readiness.Short | None:
     """Why too few others serve for its pod to go; not asked where somebody consented. For the rest see ``short``."""
     pod = snapshot.pod(move.pod.uid)
@@ -78,7 +80,7 @@ def too_few(
     return readiness.short(snapshot, pod, leaving, prior)
 
 
-def stays_as_last(move: Move, snapshot: Snapshot, now: float) -> bool:
+def stays_as_last(move: Move, snapshot: snapshots.Snapshot, now: float) -> bool:
     """Whether its workload wants this pod alone by now; then a swap has to be prepared, which ends this move."""
     found = _last(move, snapshot)
     if found is None:
@@ -86,12 +88,15 @@ def stays_as_last(move: Move, snapshot: Snapshot, now: float) -> bool:
     move.block(found.object.kind, found.object.namespace, found.object.name, found.message)
     if found.alone:
         move.end(
-            "failed", PodOutcome.NEEDS_SURGE, now, f"{found.message} Run the same command again: it moves it by a swap."
+            "failed",
+            outcomes.PodOutcome.NEEDS_SURGE,
+            now,
+            f"{found.message} Run the same command again: it moves it by a swap.",
         )
     return True
 
 
-def _last(move: Move, snapshot: Snapshot) -> readiness.Last | None:
+def _last(move: Move, snapshot: snapshots.Snapshot) -> readiness.Last | None:
     pod = snapshot.pod(move.pod.uid)
     if pod is None or move.plan.code not in readiness.OF_SEVERAL:
         return None

@@ -7,19 +7,18 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.node_records import Record
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import Context, Run
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.locking import Locks, leave_all
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import node_records
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import context, locking
 
 
 class RecordLocks:
     """Nodes in the hands of one call, each in the name of its record's run; a node that is lost is lost alone."""
 
-    def __init__(self, ctx: Context) -> None:
+    def __init__(self, ctx: context.Context) -> None:
         self._ctx = ctx
-        self._locks: list[Locks] = []
+        self._locks: list[locking.Locks] = []
 
-    def take(self, records: t.Mapping[str, Record]) -> dict[str, str]:
+    def take(self, records: t.Mapping[str, node_records.Record]) -> dict[str, str]:
         """Take the locks, by node; those that somebody else holds come back with the reason.
 
         Raises:
@@ -27,11 +26,11 @@ class RecordLocks:
         """
         groups: dict[str, dict[str, str]] = {}
         for node, record in records.items():
-            groups.setdefault(str(Run(record.run, record.nonce)), {})[node] = record.lease
+            groups.setdefault(str(context.Run(record.run, record.nonce)), {})[node] = record.lease
         borrowed = self._ctx.run is None or not self._ctx.run.nonce
         held = {}
         for identity, places in groups.items():
-            locks = Locks(self._ctx, t.cast("Run", Run.parse(identity)), places)
+            locks = locking.Locks(self._ctx, t.cast("context.Run", context.Run.parse(identity)), places)
             self._locks.append(locks)
             held.update({node: found.message for node, found in locks.take(borrowed=borrowed).items()})
         return held
@@ -63,4 +62,4 @@ class RecordLocks:
 
     def leave(self, *, drop: t.Collection[str] = ()) -> None:
         """Leave the locks to the run's next call; those of ``drop`` go, for nothing of their nodes is left."""
-        leave_all(self._ctx, self._locks, drop=drop)
+        locking.leave_all(self._ctx, self._locks, drop=drop)

@@ -7,24 +7,15 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds, verbs
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.errors import Forbidden
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.pod_plan import Choices
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.reasons import Finding
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.snapshots import Snapshot
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.preflight.permissions import (
-    READS,
-    Need,
-    missing,
-    needs,
-)
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.act import PATIENCE
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import Context
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import errors, kinds, verbs
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import pod_plan, reasons, snapshots
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.preflight import permissions
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import act, context
 
 AT_ONCE = 8
 
 
-def ask(ctx: Context, needs: t.Sequence[Need]) -> list[Finding]:
+def ask(ctx: context.Context, needs: t.Sequence[permissions.Need]) -> list[reasons.Finding]:
     """A finding for each need that is not met.
 
     One review for each need, for the whole cluster; namespace by namespace only where that is refused.
@@ -34,29 +25,29 @@ def ask(ctx: Context, needs: t.Sequence[Need]) -> list[Finding]:
         return [finding for finding in found if finding]
 
 
-def refused(ctx: Context, error: Forbidden, choices: Choices) -> list[Finding]:
+def refused(ctx: context.Context, error: errors.Forbidden, choices: pod_plan.Choices) -> list[reasons.Finding]:
     """What was refused, and whatever else is missing of what every run needs."""
     request = error.request
     words = f"{request.verb} {request.resource}" if request else "read the cluster"
-    first = Finding(
+    first = reasons.Finding(
         "missing_permission",
         f"These credentials may not {words}: {error.message}",
         f"Grant the verb {words.replace(' ', ' on ', 1)} in a role that is bound to them.",
         "blocker",
         words,
     )
-    wanted = READS + needs(Snapshot(), (), choices, namespace_missing=False)
+    wanted = permissions.READS + permissions.needs(snapshots.Snapshot(), (), choices, namespace_missing=False)
     return [first, *(finding for finding in ask(ctx, wanted) if finding.object != words)]
 
 
-def _ask(ctx: Context, need: Need) -> Finding | None:
+def _ask(ctx: context.Context, need: permissions.Need) -> reasons.Finding | None:
     if allowed(ctx, need, ""):
         return None
     refused = [namespace for namespace in need.namespaces if not allowed(ctx, need, namespace)]
-    return missing(need, refused) if refused or not need.namespaces else None
+    return permissions.missing(need, refused) if refused or not need.namespaces else None
 
 
-def allowed(ctx: Context, need: Need, namespace: str, name: str = "") -> bool:
+def allowed(ctx: context.Context, need: permissions.Need, namespace: str, name: str = "") -> bool:
     """Whether the need is met in a namespace (empty: everywhere), for the one object where it has a name."""
     plural, _slash, subresource = need.resource.partition("/")
     attributes = {
@@ -73,5 +64,5 @@ def allowed(ctx: Context, need: Need, namespace: str, name: str = "") -> bool:
         "kind": kind.kind,
         "spec": {"resourceAttributes": {key: value for key, value in attributes.items() if value}},
     }
-    answer = ctx.cluster.send(verbs.create(kind, review), patience=PATIENCE)
+    answer = ctx.cluster.send(verbs.create(kind, review), patience=act.PATIENCE)
     return bool((answer.get("status") or {}).get("allowed"))

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Raw
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import Context
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import objects
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import context
 
 SERVICE = "kubernetes.io/service-name"
 
@@ -22,11 +22,11 @@ class Services:
     A drain may wait for days, so old steps are merged: the lowest count of each stretch stays, the last step too.
     """
 
-    def __init__(self, ctx: Context) -> None:
+    def __init__(self, ctx: context.Context) -> None:
         self._ctx = ctx
         self._series: dict[tuple[str, str], list[tuple[str, int]]] = {}
 
-    def sample(self, slices: t.Iterable[Raw]) -> None:
+    def sample(self, slices: t.Iterable[objects.Raw]) -> None:
         """Note the present counts; only a changed count makes a new step."""
         ready: dict[tuple[str, str], set[str]] = {}
         for piece in slices:

@@ -8,88 +8,75 @@ from __future__ import annotations
 import contextlib
 import typing as t
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.errors import NotFound
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.journaling import (
-    LABEL,
-    BadJournalError,
-    Journal,
-)
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.node_records import (
-    BadRecordError,
-    Record,
-    record_of,
-)
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Node, Raw, Ref
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.runs.state import StoredRun, stored_run
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.act import PATIENCE
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import Context
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.writing import read
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import errors, kinds
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler import journaling
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names, node_records, objects
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.runs import state
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import act, context, writing
 
 
-def config_maps(ctx: Context) -> list[dict[str, t.Any]]:
+def config_maps(ctx: context.Context) -> list[dict[str, t.Any]]:
     """Our ConfigMaps: stored runs, and journals of deschedulers."""
     try:
         listing = ctx.cluster.items(
             kinds.CONFIGMAPS,
             namespace=names.NAMESPACE,
             labels=f"{names.MANAGED_BY_LABEL}={names.MANAGED_BY}",
-            patience=PATIENCE,
+            patience=act.PATIENCE,
         )
-    except NotFound:
+    except errors.NotFound:
         return []
     return listing.items
 
 
-def stored(ctx: Context) -> list[StoredRun]:
+def stored(ctx: context.Context) -> list[state.StoredRun]:
     """All stored runs that can be read."""
     return list(readable(config_maps(ctx)))
 
 
-def readable(raws: t.Iterable[Raw]) -> t.Iterator[StoredRun]:
+def readable(raws: t.Iterable[objects.Raw]) -> t.Iterator[state.StoredRun]:
     """The stored runs among these ConfigMaps; of one that cannot be read ``recover`` tells."""
     for raw in raws:
-        with contextlib.suppress(BadRecordError):
-            if run := stored_run(raw):
+        with contextlib.suppress(node_records.BadRecordError):
+            if run := state.stored_run(raw):
                 yield run
 
 
-def journals(raws: t.Iterable[Raw]) -> t.Iterator[Journal]:
+def journals(raws: t.Iterable[objects.Raw]) -> t.Iterator[journaling.Journal]:
     """Those that can be read; of the others ``descheduler_config`` tells."""
     for raw in raws:
-        if LABEL in (raw["metadata"].get("labels") or {}):
-            with contextlib.suppress(BadJournalError):
-                yield Journal.of(raw)
+        if journaling.LABEL in (raw["metadata"].get("labels") or {}):
+            with contextlib.suppress(journaling.BadJournalError):
+                yield journaling.Journal.of(raw)
 
 
-def records(nodes: t.Iterable[Node]) -> tuple[dict[str, Record], dict[str, str]]:
+def records(nodes: t.Iterable[objects.Node]) -> tuple[dict[str, node_records.Record], dict[str, str]]:
     """The records by node, and of those that cannot be read why, in words."""
-    found: dict[str, Record] = {}
+    found: dict[str, node_records.Record] = {}
     bad: dict[str, str] = {}
     for node in nodes:
         try:
-            if record := record_of(node):
+            if record := node_records.record_of(node):
                 found[node.name] = record
-        except BadRecordError as error:
+        except node_records.BadRecordError as error:
             bad[node.name] = str(error)
     return found, bad
 
 
-def run_ref(run_id: str) -> Ref:
+def run_ref(run_id: str) -> objects.Ref:
     """The ConfigMap that keeps the run."""
-    return Ref("ConfigMap", names.run_name(run_id), names.NAMESPACE, api_version="v1")
+    return objects.Ref("ConfigMap", names.run_name(run_id), names.NAMESPACE, api_version="v1")
 
 
-def not_to_do(ctx: Context, run_id: str, nodes: t.Iterable[str]) -> dict[str, str]:
+def not_to_do(ctx: context.Context, run_id: str, nodes: t.Iterable[str]) -> dict[str, str]:
     """Which of the nodes the run does not have to do any more, and why, in words.
 
     Raises:
         BadRecordError: what is kept of the run cannot be understood.
         ClusterError: it may not be read, or the server could not be reached.
     """
-    raw = read(ctx, run_ref(run_id))
-    run = stored_run(raw) if raw else None
+    raw = writing.read(ctx, run_ref(run_id))
+    run = state.stored_run(raw) if raw else None
     if run is None:
         why = "is not kept any more: another start went on with it and ended it, or somebody undid it"
         then = "starts anew"

@@ -8,19 +8,18 @@ from __future__ import annotations
 import threading
 import typing as t
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.watch import Reflector
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.act import PATIENCE
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import Context, StopRun
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import watch
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import act, context
 
 
-def begin(ctx: Context, reflectors: t.Mapping[str, Reflector], wake: threading.Condition) -> None:
+def begin(ctx: context.Context, reflectors: t.Mapping[str, watch.Reflector], wake: threading.Condition) -> None:
     """Start the watches, by what they watch, and wait until each was listed once; ``wake`` is theirs.
 
     Raises:
         ClusterError: the API server did not answer for ``PATIENCE`` seconds.
         StopRun: something may not be watched.
     """
-    until = ctx.clock.now() + PATIENCE
+    until = ctx.clock.now() + act.PATIENCE
     for reflector in reflectors.values():
         reflector.start()
     with wake:
@@ -32,7 +31,7 @@ def begin(ctx: Context, reflectors: t.Mapping[str, Reflector], wake: threading.C
             wake.wait(1.0)
 
 
-def raise_errors(reflectors: t.Mapping[str, Reflector]) -> None:
+def raise_errors(reflectors: t.Mapping[str, watch.Reflector]) -> None:
     """End the run where a watch has ended for good.
 
     Raises:
@@ -40,7 +39,7 @@ def raise_errors(reflectors: t.Mapping[str, Reflector]) -> None:
     """
     for name, reflector in reflectors.items():
         if reflector.error:
-            raise StopRun(
+            raise context.StopRun(
                 "watch_failed",
                 f"Watching {name} ended: {reflector.error}",
                 "Mend what the message names, then run the same command again: it resumes.",

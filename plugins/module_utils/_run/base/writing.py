@@ -13,23 +13,9 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds, verbs
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.errors import (
-    AlreadyExists,
-    ClusterError,
-    Conflict,
-    Forbidden,
-    NotFound,
-    Overloaded,
-    ServerError,
-    UnknownOutcome,
-    Unreachable,
-)
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.api_changes import Change
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Raw, Ref
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.act import PATIENCE, Fence, request_for
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import Context, StopRun
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import errors, kinds, verbs
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import api_changes, names, objects
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import act, context
 
 TRIES = 20
 """How often a change is decided; the status that a kubelet or a controller writes comes in between, too."""
@@ -38,18 +24,18 @@ PAUSE = 0.02
 HICCUPS = 3
 """How often a 500 is taken for a moment of the server's; it says that nothing was done."""
 
-Decide = t.Callable[["Raw | None"], "Change | None"]
+Decide = t.Callable[["objects.Raw | None"], "api_changes.Change | None"]
 """From the object as it was read (``None``: it is not there) to the change, ``None`` where nothing is to be done."""
 
 
-class Contended(ClusterError):
+class Contended(errors.ClusterError):
     """Somebody else writes the object all the time."""
 
     rule = "written by somebody else again and again"
     remedy = "Run the same command again."
 
 
-PASSING = (Unreachable, Overloaded, UnknownOutcome, Contended)
+PASSING = (errors.Unreachable, errors.Overloaded, errors.UnknownOutcome, Contended)
 """Failures that say nothing about the change itself: it may be made a little later."""
 
 
@@ -57,8 +43,8 @@ PASSING = (Unreachable, Overloaded, UnknownOutcome, Contended)
 class Written:
     """``object`` as it is now, ``None`` where it is not there; ``change`` that was made, ``None`` without one."""
 
-    object: Raw | None
-    change: Change | None
+    object: objects.Raw | None
+    change: api_changes.Change | None
 
 
 class Unread:
@@ -69,14 +55,14 @@ UNREAD = Unread()
 
 
 def write(
-    ctx: Context,
-    target: Ref,
+    ctx: context.Context,
+    target: objects.Ref,
     decide: Decide,
     *,
-    known: Raw | Unread | None = UNREAD,
-    fence: Fence | None = None,
+    known: objects.Raw | Unread | None = UNREAD,
+    fence: act.Fence | None = None,
     remember: bool = True,
-    patience: float = PATIENCE,
+    patience: float = act.PATIENCE,
     timeout: float = 30.0,
     tries: int = TRIES,
 ) -> Written:
@@ -99,8 +85,8 @@ def write(
         ClusterError: the server refused, or could not be reached.
     """
     current = read(ctx, target, patience=patience, timeout=timeout) if isinstance(known, Unread) else known
-    unsure: Change | None = None
-    trouble: ClusterError | None = None
+    unsure: api_changes.Change | None = None
+    trouble: errors.ClusterError | None = None
     hiccups = 0
     for attempt in range(tries):
         if attempt:
@@ -116,16 +102,16 @@ def write(
             ctx.changed(change)
             return Written(current, change)
         try:
-            answer = ctx.cluster.send(request_for(change), timeout=timeout, patience=patience, fence=fence)
-        except UnknownOutcome as error:
+            answer = ctx.cluster.send(act.request_for(change), timeout=timeout, patience=patience, fence=fence)
+        except errors.UnknownOutcome as error:
             unsure, trouble = change, error
-        except (Conflict, AlreadyExists) as error:
+        except (errors.Conflict, errors.AlreadyExists) as error:
             trouble = error
-        except ServerError as error:
+        except errors.ServerError as error:
             trouble, hiccups = error, hiccups + 1
             if hiccups > HICCUPS:
                 raise
-        except NotFound as error:
+        except errors.NotFound as error:
             trouble = error
             if change.verb == "create":
                 if target.namespace != names.NAMESPACE:
@@ -135,12 +121,14 @@ def write(
             if remember:
                 ctx.changed(change)
             return Written(None if change.verb == "delete" else answer, change)
-    if isinstance(trouble, UnknownOutcome):
+    if isinstance(trouble, errors.UnknownOutcome):
         raise trouble
     raise Contended(f"{target} was changed {tries} times in a row") from trouble
 
 
-def remove(ctx: Context, change: Change, *, fence: Fence | None = None, remember: bool = True) -> bool:
+def remove(
+    ctx: context.Context, change: api_changes.Change, *, fence: act.Fence | None = None, remember: bool = True
+) -> bool:
     """Delete the object of ``change``, by UID and resourceVersion where it names them; whether it was there as named.
 
     Raises:
@@ -149,18 +137,18 @@ def remove(ctx: Context, change: Change, *, fence: Fence | None = None, remember
     named = {"uid": change.target.uid, "resourceVersion": change.resource_version}
     wanted = {key: value for key, value in named.items() if value}
 
-    def decide(found: Raw | None) -> Change | None:
+    def decide(found: objects.Raw | None) -> api_changes.Change | None:
         return change if found and wanted.items() <= found["metadata"].items() else None
 
     written = write(ctx, change.target, decide, known={"metadata": wanted}, fence=fence, remember=remember)
     return written.change is not None
 
 
-def at_first(change: Change, decide: Decide) -> Decide:
+def at_first(change: api_changes.Change, decide: Decide) -> Decide:
     """Decides for ``change`` without a look (give ``known=None``), and as ``decide`` where that came to nothing."""
     asked = False
 
-    def both(found: Raw | None) -> Change | None:
+    def both(found: objects.Raw | None) -> api_changes.Change | None:
         nonlocal asked
         if asked:
             return decide(found)
@@ -170,7 +158,9 @@ def at_first(change: Change, decide: Decide) -> Decide:
     return both
 
 
-def read(ctx: Context, target: Ref, *, patience: float = PATIENCE, timeout: float = 30.0) -> Raw | None:
+def read(
+    ctx: context.Context, target: objects.Ref, *, patience: float = act.PATIENCE, timeout: float = 30.0
+) -> objects.Raw | None:
     """The object as it is now, ``None`` where it is not there.
 
     Raises:
@@ -180,11 +170,11 @@ def read(ctx: Context, target: Ref, *, patience: float = PATIENCE, timeout: floa
     try:
         request = verbs.get(kind, target.name, target.namespace)
         return ctx.cluster.send(request, timeout=timeout, patience=patience)
-    except NotFound:
+    except errors.NotFound:
         return None
 
 
-def ensure_namespace(ctx: Context) -> None:
+def ensure_namespace(ctx: context.Context) -> None:
     """Make our namespace at first use.
 
     Raises:
@@ -200,13 +190,13 @@ def ensure_namespace(ctx: Context) -> None:
             ctx.clock.sleep(PAUSE * attempt * ctx.clock.jitter())
         try:
             # Whether it is there is not asked first: that may not be allowed where making it is.
-            ctx.cluster.send(verbs.create(kinds.NAMESPACES, body), patience=PATIENCE)
-        except AlreadyExists:
+            ctx.cluster.send(verbs.create(kinds.NAMESPACES, body), patience=act.PATIENCE)
+        except errors.AlreadyExists:
             return
-        except (Conflict, UnknownOutcome):
+        except (errors.Conflict, errors.UnknownOutcome):
             continue
-        except Forbidden as error:
-            raise StopRun(
+        except errors.Forbidden as error:
+            raise context.StopRun(
                 "namespace_missing",
                 f"Namespace {names.NAMESPACE}, which holds the locks, is missing and may not be created: {error}",
                 f"Create it once: kubectl create namespace {names.NAMESPACE}",

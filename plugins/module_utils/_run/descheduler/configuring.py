@@ -12,31 +12,22 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass, replace
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler import places, rollout
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.check import Flavor, errors
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.config_faults import Fault
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.journaling import Journal
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.places import Place
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.rollout import Wish
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.schemas import Schema
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.outcomes import ConfigOutcome
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import Context, Result, StopRun
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.descheduler.permits import permit
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.descheduler.proofs import (
-    Means,
-    Proof,
-    Prover,
-    last_words,
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler import (
+    check,
+    config_faults,
+    journaling,
+    places,
+    rollout,
+    schemas,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.descheduler.restarting import (
-    POLL,
-    restart,
-    say,
-    unmark,
-    unsuspended,
-    wait_for_jobs,
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import outcomes
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import context
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.descheduler import (
+    permits,
+    proofs,
+    restarting,
+    sites,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.descheduler.sites import Site
 
 STEADY = 10.0
 """Seconds for which new pods have to be ready where nothing tells what they run."""
@@ -50,12 +41,12 @@ class DeschedulerOptions:
     """Options of the module. ``wish`` is ``None`` where no configuration was given (``restarted``)."""
 
     state: t.Literal["present", "restarted", "paused", "resumed"]
-    flavor: Flavor
-    schema: Schema
-    place: Place
-    means: Means
-    wish: Wish | None = None
-    faults: tuple[Fault, ...] = ()
+    flavor: check.Flavor
+    schema: schemas.Schema
+    place: places.Place
+    means: proofs.Means
+    wish: rollout.Wish | None = None
+    faults: tuple[config_faults.Fault, ...] = ()
     restart: t.Literal["rollout", "scale", "none"] = "rollout"
     verify: bool = True
     rollback: bool = True
@@ -63,14 +54,14 @@ class DeschedulerOptions:
     timeout: float = 300.0
 
 
-def invalid(faults: t.Sequence[Fault]) -> Result | None:
+def invalid(faults: t.Sequence[config_faults.Fault]) -> context.Result | None:
     """The result of a configuration with errors; ``None`` where there is none."""
-    wrong = errors(faults)
+    wrong = check.errors(faults)
     if not wrong:
         return None
     words = " ".join(f"{fault.path or 'config'}: {fault.sentence}" for fault in wrong)
-    data = {"outcome": ConfigOutcome.INVALID.value, "findings": [fault.shown() for fault in faults], **NOTHING}
-    return Result(data, failed=True, message=f"The configuration is wrong, nothing was written. {words}")
+    data = {"outcome": outcomes.ConfigOutcome.INVALID.value, "findings": [fault.shown() for fault in faults], **NOTHING}
+    return context.Result(data, failed=True, message=f"The configuration is wrong, nothing was written. {words}")
 
 
 NOTHING: t.Mapping[str, t.Any] = {
@@ -83,7 +74,7 @@ NOTHING: t.Mapping[str, t.Any] = {
 """The returns of a call that did nothing."""
 
 
-def descheduler(ctx: Context, options: DeschedulerOptions) -> Result:
+def descheduler(ctx: context.Context, options: DeschedulerOptions) -> context.Result:
     """Bring the descheduler to what is wanted.
 
     Raises:
@@ -92,10 +83,10 @@ def descheduler(ctx: Context, options: DeschedulerOptions) -> Result:
     """
     if found := invalid(options.faults):
         return found
-    site = Site.read(ctx, options.flavor, options.place)
+    site = sites.Site.read(ctx, options.flavor, options.place)
     unread = places.unread(site.workload, options.place)
     if unread:
-        raise StopRun("not_mounted", unread, "Name the ConfigMap and the key that it reads.", str(site.ref))
+        raise context.StopRun("not_mounted", unread, "Name the ConfigMap and the key that it reads.", str(site.ref))
     return Rollout(ctx, options, site).run()
 
 
@@ -103,36 +94,36 @@ def descheduler(ctx: Context, options: DeschedulerOptions) -> Result:
 class Rollout:
     """One call; ``pausing`` keeps the journal, so that what was before can be given back."""
 
-    ctx: Context
+    ctx: context.Context
     options: DeschedulerOptions
-    site: Site
+    site: sites.Site
     pausing: bool = False
     restarted: bool = False
-    proof: Proof | None = None
+    proof: proofs.Proof | None = None
 
-    def run(self) -> Result:
+    def run(self) -> context.Result:
         site, options = self.site, self.options
         present = site.text
         means = None if present is None else options.means(present)
         wish = options.wish or self._present_wish(present, means)
         text = wish.written(present, means)
         changes = text is not None and (present is None or rollout.digest(means) != wish.digest)
-        prover = Prover(site, options.flavor, options.schema, wish.config, options.means)
+        prover = proofs.Prover(site, options.flavor, options.schema, wish.config, options.means)
         why = self._restart_reason(wish, prover, changes=changes)
         marks = why and not site.is_cron
         idle = not site.is_cron and not site.replicas and not self._to_finish
-        permit(site, writes=text is not None, restarts=bool(marks))
+        permits.permit(site, writes=text is not None, restarts=bool(marks))
         if marks and not idle:
-            wait_for_jobs(site, options.running_jobs, options.timeout)
+            restarting.wait_for_jobs(site, options.running_jobs, options.timeout)
         before = site.journal
         if text is not None or marks:
             site.keep(self._journal(wish))
         if text is not None:
             site.write(text, present, self._sentence(present), had_map=True, had_data=True)
-            say("written", f"{self._sentence(present)}.", site)
+            restarting.say("written", f"{self._sentence(present)}.", site)
         if marks:
             scale = options.restart == "scale"
-            restart(site, wish.digest, why, scale=scale, idle=idle, timeout=options.timeout)
+            restarting.restart(site, wish.digest, why, scale=scale, idle=idle, timeout=options.timeout)
             self.restarted = not idle
         if site.is_cron:
             self._end()
@@ -161,7 +152,7 @@ class Rollout:
         if self.pausing:
             return
         if site.journal and site.journal.suspended is not None:
-            site.settle(unsuspended(site))
+            site.settle(restarting.unsuspended(site))
         site.forget()
 
     @property
@@ -169,18 +160,18 @@ class Rollout:
         """Whether an earlier call was killed between scaling down and up."""
         return self.site.journal is not None and self.site.journal.replicas is not None and not self.site.replicas
 
-    def _present_wish(self, present: str | None, means: t.Any) -> Wish:
+    def _present_wish(self, present: str | None, means: t.Any) -> rollout.Wish:
         if present is None or not isinstance(means, dict):
-            raise StopRun(
+            raise context.StopRun(
                 "no_config",
                 f"ConfigMap {self.site.place.namespace}/{self.site.place.config_map} holds no configuration under "
                 f"{self.site.place.key}.",
                 "Give config.",
                 str(self.site.ref),
             )
-        return Wish(means, present, as_text=True)
+        return rollout.Wish(means, present, as_text=True)
 
-    def _restart_reason(self, wish: Wish, prover: Prover, *, changes: bool) -> str:
+    def _restart_reason(self, wish: rollout.Wish, prover: proofs.Prover, *, changes: bool) -> str:
         site, options = self.site, self.options
         if site.is_cron:
             return ""
@@ -205,7 +196,7 @@ class Rollout:
         verb = "Change" if present is not None else "Write"
         return f"{verb} the configuration in ConfigMap {place.namespace}/{place.config_map}, key {place.key}"
 
-    def _journal(self, wish: Wish) -> Journal:
+    def _journal(self, wish: rollout.Wish) -> journaling.Journal:
         """What to take back to: the state of now, or the one that an unfinished call had found."""
         site, kept = self.site, self.site.journal
         now = site.as_it_is(wish.digest)
@@ -221,7 +212,7 @@ class Rollout:
         scales = self.options.restart == "scale" and prior.replicas is None and not site.is_cron
         return replace(prior, replicas=site.replicas) if scales else prior
 
-    def _prove(self, prover: Prover, *, fresh: bool) -> str:
+    def _prove(self, prover: proofs.Prover, *, fresh: bool) -> str:
         """Wait until the wanted configuration runs; why it does not, or the empty text.
 
         Where nobody can read what runs, ``fresh`` pods have to stay ready for a while: the descheduler of sigs.k8s.io
@@ -250,16 +241,16 @@ class Rollout:
             steadying = not (progress.waiting or self.proof is None or self.proof.waiting or self.proof.conflicts)
             if progress.hopeless or self.ctx.clock.now() >= deadline + (STEADY if steadying else 0.0):
                 self.proof = None
-                words = last_words(site, progress.dead)
+                words = proofs.last_words(site, progress.dead)
                 ended = "" if progress.hopeless else f" within {self.options.timeout:.0f} s"
                 said = f" {progress.dead[0].pod} said: {words}" if words else f" ({waiting})"
                 return f"The new configuration does not run{ended}.{said}"
             if waiting != told:
-                say("waiting", f"Waiting: {waiting}.", site)
+                restarting.say("waiting", f"Waiting: {waiting}.", site)
                 told = waiting
-            self.ctx.clock.sleep(POLL)
+            self.ctx.clock.sleep(restarting.POLL)
 
-    def _take_back(self, wish: Wish, failure: str) -> Result:
+    def _take_back(self, wish: rollout.Wish, failure: str) -> context.Result:
         site, journal = self.site, self.site.journal
         if not self.options.rollback or journal is None:
             return self._failed(failure, False, "It was left so (rollback: false).")
@@ -272,7 +263,7 @@ class Rollout:
                 site.write(journal.config, site.text, sentence, had_map=journal.had_map, had_data=journal.had_data)
             else:
                 kept = " Somebody else wrote the ConfigMap meanwhile; that was kept."
-        unmark(site, journal)
+        restarting.unmark(site, journal)
         deadline = self.ctx.clock.now() + TAKEN_BACK_WITHIN
         waiting = ""
         while self.ctx.clock.now() < deadline:
@@ -280,13 +271,13 @@ class Rollout:
             waiting = rollout.progress(site.workload, site.pods()).waiting
             if not waiting:
                 break
-            self.ctx.clock.sleep(POLL)
+            self.ctx.clock.sleep(restarting.POLL)
         ended = f"but {waiting}" if waiting else "and the old one runs"
-        say("rolled_back", f"ConfigMap and {site.ref} are as before, {ended}.", site)
+        restarting.say("rolled_back", f"ConfigMap and {site.ref} are as before, {ended}.", site)
         site.forget()
         return self._failed(failure, True, f"ConfigMap and {site.ref} are as before, {ended}.{kept}")
 
-    def _done(self, note: str, wish: Wish) -> Result:
+    def _done(self, note: str, wish: rollout.Wish) -> context.Result:
         matches: bool | None = None
         if self.proof and not self.ctx.check:
             matches = not self.proof.conflicts
@@ -297,17 +288,17 @@ class Rollout:
         else:
             told.append(f"{self.site.ref} has this configuration already.")
         told += [note] if note else []
-        written = ConfigOutcome.CHANGED if self.ctx.changes else ConfigOutcome.UNCHANGED
-        outcome = ConfigOutcome.RESTARTED if self.restarted else written
-        return Result(self._data(outcome, matches, "", wish), message=" ".join(told))
+        written = outcomes.ConfigOutcome.CHANGED if self.ctx.changes else outcomes.ConfigOutcome.UNCHANGED
+        outcome = outcomes.ConfigOutcome.RESTARTED if self.restarted else written
+        return context.Result(self._data(outcome, matches, "", wish), message=" ".join(told))
 
-    def _failed(self, failure: str, rolled_back: bool, then: str) -> Result:
+    def _failed(self, failure: str, rolled_back: bool, then: str) -> context.Result:
         words = failure.partition(" said: ")[2]
-        outcome = ConfigOutcome.ROLLED_BACK if rolled_back else ConfigOutcome.FAILED
-        return Result(self._data(outcome, False, words or failure), failed=True, message=f"{failure}. {then}")
+        outcome = outcomes.ConfigOutcome.ROLLED_BACK if rolled_back else outcomes.ConfigOutcome.FAILED
+        return context.Result(self._data(outcome, False, words or failure), failed=True, message=f"{failure}. {then}")
 
     def _data(
-        self, outcome: ConfigOutcome, matches: bool | None, reason: str, wish: Wish | None = None
+        self, outcome: outcomes.ConfigOutcome, matches: bool | None, reason: str, wish: rollout.Wish | None = None
     ) -> dict[str, t.Any]:
         proof = self.proof
         return {
@@ -317,14 +308,16 @@ class Rollout:
             "running_config_matches": matches,
             "proof": proof.kind if proof and matches else "",
             "proof_note": proof.why if proof else "",
-            "rolled_back": outcome is ConfigOutcome.ROLLED_BACK,
+            "rolled_back": outcome is outcomes.ConfigOutcome.ROLLED_BACK,
             "reason": reason,
             "digest": wish.digest if wish else "",
         }
 
 
-def plainly(ctx: Context, options: DeschedulerOptions, outcome: ConfigOutcome, message: str) -> Result:
+def plainly(
+    ctx: context.Context, options: DeschedulerOptions, outcome: outcomes.ConfigOutcome, message: str
+) -> context.Result:
     """The result of a call after which nothing had to be proven."""
     del ctx
     data = {"outcome": outcome.value, "findings": [fault.shown() for fault in options.faults], **NOTHING}
-    return Result(data, message=message)
+    return context.Result(data, message=message)

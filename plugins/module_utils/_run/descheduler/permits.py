@@ -6,13 +6,12 @@
 from __future__ import annotations
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.preflight.permissions import Need, missing
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import StopRun
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.rights import allowed
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.descheduler.sites import Site
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.preflight import permissions
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import context, rights
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.descheduler import sites
 
 
-def permit(site: Site, *, writes: bool, restarts: bool) -> None:
+def permit(site: sites.Site, *, writes: bool, restarts: bool) -> None:
     """See that the ConfigMap can be written and the Deployment restarted.
 
     Raises:
@@ -21,24 +20,28 @@ def permit(site: Site, *, writes: bool, restarts: bool) -> None:
     place, found = site.place, site.config_map or {}
     where = f"ConfigMap {place.namespace}/{place.config_map}"
     if writes and found.get("immutable"):
-        raise StopRun("immutable", f"{where} is immutable.", "Replace it by one that is not.", where)
+        raise context.StopRun("immutable", f"{where} is immutable.", "Replace it by one that is not.", where)
     if writes and place.key in (found.get("binaryData") or {}):
-        raise StopRun("immutable", f"{where} has {place.key} as binaryData.", "Make it a text under data.", where)
+        raise context.StopRun(
+            "immutable", f"{where} has {place.key} as binaryData.", "Make it a text under data.", where
+        )
     if restarts and site.workload["spec"].get("paused"):
         remedy = f"kubectl -n {place.namespace} rollout resume deployment {place.deployment}, or say restart: none."
-        raise StopRun("deployment_paused", f"The rollouts of {site.ref} are paused.", remedy, str(site.ref))
+        raise context.StopRun("deployment_paused", f"The rollouts of {site.ref} are paused.", remedy, str(site.ref))
     # A role may be limited to the names of these objects.
-    asked: list[tuple[Need, str]] = []
+    asked: list[tuple[permissions.Need, str]] = []
     if writes:
         name = place.config_map if site.config_map else ""
-        asked.append((Need("patch" if name else "create", "", "configmaps", (place.namespace,)), name))
+        asked.append((permissions.Need("patch" if name else "create", "", "configmaps", (place.namespace,)), name))
     if restarts:
-        asked.append((Need("patch", site.kind.group, site.kind.plural, (place.namespace,)), place.deployment))
+        asked.append(
+            (permissions.Need("patch", site.kind.group, site.kind.plural, (place.namespace,)), place.deployment)
+        )
     if writes or restarts:
         verbs = ("get", "create", "patch", "delete")
-        asked += [(Need(verb, "", "configmaps", (names.NAMESPACE,)), "") for verb in verbs]
-    lacking = [need for need, name in asked if not allowed(site.ctx, need, need.namespaces[0], name)]
+        asked += [(permissions.Need(verb, "", "configmaps", (names.NAMESPACE,)), "") for verb in verbs]
+    lacking = [need for need, name in asked if not rights.allowed(site.ctx, need, need.namespaces[0], name)]
     if lacking:
-        told = [missing(need, need.namespaces) for need in lacking]
+        told = [permissions.missing(need, need.namespaces) for need in lacking]
         message, remedy = (" ".join(words) for words in zip(*((one.message, one.remedy) for one in told), strict=True))
-        raise StopRun(told[0].code, message, f"{remedy} Nothing was written.", told[0].object)
+        raise context.StopRun(told[0].code, message, f"{remedy} Nothing was written.", told[0].object)

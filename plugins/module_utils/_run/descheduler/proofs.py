@@ -8,13 +8,16 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import verbs
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.errors import ClusterError, Forbidden
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler import places, rollout, running
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.check import Flavor
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.schemas import Schema
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Raw
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.descheduler.sites import Site
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import errors, verbs
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler import (
+    check,
+    places,
+    rollout,
+    running,
+    schemas,
+)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import objects
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.descheduler import sites
 
 Means = t.Callable[[str], t.Any]
 """Reads a configuration's text; ``None`` where it is none."""
@@ -50,13 +53,13 @@ class Proof:
 class Prover:
     """Proves for one configuration that is wanted."""
 
-    site: Site
-    flavor: Flavor
-    schema: Schema
+    site: sites.Site
+    flavor: check.Flavor
+    schema: schemas.Schema
     wanted: t.Mapping[str, t.Any]
     means: Means
 
-    def prove(self, pods: t.Sequence[Raw]) -> Proof:
+    def prove(self, pods: t.Sequence[objects.Raw]) -> Proof:
         """Ask the pods themselves, then their logs, then the Lease."""
         waiting, kind = self._leader(pods)
         if self.flavor == "sigs" or not pods:
@@ -73,7 +76,7 @@ class Prover:
             return Proof(weakest, both, waiting, why)
         return Proof(kind, None, waiting, why)
 
-    def _one(self, pod: Raw) -> tuple[Kind, running.Comparison | None, str]:
+    def _one(self, pod: objects.Raw) -> tuple[Kind, running.Comparison | None, str]:
         meta, cluster = pod["metadata"], self.site.ctx.cluster
         request = verbs.port_forward(meta["namespace"], meta["name"], places.port_of(self.wanted))
         try:
@@ -81,12 +84,12 @@ class Prover:
             if isinstance(page, dict) and isinstance(page.get("componentconfig"), dict):
                 return "configz", running.compare(self.wanted, page["componentconfig"], self.schema), ""
             why = "/configz holds no componentconfig"
-        except ClusterError as error:
+        except errors.ClusterError as error:
             why = f"/configz of {meta['name']} cannot be read: {error}"
         for container in _containers(pod):
             try:
                 log = cluster.text(verbs.pod_log(meta["namespace"], meta["name"], container))
-            except ClusterError as error:
+            except errors.ClusterError as error:
                 why += f" Its log cannot be read either: {error}"
                 continue
             config = self.means(running.told_in_log(log))
@@ -94,14 +97,14 @@ class Prover:
                 return "log", running.compare(self.wanted, config, self.schema), why
         return "", None, why
 
-    def _leader(self, pods: t.Sequence[Raw]) -> tuple[str, Kind]:
+    def _leader(self, pods: t.Sequence[objects.Raw]) -> tuple[str, Kind]:
         """What is missing for one of the pods to lead, and the proof that readiness and leader give."""
         election = places.election(self.wanted, self.site.workload, self.flavor)
         if not election.name:
             return "", "ready"
         try:
             lease = self.site.lease(election)
-        except Forbidden:
+        except errors.Forbidden:
             # The result's ``proof`` tells that nobody asked for more than readiness.
             return "", "ready"
         if lease is None:
@@ -110,11 +113,11 @@ class Prover:
         return waiting, "" if waiting else "lease"
 
 
-def _containers(pod: Raw) -> list[str]:
+def _containers(pod: objects.Raw) -> list[str]:
     return [container["name"] for container in (pod.get("spec") or {}).get("containers") or ()]
 
 
-def last_words(site: Site, dead: t.Sequence[rollout.Dead]) -> str:
+def last_words(site: sites.Site, dead: t.Sequence[rollout.Dead]) -> str:
     """Why a new pod's container ended, in its own words: its termination message, else the end of its log."""
     for found in dead:
         if words := rollout.last_words(found.words):
@@ -126,7 +129,7 @@ def last_words(site: Site, dead: t.Sequence[rollout.Dead]) -> str:
             )
             try:
                 words = rollout.last_words(site.ctx.cluster.text(request))
-            except ClusterError:
+            except errors.ClusterError:
                 # Only a better message is lost; that the container ended is told in any case.
                 continue
             if words:

@@ -7,22 +7,18 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.errors import NotFound
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler import rollout
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.journaling import Journal
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs.migration_jobs import Job
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.api_changes import Change
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Raw
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.act import PATIENCE
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import Context, StopRun
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.descheduler.sites import Site
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import errors, kinds
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler import journaling, rollout
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs import migration_jobs
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import api_changes, objects
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import act, context
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.descheduler import sites
 
 POLL = 1.0
 """Seconds between two looks."""
 
 
-def wait_for_jobs(site: Site, how: str, timeout: float) -> None:
+def wait_for_jobs(site: sites.Site, how: str, timeout: float) -> None:
     """See that no PodMigrationJob is under way, as ``running_jobs`` says: a restart forgets those that run.
 
     Raises:
@@ -39,7 +35,7 @@ def wait_for_jobs(site: Site, how: str, timeout: float) -> None:
             if ctx.check:
                 return
             waited = "" if how == "refuse" else f" after {timeout:.0f} s"
-            raise StopRun(
+            raise context.StopRun(
                 "jobs_running",
                 f"{len(running)} PodMigrationJobs still run{waited} ({names}); a restart would strand them.",
                 "Wait for them and run again, or say running_jobs: ignore. Nothing was written.",
@@ -51,20 +47,20 @@ def wait_for_jobs(site: Site, how: str, timeout: float) -> None:
         ctx.clock.sleep(POLL)
 
 
-def _running(ctx: Context) -> list[Job]:
+def _running(ctx: context.Context) -> list[migration_jobs.Job]:
     try:
-        found = ctx.cluster.items(kinds.PODMIGRATIONJOBS, patience=PATIENCE).items
-    except NotFound:
+        found = ctx.cluster.items(kinds.PODMIGRATIONJOBS, patience=act.PATIENCE).items
+    except errors.NotFound:
         return []
-    return [job for job in map(Job.of, found) if job.phase == "Running"]
+    return [job for job in map(migration_jobs.Job.of, found) if job.phase == "Running"]
 
 
-def restart(site: Site, digest: str, why: str, *, scale: bool, idle: bool, timeout: float) -> None:
+def restart(site: sites.Site, digest: str, why: str, *, scale: bool, idle: bool, timeout: float) -> None:
     """Give the Deployment's template the digest, so that its pods start anew; ``idle``: it has none.
 
     ``scale`` ends the old pods first; then, and after a call that was killed there, the count comes back as well.
     """
-    journal = t.cast("Journal", site.journal)
+    journal = t.cast("journaling.Journal", site.journal)
     if scale and not idle:
         _scale_down(site, why, timeout)
     count = journal.replicas if not site.replicas or scale else None
@@ -77,7 +73,7 @@ def restart(site: Site, digest: str, why: str, *, scale: bool, idle: bool, timeo
     scaled = f" and scale it to {count} again" if count is not None else ""
     sentence = f"{verb} {site.ref}{scaled}: {why}"
 
-    def planned(workload: Raw) -> Change | None:
+    def planned(workload: objects.Raw) -> api_changes.Change | None:
         found = {**rollout.marks_of(workload), "replicas": workload["spec"].get("replicas", 1)}
         wanted = {**found, **marks, "replicas": count if count is not None else found["replicas"]}
         if found == wanted and not site.ctx.check:
@@ -89,10 +85,10 @@ def restart(site: Site, digest: str, why: str, *, scale: bool, idle: bool, timeo
     say("restarted", f"{sentence}.", site)
 
 
-def _scale_down(site: Site, why: str, timeout: float) -> None:
+def _scale_down(site: sites.Site, why: str, timeout: float) -> None:
     ctx = site.ctx
 
-    def planned(workload: Raw) -> Change | None:
+    def planned(workload: objects.Raw) -> api_changes.Change | None:
         count = workload["spec"].get("replicas", 1)
         if not count:
             return None
@@ -105,7 +101,7 @@ def _scale_down(site: Site, why: str, timeout: float) -> None:
     deadline = ctx.clock.now() + timeout
     while not ctx.check and (left := site.pods()):
         if ctx.clock.now() >= deadline:
-            raise StopRun(
+            raise context.StopRun(
                 "pods_stay",
                 f"{len(left)} pods of {site.ref} did not end within {timeout:.0f} s.",
                 "Look why they do not end, then run again: it goes on where it stopped.",
@@ -116,11 +112,11 @@ def _scale_down(site: Site, why: str, timeout: float) -> None:
         site.reread()
 
 
-def unmark(site: Site, journal: Journal) -> None:
+def unmark(site: sites.Site, journal: journaling.Journal) -> None:
     """Give the template back its annotations, and the Deployment its replicas where we scaled it to 0."""
     sentence = f"Restore {site.ref}"
 
-    def planned(workload: Raw) -> Change | None:
+    def planned(workload: objects.Raw) -> api_changes.Change | None:
         found = {**rollout.marks_of(workload), "replicas": workload["spec"].get("replicas", 1)}
         count = journal.replicas if journal.replicas is not None and not found["replicas"] else None
         wanted = {**found, **journal.marks, "replicas": found["replicas"] if count is None else count}
@@ -132,10 +128,10 @@ def unmark(site: Site, journal: Journal) -> None:
     site.settle(planned)
 
 
-def unsuspended(site: Site) -> t.Callable[[Raw], Change | None]:
+def unsuspended(site: sites.Site) -> t.Callable[[objects.Raw], api_changes.Change | None]:
     """Let a CronJob run again that we had suspended."""
 
-    def planned(workload: Raw) -> Change | None:
+    def planned(workload: objects.Raw) -> api_changes.Change | None:
         if not workload["spec"].get("suspend"):
             return None
         body = {"spec": {"suspend": False}}
@@ -148,7 +144,7 @@ def _shown(found: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
     return {key: value for key, value in found.items() if value is not None}
 
 
-def say(what: str, message: str, site: Site) -> None:
+def say(what: str, message: str, site: sites.Site) -> None:
     """Tell what was really done; check mode does nothing."""
     if not site.ctx.check:
         site.ctx.tell(what, message, namespace=site.place.namespace, name=site.place.deployment)

@@ -8,41 +8,31 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass, replace
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds, verbs
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.errors import NotFound
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler import places
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.journaling import (
-    BadJournalError,
-    Journal,
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import errors, kinds, verbs
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler import (
+    journaling,
+    places,
+    rollout,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.places import Place
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.rollout import (
-    annotations_of,
-    marks_of,
-)
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.api_changes import Change
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Raw, Ref
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.act import PATIENCE
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import Context, StopRun
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.writing import remove, write
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import api_changes, names, objects
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import act, context, writing
 
-Planned = t.Callable[[Raw], "Change | None"]
+Planned = t.Callable[[objects.Raw], "api_changes.Change | None"]
 
 
 @dataclass
 class Site:
     """One descheduler. ``workload`` is a Deployment, or a CronJob where the flavor is ``sigs``."""
 
-    ctx: Context
+    ctx: context.Context
     flavor: str
-    place: Place
-    workload: Raw
-    config_map: Raw | None
-    journal: Journal | None
+    place: places.Place
+    workload: objects.Raw
+    config_map: objects.Raw | None
+    journal: journaling.Journal | None
 
     @classmethod
-    def read(cls, ctx: Context, flavor: str, place: Place) -> Site:
+    def read(cls, ctx: context.Context, flavor: str, place: places.Place) -> Site:
         """Everything as it is now.
 
         Raises:
@@ -54,9 +44,9 @@ class Site:
         kept = site._get(kinds.CONFIGMAPS, f"descheduler-{workload['metadata']['uid']}", names.NAMESPACE)
         if kept is not None:
             try:
-                site.journal = Journal.of(kept)
-            except BadJournalError as error:
-                raise StopRun("bad_journal", str(error)) from error
+                site.journal = journaling.Journal.of(kept)
+            except journaling.BadJournalError as error:
+                raise context.StopRun("bad_journal", str(error)) from error
         return site
 
     @property
@@ -68,9 +58,9 @@ class Site:
         return places.is_cron(self.workload)
 
     @property
-    def ref(self) -> Ref:
+    def ref(self) -> objects.Ref:
         kind, meta = self.kind, self.workload["metadata"]
-        return Ref(kind.kind, meta["name"], self.place.namespace, meta["uid"], kind.api_version)
+        return objects.Ref(kind.kind, meta["name"], self.place.namespace, meta["uid"], kind.api_version)
 
     @property
     def replicas(self) -> int:
@@ -85,27 +75,27 @@ class Site:
     def reread(self) -> None:
         """The workload as it is now."""
         request = verbs.get(self.kind, self.place.deployment, self.place.namespace)
-        self.workload = self.ctx.cluster.send(request, patience=PATIENCE)
+        self.workload = self.ctx.cluster.send(request, patience=act.PATIENCE)
 
-    def pods(self) -> list[Raw]:
+    def pods(self) -> list[objects.Raw]:
         """The Deployment's pods, of all its templates."""
         wanted = self.workload["spec"]["selector"].get("matchLabels") or {}
         labels = ",".join(f"{key}={value}" for key, value in wanted.items())
         return [
             dict(raw)
             for raw in self.ctx.cluster.items(
-                kinds.PODS, namespace=self.place.namespace, labels=labels, patience=PATIENCE
+                kinds.PODS, namespace=self.place.namespace, labels=labels, patience=act.PATIENCE
             ).items
         ]
 
-    def lease(self, election: places.Election) -> Raw | None:
+    def lease(self, election: places.Election) -> objects.Raw | None:
         """The leader's Lease."""
         return self._get(kinds.LEASES, election.name, election.namespace)
 
-    def _get(self, kind: kinds.Kind, name: str, namespace: str) -> Raw | None:
+    def _get(self, kind: kinds.Kind, name: str, namespace: str) -> objects.Raw | None:
         try:
-            return self.ctx.cluster.send(verbs.get(kind, name, namespace), patience=PATIENCE)
-        except NotFound:
+            return self.ctx.cluster.send(verbs.get(kind, name, namespace), patience=act.PATIENCE)
+        except errors.NotFound:
             return None
 
     def write(self, text: str | None, expected: str | None, sentence: str, *, had_map: bool, had_data: bool) -> None:
@@ -116,14 +106,14 @@ class Site:
         """
         tried = False
 
-        def decide(raw: Raw | None) -> Change | None:
+        def decide(raw: objects.Raw | None) -> api_changes.Change | None:
             nonlocal tried
             self.config_map = raw
             if tried and self.text == text:
                 return None
             if self.text != expected:
                 where = f"ConfigMap {self.place.namespace}/{self.place.config_map}"
-                raise StopRun(
+                raise context.StopRun(
                     "changed_meanwhile",
                     f"{where} was written by somebody else meanwhile.",
                     "Look who writes it (a GitOps controller?), then run again.",
@@ -132,26 +122,26 @@ class Site:
             tried = True
             return self._change(text, sentence, had_map, had_data)
 
-        target = Ref("ConfigMap", self.place.config_map, self.place.namespace, api_version="v1")
-        written = write(self.ctx, target, decide, known=self.config_map)
+        target = objects.Ref("ConfigMap", self.place.config_map, self.place.namespace, api_version="v1")
+        written = writing.write(self.ctx, target, decide, known=self.config_map)
         if not self.ctx.check:
             self.config_map = written.object
 
-    def _change(self, text: str | None, sentence: str, had_map: bool, had_data: bool) -> Change:
+    def _change(self, text: str | None, sentence: str, had_map: bool, had_data: bool) -> api_changes.Change:
         key, found = self.place.key, self.config_map
         before = {key: self.text.splitlines()} if self.text is not None else {}
         after = {key: text.splitlines()} if text is not None else {}
-        target = Ref("ConfigMap", self.place.config_map, self.place.namespace, "", "v1")
+        target = objects.Ref("ConfigMap", self.place.config_map, self.place.namespace, "", "v1")
         if found is None:
             meta = {"name": self.place.config_map, "namespace": self.place.namespace}
             body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "data": {key: text}}
-            return Change("create", target, sentence, body, before, after)
+            return api_changes.Change("create", target, sentence, body, before, after)
         version = found["metadata"]["resourceVersion"]
         if text is None and not had_map:
             target = replace(target, uid=found["metadata"]["uid"])
-            return Change("delete", target, sentence, None, before, after, version)
+            return api_changes.Change("delete", target, sentence, None, before, after, version)
         data = None if text is None and not had_data else {key: text}
-        return Change("patch", target, sentence, {"data": data}, before, after, version)
+        return api_changes.Change("patch", target, sentence, {"data": data}, before, after, version)
 
     def settle(self, planned: Planned) -> bool:
         """Patch the workload as ``planned`` says of what it is now; whether it was needed.
@@ -161,38 +151,47 @@ class Site:
             ClusterError: it never went through.
         """
 
-        def decide(raw: Raw | None) -> Change | None:
+        def decide(raw: objects.Raw | None) -> api_changes.Change | None:
             if raw is None:
-                raise StopRun("unknown_deployment", f"{self.ref} was deleted meanwhile.")
+                raise context.StopRun("unknown_deployment", f"{self.ref} was deleted meanwhile.")
             self.workload = raw
             return planned(raw)
 
-        written = write(self.ctx, self.ref, decide, known=self.workload)
+        written = writing.write(self.ctx, self.ref, decide, known=self.workload)
         if not self.ctx.check and written.object:
             self.workload = written.object
         return written.change is not None
 
-    def change(self, workload: Raw, body: Raw, sentence: str, before: Raw, after: Raw) -> Change:
+    def change(
+        self, workload: objects.Raw, body: objects.Raw, sentence: str, before: objects.Raw, after: objects.Raw
+    ) -> api_changes.Change:
         """A conditional patch of the workload."""
-        return Change("patch", self.ref, sentence, body, before, after, workload["metadata"]["resourceVersion"])
+        return api_changes.Change(
+            "patch", self.ref, sentence, body, before, after, workload["metadata"]["resourceVersion"]
+        )
 
-    def keep(self, journal: Journal) -> None:
+    def keep(self, journal: journaling.Journal) -> None:
         """Write the journal before anything else is written."""
         if journal == self.journal:
             return
         if not self.ctx.check:
-            body, target = journal.to_config_map(), Ref("ConfigMap", journal.name, names.NAMESPACE, api_version="v1")
+            body, target = (
+                journal.to_config_map(),
+                objects.Ref("ConfigMap", journal.name, names.NAMESPACE, api_version="v1"),
+            )
             content = {"data": body["data"], "metadata": {"labels": body["metadata"]["labels"]}}
 
-            def decide(found: Raw | None) -> Change | None:
+            def decide(found: objects.Raw | None) -> api_changes.Change | None:
                 if found is None:
-                    return Change("create", target, f"Keep the state of {self.ref}", body=body)
+                    return api_changes.Change("create", target, f"Keep the state of {self.ref}", body=body)
                 if found.get("data") == body["data"]:
                     return None
                 version = found["metadata"]["resourceVersion"]
-                return Change("patch", target, f"Keep the state of {self.ref}", content, resource_version=version)
+                return api_changes.Change(
+                    "patch", target, f"Keep the state of {self.ref}", content, resource_version=version
+                )
 
-            write(self.ctx, target, decide, known=None, remember=False)
+            writing.write(self.ctx, target, decide, known=None, remember=False)
         self.journal = journal
 
     def forget(self) -> None:
@@ -200,15 +199,15 @@ class Site:
         if self.journal is None:
             return
         if not self.ctx.check:
-            target = Ref("ConfigMap", self.journal.name, names.NAMESPACE, api_version="v1")
-            change = Change("delete", target, f"Forget the state of {self.ref}")
-            remove(self.ctx, change, remember=False)
+            target = objects.Ref("ConfigMap", self.journal.name, names.NAMESPACE, api_version="v1")
+            change = api_changes.Change("delete", target, f"Forget the state of {self.ref}")
+            writing.remove(self.ctx, change, remember=False)
         self.journal = None
 
-    def as_it_is(self, *ours: str) -> Journal:
+    def as_it_is(self, *ours: str) -> journaling.Journal:
         """A journal of the present state."""
         found = self.config_map
-        return Journal(
+        return journaling.Journal(
             flavor=self.flavor,
             place=self.place,
             kind=self.kind.kind,
@@ -216,28 +215,28 @@ class Site:
             config=self.text,
             had_map=found is not None,
             had_data=bool((found or {}).get("data")),
-            marks={} if self.is_cron else marks_of(self.workload),
-            bare=not annotations_of(self.workload),
+            marks={} if self.is_cron else rollout.marks_of(self.workload),
+            bare=not rollout.annotations_of(self.workload),
             ours=ours,
             by=self.ctx.by,
             since=self.ctx.clock.wall(),
         )
 
 
-def _workload(ctx: Context, flavor: str, place: Place) -> Raw:
+def _workload(ctx: context.Context, flavor: str, place: places.Place) -> objects.Raw:
     wanted = (kinds.DEPLOYMENTS, kinds.CRON_JOBS) if flavor == "sigs" else (kinds.DEPLOYMENTS,)
     for kind in wanted:
         try:
-            return ctx.cluster.send(verbs.get(kind, place.deployment, place.namespace), patience=PATIENCE)
-        except NotFound:
+            return ctx.cluster.send(verbs.get(kind, place.deployment, place.namespace), patience=act.PATIENCE)
+        except errors.NotFound:
             continue
     found = [
         raw["metadata"]["name"]
         for kind in wanted
-        for raw in ctx.cluster.items(kind, namespace=place.namespace, patience=PATIENCE).items
+        for raw in ctx.cluster.items(kind, namespace=place.namespace, patience=act.PATIENCE).items
     ]
     words = " or ".join(kind.kind for kind in wanted)
-    raise StopRun(
+    raise context.StopRun(
         "unknown_deployment",
         f"There is no {words} {place.namespace}/{place.deployment}.",
         places.unknown_name(place, found, " and ".join(f"{kind.kind}s" for kind in wanted)),

@@ -13,29 +13,24 @@ from __future__ import annotations
 import contextlib
 import typing as t
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds, verbs
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.errors import (
-    ClusterError,
-    Forbidden,
-    NotFound,
-)
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.api_changes import Change
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.node_records import Record
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Node, Raw
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.option import options
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.outcomes import (
-    DrainOutcome,
-    PodOutcome,
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import errors, kinds, verbs
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import (
+    api_changes,
+    node_records,
+    objects,
+    option,
+    outcomes,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.nodes import cordon as node_steps
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.nodes import standing
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.routes import dead
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.act import PATIENCE, apply
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import Context, StopRun
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.node_locks import LostLockError
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.observe import Live, lists
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drain import proof
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drain.node_sites import Site
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import (
+    act,
+    context,
+    node_locks,
+    observe,
+)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drain import node_sites, proof
 
 LISTEN = 12.0
 """Seconds for which a lease has to stay as it is, by our own clock: a kubelet renews it every 10 s."""
@@ -54,13 +49,13 @@ HOPELESS = 300.0
 class Silence:
     """Notices nodes whose kubelet is gone, before the drain or in the middle of it."""
 
-    def __init__(self, ctx: Context) -> None:
+    def __init__(self, ctx: context.Context) -> None:
         self.ctx = ctx
         self._looked: dict[str, float] = {}
-        self._nodes: dict[str, Node] = {}
+        self._nodes: dict[str, objects.Node] = {}
         self._progress: dict[str, tuple[t.Any, float]] = {}
 
-    def given_up(self, site: Site) -> str:
+    def given_up(self, site: node_sites.Site) -> str:
         """Why nothing more will happen on the node, in words; empty while something may."""
         now, left = self.ctx.clock.now(), site.left()
         if not left or any(move.state == "asked" for move in left):
@@ -85,7 +80,9 @@ class Silence:
         names = ", ".join(str(move.pod.ref) for move in told[:5]) + (
             f" and {len(told) - 5} more" if len(told) > 5 else ""
         )
-        words = [f"its kubelet does not answer{dead.since(t.cast(Node, node))}; what is told to end there stays"]
+        words = [
+            f"its kubelet does not answer{dead.since(t.cast(objects.Node, node))}; what is told to end there stays"
+        ]
         if told:
             words.append(f"{names} {'was' if len(told) == 1 else 'were'} told to")
         words += [
@@ -95,10 +92,10 @@ class Silence:
         ][:5]
         return (
             f"{'. '.join(words)}. They go when the kubelet is back. If the machine is surely off, say so: "
-            f"{options(fenced=(site.name,))}."
+            f"{option.options(fenced=(site.name,))}."
         )
 
-    def _look(self, site: Site, now: float) -> Node | None:
+    def _look(self, site: node_sites.Site, now: float) -> objects.Node | None:
         if now - self._looked.get(site.name, float("-inf")) >= LOOK_EVERY:
             self._looked[site.name] = now
             found = _node(self.ctx, site.name)
@@ -113,27 +110,29 @@ class Evacuation:
     ``deadline`` is when the call ends at the latest, on the context's monotonic clock.
     """
 
-    def __init__(self, ctx: Context, live: Live, fence: t.Callable[[str], None], deadline: float) -> None:
+    def __init__(
+        self, ctx: context.Context, live: observe.Live, fence: t.Callable[[str], None], deadline: float
+    ) -> None:
         self.ctx, self.live, self.fence, self.deadline = ctx, live, fence, deadline
         self._looked = float("-inf")
         self._attached: dict[str, set[str]] = {}
         self._said: dict[str, str] = {}
 
-    def predict(self, sites: t.Collection[Site]) -> None:
+    def predict(self, sites: t.Collection[node_sites.Site]) -> None:
         """What the real run would write; a node that lives is closed as it would be."""
         for site in self._unproven(sites):
-            change = _tainted(t.cast(Node, site.node), site.record) if site.record else None
+            change = _tainted(t.cast(objects.Node, site.node), site.record) if site.record else None
             if change:
-                apply(self.ctx, change)
+                act.apply(self.ctx, change)
 
-    def work(self, sites: t.Collection[Site]) -> list[Site]:
+    def work(self, sites: t.Collection[node_sites.Site]) -> list[node_sites.Site]:
         """Evacuate the nodes; returns those that are empty. The others are closed with the reason."""
         leases = _leases(self.ctx)
         proven = self._listen(self._unproven(sites), leases)
         going = [site for site in proven if self._set(site)]
         volumes = self._volumes(going)
         progress: dict[str, tuple[t.Any, float]] = {}
-        done: list[Site] = []
+        done: list[node_sites.Site] = []
         while going:
             now = self.ctx.clock.now()
             self._follow(going, now)
@@ -147,7 +146,7 @@ class Evacuation:
                 if site.open and state == (0, frozenset()):
                     done.append(site)
                 elif site.open and late:
-                    self._close(site, DrainOutcome.TIMED_OUT, f"time is up; {self._words(site)}")
+                    self._close(site, outcomes.DrainOutcome.TIMED_OUT, f"time is up; {self._words(site)}")
                 if not site.open or site in done:
                     going.remove(site)
             self.live.wait(TICK)
@@ -155,18 +154,18 @@ class Evacuation:
 
     # -- proof --------------------------------------------------------------------------------------
 
-    def _unproven(self, sites: t.Iterable[Site]) -> list[Site]:
+    def _unproven(self, sites: t.Iterable[node_sites.Site]) -> list[node_sites.Site]:
         """Closes what lives; the others are left."""
         left = []
         for site in sites:
-            why = dead.alive(t.cast(Node, site.node))
+            why = dead.alive(t.cast(objects.Node, site.node))
             if why:
                 self._refuse(site, why)
             else:
                 left.append(site)
         return left
 
-    def _listen(self, sites: list[Site], leases: t.Mapping[str, Raw]) -> list[Site]:
+    def _listen(self, sites: list[node_sites.Site], leases: t.Mapping[str, objects.Raw]) -> list[node_sites.Site]:
         """A kubelet that lives renews its lease while we listen; its clock and ours are not compared."""
         if not sites:
             return []
@@ -179,7 +178,7 @@ class Evacuation:
             for site in list(sites):
                 node = _node(self.ctx, site.name)
                 if node is None:
-                    site.outcome, site.message = DrainOutcome.GONE, f"Node {site.name} was deleted meanwhile."
+                    site.outcome, site.message = outcomes.DrainOutcome.GONE, f"Node {site.name} was deleted meanwhile."
                 elif not dead.lost(node):
                     self._refuse(site, dead.alive(node))
                 elif dead.beat(now.get(site.name)) != dead.beat(leases.get(site.name)):
@@ -188,17 +187,17 @@ class Evacuation:
                     sites.remove(site)
         return sites
 
-    def _refuse(self, site: Site, why: str) -> None:
+    def _refuse(self, site: node_sites.Site, why: str) -> None:
         finding = dead.not_dead(site.name, why)
-        site.close(DrainOutcome.NOT_DEAD, finding.sentence, self.ctx.clock.now())
+        site.close(outcomes.DrainOutcome.NOT_DEAD, finding.sentence, self.ctx.clock.now())
         self.ctx.tell(finding.code, site.message, node=site.name)
 
     # -- the taint ----------------------------------------------------------------------------------
 
-    def _set(self, site: Site) -> bool:
+    def _set(self, site: node_sites.Site) -> bool:
         """Set the taint on the condition that the node is still lost; the record holds it from then on."""
 
-        def tainted(node: Node, record: Record) -> Change | None:
+        def tainted(node: objects.Node, record: node_records.Record) -> api_changes.Change | None:
             if not dead.lost(node):
                 self._refuse(site, dead.alive(node))
                 return None
@@ -206,40 +205,42 @@ class Evacuation:
 
         return self._write(site, tainted) and site.open
 
-    def _lift(self, site: Site) -> None:
+    def _lift(self, site: node_sites.Site) -> None:
         """The node is back in the middle: the taint goes, and the kubelet ends what was told to end."""
 
-        def lifted(node: Node, record: Record) -> Change | None:
+        def lifted(node: objects.Node, record: node_records.Record) -> api_changes.Change | None:
             return node_steps.let_go_of(node, record, dead.OUT_OF_SERVICE)[1]
 
         if self._write(site, lifted):
             self._close(
                 site,
-                DrainOutcome.CAME_BACK,
+                outcomes.DrainOutcome.CAME_BACK,
                 "its kubelet is back in the middle of the evacuation, although it was said to be fenced; "
                 f"{self._words(site)}. The taint out-of-service is off again, and the kubelet ends what was told to "
                 "end. Make sure that nothing ran twice, then drain it as a living node, without "
-                f"{options(fenced=(site.name,))}",
+                f"{option.options(fenced=(site.name,))}",
             )
 
-    def _write(self, site: Site, wanted: proof.Wanted) -> bool:
+    def _write(self, site: node_sites.Site, wanted: proof.Wanted) -> bool:
         """Whether the change was made, or none was needed; else the site is closed with the reason."""
-        made: Change | None = None
+        made: api_changes.Change | None = None
 
-        def noted(node: Node, record: Record) -> Change | None:
+        def noted(node: objects.Node, record: node_records.Record) -> api_changes.Change | None:
             nonlocal made
             made = wanted(node, record)
             return made
 
         try:
             why = proof.write_node(self.ctx, site, noted, lambda: self.fence(site.name))
-        except LostLockError as lost:
+        except node_locks.LostLockError as lost:
             self._close(
-                site, DrainOutcome.ADOPTED_BY, f"it was taken over ({lost.why}), and nothing more is sent for it"
+                site,
+                outcomes.DrainOutcome.ADOPTED_BY,
+                f"it was taken over ({lost.why}), and nothing more is sent for it",
             )
             return False
-        except ClusterError as error:
-            self._close(site, DrainOutcome.FAILED, f"{error} Run again")
+        except errors.ClusterError as error:
+            self._close(site, outcomes.DrainOutcome.FAILED, f"{error} Run again")
             return False
         if why:
             self._close(site, why.outcome, why.message)
@@ -250,11 +251,11 @@ class Evacuation:
 
     # -- waiting ------------------------------------------------------------------------------------
 
-    def _volumes(self, sites: t.Iterable[Site]) -> dict[str, set[str]]:
+    def _volumes(self, sites: t.Iterable[node_sites.Site]) -> dict[str, set[str]]:
         """What is attached to each node for pods that go; volumes of pods that stay do not count."""
         if not (sites := list(sites)):
             return {}
-        attachments = lists(self.ctx.cluster, ("attachments",))["attachments"]
+        attachments = observe.lists(self.ctx.cluster, ("attachments",))["attachments"]
         snapshot = self.live.snapshot()
         found = {}
         for site in sites:
@@ -272,33 +273,33 @@ class Evacuation:
             found[site.name] = wanted & dead.attached_to(attachments, site.name)
         return found
 
-    def _follow(self, sites: t.Iterable[Site], now: float) -> None:
+    def _follow(self, sites: t.Iterable[node_sites.Site], now: float) -> None:
         snapshot = self.live.snapshot()
         present = {pod.uid: pod for pod in snapshot.pods}
         for site in sites:
             for move in site.left():
                 found = present.get(move.pod.uid)
                 if found is None:
-                    let_go, where = PodOutcome.LET_GO, {"namespace": move.pod.namespace, "name": move.pod.name}
+                    let_go, where = outcomes.PodOutcome.LET_GO, {"namespace": move.pod.namespace, "name": move.pod.name}
                     move.end("gone", let_go, now)
                     self.ctx.note("gone", let_go.value, node=site.name, **where)
                 elif found.deleting and move.state == "waiting":
                     move.state, move.left_at = "leaving", now
 
-    def _look(self, sites: t.Iterable[Site], volumes: t.Mapping[str, set[str]], now: float) -> None:
+    def _look(self, sites: t.Iterable[node_sites.Site], volumes: t.Mapping[str, set[str]], now: float) -> None:
         """Who came back, and what is still attached."""
         if now - self._looked < LOOK_EVERY:
             return
         self._looked = now
-        attachments = lists(self.ctx.cluster, ("attachments",))["attachments"] if any(volumes.values()) else []
+        attachments = observe.lists(self.ctx.cluster, ("attachments",))["attachments"] if any(volumes.values()) else []
         for site in sites:
             self._attached[site.name] = volumes[site.name] & dead.attached_to(attachments, site.name)
             node = _node(self.ctx, site.name)
             if node is None:
-                site.outcome, site.message = DrainOutcome.GONE, f"Node {site.name} was deleted meanwhile."
+                site.outcome, site.message = outcomes.DrainOutcome.GONE, f"Node {site.name} was deleted meanwhile."
                 continue
             site.node = node
-            if why := standing.fallen(node, t.cast(Record, site.record)):
+            if why := standing.fallen(node, t.cast(node_records.Record, site.record)):
                 self._close(site, why.outcome, why.message)
                 continue
             if not dead.lost(node):
@@ -308,50 +309,50 @@ class Evacuation:
                 self._said[site.name] = text
                 self.ctx.tell("progress", text, node=site.name)
 
-    def _words(self, site: Site) -> str:
+    def _words(self, site: node_sites.Site) -> str:
         pods = len(site.left())
         volumes = sorted(self._attached.get(site.name, ()))
         more = f" and {len(volumes) - 5} more" if len(volumes) > 5 else ""
         return f"{pods} pods left, volumes attached: {', '.join(volumes[:5]) or 'none'}{more}"
 
-    def _close(self, site: Site, outcome: DrainOutcome, message: str) -> None:
+    def _close(self, site: node_sites.Site, outcome: outcomes.DrainOutcome, message: str) -> None:
         site.close(outcome, f"Node {site.name}: {message}", self.ctx.clock.now())
         self.ctx.tell(outcome.value, site.message, node=site.name)
 
 
-def _tainted(node: Node, record: Record) -> Change | None:
+def _tainted(node: objects.Node, record: node_records.Record) -> api_changes.Change | None:
     return node_steps.hold_with(node, record, dead.OUT_OF_SERVICE)[1]
 
 
-def _node(ctx: Context, name: str) -> Node | None:
+def _node(ctx: context.Context, name: str) -> objects.Node | None:
     try:
-        return Node.of(ctx.cluster.send(verbs.get(kinds.NODES, name), patience=PATIENCE))
-    except NotFound:
+        return objects.Node.of(ctx.cluster.send(verbs.get(kinds.NODES, name), patience=act.PATIENCE))
+    except errors.NotFound:
         return None
 
 
-def vital_signs(ctx: Context, nodes: t.Iterable[str]) -> tuple[list[Raw], list[Raw]]:
+def vital_signs(ctx: context.Context, nodes: t.Iterable[str]) -> tuple[list[objects.Raw], list[objects.Raw]]:
     """The leases of these nodes' kubelets, and all VolumeAttachments, as far as they may be read."""
-    leases: list[Raw] = []
+    leases: list[objects.Raw] = []
     try:
         for name in nodes:
-            with contextlib.suppress(NotFound):
-                leases.append(ctx.cluster.send(verbs.get(kinds.LEASES, name, dead.LEASES), patience=PATIENCE))
-        return leases, lists(ctx.cluster, ("attachments",))["attachments"]
-    except Forbidden:
+            with contextlib.suppress(errors.NotFound):
+                leases.append(ctx.cluster.send(verbs.get(kinds.LEASES, name, dead.LEASES), patience=act.PATIENCE))
+        return leases, observe.lists(ctx.cluster, ("attachments",))["attachments"]
+    except errors.Forbidden:
         return leases, []
 
 
-def _leases(ctx: Context) -> dict[str, Raw]:
+def _leases(ctx: context.Context) -> dict[str, objects.Raw]:
     """The kubelets' leases by node.
 
     Raises:
         StopRun: they may not be read, and without them nobody knows whether a kubelet lives.
     """
     try:
-        found = ctx.cluster.items(kinds.LEASES, namespace=dead.LEASES, patience=PATIENCE).items
-    except Forbidden as error:
-        raise StopRun(
+        found = ctx.cluster.items(kinds.LEASES, namespace=dead.LEASES, patience=act.PATIENCE).items
+    except errors.Forbidden as error:
+        raise context.StopRun(
             "missing_permission",
             f"Whether a kubelet is alive is not known, because its lease may not be read: {error}",
             f"Grant the verb list on leases.coordination.k8s.io in namespace {dead.LEASES}.",

@@ -8,7 +8,7 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.pod_plan import Choices
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import pod_plan
 
 WaitFor = t.Literal["gone", "replacement", "volumes"]
 
@@ -18,7 +18,7 @@ class DrainOptions:
     """Options of the module; times in seconds, ``None`` without a limit."""
 
     nodes: tuple[str, ...]
-    choices: Choices
+    choices: pod_plan.Choices
     grace_period: int | None = None
     order: str = "priority"
     parallel: int = 8

@@ -16,35 +16,21 @@ import queue
 import typing as t
 from dataclasses import dataclass, field
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.errors import (
-    BudgetNotObserved,
-    BudgetSpent,
-    ClusterError,
-    Conflict,
-    DeniedByWebhook,
-    NamespaceTerminating,
-    NotFound,
-    Overloaded,
-    ServerError,
-    TwoBudgets,
-    UnknownOutcome,
-    Unreachable,
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import errors
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import (
+    api_changes,
+    budgets,
+    objects,
+    outcomes,
+    snapshots,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import budgets
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.api_changes import Change, eviction
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Budget
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.outcomes import PodOutcome
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.snapshots import Snapshot
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.routes import readiness
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.act import apply
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import Context
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.pod_moves import (
-    Move,
-    _last,
-    stays_as_last,
-    too_few,
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import (
+    act,
+    context,
+    pod_moves,
+    server_fence,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.server_fence import by_the_fence
 
 ASK_AGAIN = 10.0
 """Seconds after which a refused budget is asked again even if its watch stayed silent."""
@@ -52,7 +38,14 @@ AHEAD = 4
 """Evictions that wait for a free worker, so that none is idle until the loop looks again."""
 STALE = 2.0
 """Seconds after which a decision is too old to be acted on: the loop has to have looked since."""
-AGAIN = (NamespaceTerminating, DeniedByWebhook, Overloaded, Unreachable, ServerError, UnknownOutcome)
+AGAIN = (
+    errors.NamespaceTerminating,
+    errors.DeniedByWebhook,
+    errors.Overloaded,
+    errors.Unreachable,
+    errors.ServerError,
+    errors.UnknownOutcome,
+)
 """Refusals that may be another answer a little later; asked again with growing pauses."""
 
 
@@ -80,7 +73,7 @@ class Evictor:
     called with the node. ``prior`` is what workloads with a surge want without it, by their UID.
     """
 
-    ctx: Context
+    ctx: context.Context
     fence: t.Callable[[str], None]
     wake: t.Callable[[], None]
     parallel: int
@@ -91,10 +84,10 @@ class Evictor:
     prior: t.Mapping[str, int] = field(default_factory=dict)
     _flying: int = 0
     _closed: set[str] = field(default_factory=set)
-    _leaving: dict[str, Move] = field(default_factory=dict)
-    _view: tuple[Snapshot, float] = (Snapshot(), float("-inf"))
+    _leaving: dict[str, pod_moves.Move] = field(default_factory=dict)
+    _view: tuple[snapshots.Snapshot, float] = (snapshots.Snapshot(), float("-inf"))
     _lines: dict[tuple[str, str], _Line] = field(default_factory=dict)
-    _answers: queue.SimpleQueue[tuple[Move, Exception | None]] = field(default_factory=queue.SimpleQueue)
+    _answers: queue.SimpleQueue[tuple[pod_moves.Move, Exception | None]] = field(default_factory=queue.SimpleQueue)
 
     def __post_init__(self) -> None:
         """Start the workers; they end with ``close``."""
@@ -108,7 +101,7 @@ class Evictor:
         """Send nothing more for the node, also not what is queued."""
         self._closed.add(node)
 
-    def step(self, moves: t.Iterable[Move], snapshot: Snapshot) -> None:
+    def step(self, moves: t.Iterable[pod_moves.Move], snapshot: snapshots.Snapshot) -> None:
         """Send what may go now, in the order of the moves."""
         now = self.ctx.clock.now()
         self._view = snapshot, now
@@ -118,7 +111,7 @@ class Evictor:
                 return
             if move.state != "waiting" or move.plan.route != "evict" or now < move.not_before:
                 continue
-            if not self.delete and stays_as_last(move, snapshot, now):
+            if not self.delete and pod_moves.stays_as_last(move, snapshot, now):
                 continue
             budget = self._budget_of(move, snapshot)
             move.budget = (budget.namespace, budget.name) if budget else None
@@ -148,7 +141,7 @@ class Evictor:
                 self._accept(move, line)
                 continue
             move.state = "waiting"
-            if isinstance(error, ClusterError):
+            if isinstance(error, errors.ClusterError):
                 self._refuse(move, line, error)
             elif isinstance(error, Withdrawn):
                 move.tries -= 1
@@ -160,16 +153,16 @@ class Evictor:
         """Whether no request is under way."""
         return self._flying == 0
 
-    def _budget_of(self, move: Move, snapshot: Snapshot) -> Budget | None:
+    def _budget_of(self, move: pod_moves.Move, snapshot: snapshots.Snapshot) -> objects.Budget | None:
         """The budget that will be asked; it may have come or gone since the pod was planned."""
         if self.delete or move.pod.finished or move.pod.phase == "Pending":
             return None
         return next(iter(snapshot.budgets_of(move.pod)), None)
 
-    def _line(self, move: Move) -> _Line:
+    def _line(self, move: pod_moves.Move) -> _Line:
         return self._lines.setdefault(move.budget, _Line()) if move.budget else _Line()
 
-    def _may_ask(self, budget: Budget, move: Move, snapshot: Snapshot, now: float) -> bool:
+    def _may_ask(self, budget: objects.Budget, move: pod_moves.Move, snapshot: snapshots.Snapshot, now: float) -> bool:
         line, pod = self._line(move), snapshot.pod(move.pod.uid) or move.pod
         if line.busy:
             return False
@@ -185,31 +178,31 @@ class Evictor:
         if verdict.budget and not verdict.allowed:
             move.block(verdict.budget.kind, verdict.budget.namespace, verdict.budget.name, verdict.message)
         if verdict.code == "two_budgets" and not any(b.ours for b in snapshot.budgets_of(pod)):
-            move.end("failed", PodOutcome.TWO_BUDGETS, now, verdict.sentence)
+            move.end("failed", outcomes.PodOutcome.TWO_BUDGETS, now, verdict.sentence)
             return False
         if move.plan.code == "reactive_budget" and now >= line.ask_again:
             return True
         line.ask_again = max(line.ask_again, now + ASK_AGAIN)
         return False
 
-    def _short(self, move: Move, snapshot: Snapshot) -> readiness.Short | None:
-        return None if self.delete else too_few(move, snapshot, self._leaving, self.prior)
+    def _short(self, move: pod_moves.Move, snapshot: snapshots.Snapshot) -> readiness.Short | None:
+        return None if self.delete else pod_moves.too_few(move, snapshot, self._leaving, self.prior)
 
-    def _send(self, move: Move) -> None:
+    def _send(self, move: pod_moves.Move) -> None:
         self._line(move).busy = True
         move.state, move.tries = "asked", move.tries + 1
         self._leaving[move.pod.uid] = move
         self._flying += 1
         self._pool.submit(self._ask, move)
 
-    def _ask(self, move: Move) -> None:
+    def _ask(self, move: pod_moves.Move) -> None:
         pod, change = move.pod, self._change(move)
         error: Exception | None = None
         try:
             try:
                 self._send_now(move, change)
-            except DeniedByWebhook as denied:
-                if not by_the_fence(denied):
+            except errors.DeniedByWebhook as denied:
+                if not server_fence.by_the_fence(denied):
                     raise
                 self.regain(pod.node)
                 self._send_now(move, change)
@@ -218,44 +211,44 @@ class Evictor:
         self._answers.put((move, error))
         self.wake()
 
-    def _change(self, move: Move) -> Change:
+    def _change(self, move: pod_moves.Move) -> api_changes.Change:
         fence = self.fenced.get(move.pod.node, "")
-        return eviction(move.pod, delete=self.delete, grace_seconds=self.grace_seconds, fence=fence)
+        return api_changes.eviction(move.pod, delete=self.delete, grace_seconds=self.grace_seconds, fence=fence)
 
-    def _send_now(self, move: Move, change: Change) -> None:
+    def _send_now(self, move: pod_moves.Move, change: api_changes.Change) -> None:
         # Without patience: what was decided a while ago is not sent any more, the loop decides anew.
-        apply(self.ctx, change, fence=lambda: self._last_look(move), patience=0.0)
+        act.apply(self.ctx, change, fence=lambda: self._last_look(move), patience=0.0)
 
-    def _last_look(self, move: Move) -> None:
+    def _last_look(self, move: pod_moves.Move) -> None:
         """All is ready, and the first byte would leave now: what was decided has to hold still."""
         self.fence(move.pod.node)
         snapshot, at = self._view
         stale = self.ctx.clock.now() - at > STALE
-        needed = not self.delete and (self._short(move, snapshot) or _last(move, snapshot))
+        needed = not self.delete and (self._short(move, snapshot) or pod_moves._last(move, snapshot))
         if stale or move.pod.node in self._closed or needed:
             raise Withdrawn
 
-    def _accept(self, move: Move, line: _Line) -> None:
+    def _accept(self, move: pod_moves.Move, line: _Line) -> None:
         now = self.ctx.clock.now()
         line.taken += 1
         move.state, move.left_at, move.ours, move.blocked_by = "leaving", now, True, None
         move.unsure = None
         self.ctx.note("evicted", move.plan.reason, node=move.pod.node, namespace=move.pod.namespace, name=move.pod.name)
 
-    def _refuse(self, move: Move, line: _Line, error: ClusterError) -> None:
+    def _refuse(self, move: pod_moves.Move, line: _Line, error: errors.ClusterError) -> None:
         now, pod = self.ctx.clock.now(), move.pod
-        if isinstance(error, UnknownOutcome):
+        if isinstance(error, errors.UnknownOutcome):
             move.unsure = self._change(move)
-        if isinstance(error, NotFound):
+        if isinstance(error, errors.NotFound):
             move.came_true(self.ctx)
-            move.end("gone", PodOutcome.ALREADY_GONE, now)
+            move.end("gone", outcomes.PodOutcome.ALREADY_GONE, now)
             return
-        if isinstance(error, Conflict):
+        if isinstance(error, errors.Conflict):
             # Its name belongs to another pod now, which the UID precondition kept safe: the watch says so. Or
             # somebody wrote its budget at that moment.
             move.not_before = now + 1.0
             return
-        if isinstance(error, BudgetSpent | BudgetNotObserved):
+        if isinstance(error, errors.BudgetSpent | errors.BudgetNotObserved):
             move.refusals += 1
             line.refused_at, line.ask_again = line.seen, now + (error.retry_after or ASK_AGAIN)
             namespace, name = move.budget or (pod.namespace, "")
@@ -265,11 +258,11 @@ class Evictor:
             return
         move.block("Pod", pod.namespace, pod.name, str(error))
         self.ctx.note("refused", str(error), node=pod.node, namespace=pod.namespace, name=pod.name)
-        if isinstance(error, TwoBudgets):
+        if isinstance(error, errors.TwoBudgets):
             # The second budget is so new that the watch has not shown it; one of the two may be ours to remove.
             move.not_before = now + 1.0
             return
-        if isinstance(error, AGAIN) and not by_the_fence(error):
+        if isinstance(error, AGAIN) and not server_fence.by_the_fence(error):
             move.not_before = now + max(min(2.0 ** (move.tries - 1), 30.0), error.retry_after or 0.0)
             return
-        move.end("failed", PodOutcome.FAILED, now, str(error))
+        move.end("failed", outcomes.PodOutcome.FAILED, now, str(error))

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import Context
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drain.node_sites import Site
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import context
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drain import node_sites
 
 AT_LEAST = 2.0
 """Seconds between two different things that are told of one node."""
@@ -17,11 +17,11 @@ AT_LEAST = 2.0
 class Progress:
     """One line for each node, when it has changed."""
 
-    def __init__(self, ctx: Context) -> None:
+    def __init__(self, ctx: context.Context) -> None:
         self._ctx = ctx
         self._told: dict[str, tuple[str, float]] = {}
 
-    def tell(self, sites: t.Iterable[Site], swaps: t.Collection[str], missing: t.Collection[str]) -> None:
+    def tell(self, sites: t.Iterable[node_sites.Site], swaps: t.Collection[str], missing: t.Collection[str]) -> None:
         """Tell of the open sites; ``swaps`` and ``missing`` say what is waited for beside the pods."""
         now = self._ctx.clock.now()
         for site in sites:
@@ -34,7 +34,7 @@ class Progress:
                 self._ctx.tell("progress", text, node=site.name)
 
 
-def _words(site: Site, swaps: t.Collection[str], missing: t.Collection[str]) -> str:
+def _words(site: node_sites.Site, swaps: t.Collection[str], missing: t.Collection[str]) -> str:
     left = site.left()
     total = sum(1 for move in site.moves.values() if move.state != "skipped")
     leaving = sum(1 for move in left if move.state == "leaving")

@@ -8,11 +8,8 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Workload
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.pod_plan import PodPlan
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.snapshots import Snapshot
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import Context
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.observe import gather
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import objects, pod_plan, snapshots
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import context, observe
 
 LOOK_EVERY = 1.0
 """Seconds between two lists of VolumeAttachments while one is waited for."""
@@ -28,7 +25,7 @@ class _Expected:
     One that loses them by a swap is not here: its newcomers were ready before anything left.
     """
 
-    workload: Workload
+    workload: objects.Workload
     ready: int
 
 
@@ -38,17 +35,17 @@ class Replacements:
     ``waited_for`` is what was missing when somebody looked last.
     """
 
-    def __init__(self, ctx: Context, leaving: frozenset[str], wait_for: t.Collection[str]) -> None:
+    def __init__(self, ctx: context.Context, leaving: frozenset[str], wait_for: t.Collection[str]) -> None:
         self._ctx, self._leaving, self._wait_for = ctx, leaving, wait_for
         self._workloads: dict[str, _Expected] = {}
         self._volumes: set[tuple[str, str]] = set()
         self._attached: list[str] = []
         self._looked = float("-inf")
-        self._judged: Snapshot | None = None
+        self._judged: snapshots.Snapshot | None = None
         self._judged_at = float("-inf")
         self.waited_for: list[str] = []
 
-    def expect(self, plan: PodPlan, snapshot: Snapshot) -> None:
+    def expect(self, plan: pod_plan.PodPlan, snapshot: snapshots.Snapshot) -> None:
         """Remember what this pod's departure has to be followed by."""
         if plan.route not in ("evict", "swap", "job") or plan.tolerant:
             return
@@ -66,14 +63,14 @@ class Replacements:
             ready = sum(1 for p in snapshot.pods_of(workload) if p.ready and not p.deleting)
             self._workloads[workload.uid] = _Expected(workload, ready)
 
-    def missing(self, snapshot: Snapshot) -> list[str]:
+    def missing(self, snapshot: snapshots.Snapshot) -> list[str]:
         """What is still waited for, in words; empty when nothing is."""
         now = self._ctx.clock.now()
         if self._judged is not snapshot and not (self.waited_for and now - self._judged_at < JUDGE_EVERY):
             self._judged, self._judged_at, self.waited_for = snapshot, now, self._look(snapshot)
         return self.waited_for
 
-    def _look(self, snapshot: Snapshot) -> list[str]:
+    def _look(self, snapshot: snapshots.Snapshot) -> list[str]:
         found = []
         if "replacement" in self._wait_for:
             found += [text for text in (self._short(e, snapshot) for e in self._workloads.values()) if text]
@@ -81,7 +78,7 @@ class Replacements:
             found += self._still_attached()
         return found
 
-    def _short(self, expected: _Expected, snapshot: Snapshot) -> str:
+    def _short(self, expected: _Expected, snapshot: snapshots.Snapshot) -> str:
         # What is wanted is what its owner wants now: it may have been scaled or deleted since it was planned.
         workload = snapshot.workload(expected.workload.uid)
         if workload is None or workload.deleting:
@@ -110,7 +107,7 @@ class Replacements:
         if now - self._looked >= LOOK_EVERY:
             self._looked = now
             self._attached = []
-            for found in gather(self._ctx.cluster, ("attachments",)).attachments:
+            for found in observe.gather(self._ctx.cluster, ("attachments",)).attachments:
                 spec = found.get("spec") or {}
                 volume = (spec.get("source") or {}).get("persistentVolumeName")
                 if (spec.get("nodeName"), volume) in self._volumes:

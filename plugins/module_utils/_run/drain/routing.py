@@ -8,30 +8,26 @@ from __future__ import annotations
 import dataclasses
 import typing as t
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Pod, Workload
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.outcomes import (
-    DrainOutcome,
-    PodOutcome,
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import (
+    objects,
+    outcomes,
+    pod_plan,
+    snapshots,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.pod_plan import Choices, PodPlan
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.snapshots import Snapshot
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.routes import migrate, volumes
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap.surge_records import Surge
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import owners
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import Context
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.observe import (
-    OWNER_KINDS,
-    Live,
-    owners_of,
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap import surge_records
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import (
+    context,
+    observe,
+    owners,
+    pod_moves,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.pod_moves import Move
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drain.node_sites import Site
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drain.replaced import Replacements
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drain import node_sites, replaced
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.jobs import backend
 
-NEEDS: t.Mapping[PodOutcome, str] = {
-    PodOutcome.NEEDS_SURGE: "leaves by a swap, which is not prepared",
-    PodOutcome.NEEDS_GUARD: "has no budget and no guard",
+NEEDS: t.Mapping[outcomes.PodOutcome, str] = {
+    outcomes.PodOutcome.NEEDS_SURGE: "leaves by a swap, which is not prepared",
+    outcomes.PodOutcome.NEEDS_GUARD: "has no budget and no guard",
 }
 """What ``pdb_guard`` has to do first, by the outcome of the pod and of its node, and how messages say it."""
 
@@ -44,16 +40,16 @@ class Routing:
 
     def __init__(
         self,
-        ctx: Context,
-        choices: Choices,
-        live: Live,
-        sites: t.Mapping[str, Site],
-        surges: t.Mapping[str, Surge],
-        replacements: Replacements,
+        ctx: context.Context,
+        choices: pod_plan.Choices,
+        live: observe.Live,
+        sites: t.Mapping[str, node_sites.Site],
+        surges: t.Mapping[str, surge_records.Surge],
+        replacements: replaced.Replacements,
     ) -> None:
         self.ctx, self.choices, self.live, self.sites = ctx, choices, live, sites
         self.surges, self.replacements = surges, replacements
-        self._scales: list[Workload] = []
+        self._scales: list[objects.Workload] = []
         self._scaled_at = float("-inf")
         self._first: frozenset[str] = frozenset()
         self._asked_at: dict[str, float] = {}
@@ -77,13 +73,13 @@ class Routing:
                 if not site.open or site.left() or not site.record:
                     continue
                 if site.selected_only:
-                    site.outcome = DrainOutcome.SELECTED_GONE
+                    site.outcome = outcomes.DrainOutcome.SELECTED_GONE
                     site.message = f"Node {name} holds none of the selected pods."
                 elif site.record.step != "cordoned":
-                    site.outcome = DrainOutcome.ALREADY_DRAINED
+                    site.outcome = outcomes.DrainOutcome.ALREADY_DRAINED
                     site.message = f"Node {name} holds no pod that has to go."
 
-    def take_up(self, snapshot: Snapshot, nodes: t.Collection[str]) -> None:
+    def take_up(self, snapshot: snapshots.Snapshot, nodes: t.Collection[str]) -> None:
         """Plan pods that came late, once their owners are known, and those whose route may have changed."""
         late = [pod for pod in snapshot.pods_on(nodes) if pod.uid not in self.sites[pod.node].moves]
         if late:
@@ -101,9 +97,9 @@ class Routing:
             self._scales = owners.again(self.ctx, self._scales)
             self.live.seed({"scales": list(self._scales)})
 
-    def _with_owners(self, pods: t.Sequence[Pod]) -> Snapshot:
+    def _with_owners(self, pods: t.Sequence[objects.Pod]) -> snapshots.Snapshot:
         """The cluster with all that is asked of these pods' owners and volumes."""
-        self.live.follow(owners_of(pods))
+        self.live.follow(observe.owners_of(pods))
         if volumes.claimants(pods):
             self.live.fetch(("claims", "volumes"), again=True)
         found = owners.scales(self.ctx, self.live.snapshot(), pods)
@@ -112,10 +108,10 @@ class Routing:
             self.live.seed({"scales": list(self._scales)})
         return self.live.snapshot()
 
-    def _behind(self, pod: Pod, snapshot: Snapshot) -> bool:
+    def _behind(self, pod: objects.Pod, snapshot: snapshots.Snapshot) -> bool:
         """Whether the pod's owner exists, and its watch has not told yet."""
         owner = pod.owner
-        if owner is None or owner.kind not in OWNER_KINDS:
+        if owner is None or owner.kind not in observe.OWNER_KINDS:
             return False
         known = {found["metadata"]["uid"] for found in snapshot.daemon_sets}
         if owner.uid in known or snapshot.workload(owner.uid) is not None:
@@ -126,7 +122,7 @@ class Routing:
         self._asked_at[owner.uid] = now
         return owners.there(self.ctx, owner)
 
-    def adopt(self, snapshot: Snapshot, nodes: t.Collection[str], *, but: t.Collection[str] = ()) -> None:
+    def adopt(self, snapshot: snapshots.Snapshot, nodes: t.Collection[str], *, but: t.Collection[str] = ()) -> None:
         """Plan pods that were not seen before (``but`` for these), and those whose route may have changed."""
         now = self.ctx.clock.now()
         for plan in self._routes(snapshot, nodes):
@@ -144,8 +140,8 @@ class Routing:
                 state = "skipped"
             elif plan.pod.deleting:
                 state = "leaving"
-            outcome = PodOutcome(plan.code) if state == "skipped" else None
-            new = Move(plan, state, now, outcome=outcome, reason=plan.reason)
+            outcome = outcomes.PodOutcome(plan.code) if state == "skipped" else None
+            new = pod_moves.Move(plan, state, now, outcome=outcome, reason=plan.reason)
             if state == "leaving":
                 new.left_at = now
             site.moves[plan.pod.uid] = new
@@ -160,16 +156,16 @@ class Routing:
             if {moves[pod].plan.code == "not_selected" for pod in surge.leaving if pod in moves} == {True}
         )
 
-    def _routes(self, snapshot: Snapshot, nodes: t.Collection[str]) -> tuple[PodPlan, ...]:
+    def _routes(self, snapshot: snapshots.Snapshot, nodes: t.Collection[str]) -> tuple[pod_plan.PodPlan, ...]:
         return migrate.routes(snapshot, nodes, self.choices, now=self.ctx.clock.server(), known=self._first)
 
-    def _refuse_late(self, site: Site) -> None:
+    def _refuse_late(self, site: node_sites.Site) -> None:
         """A pod that came after the plan and may not be moved stops its node."""
         for move in site.moves.values():
             if move.state == "waiting" and move.plan.route == "refuse":
-                move.end("failed", PodOutcome.REFUSED, self.ctx.clock.now(), move.plan.reason)
+                move.end("failed", outcomes.PodOutcome.REFUSED, self.ctx.clock.now(), move.plan.reason)
 
-    def look_again(self, site: Site, snapshot: Snapshot) -> None:
+    def look_again(self, site: node_sites.Site, snapshot: snapshots.Snapshot) -> None:
         """Say of pods that do not end what holds them now, not why they were sent away."""
         for plan in self._routes(snapshot, {site.name}):
             move = site.moves.get(plan.pod.uid)
@@ -177,32 +173,32 @@ class Routing:
                 move.plan = dataclasses.replace(move.plan, code=plan.code, reason=plan.reason, remedy=plan.remedy)
                 move.reason = plan.reason
 
-    def _close_if_refused(self, site: Site, snapshot: Snapshot) -> None:
+    def _close_if_refused(self, site: node_sites.Site, snapshot: snapshots.Snapshot) -> None:
         """Leave a node alone whose pods may not be moved, or not yet."""
         now = self.ctx.clock.now()
         refused = [move for move in site.moves.values() if move.plan.route == "refuse"]
         lacking = [(move, lack) for move in site.moves.values() if (lack := self._lack(move, snapshot))]
         if refused:
-            site.outcome = DrainOutcome.REFUSED
+            site.outcome = outcomes.DrainOutcome.REFUSED
             site.message = f"Node {site.name} is left as it is: " + " ".join(
                 f"{move.pod.ref}: {move.plan.why.sentence}" for move in refused[:10]
             )
         elif lacking:
-            site.outcome = DrainOutcome(lacking[0][1].value)
+            site.outcome = outcomes.DrainOutcome(lacking[0][1].value)
             site.message = f"Node {site.name}: " + "; ".join(f"{m.pod.ref} {NEEDS[lack]}" for m, lack in lacking[:10])
             site.message += ". Call pdb_guard with state=present first."
         for move in refused:
-            move.end("failed", PodOutcome.REFUSED, now)
+            move.end("failed", outcomes.PodOutcome.REFUSED, now)
         for move, lack in lacking:
             move.end("failed", lack, now)
 
-    def _lack(self, move: Move, snapshot: Snapshot) -> PodOutcome | None:
+    def _lack(self, move: pod_moves.Move, snapshot: snapshots.Snapshot) -> outcomes.PodOutcome | None:
         """What ``pdb_guard`` has to do before this pod may go, ``None`` for nothing; check mode takes it as done."""
         plan = move.plan
         if self.ctx.check or move.done:
             return None
         if plan.route == "swap" and not (plan.workload and plan.workload.uid in self.surges):
-            return PodOutcome.NEEDS_SURGE
+            return outcomes.PodOutcome.NEEDS_SURGE
         if plan.guarded and plan.route != "skip" and not snapshot.budgets_of(plan.pod):
-            return PodOutcome.NEEDS_GUARD
+            return outcomes.PodOutcome.NEEDS_GUARD
         return None

@@ -7,19 +7,19 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds, verbs
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.errors import Forbidden, NotFound
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.migration_controller import several
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.option import options
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.pod_plan import Choices
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.reasons import Finding
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.routes.way import RESERVES
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.act import PATIENCE
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import Context, StopRun
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.jobs.koordinator import Koordinator, look
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import errors, kinds, verbs
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import (
+    migration_controller,
+    option,
+    pod_plan,
+    reasons,
+)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.routes import way
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import act, context
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.jobs import koordinator
 
 
-def prepared(ctx: Context, choices: Choices) -> tuple[Choices, tuple[Finding, ...]]:
+def prepared(ctx: context.Context, choices: pod_plan.Choices) -> tuple[pod_plan.Choices, tuple[reasons.Finding, ...]]:
     """The choices with the live MigrationController where jobs can be made, and what there is to say.
 
     With backend ``koordinator`` everything that is missing is a blocker; ``auto`` evicts then, and says so only
@@ -31,8 +31,8 @@ def prepared(ctx: Context, choices: Choices) -> tuple[Choices, tuple[Finding, ..
     if choices.backend == "eviction" or choices.disable_eviction:
         return choices, ()
     try:
-        found = look(ctx)
-    except Forbidden as error:
+        found = koordinator.look(ctx)
+    except errors.Forbidden as error:
         if choices.backend == "koordinator":
             raise
         return choices, (_unused([str(error)]),) if _installed(ctx) else ()
@@ -46,7 +46,7 @@ def prepared(ctx: Context, choices: Choices) -> tuple[Choices, tuple[Finding, ..
     return choices, (_unused([finding.message for finding in lacking]),)
 
 
-def required(ctx: Context, choices: Choices) -> Choices:
+def required(ctx: context.Context, choices: pod_plan.Choices) -> pod_plan.Choices:
     """The same for a call that is about to write.
 
     Raises:
@@ -56,27 +56,27 @@ def required(ctx: Context, choices: Choices) -> Choices:
     missing = [finding for finding in findings if finding.severity == "blocker"]
     if missing:
         first = missing[0]
-        raise StopRun(first.code, " ".join(f.message for f in missing), first.remedy, first.object)
+        raise context.StopRun(first.code, " ".join(f.message for f in missing), first.remedy, first.object)
     for finding in findings:
         ctx.note("note", finding.message)
     return choices
 
 
-def _installed(ctx: Context) -> bool:
+def _installed(ctx: context.Context) -> bool:
     """Whether there is such a kind; who may not list a kind is told so before anybody looks whether it exists."""
     try:
-        ctx.cluster.send(verbs.api_resources(kinds.PODMIGRATIONJOBS.api_version), patience=PATIENCE)
-    except (NotFound, Forbidden):
+        ctx.cluster.send(verbs.api_resources(kinds.PODMIGRATIONJOBS.api_version), patience=act.PATIENCE)
+    except (errors.NotFound, errors.Forbidden):
         return False
     return True
 
 
-def _lacking(found: Koordinator) -> tuple[Finding, ...]:
+def _lacking(found: koordinator.Koordinator) -> tuple[reasons.Finding, ...]:
     controller = found.controller
     lacking = list(found.missing)
     if controller is None and not any(finding.code in ("no_crd", "no_controller") for finding in lacking):
         lacking.append(
-            Finding(
+            reasons.Finding(
                 "no_limits",
                 f"The limits of koord-descheduler cannot be read: {found.doubt}",
                 "Mend the ConfigMap, or let these credentials get it; limits are never guessed.",
@@ -84,11 +84,11 @@ def _lacking(found: Koordinator) -> tuple[Finding, ...]:
                 found.source,
             )
         )
-    if controller and controller.default_job_mode != RESERVES:
+    if controller and controller.default_job_mode != way.RESERVES:
         lacking = [finding for finding in lacking if finding.code != "no_scheduler"]
-    if controller and (said := several(controller)):
+    if controller and (said := migration_controller.several(controller)):
         lacking.append(
-            Finding(
+            reasons.Finding(
                 "several_controllers",
                 said,
                 "Leave it in one profile.",
@@ -99,11 +99,11 @@ def _lacking(found: Koordinator) -> tuple[Finding, ...]:
     return tuple(lacking)
 
 
-def _unused(messages: list[str]) -> Finding:
-    return Finding(
+def _unused(messages: list[str]) -> reasons.Finding:
+    return reasons.Finding(
         "koordinator_unused",
         f"Pods are evicted without PodMigrationJobs: {' '.join(messages)}",
-        f"Nothing to do, if that is meant. {options(backend='koordinator')} insists on jobs.",
+        f"Nothing to do, if that is meant. {option.options(backend='koordinator')} insists on jobs.",
         "info",
         "backend auto",
     )

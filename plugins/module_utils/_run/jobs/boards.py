@@ -8,14 +8,10 @@ from __future__ import annotations
 import types
 import typing as t
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs.migration_jobs import Job
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs.verdict import View
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.migration_controller import (
-    Controller,
-)
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import Context
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.observe import Live
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.jobs.watch import JobWatch
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs import migration_jobs, verdict
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import migration_controller
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import context, observe
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.jobs import watch
 
 AROUND = ("pods", "budgets", "deployments", "replica_sets", "stateful_sets")
 """What decides whether and when a pod may migrate."""
@@ -24,10 +20,12 @@ AROUND = ("pods", "budgets", "deployments", "replica_sets", "stateful_sets")
 class Board:
     """All jobs as they are now; ``watched`` are further kinds, see ``observe.KINDS``. Used as a context manager."""
 
-    def __init__(self, ctx: Context, controller: Controller | None, watched: t.Collection[str] = ()) -> None:
+    def __init__(
+        self, ctx: context.Context, controller: migration_controller.Controller | None, watched: t.Collection[str] = ()
+    ) -> None:
         self._ctx, self._controller = ctx, controller
-        self._live = Live(ctx, watched)
-        self._watch = JobWatch(ctx, self._live.nudge)
+        self._live = observe.Live(ctx, watched)
+        self._watch = watch.JobWatch(ctx, self._live.nudge)
 
     def __enter__(self) -> Board:
         """Start watching and wait until everything was listed once.
@@ -54,14 +52,14 @@ class Board:
         self._watch.stop()
         self._live.__exit__(kind, error, trace)
 
-    def job(self, name: str) -> Job | None:
+    def job(self, name: str) -> migration_jobs.Job | None:
         """The job of this name, if it is there."""
         return self._watch.look()[1].get(name)
 
-    def view(self) -> View:
+    def view(self) -> verdict.View:
         """Everything as it is now, for a verdict."""
         snapshot = self._live.snapshot()
-        return View(snapshot, self._controller, list(self._watch.look()[0]), self._ctx.clock.server())
+        return verdict.View(snapshot, self._controller, list(self._watch.look()[0]), self._ctx.clock.server())
 
     def wait(self, seconds: float) -> None:
         """Sleep until something changed since the last view, at most so long."""

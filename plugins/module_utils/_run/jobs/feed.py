@@ -14,57 +14,32 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass, field
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.errors import (
-    DeniedByWebhook,
-    Forbidden,
-    Invalid,
-    NotFound,
-    ServerError,
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import errors
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs import (
+    causes,
+    feed,
+    migration_jobs,
+    verdict,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs import causes, feed
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs.migration_jobs import (
-    API_VERSION,
-    KIND,
-    Job,
-    Mode,
-    Wish,
-    manifest,
-    name_of,
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import (
+    api_changes,
+    migration_controller,
+    names,
+    objects,
+    outcomes,
+    pod_plan,
+    reasons,
+    snapshots,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs.verdict import View, verdict
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.api_changes import Change
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.migration_controller import (
-    Controller,
-)
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Raw, Ref
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.outcomes import PodOutcome
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.pod_plan import Choices
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.reasons import Reason
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.snapshots import Snapshot
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.routes import way
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import Context
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.pod_moves import (
-    Move,
-    stays_as_last,
-    too_few,
-)
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.writing import HICCUPS, PASSING, write
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.jobs.job_work import reread
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.jobs.sweeping import (
-    OVERDUE,
-    SILENT,
-    SOON,
-    Sweep,
-    serves,
-)
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.jobs.watch import JobWatch
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import context, pod_moves, writing
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.jobs import job_work, sweeping, watch
 
 LOOK_EVERY = 0.25
 """Seconds between two looks at who may start: many things change, and few of them make room."""
 HOPELESS = 2
 """Jobs in a row whose Reservation no scheduler looked at for their whole ttl; then no more are made."""
-TRIES = HICCUPS + 1
+TRIES = writing.HICCUPS + 1
 """How often a job's creation is decided at one look: the other moves wait meanwhile."""
 
 
@@ -72,12 +47,12 @@ TRIES = HICCUPS + 1
 class Flight:
     """One job under way. Times are of the context's monotonic clock; ``job`` is it as last seen."""
 
-    move: Move
+    move: pod_moves.Move
     name: str
     born: float
     ttl: float
     news: float
-    job: Job | None = None
+    job: migration_jobs.Job | None = None
     ours: bool = True
     evicted: bool = False
     freed: bool = False
@@ -92,8 +67,8 @@ class JobFeed:
     ``prior`` is what workloads with a surge want without it, by their UID.
     """
 
-    ctx: Context
-    choices: Choices
+    ctx: context.Context
+    choices: pod_plan.Choices
     fence: t.Callable[[], None]
     wake: t.Callable[[], None]
     runs: t.Mapping[str, str]
@@ -103,7 +78,7 @@ class JobFeed:
     _flights: dict[str, Flight] = field(default_factory=dict)
     _taken: dict[feed.Key, list[float]] = field(default_factory=dict)
     _held_since: dict[str, float] = field(default_factory=dict)
-    _watch: JobWatch | None = None
+    _watch: watch.JobWatch | None = None
     _looked: float = float("-inf")
     _next: float = 0.0
     _hopeless: int = 0
@@ -111,13 +86,13 @@ class JobFeed:
 
     def __post_init__(self) -> None:
         """What is left is swept on the same conditions."""
-        self._sweep = Sweep(self.ctx, self.fence)
+        self._sweep = sweeping.Sweep(self.ctx, self.fence)
 
     def start(self) -> None:
         """Begin to watch the jobs; without a controller there is nothing to do, ever."""
         if self.choices.controller is None:
             return
-        self._watch = JobWatch(self.ctx, self.wake)
+        self._watch = watch.JobWatch(self.ctx, self.wake)
         self._watch.start()
         raws, _jobs = self._watch.look()
         now, wall = self.ctx.clock.now(), causes.seconds_of(self.ctx.clock.server())
@@ -129,7 +104,7 @@ class JobFeed:
         if self._watch:
             self._watch.stop()
 
-    def step(self, snapshot: Snapshot, moves: t.Sequence[Move]) -> None:
+    def step(self, snapshot: snapshots.Snapshot, moves: t.Sequence[pod_moves.Move]) -> None:
         """Do what can be done now, without waiting; ``moves`` are those of nodes that are still to be emptied.
 
         Raises:
@@ -168,29 +143,34 @@ class JobFeed:
         if self._watch is None:
             return
         unseen = [f.name for f in self._flights.values() if f.move.pod.node == node and not f.over and f.job is None]
-        jobs = {**self._watch.look()[1], **{name: job for name in unseen if (job := reread(self.ctx, name))}}
+        jobs = {**self._watch.look()[1], **{name: job for name in unseen if (job := job_work.reread(self.ctx, name))}}
         for job in jobs.values():
-            if serves(job, node) and not (job.evicting and not job.ended):
+            if sweeping.serves(job, node) and not (job.evicting and not job.ended):
                 self._sweep.give_up(job, why)
         for flight in self._flights.values():
             flight.over |= flight.move.pod.node == node
 
-    def predicted(self, move: Move) -> None:
+    def predicted(self, move: pod_moves.Move) -> None:
         """Note the job that would be created, for check mode."""
         self.ctx.changed(self._change(move, 0, 0.0))
 
     # -- following ----------------------------------------------------------------------------------
 
-    def _has_job(self, move: Move) -> bool:
+    def _has_job(self, move: pod_moves.Move) -> bool:
         return move.pod.uid in self._flights
 
     def _follow(
-        self, flight: Flight, jobs: t.Mapping[str, Job], raws: tuple[Raw, ...], snapshot: Snapshot, now: float
+        self,
+        flight: Flight,
+        jobs: t.Mapping[str, migration_jobs.Job],
+        raws: tuple[objects.Raw, ...],
+        snapshot: snapshots.Snapshot,
+        now: float,
     ) -> None:
         job = jobs.get(flight.name)
         here = flight.move.state == "waiting"
         if job is None:
-            if flight.job is None and now - flight.born < OVERDUE:
+            if flight.job is None and now - flight.born < sweeping.OVERDUE:
                 return
             flight.over = True
             if here:
@@ -206,7 +186,7 @@ class JobFeed:
             if here and not job.succeeded:
                 self._failed(flight, job, raws, snapshot)
             return
-        if here and not flight.evicted and now > flight.born + flight.ttl + OVERDUE:
+        if here and not flight.evicted and now > flight.born + flight.ttl + sweeping.OVERDUE:
             flight.over = True
             why = self._overdue(flight, job, raws, snapshot)
             if flight.ours:
@@ -216,7 +196,7 @@ class JobFeed:
         if flight.ours and job.passed:
             self._remind(flight, job, now)
 
-    def _evicted(self, flight: Flight, job: Job, now: float) -> None:
+    def _evicted(self, flight: Flight, job: migration_jobs.Job, now: float) -> None:
         pod = flight.move.pod
         flight.evicted, flight.move.blocked_by = True, None
         for key in feed.keys_of(pod):
@@ -225,8 +205,10 @@ class JobFeed:
         said = f"PodMigrationJob {job.name} evicts {pod.ref}{place}"
         self.ctx.note("evicted", said, node=pod.node, namespace=pod.namespace, name=pod.name)
 
-    def _failed(self, flight: Flight, job: Job, raws: tuple[Raw, ...], snapshot: Snapshot) -> None:
-        found = verdict(job, View(snapshot, self.choices.controller, raws, self.ctx.clock.server()))
+    def _failed(
+        self, flight: Flight, job: migration_jobs.Job, raws: tuple[objects.Raw, ...], snapshot: snapshots.Snapshot
+    ) -> None:
+        found = verdict.verdict(job, verdict.View(snapshot, self.choices.controller, raws, self.ctx.clock.server()))
         why = found.message if found else job.message or job.reason
         created, answered = job.condition("ReservationCreated"), job.condition("ReservationScheduled")
         if job.reason == "Timeout" and created.get("status") == "True" and not answered:
@@ -235,10 +217,12 @@ class JobFeed:
                 self._broken = f"{self._hopeless} jobs in a row got no answer from their scheduler."
         self._came_to_nothing(flight, why)
 
-    def _overdue(self, flight: Flight, job: Job, raws: tuple[Raw, ...], snapshot: Snapshot) -> str:
+    def _overdue(
+        self, flight: Flight, job: migration_jobs.Job, raws: tuple[objects.Raw, ...], snapshot: snapshots.Snapshot
+    ) -> str:
         if not flight.ours:
             return f"PodMigrationJob {job.name}, which somebody else made for it, does not move it."
-        found = verdict(job, View(snapshot, self.choices.controller, raws, self.ctx.clock.server()))
+        found = verdict.verdict(job, verdict.View(snapshot, self.choices.controller, raws, self.ctx.clock.server()))
         held = f" {found.message}" if found else ""
         self._broken = f"koord-descheduler does not end PodMigrationJob {job.name}, whose ttl is over."
         return f"{self._broken}{held}"
@@ -249,18 +233,18 @@ class JobFeed:
         self.ctx.tell("job_failed", said, node=pod.node, namespace=pod.namespace, name=pod.name)
         self._instead(flight.move, why)
 
-    def _instead(self, move: Move, why: str) -> None:
+    def _instead(self, move: pod_moves.Move, why: str) -> None:
         """Evict the pod, or let its move fail: ``fallback``."""
         if self.choices.backend == "koordinator" and self.choices.fallback == "fail":
             move.block("PodMigrationJob", move.pod.namespace, move.pod.name, why)
-            move.end("failed", PodOutcome.JOB_FAILED, self.ctx.clock.now(), f"{why} fallback is fail.")
+            move.end("failed", outcomes.PodOutcome.JOB_FAILED, self.ctx.clock.now(), f"{why} fallback is fail.")
             return
         move.plan = way.without_job(move.plan, why)
         move.reason, move.blocked_by = move.plan.reason, None
         pod = move.pod
         self.ctx.note("fallback", move.reason, node=pod.node, namespace=pod.namespace, name=pod.name)
 
-    def _remind(self, flight: Flight, job: Job, now: float) -> None:
+    def _remind(self, flight: Flight, job: migration_jobs.Job, now: float) -> None:
         """Bring the job before its controller again; it has passed arbitration, so an update does no harm.
 
         A successor of the same name meets the object limiter that its own eviction has filled: the job is let
@@ -270,13 +254,13 @@ class JobFeed:
         if gone and flight.evicted and not flight.freed and feed.keeps_name(flight.move.pod):
             flight.freed = True
             self._sweep.remind(job, unlimited=True)
-        elif now - flight.news >= SILENT and not job.paused:
+        elif now - flight.news >= sweeping.SILENT and not job.paused:
             flight.news = now
             self._sweep.remind(job, unlimited=False)
 
     # -- starting -----------------------------------------------------------------------------------
 
-    def _adopt(self, line: list[Move], jobs: t.Mapping[str, Job], now: float) -> None:
+    def _adopt(self, line: list[pod_moves.Move], jobs: t.Mapping[str, migration_jobs.Job], now: float) -> None:
         """Take up jobs that are there for a pod already: of a run that was killed, or of somebody else."""
         by_pod = {job.pod.uid: job for job in jobs.values() if not job.ended and not job.deleting and job.pod.uid}
         for move in list(line):
@@ -286,11 +270,16 @@ class JobFeed:
             # Somebody else's job may be one that nobody carries out: it is not waited for as long as its ttl.
             ttl = job.ttl if job.ours else 0.0
             self._flights[move.pod.uid] = Flight(move, job.name, now, ttl, now, job, ours=job.ours)
-            self._flights[move.pod.uid].news = now - SILENT + SOON
+            self._flights[move.pod.uid].news = now - sweeping.SILENT + sweeping.SOON
             line.remove(move)
 
     def _admit(
-        self, line: list[Move], raws: tuple[Raw, ...], snapshot: Snapshot, now: float, controller: Controller
+        self,
+        line: list[pod_moves.Move],
+        raws: tuple[objects.Raw, ...],
+        snapshot: snapshots.Snapshot,
+        now: float,
+        controller: migration_controller.Controller,
     ) -> None:
         if self._broken:
             for move in line:
@@ -312,36 +301,42 @@ class JobFeed:
             self._next = now + pause if pause > LOOK_EVERY else 0.0
             self._create(by_uid[plan.pod.uid], feed.ttl_of(snapshot, plan, controller), raws, now)
 
-    def _traffic(self, raws: tuple[Raw, ...], now: float) -> feed.Traffic:
+    def _traffic(self, raws: tuple[objects.Raw, ...], now: float) -> feed.Traffic:
         seen = {raw["metadata"]["name"] for raw in raws}
-        under_way = [raw for raw in raws if not Job.of(raw).ended]
+        under_way = [raw for raw in raws if not migration_jobs.Job.of(raw).ended]
         flights = [flight for flight in self._flights.values() if not flight.over]
-        unseen = [manifest(f.name, f.move.pod.ref, Wish()) for f in flights if f.name not in seen]
+        unseen = [
+            migration_jobs.manifest(f.name, f.move.pod.ref, migration_jobs.Wish())
+            for f in flights
+            if f.name not in seen
+        ]
         evicting = {flight.move.pod.uid for flight in flights if flight.evicted}
         return feed.Traffic([*under_way, *unseen], self._taken, now, evicting)
 
-    def _others_serve(self, move: Move, leaving: t.Collection[str], snapshot: Snapshot, now: float) -> bool:
+    def _others_serve(
+        self, move: pod_moves.Move, leaving: t.Collection[str], snapshot: snapshots.Snapshot, now: float
+    ) -> bool:
         """Whether enough of its workload serve without the pod: its controller asks a budget, which may be gone."""
-        if stays_as_last(move, snapshot, now):
+        if pod_moves.stays_as_last(move, snapshot, now):
             return False
-        found = too_few(move, snapshot, leaving, self.prior)
+        found = pod_moves.too_few(move, snapshot, leaving, self.prior)
         if found:
             move.block(found.object.kind, found.object.namespace, found.object.name, found.message)
         return found is None
 
-    def _hold(self, move: Move, why: Reason, now: float) -> None:
+    def _hold(self, move: pod_moves.Move, why: reasons.Reason, now: float) -> None:
         move.block("PodMigrationJob", move.pod.namespace, move.pod.name, why.message)
         since = self._held_since.setdefault(move.pod.uid, now)
         if self.choices.backend == "auto" and why.code == "object_limiter" and now - since > way.PATIENCE:
             self._instead(move, why.message)
 
-    def _create(self, move: Move, ttl: float, raws: tuple[Raw, ...], now: float) -> None:
+    def _create(self, move: pod_moves.Move, ttl: float, raws: tuple[objects.Raw, ...], now: float) -> None:
         ttl = max(feed.STEPS, min(ttl, self.deadline - now))
-        before = sum(1 for job in map(Job.of, raws) if job.ended and job.pod.uid == move.pod.uid)
+        before = sum(1 for job in map(migration_jobs.Job.of, raws) if job.ended and job.pod.uid == move.pod.uid)
         change = self._change(move, before, ttl)
         pod = move.pod
         try:
-            write(
+            writing.write(
                 self.ctx,
                 change.target,
                 lambda found: None if found else change,
@@ -350,37 +345,39 @@ class JobFeed:
                 patience=0.0,
                 tries=TRIES,
             )
-        except PASSING as error:
+        except writing.PASSING as error:
             # Whether it may still be made is decided anew; one that was made is seen on the watch.
             self._next = now + max(1.0, error.retry_after or 0.0)
             return
-        except (Forbidden, NotFound) as error:
+        except (errors.Forbidden, errors.NotFound) as error:
             self._broken = f"{error}."
             return
-        except (Invalid, DeniedByWebhook, ServerError) as error:
+        except (errors.Invalid, errors.DeniedByWebhook, errors.ServerError) as error:
             self._instead(move, str(error))
             return
         move.blocked_by = None
         self._flights[pod.uid] = Flight(move, change.target.name, now, ttl, now)
         self.ctx.note("job_created", change.sentence, node=pod.node, namespace=pod.namespace, name=pod.name)
 
-    def _change(self, move: Move, attempt: int, ttl: float) -> Change:
-        controller = t.cast("Controller", self.choices.controller)
+    def _change(self, move: pod_moves.Move, attempt: int, ttl: float) -> api_changes.Change:
+        controller = t.cast("migration_controller.Controller", self.choices.controller)
         pod = move.pod
         options = {} if self.grace_seconds is None else {"gracePeriodSeconds": self.grace_seconds}
         # Any other text is ReservationFirst for the controller too.
-        mode: Mode = "EvictDirectly" if controller.default_job_mode == "EvictDirectly" else "ReservationFirst"
-        wish = Wish(
+        mode: migration_jobs.Mode = (
+            "EvictDirectly" if controller.default_job_mode == "EvictDirectly" else "ReservationFirst"
+        )
+        wish = migration_jobs.Wish(
             mode=mode,
             ttl=ttl,
             delete_options=options,
             reason=f"maintenance of node {pod.node}",
             run=self.runs.get(pod.node, ""),
         )
-        name = name_of(pod.ref, wish, attempt)
-        body = manifest(name, pod.ref, wish)
+        name = migration_jobs.name_of(pod.ref, wish, attempt)
+        body = migration_jobs.manifest(name, pod.ref, wish)
         # Whatever the controller's policy is: budgets are asked.
         body["metadata"]["labels"][way.POLICY] = "Eviction"
         body["metadata"]["annotations"][names.SERVES_NODES] = pod.node
-        target = Ref(KIND, name, api_version=API_VERSION)
-        return Change("create", target, f"Create {target} for {pod.ref} on node {pod.node}", body=body)
+        target = objects.Ref(migration_jobs.KIND, name, api_version=migration_jobs.API_VERSION)
+        return api_changes.Change("create", target, f"Create {target} for {pod.ref} on node {pod.node}", body=body)

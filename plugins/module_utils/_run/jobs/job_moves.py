@@ -12,38 +12,17 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds, verbs
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.errors import ClusterError, NotFound
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs import causes
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs.migration_jobs import (
-    API_VERSION,
-    KIND,
-    NO_LIMITER,
-    PASSED,
-    Job,
-    Wish,
-    go_duration,
-    manifest,
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import errors, kinds, verbs
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs import causes, migration_jobs, verdict
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import (
+    api_changes,
+    migration_controller,
+    objects,
+    outcomes,
+    reasons,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs.verdict import View, stage, verdict
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.api_changes import Change
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.migration_controller import (
-    Controller,
-)
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Pod, Raw, Ref
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.outcomes import JobOutcome
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.reasons import Reason
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.act import PATIENCE
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import Context
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.writing import write
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.jobs.boards import Board
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.jobs.job_work import (
-    Work,
-    reject,
-    tell_stage,
-    unlimit,
-    wake,
-)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import act, context, writing
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.jobs import boards, job_work
 
 LOOK_AGAIN = 2.0
 """Seconds after which limits are held against the clock again although nothing changed."""
@@ -62,10 +41,10 @@ GONE = 7.0
 class Moves:
     """The works of a call, its wish, and the limits of the controller (``None``: unreadable)."""
 
-    ctx: Context
-    works: t.Sequence[Work]
-    wish: Wish
-    controller: Controller | None = None
+    ctx: context.Context
+    works: t.Sequence[job_work.Work]
+    wish: migration_jobs.Wish
+    controller: migration_controller.Controller | None = None
 
     def start(self) -> None:
         """Make every job at once; nobody waits for them."""
@@ -81,11 +60,11 @@ class Moves:
             if work.state == "queued":
                 self._create(work)
             if work.state == "following":
-                without = JobOutcome.PAUSED if self.wish.paused else JobOutcome.CREATED
-                outcome = JobOutcome.MOVED if wait and not self.wish.paused else without
+                without = outcomes.JobOutcome.PAUSED if self.wish.paused else outcomes.JobOutcome.CREATED
+                outcome = outcomes.JobOutcome.MOVED if wait and not self.wish.paused else without
                 work.close(outcome, f"Job {work.name} would move {work.target}.")
 
-    def follow(self, board: Board, deadline: float | None) -> None:
+    def follow(self, board: boards.Board, deadline: float | None) -> None:
         """Make the jobs as they can be admitted, and wait until each has ended, at most until ``deadline``."""
         while True:
             view = board.view()
@@ -102,7 +81,7 @@ class Moves:
             if work.state != "done":
                 self._give_up(work, view)
 
-    def _step(self, work: Work, view: View, raws: t.Mapping[str, Raw]) -> None:
+    def _step(self, work: job_work.Work, view: verdict.View, raws: t.Mapping[str, objects.Raw]) -> None:
         if work.state == "queued":
             held = self._held(work, view)
             if held is None:
@@ -115,7 +94,7 @@ class Moves:
         if work.state == "replacing":
             self._replacing(work, view)
 
-    def _held(self, work: Work, view: View) -> Reason | None:
+    def _held(self, work: job_work.Work, view: verdict.View) -> reasons.Reason | None:
         """What would let a new job wait now; jobs of this call count from the moment they are made."""
         pod = _alive(work, view)
         if pod is None or self.controller is None:
@@ -126,30 +105,33 @@ class Moves:
         jobs = [_as_passed(raw) if name in ours else raw for name, raw in {**fresh, **known}.items()]
         return causes.waiting(view.snapshot, pod, self.controller, jobs, view.now)
 
-    def _create(self, work: Work) -> None:
-        body = manifest(work.name, work.target, self.wish)
-        ref = Ref(KIND, work.name, "", "", API_VERSION)
+    def _create(self, work: job_work.Work) -> None:
+        body = migration_jobs.manifest(work.name, work.target, self.wish)
+        ref = objects.Ref(migration_jobs.KIND, work.name, "", "", migration_jobs.API_VERSION)
         after = {"spec": body["spec"]}
         how = ", paused" if self.wish.paused else ""
         sentence = f"Create {ref} for {work.target} ({self.wish.mode}{how})"
-        change = Change("create", ref, sentence, body=body, before={}, after=after)
+        change = api_changes.Change("create", ref, sentence, body=body, before={}, after=after)
         try:
-            found = write(self.ctx, ref, lambda raw: None if raw else change, known=None).object
-        except ClusterError as error:
-            work.close(JobOutcome.FAILED, f"{work.target}: {error}")
+            found = writing.write(self.ctx, ref, lambda raw: None if raw else change, known=None).object
+        except errors.ClusterError as error:
+            work.close(outcomes.JobOutcome.FAILED, f"{work.target}: {error}")
             return
         # What has the name already and is for this pod is what our own answer would have been.
-        if found and Job.of(found).pod.uid != work.target.uid:
-            work.close(JobOutcome.FAILED, f"{work.target}: somebody made another job {work.name} meanwhile; run again.")
+        if found and migration_jobs.Job.of(found).pod.uid != work.target.uid:
+            work.close(
+                outcomes.JobOutcome.FAILED,
+                f"{work.target}: somebody made another job {work.name} meanwhile; run again.",
+            )
             return
         work.state, work.created = "following", True
         work.told, work.told_at = "", self.ctx.clock.now()
         work.raw = found or {**body, "status": {}}
         if not self.ctx.check:
-            ttl = f", ttl {go_duration(self.wish.ttl)}" if self.wish.ttl else ""
+            ttl = f", ttl {migration_jobs.go_duration(self.wish.ttl)}" if self.wish.ttl else ""
             self._tell(work, f"job {work.name} created ({self.wish.mode}{how}{ttl})", "job_created")
 
-    def _follow(self, work: Work, view: View, raws: t.Mapping[str, Raw]) -> None:
+    def _follow(self, work: job_work.Work, view: verdict.View, raws: t.Mapping[str, objects.Raw]) -> None:
         raw = raws.get(work.name)
         if raw is None:
             if work.told and self._deleted(work, view):
@@ -159,66 +141,66 @@ class Moves:
                 self._deleted(work, view)
             return
         work.raw = raw
-        job = Job.of(raw)
+        job = migration_jobs.Job.of(raw)
         if job.ended:
             self._ended(work, job, view)
             return
         if self._vanished(work, job, view):
             return
-        if job.evicting and NO_LIMITER not in job.annotations and _keeps_its_name(work):
-            work.raw = unlimit(self.ctx, job) or raw
+        if job.evicting and migration_jobs.NO_LIMITER not in job.annotations and _keeps_its_name(work):
+            work.raw = job_work.unlimit(self.ctx, job) or raw
         self._keep_awake(work, job)
         why = None
         if self.ctx.clock.now() - work.told_at > EXPLAIN:
-            why = verdict(job, view)
-        if why or stage(job) not in work.told:
-            tell_stage(self.ctx, work, why)
+            why = verdict.verdict(job, view)
+        if why or verdict.stage(job) not in work.told:
+            job_work.tell_stage(self.ctx, work, why)
 
-    def _keep_awake(self, work: Work, job: Job) -> None:
+    def _keep_awake(self, work: job_work.Work, job: migration_jobs.Job) -> None:
         """Have a job looked at again on which nothing has happened for long."""
         now = self.ctx.clock.now()
         if job.resource_version != work.version:
             work.version, work.still_since = job.resource_version, now
         elif now - work.still_since > STILL and not (job.paused or job.waiting):
             work.still_since = now
-            wake(self.ctx, job)
+            job_work.wake(self.ctx, job)
 
-    def _really_gone(self, work: Work) -> bool:
+    def _really_gone(self, work: job_work.Work) -> bool:
         if self.ctx.clock.now() - work.told_at < EXPLAIN:
             return False
         try:
-            self.ctx.cluster.send(verbs.get(kinds.PODMIGRATIONJOBS, work.name), patience=PATIENCE)
-        except NotFound:
+            self.ctx.cluster.send(verbs.get(kinds.PODMIGRATIONJOBS, work.name), patience=act.PATIENCE)
+        except errors.NotFound:
             return True
         work.told_at = self.ctx.clock.now()
         return False
 
-    def _deleted(self, work: Work, view: View) -> bool:
+    def _deleted(self, work: job_work.Work, view: verdict.View) -> bool:
         job = work.job
         said = f"Job {work.name} was deleted before its end"
         if job and job.paused:
             said += "; a paused one is deleted five minutes after its ttl"
         if _alive(work, view) is None:
-            work.close(JobOutcome.GONE, f"{said}, and {work.target} is gone.")
+            work.close(outcomes.JobOutcome.GONE, f"{said}, and {work.target} is gone.")
         else:
-            work.close(JobOutcome.DELETED, f"{said}. {work.target} is where it was. Run again.")
+            work.close(outcomes.JobOutcome.DELETED, f"{said}. {work.target} is where it was. Run again.")
         return True
 
-    def _ended(self, work: Work, job: Job, view: View) -> None:
+    def _ended(self, work: job_work.Work, job: migration_jobs.Job, view: verdict.View) -> None:
         work.ended = self.ctx.clock.server()
-        tell_stage(self.ctx, work)
+        job_work.tell_stage(self.ctx, work)
         if not job.succeeded:
-            why = verdict(job, view)
+            why = verdict.verdict(job, view)
             if why and why.code == "pod_gone":
-                work.close(JobOutcome.GONE, f"{work.target} was gone before job {job.name} could move it.")
+                work.close(outcomes.JobOutcome.GONE, f"{work.target} was gone before job {job.name} could move it.")
             else:
-                work.close(JobOutcome.FAILED, f"Job {job.name} has failed; {work.target}:", why)
+                work.close(outcomes.JobOutcome.FAILED, f"Job {job.name} has failed; {work.target}:", why)
         elif job.new_pod is None and work.pod and work.pod.owner:
             work.state, work.told_at = "replacing", self.ctx.clock.now()
         else:
-            work.close(JobOutcome.MOVED, _moved(work, job))
+            work.close(outcomes.JobOutcome.MOVED, _moved(work, job))
 
-    def _replacing(self, work: Work, view: View) -> None:
+    def _replacing(self, work: job_work.Work, view: verdict.View) -> None:
         """EvictDirectly ends with the old pod; the move ends when the workload has another one that is Ready."""
         owner = work.pod.owner if work.pod else None
         for pod in view.snapshot.pods:
@@ -226,12 +208,13 @@ class Moves:
             if mine and pod.uid not in work.siblings and pod.ready and not pod.deleting:
                 work.new_pod = pod.ref
                 work.close(
-                    JobOutcome.MOVED, f"Job {work.name} evicted {work.target}; {pod.ref} is ready on node {pod.node}."
+                    outcomes.JobOutcome.MOVED,
+                    f"Job {work.name} evicted {work.target}; {pod.ref} is ready on node {pod.node}.",
                 )
                 self._tell(work, f"{pod.namespace}/{pod.name} is ready on node {pod.node}")
                 return
 
-    def _vanished(self, work: Work, job: Job, view: View) -> bool:
+    def _vanished(self, work: job_work.Work, job: migration_jobs.Job, view: verdict.View) -> bool:
         """End a job that has nothing to move any more, before it waits for its ttl with a place reserved."""
         if job.evicting or job.waiting or _alive(work, view) is not None:
             work.gone_since = None
@@ -242,48 +225,51 @@ class Moves:
             return False
         said = f"{work.target} was gone before job {job.name} could move it."
         if job.ours:
-            written = reject(self.ctx, job, said)
+            written = job_work.reject(self.ctx, job, said)
             work.raw = written or work.raw
-            if written and Job.of(written).evicting:
+            if written and migration_jobs.Job.of(written).evicting:
                 return False
-        work.close(JobOutcome.GONE, said)
+        work.close(outcomes.JobOutcome.GONE, said)
         return True
 
-    def _give_up(self, work: Work, view: View) -> None:
+    def _give_up(self, work: job_work.Work, view: verdict.View) -> None:
         if work.state == "queued":
             why = self._held(work, view)
-            work.close(JobOutcome.TIMEOUT, f"{work.target} has no job yet:", why)
+            work.close(outcomes.JobOutcome.TIMEOUT, f"{work.target} has no job yet:", why)
             return
         if work.state == "replacing":
             work.close(
-                JobOutcome.NOT_READY, f"Job {work.name} evicted {work.target}; no new pod of {_owner(work)} is ready."
+                outcomes.JobOutcome.NOT_READY,
+                f"Job {work.name} evicted {work.target}; no new pod of {_owner(work)} is ready.",
             )
             return
         job = work.job
-        why = verdict(job, view) if job else None
-        going = f"Job {work.name} {stage(job)}" if job else f"Job {work.name} has not ended"
-        work.close(JobOutcome.TIMEOUT, f"{going}; it goes on without us.", why)
+        why = verdict.verdict(job, view) if job else None
+        going = f"Job {work.name} {verdict.stage(job)}" if job else f"Job {work.name} has not ended"
+        work.close(outcomes.JobOutcome.TIMEOUT, f"{going}; it goes on without us.", why)
 
-    def _leave(self, work: Work) -> None:
+    def _leave(self, work: job_work.Work) -> None:
         job = work.job
         if job and job.succeeded:
-            work.close(JobOutcome.ALREADY_MOVED, f"Job {job.name} has moved {work.target} already.")
+            work.close(outcomes.JobOutcome.ALREADY_MOVED, f"Job {job.name} has moved {work.target} already.")
             return
         if job and job.ended:
-            work.close(JobOutcome.FAILED, f"Job {job.name} has failed ({job.reason or job.phase}): {job.message}")
+            work.close(
+                outcomes.JobOutcome.FAILED, f"Job {job.name} has failed ({job.reason or job.phase}): {job.message}"
+            )
             return
         paused = job.paused if job else self.wish.paused
-        there = JobOutcome.CREATED if work.created else JobOutcome.EXISTS
-        outcome = JobOutcome.PAUSED if paused else there
+        there = outcomes.JobOutcome.CREATED if work.created else outcomes.JobOutcome.EXISTS
+        outcome = outcomes.JobOutcome.PAUSED if paused else there
         words = "waits for approval to move" if paused else "moves"
         work.close(outcome, f"Job {work.name} {words} {work.target}.")
 
-    def _tell(self, work: Work, text: str, what: str = "job") -> None:
+    def _tell(self, work: job_work.Work, text: str, what: str = "job") -> None:
         node = work.pod.node if work.pod else ""
         self.ctx.tell(what, text, node=node, namespace=work.target.namespace, name=work.target.name)
 
 
-def _alive(work: Work, view: View) -> Pod | None:
+def _alive(work: job_work.Work, view: verdict.View) -> objects.Pod | None:
     """The very pod that is to be moved, while it is there."""
     for pod in view.snapshot.pods:
         if pod.uid == work.target.uid:
@@ -291,21 +277,24 @@ def _alive(work: Work, view: View) -> Pod | None:
     return None
 
 
-def _keeps_its_name(work: Work) -> bool:
+def _keeps_its_name(work: job_work.Work) -> bool:
     """Whether the pod's successor may have its name; a ReplicaSet's never has."""
     return work.pod is None or work.pod.owner is None or work.pod.owner.kind != "ReplicaSet"
 
 
-def _as_passed(raw: Raw) -> Raw:
+def _as_passed(raw: objects.Raw) -> objects.Raw:
     meta = raw["metadata"]
-    return {**raw, "metadata": {**meta, "annotations": {**(meta.get("annotations") or {}), PASSED: "true"}}}
+    return {
+        **raw,
+        "metadata": {**meta, "annotations": {**(meta.get("annotations") or {}), migration_jobs.PASSED: "true"}},
+    }
 
 
-def _owner(work: Work) -> str:
+def _owner(work: job_work.Work) -> str:
     return str(work.pod.owner) if work.pod and work.pod.owner else "its owner"
 
 
-def _moved(work: Work, job: Job) -> str:
+def _moved(work: job_work.Work, job: migration_jobs.Job) -> str:
     if job.new_pod is None:
         return f"Job {job.name} evicted {work.target}."
     return f"Job {job.name} moved {work.target} to node {job.node}: {job.new_pod}."

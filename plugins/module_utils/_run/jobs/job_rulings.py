@@ -13,21 +13,10 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs.migration_jobs import Job
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs.verdict import verdict
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.outcomes import JobOutcome
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.reasons import Reason
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import Context
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.jobs.boards import Board
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.jobs.job_work import (
-    Work,
-    approve,
-    free,
-    reject,
-    remove,
-    reread,
-    tell_stage,
-)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs import migration_jobs, verdict
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import outcomes, reasons
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import context
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.jobs import boards, job_work
 
 Ruling = t.Literal["approved", "rejected", "absent"]
 
@@ -37,10 +26,10 @@ LOOK_AGAIN = 2.0
 class Rulings:
     """One ruling over several jobs; ``why`` is what a rejected job says of itself."""
 
-    def __init__(self, ctx: Context, ruling: Ruling, works: t.Sequence[Work], why: str) -> None:
+    def __init__(self, ctx: context.Context, ruling: Ruling, works: t.Sequence[job_work.Work], why: str) -> None:
         self.ctx, self.ruling, self.works, self.why = ctx, ruling, works, why
 
-    def carry_out(self, board: Board, deadline: float | None, wait: bool) -> None:
+    def carry_out(self, board: boards.Board, deadline: float | None, wait: bool) -> None:
         """Rule over each job as soon as it may be written, at most until ``deadline``; then fail those left."""
         while True:
             view = board.view()
@@ -49,9 +38,9 @@ class Rulings:
                 if work.state != "following":
                     continue
                 work.raw = raws.get(work.name, work.raw)
-                job = t.cast("Job", work.job)
+                job = t.cast("migration_jobs.Job", work.job)
                 if self._must_wait(job, present=work.name in raws):
-                    tell_stage(self.ctx, work, verdict(job, view))
+                    job_work.tell_stage(self.ctx, work, verdict.verdict(job, view))
                 else:
                     self._rule(work, job)
             waiting = [work for work in self.works if work.state == "following"]
@@ -62,9 +51,9 @@ class Rulings:
                 break
             board.wait(min(left, LOOK_AGAIN))
         for work in waiting:
-            self._left(work, verdict(t.cast("Job", work.job), view))
+            self._left(work, verdict.verdict(t.cast("migration_jobs.Job", work.job), view))
 
-    def _must_wait(self, job: Job, *, present: bool) -> bool:
+    def _must_wait(self, job: migration_jobs.Job, *, present: bool) -> bool:
         if not present or job.ended:
             return False
         if self.ruling == "rejected" and not job.paused:
@@ -72,7 +61,7 @@ class Rulings:
         # One whose pod is on its way is removed after its end.
         return job.waiting or (self.ruling == "absent" and job.evicting)
 
-    def _rule(self, work: Work, job: Job) -> None:
+    def _rule(self, work: job_work.Work, job: migration_jobs.Job) -> None:
         match self.ruling:
             case "approved":
                 self._approve(work, job)
@@ -81,60 +70,67 @@ class Rulings:
             case "absent":
                 self._remove(work, job)
 
-    def _approve(self, work: Work, job: Job) -> None:
+    def _approve(self, work: job_work.Work, job: migration_jobs.Job) -> None:
         if job.succeeded:
-            work.close(JobOutcome.ALREADY_MOVED, f"Job {job.name} has moved {job.pod} already.")
-        elif job.ended:
-            work.close(JobOutcome.FAILED, f"Job {job.name} has failed ({job.reason or job.phase}): {job.message}")
-        elif not job.paused:
-            work.close(JobOutcome.ALREADY_APPROVED, f"Job {job.name} is not paused.")
-        else:
-            work.raw = approve(self.ctx, job) or work.raw
-            work.created = True
-            work.close(JobOutcome.APPROVED, f"Job {job.name} goes on and moves {job.pod}.")
-            self._tell(work)
-
-    def _reject(self, work: Work, job: Job) -> None:
-        if job.succeeded or job.evicting:
-            work.close(JobOutcome.TOO_LATE, f"Job {job.name} has evicted {job.pod}: nothing undoes that.")
+            work.close(outcomes.JobOutcome.ALREADY_MOVED, f"Job {job.name} has moved {job.pod} already.")
         elif job.ended:
             work.close(
-                JobOutcome.ALREADY_REJECTED, f"Job {job.name} has ended without moving {job.pod} ({job.reason})."
+                outcomes.JobOutcome.FAILED, f"Job {job.name} has failed ({job.reason or job.phase}): {job.message}"
             )
+        elif not job.paused:
+            work.close(outcomes.JobOutcome.ALREADY_APPROVED, f"Job {job.name} is not paused.")
         else:
-            written = reject(self.ctx, job, self.why)
-            work.raw = written or work.raw
-            if written and Job.of(written).evicting:
-                work.close(JobOutcome.TOO_LATE, f"Job {job.name} has evicted {job.pod}: nothing undoes that.")
-                return
-            work.close(JobOutcome.REJECTED, f"Job {job.name} is rejected; {job.pod} stays where it is.")
+            work.raw = job_work.approve(self.ctx, job) or work.raw
+            work.created = True
+            work.close(outcomes.JobOutcome.APPROVED, f"Job {job.name} goes on and moves {job.pod}.")
             self._tell(work)
 
-    def _remove(self, work: Work, job: Job) -> None:
-        found = reread(self.ctx, job.name)
+    def _reject(self, work: job_work.Work, job: migration_jobs.Job) -> None:
+        if job.succeeded or job.evicting:
+            work.close(outcomes.JobOutcome.TOO_LATE, f"Job {job.name} has evicted {job.pod}: nothing undoes that.")
+        elif job.ended:
+            work.close(
+                outcomes.JobOutcome.ALREADY_REJECTED,
+                f"Job {job.name} has ended without moving {job.pod} ({job.reason}).",
+            )
+        else:
+            written = job_work.reject(self.ctx, job, self.why)
+            work.raw = written or work.raw
+            if written and migration_jobs.Job.of(written).evicting:
+                work.close(outcomes.JobOutcome.TOO_LATE, f"Job {job.name} has evicted {job.pod}: nothing undoes that.")
+                return
+            work.close(outcomes.JobOutcome.REJECTED, f"Job {job.name} is rejected; {job.pod} stays where it is.")
+            self._tell(work)
+
+    def _remove(self, work: job_work.Work, job: migration_jobs.Job) -> None:
+        found = job_work.reread(self.ctx, job.name)
         if found is None or found.uid != job.uid:
-            work.close(JobOutcome.ALREADY_ABSENT, f"There is no job {job.name} any more.")
+            work.close(outcomes.JobOutcome.ALREADY_ABSENT, f"There is no job {job.name} any more.")
             return
         if not found.ended:
-            reject(self.ctx, found, self.why)
-        remove(self.ctx, found)
+            job_work.reject(self.ctx, found, self.why)
+        job_work.remove(self.ctx, found)
         # The controller deletes a job's Reservation with it, unless it is not there to see it.
         if found.reservation and not found.succeeded and not self.ctx.check:
-            free(self.ctx, found.reservation)
-        work.close(JobOutcome.ABSENT, f"Job {job.name} is deleted.")
+            job_work.free(self.ctx, found.reservation)
+        work.close(outcomes.JobOutcome.ABSENT, f"Job {job.name} is deleted.")
         self._tell(work)
 
-    def _left(self, work: Work, why: Reason | None) -> None:
-        job = t.cast("Job", work.job)
+    def _left(self, work: job_work.Work, why: reasons.Reason | None) -> None:
+        job = t.cast("migration_jobs.Job", work.job)
         if self.ctx.check:
             self._rule(work, job)
         elif job.evicting:
-            work.close(JobOutcome.STILL_WAITING, f"Job {job.name} is moving {job.pod} and was not removed.", why)
+            work.close(
+                outcomes.JobOutcome.STILL_WAITING, f"Job {job.name} is moving {job.pod} and was not removed.", why
+            )
         else:
             work.close(
-                JobOutcome.STILL_WAITING, f"Job {job.name} still waits for arbitration and was not written.", why
+                outcomes.JobOutcome.STILL_WAITING,
+                f"Job {job.name} still waits for arbitration and was not written.",
+                why,
             )
 
-    def _tell(self, work: Work) -> None:
+    def _tell(self, work: job_work.Work) -> None:
         if not self.ctx.check:
             self.ctx.tell(self.ruling, work.message, namespace=work.target.namespace, name=work.target.name)

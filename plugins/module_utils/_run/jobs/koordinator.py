@@ -12,18 +12,15 @@ from dataclasses import dataclass
 with suppress(ImportError):  # the `kubernetes` package brings it; the connection reports both
     import yaml
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds, verbs
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.errors import Forbidden, NotFound
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import errors, kinds, verbs
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs import limits
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.migration_controller import (
-    Controller,
-    several,
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import (
+    migration_controller,
+    objects,
+    option,
+    reasons,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Raw
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.option import options
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.reasons import Finding
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.act import PATIENCE
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import Context
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import act, context
 
 CONFIG = "koord-descheduler-config"
 """The ConfigMap and its key, in the chart as in ACK."""
@@ -51,14 +48,14 @@ class Koordinator:
     ``controller`` is ``None`` where its configuration cannot be read, and ``doubt`` says why, or why it is not all.
     """
 
-    jobs: tuple[Raw, ...] = ()
-    controller: Controller | None = None
+    jobs: tuple[objects.Raw, ...] = ()
+    controller: migration_controller.Controller | None = None
     source: str = ""
     doubt: str = ""
-    missing: tuple[Finding, ...] = ()
+    missing: tuple[reasons.Finding, ...] = ()
 
 
-def look(ctx: Context, namespace: str = "", *, reserves: bool = True) -> Koordinator:
+def look(ctx: context.Context, namespace: str = "", *, reserves: bool = True) -> Koordinator:
     """Look for Koordinator's parts; ``reserves``: whether places shall be reserved, which needs its scheduler.
 
     A part counts as missing when it surely is: its kind is unknown, or its Deployment is not there or has no
@@ -67,12 +64,12 @@ def look(ctx: Context, namespace: str = "", *, reserves: bool = True) -> Koordin
     Raises:
         ClusterError: the API server cannot be reached, or PodMigrationJobs may not be listed.
     """
-    missing: list[Finding] = []
+    missing: list[reasons.Finding] = []
     try:
-        jobs = tuple(ctx.cluster.items(kinds.PODMIGRATIONJOBS, patience=PATIENCE).items)
+        jobs = tuple(ctx.cluster.items(kinds.PODMIGRATIONJOBS, patience=act.PATIENCE).items)
         # Also EvictDirectly needs it: without this kind the controller's caches never fill.
-        ctx.cluster.send(verbs.list_page(kinds.RESERVATIONS, limit=1), patience=PATIENCE)
-    except NotFound as error:
+        ctx.cluster.send(verbs.list_page(kinds.RESERVATIONS, limit=1), patience=act.PATIENCE)
+    except errors.NotFound as error:
         resource = error.request.resource if error.request else kinds.PODMIGRATIONJOBS.resource
         return Koordinator(missing=(_no_crd(resource),))
     places = [place for place in PLACES if namespace in ("", place.namespace)] or [
@@ -92,27 +89,27 @@ def look(ctx: Context, namespace: str = "", *, reserves: bool = True) -> Koordin
     return Koordinator(jobs, controller, f"ConfigMap {place.namespace}/{CONFIG}", doubt, tuple(missing))
 
 
-def _deployment(ctx: Context, namespace: str, name: str) -> Raw | None:
+def _deployment(ctx: context.Context, namespace: str, name: str) -> objects.Raw | None:
     """The Deployment; one that may not be read is believed to be there and ready."""
     try:
-        return ctx.cluster.send(verbs.get(kinds.DEPLOYMENTS, name, namespace), patience=PATIENCE)
-    except NotFound:
+        return ctx.cluster.send(verbs.get(kinds.DEPLOYMENTS, name, namespace), patience=act.PATIENCE)
+    except errors.NotFound:
         return None
-    except Forbidden:
+    except errors.Forbidden:
         return {"status": {"readyReplicas": 1}}
 
 
-def _ready(deployment: Raw) -> bool:
+def _ready(deployment: objects.Raw) -> bool:
     return bool((deployment.get("status") or {}).get("readyReplicas"))
 
 
-def _controller(ctx: Context, namespace: str) -> tuple[Controller | None, str]:
+def _controller(ctx: context.Context, namespace: str) -> tuple[migration_controller.Controller | None, str]:
     where = f"ConfigMap {namespace}/{CONFIG}"
     try:
-        raw = ctx.cluster.send(verbs.get(kinds.CONFIGMAPS, CONFIG, namespace), patience=PATIENCE)
-    except NotFound:
+        raw = ctx.cluster.send(verbs.get(kinds.CONFIGMAPS, CONFIG, namespace), patience=act.PATIENCE)
+    except errors.NotFound:
         return None, f"There is no {where}."
-    except Forbidden as error:
+    except errors.Forbidden as error:
         return None, f"{where} may not be read: {error}"
     data = raw.get("data") or {}
     if CONFIG not in data:
@@ -123,22 +120,22 @@ def _controller(ctx: Context, namespace: str) -> tuple[Controller | None, str]:
         return None, f"{where} is no YAML: {str(error).splitlines()[0]}."
     except limits.UnreadableError as error:
         return None, f"{where} cannot be used: {error}."
-    said = several(controller)
+    said = migration_controller.several(controller)
     return controller, f"{said} The limits are those of the first." if said else ""
 
 
-def _no_crd(resource: str) -> Finding:
-    return Finding(
+def _no_crd(resource: str) -> reasons.Finding:
+    return reasons.Finding(
         "no_crd",
         f"The cluster knows no {resource}: Koordinator's CustomResourceDefinitions are not installed.",
         "Install Koordinator 1.7 or later (its chart brings them), or let node_drain move pods by eviction: "
-        f"{options(backend='eviction')}.",
+        f"{option.options(backend='eviction')}.",
         "blocker",
         f"CustomResourceDefinition {resource}",
     )
 
 
-def _no_controller(places: t.Sequence[Place], place: Place | None) -> Finding:
+def _no_controller(places: t.Sequence[Place], place: Place | None) -> reasons.Finding:
     if place is None:
         names = " or ".join(f"{one.namespace}/{one.descheduler}" for one in places)
         said = f"There is no Deployment {names}: nothing works on PodMigrationJobs."
@@ -149,11 +146,13 @@ def _no_controller(places: t.Sequence[Place], place: Place | None) -> Finding:
         )
         remedy = f"Look at its pods and their log: kubectl -n {place.namespace} get pods."
     where = place or places[0]
-    return Finding("no_controller", said, remedy, "blocker", f"Deployment {where.namespace}/{where.descheduler}")
+    return reasons.Finding(
+        "no_controller", said, remedy, "blocker", f"Deployment {where.namespace}/{where.descheduler}"
+    )
 
 
-def _no_scheduler(namespace: str) -> Finding:
-    return Finding(
+def _no_scheduler(namespace: str) -> reasons.Finding:
+    return reasons.Finding(
         "no_scheduler",
         f"No pod of Deployment {namespace}/{SCHEDULER} is ready: no place can be reserved.",
         "Look at its pods and their log, or say mode: EvictDirectly, which reserves nothing.",

@@ -7,50 +7,47 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.errors import Forbidden, NotFound
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs.migration_jobs import RUN_LABEL, Job
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs.verdict import stage
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import errors, kinds
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs import migration_jobs, verdict
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.runs.state import Trace
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.act import PATIENCE
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import Context
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.jobs.sweeping import Sweep
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.runs import state
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import act, context
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.jobs import sweeping
 
 
-def left(ctx: Context) -> tuple[Job, ...]:
+def left(ctx: context.Context) -> tuple[migration_jobs.Job, ...]:
     """The jobs; those that ``pod_migration_job`` made on its own are nobody's leftovers."""
     ours = f"{names.MANAGED_BY_LABEL}={names.MANAGED_BY}"
     try:
-        found = ctx.cluster.items(kinds.PODMIGRATIONJOBS, labels=ours, patience=PATIENCE).items
-    except (NotFound, Forbidden):
+        found = ctx.cluster.items(kinds.PODMIGRATIONJOBS, labels=ours, patience=act.PATIENCE).items
+    except (errors.NotFound, errors.Forbidden):
         # Where there are none, or for an account that uses none: every playbook asks, most have no rights to jobs.
         return ()
-    return tuple(job for job in map(Job.of, found) if names.SERVES_NODES in job.annotations)
+    return tuple(job for job in map(migration_jobs.Job.of, found) if names.SERVES_NODES in job.annotations)
 
 
-def traces(ctx: Context) -> tuple[Trace, ...]:
+def traces(ctx: context.Context) -> tuple[state.Trace, ...]:
     """What is said of them in a list of all that earlier runs left."""
     return tuple(
-        Trace(
-            job.labels.get(RUN_LABEL, ""),
+        state.Trace(
+            job.labels.get(migration_jobs.RUN_LABEL, ""),
             "",
             job.created,
             str(job.ref),
-            f"a PodMigrationJob of a drain, which {stage(job)}",
+            f"a PodMigrationJob of a drain, which {verdict.stage(job)}",
             (job.annotations[names.SERVES_NODES],),
         )
         for job in left(ctx)
     )
 
 
-def give_up(ctx: Context, run: str | None, recorded: t.Collection[str]) -> None:
+def give_up(ctx: context.Context, run: str | None, recorded: t.Collection[str]) -> None:
     """End and delete those of the run (``None``: of any) whose nodes are in nobody's maintenance any more.
 
     ``recorded`` are the nodes that are. A job that has evicted its pod ends by itself.
     """
-    sweep = Sweep(ctx, lambda: None)
+    sweep = sweeping.Sweep(ctx, lambda: None)
     for job in left(ctx):
-        mine = run in (None, job.labels.get(RUN_LABEL, ""))
+        mine = run in (None, job.labels.get(migration_jobs.RUN_LABEL, ""))
         if mine and job.annotations[names.SERVES_NODES] not in recorded and (job.ended or not job.evicting):
             sweep.give_up(job, "The maintenance for which it was made has ended.")

@@ -8,34 +8,28 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass, field, replace
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds, verbs
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.errors import ClusterError, NotFound
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs import causes, reserve
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs.migration_jobs import (
-    RUN_LABEL,
-    Job,
-    Wish,
-)
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs.targets import (
-    Selection,
-    Target,
-    choose,
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import errors, kinds, verbs
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs import (
+    causes,
+    migration_jobs,
+    reserve,
     targets,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.api_changes import Change
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Raw, Ref
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.outcomes import JobOutcome
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.reasons import Finding, Reason
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.snapshots import Snapshot
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.act import PATIENCE
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import Context, Result, StopRun
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.observe import gather
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.writing import write
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.jobs.boards import AROUND, Board
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.jobs.job_moves import Moves
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.jobs.job_rulings import Rulings
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.jobs.job_work import Work, free
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.jobs.koordinator import Koordinator, look
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import (
+    api_changes,
+    objects,
+    outcomes,
+    reasons,
+    snapshots,
+)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import act, context, observe, writing
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.jobs import (
+    boards,
+    job_moves,
+    job_rulings,
+    job_work,
+    koordinator,
+)
 
 State = t.Literal["present", "approved", "rejected", "absent"]
 
@@ -45,7 +39,7 @@ SLACK = 30.0
 WITHOUT_TTL = 1800.0
 """Seconds for which a job without ttl is waited for: then it is deleted."""
 
-GOING_ON = (JobOutcome.APPROVED, JobOutcome.ALREADY_APPROVED)
+GOING_ON = (outcomes.JobOutcome.APPROVED, outcomes.JobOutcome.ALREADY_APPROVED)
 """Outcomes of rulings after which a job moves its pod."""
 
 
@@ -57,16 +51,16 @@ class JobOptions:
     """
 
     state: State = "present"
-    selection: Selection = field(default_factory=Selection)
+    selection: targets.Selection = field(default_factory=targets.Selection)
     name: str = ""
-    wish: Wish = field(default_factory=Wish)
-    template: Raw | None = None
+    wish: migration_jobs.Wish = field(default_factory=migration_jobs.Wish)
+    template: objects.Raw | None = None
     koordinator_namespace: str = ""
     wait: bool = True
     timeout: float | None = None
 
 
-def jobs(ctx: Context, options: JobOptions) -> Result:
+def jobs(ctx: context.Context, options: JobOptions) -> context.Result:
     """Do what the state says for each of the pods or jobs.
 
     Raises:
@@ -74,32 +68,32 @@ def jobs(ctx: Context, options: JobOptions) -> Result:
         ClusterError: the API server cannot be reached or refuses to be read; nothing was written.
     """
     reserves = options.state == "present" and options.wish.mode == "ReservationFirst"
-    found = look(ctx, options.koordinator_namespace, reserves=reserves)
+    found = koordinator.look(ctx, options.koordinator_namespace, reserves=reserves)
     # A job can be rejected or removed while its controller is away; making or approving one is in vain then.
     if found.missing and (options.state in ("present", "approved") or found.missing[0].code == "no_crd"):
         return _missing(found.missing)
     options = replace(options, wish=replace(options.wish, run=ctx.run.id if ctx.run else ""))
-    if options.state == "present" and (options.selection != Selection()):
+    if options.state == "present" and (options.selection != targets.Selection()):
         works = _present(ctx, options, found)
     else:
         works = _ruled(ctx, options, found)
     events = _events(ctx) if not ctx.check else []
     shown = [work.shown(_of_job(events, work)) for work in works]
     failed = [work for work in works if work.failed]
-    return Result(
+    return context.Result(
         {"jobs": shown, "doubt": found.doubt},
         failed=bool(failed),
         message=" ".join(work.message for work in failed),
     )
 
 
-def _missing(missing: t.Sequence[Finding]) -> Result:
+def _missing(missing: t.Sequence[reasons.Finding]) -> context.Result:
     findings = [finding.shown() for finding in missing]
     message = " ".join(finding.sentence for finding in missing)
-    return Result({"findings": findings}, failed=True, message=message)
+    return context.Result({"findings": findings}, failed=True, message=message)
 
 
-def _deadline(ctx: Context, options: JobOptions, ttl: float | None) -> float:
+def _deadline(ctx: context.Context, options: JobOptions, ttl: float | None) -> float:
     usual = ttl + SLACK if ttl else WITHOUT_TTL
     return ctx.clock.now() + (usual if options.timeout is None else options.timeout)
 
@@ -107,40 +101,40 @@ def _deadline(ctx: Context, options: JobOptions, ttl: float | None) -> float:
 # -- present ----------------------------------------------------------------------------------------------
 
 
-def _present(ctx: Context, options: JobOptions, found: Koordinator) -> list[Work]:
-    snapshot = gather(ctx.cluster, ("nodes", *AROUND))
+def _present(ctx: context.Context, options: JobOptions, found: koordinator.Koordinator) -> list[job_work.Work]:
+    snapshot = observe.gather(ctx.cluster, ("nodes", *boards.AROUND))
     wanted = _targets(snapshot, options)
-    known = [Job.of(raw) for raw in found.jobs]
+    known = [migration_jobs.Job.of(raw) for raw in found.jobs]
     works = [_work(ctx, target, known, options, found, snapshot) for target in wanted]
     deadline = _deadline(ctx, options, options.wish.ttl)
     queued = [work for work in works if work.state == "queued"]
     if options.wish.reservation and queued:
         _reserve(ctx, options, queued[0], deadline)
     wish = options.wish if options.wish.reservation else replace(options.wish, template=options.template)
-    moves = Moves(ctx, works, wish, found.controller)
+    moves = job_moves.Moves(ctx, works, wish, found.controller)
     if ctx.check:
         moves.predict(options.wait)
     elif not options.wait:
         moves.start()
     elif any(work.state != "done" for work in works):
-        with Board(ctx, found.controller, AROUND) as board:
+        with boards.Board(ctx, found.controller, boards.AROUND) as board:
             moves.follow(board, deadline)
     return works
 
 
-def _targets(snapshot: Snapshot, options: JobOptions) -> tuple[Target, ...]:
+def _targets(snapshot: snapshots.Snapshot, options: JobOptions) -> tuple[targets.Target, ...]:
     selection = options.selection
     lost = [name for name in selection.nodes if name not in snapshot.nodes]
     if lost:
-        raise StopRun(
+        raise context.StopRun(
             "unknown_node",
             f"There is no node {', '.join(lost)}.",
             "Look at `kubectl get nodes`: a node is named as there, not by its address.",
             f"Node {lost[0]}",
         )
-    wanted, unknown = targets(snapshot, selection)
+    wanted, unknown = targets.targets(snapshot, selection)
     if unknown:
-        raise StopRun(
+        raise context.StopRun(
             "unknown_pod",
             f"There is no pod {', '.join(f'{ref.namespace}/{ref.name}' for ref in unknown)}.",
             "Look at `kubectl get pods`. Give the pod's uid as well, and one that is gone counts as moved.",
@@ -150,13 +144,18 @@ def _targets(snapshot: Snapshot, options: JobOptions) -> tuple[Target, ...]:
 
 
 def _work(
-    ctx: Context, target: Target, known: t.Sequence[Job], options: JobOptions, found: Koordinator, snapshot: Snapshot
-) -> Work:
+    ctx: context.Context,
+    target: targets.Target,
+    known: t.Sequence[migration_jobs.Job],
+    options: JobOptions,
+    found: koordinator.Koordinator,
+    snapshot: snapshots.Snapshot,
+) -> job_work.Work:
     """What a pod needs, decided before the first write."""
     # The name that is derived from a wish knows its template; the Reservation made beforehand has it then.
     wish = options.wish if options.wish.reservation else replace(options.wish, template=options.template)
-    choice = choose(target, known, wish, options.name)
-    work = Work(target.ref, target.pod, choice.name or (choice.job.name if choice.job else ""))
+    choice = targets.choose(target, known, wish, options.name)
+    work = job_work.Work(target.ref, target.pod, choice.name or (choice.job.name if choice.job else ""))
     raws = {raw["metadata"]["name"]: raw for raw in found.jobs}
     work.raw = raws.get(choice.job.name) if choice.job else None
     if target.pod and target.pod.owner:
@@ -165,19 +164,21 @@ def _work(
     match choice.do:
         case "done":
             by = f" by job {choice.job.name}" if choice.job else ""
-            work.close(JobOutcome.ALREADY_MOVED, f"{target.ref} is moved already{by}.")
+            work.close(outcomes.JobOutcome.ALREADY_MOVED, f"{target.ref} is moved already{by}.")
         case "refuse":
-            work.close(JobOutcome.REFUSED, f"{target.ref}:", choice.cause)
+            work.close(outcomes.JobOutcome.REFUSED, f"{target.ref}:", choice.cause)
         case "follow":
             work.state = "following"
         case "create":
             why = _forbidden(target, snapshot, found, wish)
             if why:
-                work.close(JobOutcome.REFUSED, f"{target.ref} gets no job:", why)
+                work.close(outcomes.JobOutcome.REFUSED, f"{target.ref} gets no job:", why)
     return work
 
 
-def _forbidden(target: Target, snapshot: Snapshot, found: Koordinator, wish: Wish) -> Reason | None:
+def _forbidden(
+    target: targets.Target, snapshot: snapshots.Snapshot, found: koordinator.Koordinator, wish: migration_jobs.Wish
+) -> reasons.Reason | None:
     """What would certainly make the job fail."""
     pod, controller = target.pod, found.controller
     if pod is None:
@@ -189,14 +190,14 @@ def _forbidden(target: Target, snapshot: Snapshot, found: Koordinator, wish: Wis
     return why
 
 
-def _reserve(ctx: Context, options: JobOptions, work: Work, deadline: float) -> None:
+def _reserve(ctx: context.Context, options: JobOptions, work: job_work.Work, deadline: float) -> None:
     """Hold an existing Reservation against the pod, or make one and wait until it has its place."""
     name, pod = options.wish.reservation, work.pod
     if pod is None:
         return
     raw = _reservation(ctx, name)
     if raw is None and options.template is None:
-        raise StopRun(
+        raise context.StopRun(
             "unknown_reservation",
             f"There is no Reservation {name}.",
             "Name one that is there, or give reservation_template to have it made.",
@@ -204,34 +205,34 @@ def _reserve(ctx: Context, options: JobOptions, work: Work, deadline: float) -> 
         )
     why = reserve.unusable(raw, pod) if raw else None
     if why:
-        work.close(JobOutcome.REFUSED, f"{work.target} gets no job:", why)
+        work.close(outcomes.JobOutcome.REFUSED, f"{work.target} gets no job:", why)
         return
     made = raw is None
     if raw is None:
-        pod_raw = ctx.cluster.send(verbs.get(kinds.PODS, pod.name, pod.namespace), patience=PATIENCE)
-        template = t.cast("Raw", options.template)
+        pod_raw = ctx.cluster.send(verbs.get(kinds.PODS, pod.name, pod.namespace), patience=act.PATIENCE)
+        template = t.cast("objects.Raw", options.template)
         body = reserve.manifest(name, pod_raw, template, options.wish.ttl, options.wish.run)
         ref = reserve.ref_of(name)
-        change = Change(
+        change = api_changes.Change(
             "create", ref, f"Create {ref} for {work.target}", body=body, before={}, after={"spec": body["spec"]}
         )
         try:
-            made = write(ctx, ref, lambda found: None if found else change, known=None).change is not None
-        except ClusterError as error:
-            work.close(JobOutcome.FAILED, f"{work.target}: {error}")
+            made = writing.write(ctx, ref, lambda found: None if found else change, known=None).change is not None
+        except errors.ClusterError as error:
+            work.close(outcomes.JobOutcome.FAILED, f"{work.target}: {error}")
             return
     if options.template is not None and not ctx.check:
         _wait_for_place(ctx, work, name, deadline, made=made)
 
 
-def _reservation(ctx: Context, name: str) -> Raw | None:
+def _reservation(ctx: context.Context, name: str) -> objects.Raw | None:
     try:
-        return ctx.cluster.send(verbs.get(kinds.RESERVATIONS, name), patience=PATIENCE)
-    except NotFound:
+        return ctx.cluster.send(verbs.get(kinds.RESERVATIONS, name), patience=act.PATIENCE)
+    except errors.NotFound:
         return None
 
 
-def _wait_for_place(ctx: Context, work: Work, name: str, deadline: float, *, made: bool) -> None:
+def _wait_for_place(ctx: context.Context, work: job_work.Work, name: str, deadline: float, *, made: bool) -> None:
     """Wait until the Reservation is available; one of ours that gets no place is deleted again."""
     where = {"namespace": work.target.namespace, "name": work.target.name}
     told = ""
@@ -243,7 +244,7 @@ def _wait_for_place(ctx: Context, work: Work, name: str, deadline: float, *, mad
             break
         text = reserve.unplaced(raw) if raw else "it is gone"
         if ctx.clock.now() >= deadline or raw is None or reserve.phase(raw) in ("Failed", "Succeeded"):
-            why = Reason(
+            why = reasons.Reason(
                 "unschedulable" if text else "no_scheduler",
                 f"Reservation {name} got no place: {text or 'nobody has scheduled it'}.",
                 "Make room, change the template, or look whether koord-scheduler runs.",
@@ -255,72 +256,82 @@ def _wait_for_place(ctx: Context, work: Work, name: str, deadline: float, *, mad
         ctx.clock.sleep(1.0)
     if why:
         if made:
-            free(ctx, name)
-        work.close(JobOutcome.FAILED, f"{work.target} gets no job:", why)
+            job_work.free(ctx, name)
+        work.close(outcomes.JobOutcome.FAILED, f"{work.target} gets no job:", why)
 
 
 # -- approved, rejected, absent, and present by the name of a job -------------------------------------------
 
 
-def _ruled(ctx: Context, options: JobOptions, found: Koordinator) -> list[Work]:
+def _ruled(ctx: context.Context, options: JobOptions, found: koordinator.Koordinator) -> list[job_work.Work]:
     raws = _named(ctx, options, found)
-    works = [Work(Job.of(raw).pod, name=raw["metadata"]["name"], raw=raw, state="following") for raw in raws]
+    works = [
+        job_work.Work(migration_jobs.Job.of(raw).pod, name=raw["metadata"]["name"], raw=raw, state="following")
+        for raw in raws
+    ]
     if not works and options.name:
-        missing = Work(Ref("Pod", ""), name=options.name)
+        missing = job_work.Work(objects.Ref("Pod", ""), name=options.name)
         if options.state == "absent":
-            missing.close(JobOutcome.ALREADY_ABSENT, f"There is no job {options.name}.")
+            missing.close(outcomes.JobOutcome.ALREADY_ABSENT, f"There is no job {options.name}.")
         else:
             missing.close(
-                JobOutcome.NOT_FOUND, f"There is no job {options.name}. One is deleted five minutes after its ttl."
+                outcomes.JobOutcome.NOT_FOUND,
+                f"There is no job {options.name}. One is deleted five minutes after its ttl.",
             )
         return [missing]
     if not works:
         return []
-    lengths = [Job.of(raw).ttl for raw in raws]
+    lengths = [migration_jobs.Job.of(raw).ttl for raw in raws]
     deadline = _deadline(ctx, options, max(lengths) if all(lengths) else None)
     if options.state == "present":
         _follow(ctx, works, options, found, deadline)
         return works
     why = f"Rejected by {ctx.by}" + (f": {options.wish.reason}" if options.wish.reason else "")
-    rulings = Rulings(ctx, options.state, works, why)
-    with Board(ctx, found.controller, AROUND) as board:
+    rulings = job_rulings.Rulings(ctx, options.state, works, why)
+    with boards.Board(ctx, found.controller, boards.AROUND) as board:
         rulings.carry_out(board, deadline, options.wait)
         approved = [work for work in works if work.outcome in GOING_ON] if options.wait else []
         if ctx.check:
             for work in approved:
-                work.outcome = JobOutcome.MOVED
+                work.outcome = outcomes.JobOutcome.MOVED
         elif approved:
             for work in approved:
                 work.state, work.outcome = "following", None
-            Moves(ctx, approved, options.wish, found.controller).follow(board, deadline)
+            job_moves.Moves(ctx, approved, options.wish, found.controller).follow(board, deadline)
     return works
 
 
-def _follow(ctx: Context, works: t.Sequence[Work], options: JobOptions, found: Koordinator, deadline: float) -> None:
-    moves = Moves(ctx, works, options.wish, found.controller)
+def _follow(
+    ctx: context.Context,
+    works: t.Sequence[job_work.Work],
+    options: JobOptions,
+    found: koordinator.Koordinator,
+    deadline: float,
+) -> None:
+    moves = job_moves.Moves(ctx, works, options.wish, found.controller)
     if ctx.check or not options.wait:
         moves.start()
         return
-    with Board(ctx, found.controller, AROUND) as board:
+    with boards.Board(ctx, found.controller, boards.AROUND) as board:
         moves.follow(board, deadline)
 
 
-def _named(ctx: Context, options: JobOptions, found: Koordinator) -> list[Raw]:
+def _named(ctx: context.Context, options: JobOptions, found: koordinator.Koordinator) -> list[objects.Raw]:
     """The jobs that are meant: by their own name, else the newest of each pod, else all of the run."""
     if options.name:
         return [raw for raw in found.jobs if raw["metadata"]["name"] == options.name]
     selection, run = options.selection, options.wish.run
-    if selection == Selection():
-        return [raw for raw in found.jobs if (raw["metadata"].get("labels") or {}).get(RUN_LABEL) == run]
-    refs: t.Iterable[Ref] = selection.pods
+    if selection == targets.Selection():
+        return [raw for raw in found.jobs if (raw["metadata"].get("labels") or {}).get(migration_jobs.RUN_LABEL) == run]
+    refs: t.Iterable[objects.Ref] = selection.pods
     if not selection.names_pods:
-        refs = (target.ref for target in targets(gather(ctx.cluster, ("pods",)), selection)[0])
+        refs = (target.ref for target in targets.targets(observe.gather(ctx.cluster, ("pods",)), selection)[0])
     wanted = {(ref.namespace, ref.name): ref.uid for ref in refs}
-    newest: dict[tuple[str, str], Raw] = {}
+    newest: dict[tuple[str, str], objects.Raw] = {}
     for raw in sorted(
         found.jobs, key=lambda raw: (raw["metadata"].get("creationTimestamp", ""), raw["metadata"]["name"])
     ):
-        job = Job.of(raw)
+        job = migration_jobs.Job.of(raw)
         key = (job.pod.namespace, job.pod.name)
         if key in wanted and (not wanted[key] or job.pod.uid in ("", wanted[key])):
             newest[key] = raw
@@ -330,16 +341,16 @@ def _named(ctx: Context, options: JobOptions, found: Koordinator) -> list[Raw]:
 # -- events -------------------------------------------------------------------------------------------------
 
 
-def _events(ctx: Context) -> list[Raw]:
+def _events(ctx: context.Context) -> list[objects.Raw]:
     """The events on PodMigrationJobs, where they may be read; those of cluster scoped objects live in ``default``."""
     fields = f"involvedObject.kind={kinds.PODMIGRATIONJOBS.kind}"
     try:
         return list(ctx.cluster.items(kinds.EVENTS, namespace="default", fields=fields).items)
-    except ClusterError:
+    except errors.ClusterError:
         return []
 
 
-def _of_job(events: t.Iterable[Raw], work: Work) -> list[Raw]:
+def _of_job(events: t.Iterable[objects.Raw], work: job_work.Work) -> list[objects.Raw]:
     job = work.job
     if job is None or not job.uid:
         return []

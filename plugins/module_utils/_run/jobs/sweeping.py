@@ -8,26 +8,11 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass, field
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.errors import ClusterError, Forbidden
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs.migration_jobs import (
-    API_VERSION,
-    NO_LIMITER,
-    Job,
-)
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.api_changes import Change
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Ref
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import writing
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.act import PATIENCE
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import Context
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.jobs.job_work import (
-    free,
-    reject,
-    remove,
-    unlimit,
-    wake,
-)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import errors, kinds
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs import migration_jobs
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import api_changes, names, objects
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import act, context, writing
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.jobs import job_work
 
 LOOK_EVERY = 0.25
 """Seconds between two lists of Reservations."""
@@ -44,7 +29,7 @@ VANISHING = 5.0
 """Seconds that the controller gets to delete the Reservation of a deleted job."""
 
 
-def serves(job: Job, node: str) -> bool:
+def serves(job: migration_jobs.Job, node: str) -> bool:
     """Whether the job was made to empty the node."""
     return job.ours and job.annotations.get(names.SERVES_NODES) == node
 
@@ -53,14 +38,14 @@ def serves(job: Job, node: str) -> bool:
 class Sweep:
     """Ends, deletes and waits for what jobs leave; ``fence`` is asked right before each write."""
 
-    ctx: Context
+    ctx: context.Context
     fence: t.Callable[[], None]
     _listed: float = float("-inf")
     _orphaned: dict[str, tuple[float, float]] = field(default_factory=dict)
     _swept: dict[str, set[str]] = field(default_factory=dict)
     _sweeping: dict[str, float] = field(default_factory=dict)
 
-    def done_with(self, node: str, jobs: t.Mapping[str, Job], mine: t.Collection[str]) -> bool:
+    def done_with(self, node: str, jobs: t.Mapping[str, migration_jobs.Job], mine: t.Collection[str]) -> bool:
         """Whether nothing is left of the node's jobs, of which ``mine`` are those that somebody else follows."""
         if self._orphans(node, jobs, mine):
             return False
@@ -73,18 +58,18 @@ class Sweep:
                 swept |= {job.uid, job.reservation or job.uid}
         return not ended and self._reservations_gone(node, swept)
 
-    def remind(self, job: Job, *, unlimited: bool) -> None:
+    def remind(self, job: migration_jobs.Job, *, unlimited: bool) -> None:
         """Bring a job that has passed arbitration before its controller again; a refusal is told in the report.
 
         ``unlimited``: without the object limiter, once its eviction was sent.
         """
-        let_end = unlimited and job.evicting and NO_LIMITER not in job.annotations
+        let_end = unlimited and job.evicting and migration_jobs.NO_LIMITER not in job.annotations
         try:
-            (unlimit if let_end else wake)(self.ctx, job, self.fence)
-        except ClusterError as error:
+            (job_work.unlimit if let_end else job_work.wake)(self.ctx, job, self.fence)
+        except errors.ClusterError as error:
             self.ctx.note("kept", f"koord-descheduler could not be reminded of {job.ref}: {error}")
 
-    def _orphans(self, node: str, jobs: t.Mapping[str, Job], mine: t.Collection[str]) -> bool:
+    def _orphans(self, node: str, jobs: t.Mapping[str, migration_jobs.Job], mine: t.Collection[str]) -> bool:
         """Whether jobs are at work whose pods left before this call began: those of a run that was killed.
 
         Their controller may have been killed as well, so they are brought before it again.
@@ -112,30 +97,32 @@ class Sweep:
             return False
         self._listed = now
         try:
-            found = self.ctx.cluster.items(kinds.RESERVATIONS, patience=PATIENCE).items
-        except Forbidden as error:
+            found = self.ctx.cluster.items(kinds.RESERVATIONS, patience=act.PATIENCE).items
+        except errors.Forbidden as error:
             self.ctx.note("kept", f"Whether Reservations are left is not known: {error}", node=node)
             return True
         left = [raw["metadata"] for raw in found if raw["metadata"]["name"] in wanted]
         if left and now - since > VANISHING:
             for meta in left:
-                self._delete(Ref("Reservation", meta["name"], "", meta["uid"], API_VERSION))
+                self._delete(objects.Ref("Reservation", meta["name"], "", meta["uid"], migration_jobs.API_VERSION))
         return not left
 
-    def give_up(self, job: Job, why: str) -> None:
+    def give_up(self, job: migration_jobs.Job, why: str) -> None:
         """End a job that has not evicted its pod, and delete it: one that vanished unended is never forgotten."""
         try:
             self.fence()
             if not job.ended:
-                reject(self.ctx, job, why)
-            remove(self.ctx, job)
+                job_work.reject(self.ctx, job, why)
+            job_work.remove(self.ctx, job)
             if job.reservation and not job.succeeded:
-                free(self.ctx, job.reservation)
-        except ClusterError as error:
+                job_work.free(self.ctx, job.reservation)
+        except errors.ClusterError as error:
             self.ctx.note("kept", f"{job.ref} stays: {error}")
 
-    def _delete(self, target: Ref) -> None:
+    def _delete(self, target: objects.Ref) -> None:
         try:
-            writing.remove(self.ctx, Change("delete", target, f"Delete {target}, which has served"), fence=self.fence)
-        except ClusterError as error:
+            writing.remove(
+                self.ctx, api_changes.Change("delete", target, f"Delete {target}, which has served"), fence=self.fence
+            )
+        except errors.ClusterError as error:
             self.ctx.note("kept", f"{target} stays: {error}")

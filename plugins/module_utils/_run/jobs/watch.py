@@ -7,24 +7,22 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.watch import Reflector
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs.migration_jobs import Job
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Raw
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import watching
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import Context
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds, watch
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs import migration_jobs
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import objects
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import context, watching
 
 
 class JobWatch:
     """All jobs, raw and read; ``wake`` is called whenever one of them has changed."""
 
-    def __init__(self, ctx: Context, wake: t.Callable[[], None]) -> None:
+    def __init__(self, ctx: context.Context, wake: t.Callable[[], None]) -> None:
         self._ctx = ctx
         self._condition = ctx.clock.condition()
         self._seen = -1
-        self._raws: tuple[Raw, ...] = ()
-        self._jobs: dict[str, Job] = {}
-        self._reflector = Reflector(
+        self._raws: tuple[objects.Raw, ...] = ()
+        self._jobs: dict[str, migration_jobs.Job] = {}
+        self._reflector = watch.Reflector(
             ctx.cluster,
             kinds.PODMIGRATIONJOBS,
             wake=self._condition,
@@ -45,12 +43,12 @@ class JobWatch:
         """Stop watching."""
         self._reflector.stop()
 
-    def look(self) -> tuple[tuple[Raw, ...], t.Mapping[str, Job]]:
+    def look(self) -> tuple[tuple[objects.Raw, ...], t.Mapping[str, migration_jobs.Job]]:
         """The jobs as the API server has them, and read, by name."""
         with self._condition:
             watching.raise_errors(self._watched)
             if self._reflector.version != self._seen:
                 self._seen = self._reflector.version
                 self._raws = tuple(self._reflector.objects.values())
-                self._jobs = {job.name: job for job in map(Job.of, self._raws)}
+                self._jobs = {job.name: job for job in map(migration_jobs.Job.of, self._raws)}
         return self._raws, self._jobs

@@ -13,42 +13,28 @@ import functools
 import typing as t
 from dataclasses import dataclass, replace
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds, verbs
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.errors import ClusterError, Forbidden
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.api_changes import Change
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.node_records import (
-    BadRecordError,
-    Record,
-    record_of,
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import errors, kinds, verbs
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import (
+    api_changes,
+    names,
+    node_records,
+    objects,
+    outcomes,
+    pod_plan,
+    snapshots,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Node, Raw, Ref
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.outcomes import (
-    CordonOutcome,
-    word_of,
-)
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.pod_plan import Choices
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.snapshots import Snapshot
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.nodes import cordon as plan
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.routes import dead
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.routes.migrate import left_to_move
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import life
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.act import PATIENCE, apply
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import (
-    Context,
-    Result,
-    Run,
-    StopRun,
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.routes import dead, migrate
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import (
+    act,
+    context,
+    life,
+    locking,
+    node_locks,
+    observe,
+    stored_runs,
+    writing,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.locking import (
-    IDLE,
-    Locks,
-    lease_namespace,
-)
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.node_locks import LostLockError
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.observe import lists, owners_of
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.stored_runs import not_to_do
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.writing import UNREAD, write
 
 State = t.Literal["cordoned", "out", "returning", "parked", "uncordoned"]
 
@@ -83,21 +69,21 @@ class _Task:
     """
 
     name: str
-    raw: Raw | None
-    newcomer: Run
-    record: Record | None = None
-    change: Change | None = None
-    wanted: Record | None = None
+    raw: objects.Raw | None
+    newcomer: context.Run
+    record: node_records.Record | None = None
+    change: api_changes.Change | None = None
+    wanted: node_records.Record | None = None
     lease: str = ""
-    identity: Run | None = None
-    outcome: CordonOutcome | None = None
+    identity: context.Run | None = None
+    outcome: outcomes.CordonOutcome | None = None
     message: str = ""
     kept: tuple[str, ...] = ()
 
     @property
-    def node(self) -> Node | None:
+    def node(self) -> objects.Node | None:
         """The node as it was last read."""
-        return Node.of(self.raw) if self.raw else None
+        return objects.Node.of(self.raw) if self.raw else None
 
     @property
     def failed(self) -> bool:
@@ -106,7 +92,7 @@ class _Task:
     def shown(self) -> dict[str, t.Any]:
         return {
             "name": self.name,
-            "outcome": word_of(self.outcome),
+            "outcome": outcomes.word_of(self.outcome),
             "failed": self.failed,
             "message": self.message,
             "kept": list(self.kept),
@@ -114,7 +100,7 @@ class _Task:
         }
 
 
-def cordon(ctx: Context, options: CordonOptions) -> Result:
+def cordon(ctx: context.Context, options: CordonOptions) -> context.Result:
     """Bring every node to the state.
 
     Raises:
@@ -131,47 +117,49 @@ def cordon(ctx: Context, options: CordonOptions) -> Result:
         _act(ctx, options, todo)
     elif todo:
         for change in (task.change for task in todo if task.change):
-            apply(ctx, change)
+            act.apply(ctx, change)
     # A start that was killed right after its last patch of a node has left the lock behind.
-    free = [task.name for task in tasks if task.raw is None or task.outcome is CordonOutcome.NOT_IN_MAINTENANCE]
+    free = [
+        task.name for task in tasks if task.raw is None or task.outcome is outcomes.CordonOutcome.NOT_IN_MAINTENANCE
+    ]
     if free and ctx.run and options.state == "uncordoned":
-        for lock in life.left_locks(ctx, ctx.run, free, lease_namespace(ctx, options.lease_namespace)):
+        for lock in life.left_locks(ctx, ctx.run, free, locking.lease_namespace(ctx, options.lease_namespace)):
             life.drop(ctx, lock)
     failed = [task for task in tasks if task.failed]
-    return Result(
+    return context.Result(
         {"nodes": [task.shown() for task in tasks]},
         failed=bool(failed),
         message="; ".join(task.message for task in failed),
     )
 
 
-def _read(ctx: Context, options: CordonOptions) -> list[_Task]:
-    listing = ctx.cluster.items(kinds.NODES, patience=PATIENCE)
+def _read(ctx: context.Context, options: CordonOptions) -> list[_Task]:
+    listing = ctx.cluster.items(kinds.NODES, patience=act.PATIENCE)
     found = {raw["metadata"]["name"]: raw for raw in listing.items}
     unknown = [name for name in options.nodes if name not in found]
     if unknown and options.state in ("cordoned", "out"):
-        raise StopRun(
+        raise context.StopRun(
             "unknown_node",
             f"There is no node {', '.join(unknown)}.",
             "Look at `kubectl get nodes`: a node is named as there, not by its address.",
             f"Node {unknown[0]}",
         )
     run_id, nonce = ctx.caller
-    newcomer = Run(run_id or ctx.clock.token(), nonce)
+    newcomer = context.Run(run_id or ctx.clock.token(), nonce)
     return [_Task(name, found.get(name), newcomer) for name in dict.fromkeys(options.nodes)]
 
 
-def _plan(ctx: Context, options: CordonOptions, task: _Task) -> None:
+def _plan(ctx: context.Context, options: CordonOptions, task: _Task) -> None:
     """Decide the change; fills everything but the lock."""
     node = task.node
     task.change, task.kept = None, ()
     if node is None:
-        task.outcome, task.message = CordonOutcome.GONE, f"Node {task.name} does not exist any more."
+        task.outcome, task.message = outcomes.CordonOutcome.GONE, f"Node {task.name} does not exist any more."
         return
     try:
-        task.record = record = record_of(node)
-    except BadRecordError as error:
-        task.outcome, task.message = CordonOutcome.FAILED, str(error)
+        task.record = record = node_records.record_of(node)
+    except node_records.BadRecordError as error:
+        task.outcome, task.message = outcomes.CordonOutcome.FAILED, str(error)
         return
     if record is None:
         _plan_unrecorded(ctx, options, task, node)
@@ -180,11 +168,11 @@ def _plan(ctx: Context, options: CordonOptions, task: _Task) -> None:
     run_id, nonce = ctx.caller
     mine = not record.foreign_to(run_id, nonce)
     if not mine and not _may_adopt(options, record, run_id):
-        task.outcome, task.message = CordonOutcome.ADOPTED_BY, _refusal(record, options)
+        task.outcome, task.message = outcomes.CordonOutcome.ADOPTED_BY, _refusal(record, options)
         return
-    task.identity = Run(record.run, nonce)
+    task.identity = context.Run(record.run, nonce)
     if options.state in ("returning", "uncordoned") and (why := dead.stays_out(node, record)):
-        task.outcome, task.message = CordonOutcome.STILL_DEAD, why
+        task.outcome, task.message = outcomes.CordonOutcome.STILL_DEAD, why
         return
     held = replace(record, nonce=task.identity.nonce)
     if not mine:
@@ -199,28 +187,28 @@ def _plan(ctx: Context, options: CordonOptions, task: _Task) -> None:
             task.change, task.kept, task.wanted = given.change, given.kept, None
         case step:
             task.change, task.wanted = plan.at_step(node, held, step), held.at(step)
-    task.outcome = CordonOutcome(options.state if task.change else f"already_{options.state}")
+    task.outcome = outcomes.CordonOutcome(options.state if task.change else f"already_{options.state}")
     task.message = task.change.sentence if task.change else f"Node {task.name} is {options.state} already."
     if options.state != "uncordoned":
         task.kept = plan.foreign_changes(node, record)
 
 
-def _plan_unrecorded(ctx: Context, options: CordonOptions, task: _Task, node: Node) -> None:
+def _plan_unrecorded(ctx: context.Context, options: CordonOptions, task: _Task, node: objects.Node) -> None:
     if options.state != "cordoned":
         if options.state == "uncordoned":
-            task.outcome = CordonOutcome.NOT_IN_MAINTENANCE
+            task.outcome = outcomes.CordonOutcome.NOT_IN_MAINTENANCE
             task.message = f"Node {node.name} carries no record: nothing of ours to undo."
             if node.unschedulable:
                 task.message += " Its cordon is somebody else's and stays."
         elif ctx.check:
-            task.outcome = CordonOutcome(options.state)
+            task.outcome = outcomes.CordonOutcome(options.state)
             task.message = f"Node {node.name} would be cordoned by then."
         else:
-            task.outcome = CordonOutcome.NOT_IN_MAINTENANCE_YET
+            task.outcome = outcomes.CordonOutcome.NOT_IN_MAINTENANCE_YET
             task.message = f"Node {node.name} carries no record: take it out first with state=cordoned."
         return
     task.identity = task.identity or task.newcomer
-    draft = Record(
+    draft = node_records.Record(
         run=task.identity.id,
         nonce=task.identity.nonce,
         by=ctx.by,
@@ -232,12 +220,12 @@ def _plan_unrecorded(ctx: Context, options: CordonOptions, task: _Task, node: No
         prior={},
     )
     task.wanted, task.change = plan.take_out(node, draft, taint=options.taint)
-    task.outcome, task.message = CordonOutcome.CORDONED, task.change.sentence
+    task.outcome, task.message = outcomes.CordonOutcome.CORDONED, task.change.sentence
     if node.unschedulable:
         task.kept = (f"node {node.name} was cordoned before by somebody else and stays so afterwards",)
 
 
-def _may_adopt(options: CordonOptions, record: Record, run_id: str) -> bool:
+def _may_adopt(options: CordonOptions, record: node_records.Record, run_id: str) -> bool:
     """Whether a record of another start may be taken over at all; the lock decides whether it is now.
 
     A call that names no run, or the record's own, may whatever the lock allows, but for a node that is out:
@@ -248,7 +236,7 @@ def _may_adopt(options: CordonOptions, record: Record, run_id: str) -> bool:
     return run_id in ("", record.run) or options.state in ("cordoned", "returning")
 
 
-def _refusal(record: Record, options: CordonOptions) -> str:
+def _refusal(record: node_records.Record, options: CordonOptions) -> str:
     where = f"run {record.run} of {record.by} (since {record.since}, step {record.step})"
     if record.step == "out":
         return (
@@ -259,21 +247,21 @@ def _refusal(record: Record, options: CordonOptions) -> str:
     return f"The node belongs to {where}; this call is of another start and may not go to {options.state}."
 
 
-def _act(ctx: Context, options: CordonOptions, todo: list[_Task]) -> None:
-    namespace = "" if all(task.lease for task in todo) else lease_namespace(ctx, options.lease_namespace)
+def _act(ctx: context.Context, options: CordonOptions, todo: list[_Task]) -> None:
+    namespace = "" if all(task.lease for task in todo) else locking.lease_namespace(ctx, options.lease_namespace)
     groups: dict[str, list[_Task]] = {}
     for task in todo:
         task.lease = task.lease or f"{namespace}/{names.node_lease_name(task.name)}"
         groups.setdefault(str(task.identity), []).append(task)
     for identity, group in groups.items():
-        me = t.cast("Run", Run.parse(identity))
-        locks = Locks(ctx, me, {task.name: task.lease for task in group})
+        me = t.cast("context.Run", context.Run.parse(identity))
+        locks = locking.Locks(ctx, me, {task.name: task.lease for task in group})
         given_up: list[str] = []
         try:
             patient = ctx.run is not None and ctx.run.id == me.id and any(task.record for task in group)
             for node, held in locks.take(patient=patient, borrowed=not me.nonce, adopt=options.adopt).items():
                 task = next(x for x in group if x.name == node)
-                task.outcome, task.wanted = CordonOutcome.HELD, task.record
+                task.outcome, task.wanted = outcomes.CordonOutcome.HELD, task.record
                 task.message = f"{held.message}. Wait until it ends, or see what it is with the recover playbook."
             if options.state == "cordoned" and options.stored:
                 given_up += _refuse_done(ctx, [task for task in group if not task.failed])
@@ -285,19 +273,19 @@ def _act(ctx: Context, options: CordonOptions, todo: list[_Task]) -> None:
                 _let_balancers_settle(ctx, [task for task in group if not task.failed])
             over = options.state in ("uncordoned", "parked")
             # Somebody may have given a node back meanwhile: nobody would come for its lock.
-            left = (CordonOutcome.GONE, CordonOutcome.NOT_IN_MAINTENANCE_YET)
+            left = (outcomes.CordonOutcome.GONE, outcomes.CordonOutcome.NOT_IN_MAINTENANCE_YET)
             given_up += [task.name for task in group if task.outcome in left or (over and not task.failed)]
         finally:
             stays = options.lease_duration if options.state in ("out", "cordoned") else None
-            locks.leave(stays or IDLE, drop=given_up)
+            locks.leave(stays or locking.IDLE, drop=given_up)
 
 
-def _write(ctx: Context, options: CordonOptions, locks: Locks, task: _Task) -> None:
+def _write(ctx: context.Context, options: CordonOptions, locks: locking.Locks, task: _Task) -> None:
     """Bring one node there under the lock; whoever held it before may have gone further than we read."""
     planned = task.change
     kept: tuple[str, ...] = ()
 
-    def decide(raw: Raw | None) -> Change | None:
+    def decide(raw: objects.Raw | None) -> api_changes.Change | None:
         nonlocal kept
         task.raw, lease = raw, task.lease
         _plan(ctx, options, task)
@@ -309,24 +297,24 @@ def _write(ctx: Context, options: CordonOptions, locks: Locks, task: _Task) -> N
 
     # Nobody else can have written the first record meanwhile without this patch being refused.
     first = ctx.run is not None and task.record is None and planned is not None
-    target = Ref("Node", task.name, api_version="v1")
+    target = objects.Ref("Node", task.name, api_version="v1")
     try:
-        known = task.raw if first else UNREAD
-        change = write(ctx, target, decide, known=known, fence=lambda: locks.fence([task.name])).change
-    except LostLockError as error:
-        task.outcome, task.message = CordonOutcome.ADOPTED_BY, error.reason.sentence
-    except (StopRun, ClusterError) as error:
-        task.outcome, task.message = CordonOutcome.FAILED, f"Node {task.name}: {error}"
+        known = task.raw if first else writing.UNREAD
+        change = writing.write(ctx, target, decide, known=known, fence=lambda: locks.fence([task.name])).change
+    except node_locks.LostLockError as error:
+        task.outcome, task.message = outcomes.CordonOutcome.ADOPTED_BY, error.reason.sentence
+    except (context.StopRun, errors.ClusterError) as error:
+        task.outcome, task.message = outcomes.CordonOutcome.FAILED, f"Node {task.name}: {error}"
     else:
         if change is not None:
-            task.outcome, task.message, task.kept = CordonOutcome(options.state), change.sentence, kept
+            task.outcome, task.message, task.kept = outcomes.CordonOutcome(options.state), change.sentence, kept
             if options.state == "uncordoned":
                 task.wanted = None
                 _await_schedulable(ctx, task)
             ctx.tell(options.state, task.message, node=task.name)
 
 
-def with_lease(change: Change, task: _Task) -> Change:
+def with_lease(change: api_changes.Change, task: _Task) -> api_changes.Change:
     """The first patch of a node is planned before its lock's place is known; put it in."""
     if task.record is not None or task.wanted is None or task.wanted.lease:
         return change
@@ -337,7 +325,7 @@ def with_lease(change: Change, task: _Task) -> Change:
     return replace(change, body={**body, "metadata": meta})
 
 
-def _refuse_done(ctx: Context, tasks: list[_Task]) -> list[str]:
+def _refuse_done(ctx: context.Context, tasks: list[_Task]) -> list[str]:
     """A start that stood still takes nothing out that another start of its run has done meanwhile; gives those nodes.
 
     Asked under the locks: whoever finishes a node notes it before its lock goes.
@@ -346,35 +334,38 @@ def _refuse_done(ctx: Context, tasks: list[_Task]) -> list[str]:
     if not (run_id and tasks):
         return []
     try:
-        why, outcome = not_to_do(ctx, run_id, [task.name for task in tasks]), CordonOutcome.ADOPTED_BY
-    except (ClusterError, BadRecordError) as error:
+        why, outcome = (
+            stored_runs.not_to_do(ctx, run_id, [task.name for task in tasks]),
+            outcomes.CordonOutcome.ADOPTED_BY,
+        )
+    except (errors.ClusterError, node_records.BadRecordError) as error:
         text = f"What is kept of run {run_id} cannot be read, so nobody knows whether the node is still to do: {error}"
-        why, outcome = {task.name: f"Node {task.name}: {text}" for task in tasks}, CordonOutcome.FAILED
+        why, outcome = {task.name: f"Node {task.name}: {text}" for task in tasks}, outcomes.CordonOutcome.FAILED
     for task in tasks:
         if task.name in why:
             task.outcome, task.message, task.wanted = outcome, why[task.name], task.record
     return list(why)
 
 
-def _refuse_undrained(ctx: Context, tasks: list[_Task]) -> None:
+def _refuse_undrained(ctx: context.Context, tasks: list[_Task]) -> None:
     """The proof once more, right before the user's tasks; a few lists for all nodes together."""
     nodes = {task.name for task in tasks}
-    found = lists(ctx.cluster, ("nodes", "pods", "leases"))
-    found |= lists(ctx.cluster, owners_of(pod for pod in found["pods"] if pod.node in nodes))
-    left = left_to_move(Snapshot.of(found), nodes, Choices())
+    found = observe.lists(ctx.cluster, ("nodes", "pods", "leases"))
+    found |= observe.lists(ctx.cluster, observe.owners_of(pod for pod in found["pods"] if pod.node in nodes))
+    left = migrate.left_to_move(snapshots.Snapshot.of(found), nodes, pod_plan.Choices())
     for task in tasks:
         mine = [pod for pod in left if pod.node == task.name]
         step = task.record.step if task.record else "none"
         if step in ("drained", "out", "parked") and not mine:
             continue
         where = ", ".join(str(pod.ref) for pod in mine[:5]) or f"its record says {step}"
-        task.outcome, task.change = CordonOutcome.NOT_DRAINED, None
+        task.outcome, task.change = outcomes.CordonOutcome.NOT_DRAINED, None
         task.message = (
             f"Node {task.name} is not drained ({where}); no task may run on it. Drain it again with node_drain."
         )
 
 
-def _let_balancers_settle(ctx: Context, tasks: list[_Task]) -> None:
+def _let_balancers_settle(ctx: context.Context, tasks: list[_Task]) -> None:
     """Before work begins on a host, load balancers outside of the cluster have to know that it has left them."""
     now = ctx.clock.server()
     wait = max((plan.balanced_for(task.record, now) for task in tasks if task.record), default=0.0)
@@ -385,22 +376,22 @@ def _let_balancers_settle(ctx: Context, tasks: list[_Task]) -> None:
     ctx.clock.sleep(wait)
 
 
-def _has_balancers(ctx: Context) -> bool:
+def _has_balancers(ctx: context.Context) -> bool:
     """Whether a Service has an external load balancer; where nobody may look, there may be one."""
     try:
-        found = ctx.cluster.items(kinds.SERVICES, patience=PATIENCE).items
-    except Forbidden:
+        found = ctx.cluster.items(kinds.SERVICES, patience=act.PATIENCE).items
+    except errors.Forbidden:
         return True
     return any((service.get("spec") or {}).get("type") == "LoadBalancer" for service in found)
 
 
-def _await_schedulable(ctx: Context, task: _Task) -> None:
+def _await_schedulable(ctx: context.Context, task: _Task) -> None:
     """The unschedulable taint outlives the cordon for some milliseconds; a node is back without it."""
     until = ctx.clock.now() + 10.0
     while ctx.clock.now() < until:
         try:
-            node = Node.of(ctx.cluster.send(verbs.get(kinds.NODES, task.name)))
-        except ClusterError:
+            node = objects.Node.of(ctx.cluster.send(verbs.get(kinds.NODES, task.name)))
+        except errors.ClusterError:
             # It is given back; that nobody could look at it now changes nothing about that.
             return
         if node.unschedulable or not any(x.get("key") == names.UNSCHEDULABLE_TAINT for x in node.taints):

@@ -12,19 +12,15 @@ import contextlib
 import typing as t
 from dataclasses import dataclass
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.node_records import (
-    BadRecordError,
-    Record,
-    record_of,
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import (
+    node_records,
+    outcomes,
+    reasons,
+    snapshots,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.outcomes import GateOutcome
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.reasons import Finding
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.snapshots import Snapshot
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.nodes import verify
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.preflight.preflight import unknown_nodes
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import Context, Result, StopRun
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.observe import Live, gather
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.record_locks import RecordLocks
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.preflight import preflight
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import context, observe, record_locks
 
 TICK = 1.0
 """Longest pause of the loop; every change of what is watched ends it early."""
@@ -41,7 +37,7 @@ class Asked:
     timeout: float | None
 
 
-def judge(ctx: Context, nodes: Snapshot, asked: Asked) -> Result:
+def judge(ctx: context.Context, nodes: snapshots.Snapshot, asked: Asked) -> context.Result:
     """Each node is ``passed`` or ``failed``; the call fails when one of them did.
 
     Without ``wait`` one look decides, and ``stable`` with it: one look cannot tell how long they hold.
@@ -52,14 +48,14 @@ def judge(ctx: Context, nodes: Snapshot, asked: Asked) -> Result:
     wrong = [gate for gate in asked.gates if gate not in verify.GATES]
     if wrong:
         known = ", ".join(verify.GATES)
-        raise StopRun("unknown_gate", f"There is no gate {', '.join(wrong)}.", f"The gates are {known}.")
-    if unknown := unknown_nodes(nodes, asked.nodes):
+        raise context.StopRun("unknown_gate", f"There is no gate {', '.join(wrong)}.", f"The gates are {known}.")
+    if unknown := preflight.unknown_nodes(nodes, asked.nodes):
         first = unknown[0]
-        raise StopRun(first.code, " ".join(f.message for f in unknown), first.remedy, first.object)
+        raise context.StopRun(first.code, " ".join(f.message for f in unknown), first.remedy, first.object)
     watched = ["nodes", *(("pods", "daemon_sets") if "daemonsets" in asked.gates else ())]
     if not asked.wait:
-        return _result(_look(gather(ctx.cluster, watched), asked, {}))
-    locks = RecordLocks(ctx)
+        return _result(_look(observe.gather(ctx.cluster, watched), asked, {}))
+    locks = record_locks.RecordLocks(ctx)
     try:
         refused = locks.take(_own(ctx, nodes, asked.nodes))
         return _result(_watch(ctx, asked, watched, lambda: {**refused, **locks.lost()}))
@@ -67,30 +63,30 @@ def judge(ctx: Context, nodes: Snapshot, asked: Asked) -> Result:
         locks.leave()
 
 
-def _own(ctx: Context, nodes: Snapshot, wanted: t.Iterable[str]) -> dict[str, Record]:
+def _own(ctx: context.Context, nodes: snapshots.Snapshot, wanted: t.Iterable[str]) -> dict[str, node_records.Record]:
     """The records of the caller's nodes whose locks have to be renewed while somebody waits.
 
     A node whose tasks are running has a lock that lasts as long as they may; nobody works on a parked one.
     """
     found = {}
     for name in () if ctx.check else wanted:
-        with contextlib.suppress(BadRecordError):
-            record = record_of(nodes.nodes[name])
+        with contextlib.suppress(node_records.BadRecordError):
+            record = node_records.record_of(nodes.nodes[name])
             if record and record.step not in ("out", "parked") and not record.foreign_to(*ctx.caller):
                 found[name] = record
     return found
 
 
 def _watch(
-    ctx: Context, asked: Asked, watched: t.Collection[str], lost: t.Callable[[], t.Mapping[str, str]]
-) -> dict[str, tuple[Finding, ...]]:
+    ctx: context.Context, asked: Asked, watched: t.Collection[str], lost: t.Callable[[], t.Mapping[str, str]]
+) -> dict[str, tuple[reasons.Finding, ...]]:
     """Look until all gates are passed, or time is up; ``lost`` tells whose lock is not ours, and why.
 
     Nothing is waited for on a node that is lost.
     """
     start, told = ctx.clock.now(), ""
     holds_since: dict[str, float] = {}
-    with Live(ctx, watched) as live:
+    with observe.Live(ctx, watched) as live:
         while True:
             snapshot, now = live.snapshot(), ctx.clock.now()
             bare = _look(snapshot, asked, {})
@@ -112,30 +108,38 @@ def _watch(
             live.wait(TICK)
 
 
-def _look(snapshot: Snapshot, asked: Asked, left: t.Mapping[str, float]) -> dict[str, tuple[Finding, ...]]:
+def _look(
+    snapshot: snapshots.Snapshot, asked: Asked, left: t.Mapping[str, float]
+) -> dict[str, tuple[reasons.Finding, ...]]:
     return {name: _gates(snapshot, name, asked, left.get(name, 0.0)) for name in asked.nodes}
 
 
-def _gates(snapshot: Snapshot, name: str, asked: Asked, left: float) -> tuple[Finding, ...]:
+def _gates(snapshot: snapshots.Snapshot, name: str, asked: Asked, left: float) -> tuple[reasons.Finding, ...]:
     node = snapshot.nodes.get(name)
     if node is None:
         gone = f"Node {name} does not exist any more."
-        return (Finding("unknown_node", gone, "Look whether it registers again.", "blocker", f"Node {name}", (name,)),)
+        return (
+            reasons.Finding(
+                "unknown_node", gone, "Look whether it registers again.", "blocker", f"Node {name}", (name,)
+            ),
+        )
     try:
-        record = record_of(node)
-    except BadRecordError as error:
-        return (Finding("bad_record", str(error), "Repair it by hand.", "blocker", f"Node {name}", (name,)),)
+        record = node_records.record_of(node)
+    except node_records.BadRecordError as error:
+        return (reasons.Finding("bad_record", str(error), "Repair it by hand.", "blocker", f"Node {name}", (name,)),)
     return verify.gates(snapshot, node, record, asked.gates, missing_seconds=left)
 
 
-def _adopted(name: str, why: str) -> Finding:
+def _adopted(name: str, why: str) -> reasons.Finding:
     message = f"Node {name} is not ours any more: {why}."
-    return Finding("adopted_by", message, "Look at the run that has it now.", "blocker", f"Node {name}", (name,))
+    return reasons.Finding(
+        "adopted_by", message, "Look at the run that has it now.", "blocker", f"Node {name}", (name,)
+    )
 
 
-def _result(found: t.Mapping[str, tuple[Finding, ...]]) -> Result:
+def _result(found: t.Mapping[str, tuple[reasons.Finding, ...]]) -> context.Result:
     failed = [finding for missing in found.values() for finding in missing]
-    return Result(
+    return context.Result(
         {
             "feasible": not failed,
             "findings": [finding.shown() for finding in failed],
@@ -149,7 +153,7 @@ def _result(found: t.Mapping[str, tuple[Finding, ...]]) -> Result:
     )
 
 
-def _node(name: str, missing: tuple[Finding, ...]) -> dict[str, t.Any]:
-    outcome = GateOutcome.FAILED if missing else GateOutcome.PASSED
+def _node(name: str, missing: tuple[reasons.Finding, ...]) -> dict[str, t.Any]:
+    outcome = outcomes.GateOutcome.FAILED if missing else outcomes.GateOutcome.PASSED
     message = " ".join(finding.message for finding in missing) or f"Node {name} passed its gates."
     return {"name": name, "outcome": outcome.value, "failed": outcome.failed, "message": message}

@@ -12,18 +12,16 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.errors import ClusterError
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import node_taints
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.api_changes import Change
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Node, Pod, Raw, Ref
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.outcomes import TaintOutcome, word_of
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.reasons import Finding
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.routes.no_execute import Kill, forecast
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.act import PATIENCE
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import Context, Result, StopRun
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.observe import lists
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.writing import write
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import errors, kinds
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import (
+    api_changes,
+    node_taints,
+    objects,
+    outcomes,
+    reasons,
+)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.routes import no_execute
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import act, context, observe, writing
 
 State = t.Literal["present", "absent", "exact"]
 
@@ -43,31 +41,31 @@ class _Task:
     """One node's part of the call."""
 
     name: str
-    raw: Raw
-    before: tuple[Raw, ...] = ()
-    after: tuple[Raw, ...] = ()
-    change: Change | None = None
-    outcome: TaintOutcome | None = None
+    raw: objects.Raw
+    before: tuple[objects.Raw, ...] = ()
+    after: tuple[objects.Raw, ...] = ()
+    change: api_changes.Change | None = None
+    outcome: outcomes.TaintOutcome | None = None
     message: str = ""
 
     @property
-    def node(self) -> Node:
+    def node(self) -> objects.Node:
         """The node as it was last read."""
-        return Node.of(self.raw)
+        return objects.Node.of(self.raw)
 
     @property
     def failed(self) -> bool:
         return self.outcome is not None and self.outcome.failed
 
     @property
-    def harsh(self) -> tuple[Raw, ...]:
+    def harsh(self) -> tuple[objects.Raw, ...]:
         """The NoExecute taints that are new with this change."""
         return node_taints.new_no_execute(self.node.taints, self.after)
 
     def shown(self) -> dict[str, t.Any]:
         return {
             "name": self.name,
-            "outcome": word_of(self.outcome),
+            "outcome": outcomes.word_of(self.outcome),
             "failed": self.failed,
             "message": self.message,
             "before": [dict(taint) for taint in self.before],
@@ -75,17 +73,17 @@ class _Task:
         }
 
 
-def taint(ctx: Context, options: TaintOptions) -> Result:
+def taint(ctx: context.Context, options: TaintOptions) -> context.Result:
     """Bring the taints of every node to what is wanted.
 
     Raises:
         StopRun: there is no such node; nothing was written.
         ClusterError: the API server cannot be reached or refuses to be read; nothing was written.
     """
-    found = {raw["metadata"]["name"]: raw for raw in ctx.cluster.items(kinds.NODES, patience=PATIENCE).items}
+    found = {raw["metadata"]["name"]: raw for raw in ctx.cluster.items(kinds.NODES, patience=act.PATIENCE).items}
     unknown = [name for name in options.nodes if name not in found]
     if unknown:
-        raise StopRun(
+        raise context.StopRun(
             "unknown_node",
             f"There is no node {', '.join(unknown)}.",
             "Look at `kubectl get nodes`: a node is named as there, not by its address.",
@@ -100,12 +98,12 @@ def taint(ctx: Context, options: TaintOptions) -> Result:
     if harsh and not options.allow_no_execute:
         refusal = _refusal(harsh, kills)
         message = refusal.sentence
-        return Result({"findings": [refusal.shown()], "evicts": evicts}, failed=True, message=message)
+        return context.Result({"findings": [refusal.shown()], "evicts": evicts}, failed=True, message=message)
     for task in tasks:
         if task.change:
             _write(ctx, options, task, kills)
     failed = [task for task in tasks if task.failed]
-    return Result(
+    return context.Result(
         {"nodes": [task.shown() for task in tasks], "evicts": evicts},
         failed=bool(failed),
         message="; ".join(task.message for task in failed),
@@ -118,25 +116,25 @@ def _plan(options: TaintOptions, task: _Task) -> None:
     task.change = node_taints.rewrite(task.node, task.after)
     if task.change or not task.outcome:
         task.before = task.node.taints
-    task.outcome = TaintOutcome(options.state if task.change else f"already_{options.state}")
+    task.outcome = outcomes.TaintOutcome(options.state if task.change else f"already_{options.state}")
     task.message = f"{task.change.sentence}." if task.change else f"The taints of node {task.name} are as wanted."
 
 
-def _kills(ctx: Context, harsh: t.Sequence[_Task]) -> tuple[Kill, ...]:
+def _kills(ctx: context.Context, harsh: t.Sequence[_Task]) -> tuple[no_execute.Kill, ...]:
     """The forecast for the nodes that get a NoExecute taint; no pod is listed where none does."""
     if not harsh:
         return ()
-    pods: dict[str, list[Pod]] = {task.name: [] for task in harsh}
-    for pod in lists(ctx.cluster, ("pods",))["pods"]:
+    pods: dict[str, list[objects.Pod]] = {task.name: [] for task in harsh}
+    for pod in observe.lists(ctx.cluster, ("pods",))["pods"]:
         if pod.node in pods:
             pods[pod.node].append(pod)
-    return tuple(kill for task in harsh for kill in forecast(pods[task.name], task.node.taints, task.after))
+    return tuple(kill for task in harsh for kill in no_execute.forecast(pods[task.name], task.node.taints, task.after))
 
 
-def _refusal(harsh: t.Sequence[_Task], kills: t.Sequence[Kill]) -> Finding:
+def _refusal(harsh: t.Sequence[_Task], kills: t.Sequence[no_execute.Kill]) -> reasons.Finding:
     words = ", ".join(dict.fromkeys(node_taints.in_words(taint) for task in harsh for taint in task.harsh))
     names = ", ".join(task.name for task in harsh)
-    return Finding(
+    return reasons.Finding(
         "no_execute_refused",
         f"{words} on {names} {_toll(kills)}. Budgets are not asked for that; evicts names the pods.",
         "Drain the nodes with node_drain first, or say allow_no_execute: true.",
@@ -146,7 +144,7 @@ def _refusal(harsh: t.Sequence[_Task], kills: t.Sequence[Kill]) -> Finding:
     )
 
 
-def _toll(kills: t.Sequence[Kill]) -> str:
+def _toll(kills: t.Sequence[no_execute.Kill]) -> str:
     """How many pods go, in words."""
     if not kills:
         return "ends no pod that is there now"
@@ -156,23 +154,23 @@ def _toll(kills: t.Sequence[Kill]) -> str:
     return f"ends {len(kills)} pod{'s' if len(kills) > 1 else ''} ({soon} at once{later})"
 
 
-def _warn(task: _Task, kills: t.Sequence[Kill]) -> None:
+def _warn(task: _Task, kills: t.Sequence[no_execute.Kill]) -> None:
     mine = [kill for kill in kills if kill.pod.node == task.name]
     if mine:
         task.message = f"{task.message} This {_toll(mine)}; budgets are not asked."
 
 
-def _write(ctx: Context, options: TaintOptions, task: _Task, kills: t.Sequence[Kill]) -> None:
+def _write(ctx: context.Context, options: TaintOptions, task: _Task, kills: t.Sequence[no_execute.Kill]) -> None:
     """Send one node's patch, planned on what the node is; fills the task's outcome."""
 
-    def decide(raw: Raw | None) -> Change | None:
+    def decide(raw: objects.Raw | None) -> api_changes.Change | None:
         if raw is None:
-            task.outcome, task.message = TaintOutcome.GONE, f"Node {task.name} was deleted meanwhile."
+            task.outcome, task.message = outcomes.TaintOutcome.GONE, f"Node {task.name} was deleted meanwhile."
             return None
         task.raw = raw
         _plan(options, task)
         if task.harsh and not options.allow_no_execute:
-            task.outcome = TaintOutcome.REFUSED
+            task.outcome = outcomes.TaintOutcome.REFUSED
             task.message = f"Somebody took a NoExecute taint from node {task.name} meanwhile; run again."
             return None
         if task.change:
@@ -180,12 +178,12 @@ def _write(ctx: Context, options: TaintOptions, task: _Task, kills: t.Sequence[K
         return task.change
 
     try:
-        written = write(ctx, Ref("Node", task.name, api_version="v1"), decide, known=task.raw)
-    except ClusterError as error:
-        task.outcome, task.message = TaintOutcome.FAILED, f"Node {task.name}: {error}"
+        written = writing.write(ctx, objects.Ref("Node", task.name, api_version="v1"), decide, known=task.raw)
+    except errors.ClusterError as error:
+        task.outcome, task.message = outcomes.TaintOutcome.FAILED, f"Node {task.name}: {error}"
         return
     if written.change and not task.failed:
         message = task.message if task.change else f"{written.change.sentence}."
-        task.outcome, task.message = TaintOutcome(options.state), message
+        task.outcome, task.message = outcomes.TaintOutcome(options.state), message
         if not ctx.check:
             ctx.tell(options.state, task.message, node=task.name)

@@ -8,22 +8,25 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import verbs
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.errors import Forbidden, NotFound
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.api_changes import Change
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Raw
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.outcomes import AccessOutcome
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import errors, verbs
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import (
+    api_changes,
+    names,
+    objects,
+    outcomes,
+)
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.preflight import access
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.act import PATIENCE
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import Context, Result, StopRun
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.writing import read, write
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import act, context, writing
 
 SERVED_WITHIN = 30.0
 """Seconds in which a kind that was just defined has to be served."""
 LOOK_EVERY = 0.2
 
-DONE = {"create": AccessOutcome.CREATED, "patch": AccessOutcome.CHANGED, "delete": AccessOutcome.DELETED}
+DONE = {
+    "create": outcomes.AccessOutcome.CREATED,
+    "patch": outcomes.AccessOutcome.CHANGED,
+    "delete": outcomes.AccessOutcome.DELETED,
+}
 """What an object has come to by a change of this verb."""
 
 State = t.Literal["present", "absent"]
@@ -37,7 +40,7 @@ class AccessOptions:
     state: State = "present"
 
 
-def install(ctx: Context, options: AccessOptions) -> Result:
+def install(ctx: context.Context, options: AccessOptions) -> context.Result:
     """Make the objects of the fence as they shall be, or remove them.
 
     Raises:
@@ -48,7 +51,7 @@ def install(ctx: Context, options: AccessOptions) -> Result:
     wanted = access.fence() if served else ()
     if options.state == "present":
         if not served:
-            raise StopRun(
+            raise context.StopRun(
                 "no_admission_policies",
                 "This API server has no ValidatingAdmissionPolicy in version v1, so it cannot hold the fence.",
                 "Kubernetes 1.30 and newer have it. Everything else works without it.",
@@ -57,18 +60,18 @@ def install(ctx: Context, options: AccessOptions) -> Result:
         shown = [_settled(ctx, obj, access.present, "present") for obj in wanted]
     else:
         shown = [_settled(ctx, obj, access.absent, "absent") for obj in reversed(wanted)]
-    return Result({"objects": shown, "findings": []})
+    return context.Result({"objects": shown, "findings": []})
 
 
-def standing(ctx: Context) -> Standing:
+def standing(ctx: context.Context) -> Standing:
     """Whether the fence stands; ``unknown`` where these credentials may not read it.
 
     Raises:
         ClusterError: the API server cannot be reached.
     """
     try:
-        found = [(obj, read(ctx, access.ref_of(obj))) for obj in access.fence()]
-    except Forbidden:
+        found = [(obj, writing.read(ctx, access.ref_of(obj))) for obj in access.fence()]
+    except errors.Forbidden:
         return "unknown"
     if all(raw is None for _obj, raw in found):
         return "absent"
@@ -77,14 +80,17 @@ def standing(ctx: Context) -> Standing:
 
 
 def _settled(
-    ctx: Context, wanted: Raw, decide: t.Callable[[Raw, Raw | None], Change | None], state: State
+    ctx: context.Context,
+    wanted: objects.Raw,
+    decide: t.Callable[[objects.Raw, objects.Raw | None], api_changes.Change | None],
+    state: State,
 ) -> dict[str, t.Any]:
     """Bring one object to its state; as the result shows it."""
     target = access.ref_of(wanted)
-    change = write(ctx, target, lambda found: decide(wanted, found)).change
+    change = writing.write(ctx, target, lambda found: decide(wanted, found)).change
     if change and change.verb == "create" and target.kind == "CustomResourceDefinition":
         _await_served(ctx, names.FENCE_API, "NodeFence")
-    outcome = DONE[change.verb] if change else AccessOutcome(f"already_{state}")
+    outcome = DONE[change.verb] if change else outcomes.AccessOutcome(f"already_{state}")
     return {
         "kind": target.kind,
         "namespace": target.namespace,
@@ -93,16 +99,16 @@ def _settled(
     }
 
 
-def _await_served(ctx: Context, group_version: str, kind: str) -> None:
+def _await_served(ctx: context.Context, group_version: str, kind: str) -> None:
     """Until then creating an object of the kind is answered as if its namespace were not there."""
     until = ctx.clock.now() + SERVED_WITHIN
     while not ctx.check and ctx.clock.now() < until and not _served(ctx, group_version, kind):
         ctx.clock.sleep(LOOK_EVERY)
 
 
-def _served(ctx: Context, group_version: str, kind: str) -> bool:
+def _served(ctx: context.Context, group_version: str, kind: str) -> bool:
     try:
-        answer = ctx.cluster.send(verbs.api_resources(group_version), patience=PATIENCE)
-    except NotFound:
+        answer = ctx.cluster.send(verbs.api_resources(group_version), patience=act.PATIENCE)
+    except errors.NotFound:
         return False
     return any(entry.get("kind") == kind for entry in answer.get("resources") or ())

@@ -10,32 +10,35 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass, field, replace
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.errors import Forbidden
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs.estimate import estimate_seconds
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names, selectors
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.node_records import (
-    BadRecordError,
-    Record,
-    record_of,
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import errors, kinds
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs import estimate
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import (
+    names,
+    node_records,
+    objects,
+    outcomes,
+    pod_plan,
+    reasons,
+    selectors,
+    snapshots,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Node, Raw
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.outcomes import PlanOutcome
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.pod_plan import Choices, PodPlan
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.reasons import Finding
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.snapshots import Snapshot
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.preflight import permissions, preflight
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.preflight.waves import waves
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.preflight import (
+    permissions,
+    preflight,
+    waves,
+)
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.routes import dead, migrate, volumes
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import owners
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.act import PATIENCE
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import Context, Result, StopRun
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.observe import gather, lists, owners_of
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.rights import ask, refused
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drain.dead_nodes import vital_signs
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import (
+    act,
+    context,
+    observe,
+    owners,
+    rights,
+)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drain import dead_nodes
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.jobs import backend
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.nodes import gates
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.plan.access import Standing, standing
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.plan import access
 
 BAD_INPUT = frozenset({"unknown_node", "selector_matches_nothing"})
 """Findings that make the call itself fail: it was asked for something that is not there."""
@@ -54,7 +57,7 @@ class PlanOptions:
 
     nodes: tuple[str, ...] = ()
     node_selector: str = ""
-    choices: Choices = field(default_factory=Choices)
+    choices: pod_plan.Choices = field(default_factory=pod_plan.Choices)
     goal: Goal = "maintained"
     max_parallel: int = 1
     zone_key: str = "topology.kubernetes.io/zone"
@@ -66,7 +69,7 @@ class PlanOptions:
     timeout: float | None = None
 
 
-def make_plan(ctx: Context, options: PlanOptions) -> Result:
+def make_plan(ctx: context.Context, options: PlanOptions) -> context.Result:
     """The plan, or the answer of the gates.
 
     Raises:
@@ -74,29 +77,31 @@ def make_plan(ctx: Context, options: PlanOptions) -> Result:
         ClusterError: the API server cannot be reached.
     """
     try:
-        nodes = gather(ctx.cluster, ("nodes",))
+        nodes = observe.gather(ctx.cluster, ("nodes",))
         wanted = _wanted(nodes, options)
         if options.gates:
             asked = gates.Asked(wanted, options.gates, options.stable, options.wait, options.timeout)
             return gates.judge(ctx, nodes, asked)
         return _plan(ctx, nodes, wanted, options)
-    except Forbidden as error:
+    except errors.Forbidden as error:
         return _forbidden(ctx, options, error)
 
 
-def _wanted(nodes: Snapshot, options: PlanOptions) -> tuple[str, ...]:
+def _wanted(nodes: snapshots.Snapshot, options: PlanOptions) -> tuple[str, ...]:
     if options.nodes:
         return tuple(dict.fromkeys(options.nodes))
     if not options.node_selector.strip():
-        raise StopRun("no_nodes", "Neither nodes nor node_selector say what to plan for.", "Give one of them.")
+        raise context.StopRun("no_nodes", "Neither nodes nor node_selector say what to plan for.", "Give one of them.")
     try:
         selector = selectors.parse(options.node_selector)
     except ValueError as error:
-        raise StopRun("bad_selector", f"node_selector: {error}.", "", options.node_selector) from error
+        raise context.StopRun("bad_selector", f"node_selector: {error}.", "", options.node_selector) from error
     return tuple(sorted(node.name for node in nodes.nodes.values() if selectors.matches(selector, node.labels)))
 
 
-def _plan(ctx: Context, nodes: Snapshot, wanted: tuple[str, ...], options: PlanOptions) -> Result:
+def _plan(
+    ctx: context.Context, nodes: snapshots.Snapshot, wanted: tuple[str, ...], options: PlanOptions
+) -> context.Result:
     present = tuple(name for name in wanted if name in nodes.nodes)
     snapshot = _gather(ctx, nodes, present)
     now = ctx.clock.server()
@@ -104,7 +109,7 @@ def _plan(ctx: Context, nodes: Snapshot, wanted: tuple[str, ...], options: PlanO
     plans = migrate.routes(snapshot, present, choices, now=now)
     there = {name for name in present if _at_goal(snapshot, name, options)}
     todo = [snapshot.nodes[name] for name in present if name not in there]
-    groups = waves(todo, options.max_parallel, zone_key=options.zone_key, max_per_zone=options.max_per_zone)
+    groups = waves.waves(todo, options.max_parallel, zone_key=options.zone_key, max_per_zone=options.max_per_zone)
     plans = tuple(plan for plan in plans if plan.pod.node not in there)
     snapshot, unread = _room(ctx, snapshot, plans)
     namespaces = _namespaces(ctx) if todo else {}
@@ -124,35 +129,35 @@ def _plan(ctx: Context, nodes: Snapshot, wanted: tuple[str, ...], options: PlanO
         absent = bool(namespaces) and names.NAMESPACE not in namespaces
         locks = names.MEDIK8S_NAMESPACE if names.MEDIK8S_NAMESPACE in namespaces else names.NAMESPACE
         needs = permissions.needs(snapshot, plans, choices, namespace_missing=absent, locks=locks)
-        found = [*ask(ctx, needs), *found]
-    seconds = estimate_seconds(snapshot, plans, groups, settle=options.settle, controller=choices.controller)
+        found = [*rights.ask(ctx, needs), *found]
+    seconds = estimate.estimate_seconds(snapshot, plans, groups, settle=options.settle, controller=choices.controller)
     shown = [_node(snapshot, name, there, found) for name in wanted]
     pods = [_pod(plan, dead.fate(snapshot, plan.pod, now)) for plan in plans]
-    return _result(shown, found, pods, groups, seconds, standing(ctx))
+    return _result(shown, found, pods, groups, seconds, access.standing(ctx))
 
 
-def _gather(ctx: Context, nodes: Snapshot, present: tuple[str, ...]) -> Snapshot:
+def _gather(ctx: context.Context, nodes: snapshots.Snapshot, present: tuple[str, ...]) -> snapshots.Snapshot:
     """The cluster as far as the pods on the nodes make it matter: one list for each kind."""
     if not present:
         return nodes
     found: dict[str, list[t.Any]] = {"nodes": list(nodes.nodes.values())}
-    found.update(lists(ctx.cluster, ("pods", "budgets", "leases")))
+    found.update(observe.lists(ctx.cluster, ("pods", "budgets", "leases")))
     here = [pod for pod in found["pods"] if pod.node in present]
-    more = owners_of(here)
+    more = observe.owners_of(here)
     if set(more) - {"daemon_sets"}:
         more.append("autoscalers")
     if volumes.claimants(here):
         more += ["claims", "volumes"]
-    found.update(lists(ctx.cluster, more))
+    found.update(observe.lists(ctx.cluster, more))
     found["leases"] += _foreign_leases(ctx, [nodes.nodes[name] for name in present])
     if away := [name for name in present if dead.lost(nodes.nodes[name])]:
-        leases, found["attachments"] = vital_signs(ctx, away)
+        leases, found["attachments"] = dead_nodes.vital_signs(ctx, away)
         found["leases"] += leases
-    found["scales"] = owners.scales(ctx, Snapshot.of(found), here)
-    return Snapshot.of(found)
+    found["scales"] = owners.scales(ctx, snapshots.Snapshot.of(found), here)
+    return snapshots.Snapshot.of(found)
 
 
-def _foreign_leases(ctx: Context, nodes: list[Node]) -> list[Raw]:
+def _foreign_leases(ctx: context.Context, nodes: list[objects.Node]) -> list[objects.Raw]:
     """Locks that are kept in another namespace than ours, such as Medik8s'."""
     places: dict[str, set[str]] = {}
     for node in nodes:
@@ -160,51 +165,53 @@ def _foreign_leases(ctx: Context, nodes: list[Node]) -> list[Raw]:
         namespace, slash, name = record.lease.partition("/") if record else ("", "", "")
         if slash and namespace != names.NAMESPACE:
             places.setdefault(namespace, set()).add(name)
-    found: list[Raw] = []
+    found: list[objects.Raw] = []
     for namespace, wanted in places.items():
-        for lease in ctx.cluster.items(kinds.LEASES, namespace=namespace, patience=PATIENCE).items:
+        for lease in ctx.cluster.items(kinds.LEASES, namespace=namespace, patience=act.PATIENCE).items:
             if lease["metadata"]["name"] in wanted:
                 found.append(lease)
     return found
 
 
-def _room(ctx: Context, snapshot: Snapshot, plans: t.Iterable[PodPlan]) -> tuple[Snapshot, list[Finding]]:
+def _room(
+    ctx: context.Context, snapshot: snapshots.Snapshot, plans: t.Iterable[pod_plan.PodPlan]
+) -> tuple[snapshots.Snapshot, list[reasons.Finding]]:
     """Quotas and limit ranges, when there are newcomers to fit in."""
     if not any(plan.route == "swap" for plan in plans):
         return snapshot, []
     try:
-        found = lists(ctx.cluster, ("quotas", "limits"))
-    except Forbidden as error:
+        found = observe.lists(ctx.cluster, ("quotas", "limits"))
+    except errors.Forbidden as error:
         message = f"Whether quotas and limit ranges leave room for the newcomers is not known: {error}"
-        return snapshot, [Finding("not_checked", message, severity="info", object="ResourceQuota, LimitRange")]
+        return snapshot, [reasons.Finding("not_checked", message, severity="info", object="ResourceQuota, LimitRange")]
     return replace(snapshot, quotas=tuple(found["quotas"]), limits=tuple(found["limits"])), []
 
 
-def _namespaces(ctx: Context) -> dict[str, str]:
+def _namespaces(ctx: context.Context) -> dict[str, str]:
     """Phase by namespace; nothing where they may not be read."""
     try:
-        found = ctx.cluster.items(kinds.NAMESPACES, patience=PATIENCE).items
-    except Forbidden:
+        found = ctx.cluster.items(kinds.NAMESPACES, patience=act.PATIENCE).items
+    except errors.Forbidden:
         return {}
     return {item["metadata"]["name"]: (item.get("status") or {}).get("phase", "") for item in found}
 
 
-def _at_goal(snapshot: Snapshot, name: str, options: PlanOptions) -> bool:
+def _at_goal(snapshot: snapshots.Snapshot, name: str, options: PlanOptions) -> bool:
     record = _record(snapshot.nodes[name])
     if options.goal != "evacuated" or record is None or record.step != "parked":
         return False
     return not migrate.left_to_move(snapshot, {name}, options.choices)
 
 
-def _record(node: Node) -> Record | None:
+def _record(node: objects.Node) -> node_records.Record | None:
     try:
-        return record_of(node)
-    except BadRecordError:
+        return node_records.record_of(node)
+    except node_records.BadRecordError:
         return None
 
 
-def _nothing_selected(options: PlanOptions) -> Finding:
-    return Finding(
+def _nothing_selected(options: PlanOptions) -> reasons.Finding:
+    return reasons.Finding(
         "selector_matches_nothing",
         f"No node has the labels that node_selector {options.node_selector} asks for.",
         "Look at `kubectl get nodes --show-labels`.",
@@ -213,24 +220,26 @@ def _nothing_selected(options: PlanOptions) -> Finding:
     )
 
 
-def _node(snapshot: Snapshot, name: str, there: t.Collection[str], found: list[Finding]) -> dict[str, t.Any]:
+def _node(
+    snapshot: snapshots.Snapshot, name: str, there: t.Collection[str], found: list[reasons.Finding]
+) -> dict[str, t.Any]:
     """One node of the result."""
     node = snapshot.nodes.get(name)
     record = _record(node) if node else None
     blockers = [f for f in found if f.severity == "blocker" and (name in f.nodes or not f.nodes)]
-    outcome = PlanOutcome.PLANNED
+    outcome = outcomes.PlanOutcome.PLANNED
     if node is None:
-        outcome = PlanOutcome.UNKNOWN
+        outcome = outcomes.PlanOutcome.UNKNOWN
     elif name in there:
-        outcome, blockers = PlanOutcome.AT_GOAL, []
+        outcome, blockers = outcomes.PlanOutcome.AT_GOAL, []
     elif blockers:
-        outcome = PlanOutcome.BLOCKED
+        outcome = outcomes.PlanOutcome.BLOCKED
     against = ", ".join(f"{finding.code} ({finding.object})" for finding in blockers)
     words = {
-        PlanOutcome.PLANNED: f"Node {name} can be taken out.",
-        PlanOutcome.AT_GOAL: f"Node {name} is out and empty already.",
-        PlanOutcome.UNKNOWN: f"There is no node {name}.",
-        PlanOutcome.BLOCKED: f"Against taking node {name} out: {against}.",
+        outcomes.PlanOutcome.PLANNED: f"Node {name} can be taken out.",
+        outcomes.PlanOutcome.AT_GOAL: f"Node {name} is out and empty already.",
+        outcomes.PlanOutcome.UNKNOWN: f"There is no node {name}.",
+        outcomes.PlanOutcome.BLOCKED: f"Against taking node {name} out: {against}.",
     }
     return {
         "name": name,
@@ -244,15 +253,15 @@ def _node(snapshot: Snapshot, name: str, there: t.Collection[str], found: list[F
 
 def _result(
     nodes: list[dict[str, t.Any]],
-    found: t.Sequence[Finding],
+    found: t.Sequence[reasons.Finding],
     pods: list[dict[str, t.Any]],
     groups: tuple[tuple[str, ...], ...],
     seconds: int,
-    fence: Standing,
-) -> Result:
+    fence: access.Standing,
+) -> context.Result:
     blockers = [finding for finding in found if finding.severity == "blocker"]
     wrong = [finding.message for finding in blockers if finding.code in BAD_INPUT]
-    return Result(
+    return context.Result(
         {
             "feasible": not blockers,
             "findings": [finding.shown() for finding in found],
@@ -267,7 +276,7 @@ def _result(
     )
 
 
-def _pod(plan: PodPlan, fate: dead.Fate | None) -> dict[str, t.Any]:
+def _pod(plan: pod_plan.PodPlan, fate: dead.Fate | None) -> dict[str, t.Any]:
     pod = plan.pod
     return {
         "namespace": pod.namespace,
@@ -286,10 +295,10 @@ def _pod(plan: PodPlan, fate: dead.Fate | None) -> dict[str, t.Any]:
     }
 
 
-def _forbidden(ctx: Context, options: PlanOptions, error: Forbidden) -> Result:
+def _forbidden(ctx: context.Context, options: PlanOptions, error: errors.Forbidden) -> context.Result:
     """A list was refused: name that, and whatever else is not allowed, in one go."""
-    found = refused(ctx, error, options.choices)
-    return Result(
+    found = rights.refused(ctx, error, options.choices)
+    return context.Result(
         {"feasible": False, "findings": [finding.shown() for finding in found]},
         failed=True,
         message=" ".join(finding.message for finding in found),

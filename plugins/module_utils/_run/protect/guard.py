@@ -14,39 +14,25 @@ import contextlib
 import typing as t
 from dataclasses import dataclass
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.errors import ClusterError
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.node_records import (
-    BadRecordError,
-    record_of,
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import errors
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import (
+    node_records,
+    outcomes,
+    pod_plan,
+    snapshots,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.outcomes import (
-    GuardOutcome,
-    WorkloadOutcome,
-)
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.pod_plan import Choices, PodPlan
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.snapshots import Snapshot
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.routes import migrate, volumes
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap import guards, swap
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap.surge_records import Surge, surges_in
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import owners
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import (
-    Context,
-    Result,
-    Run,
-    StopRun,
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap import guards, surge_records, swap
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import context, observe, owners
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.protect import (
+    guard_back,
+    guard_floors,
+    guard_work,
+    surge_case,
+    surge_machine,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.observe import Live, owners_of, surged
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.protect.guard_back import absent
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.protect.guard_floors import Floors
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.protect.guard_work import (
-    SURGING,
-    Site,
-    Work,
-)
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.protect.surge_case import Case
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.protect.surge_machine import Surging
 
-PREPARED = (WorkloadOutcome.RAISED, WorkloadOutcome.GUARDED, WorkloadOutcome.ENDED)
+PREPARED = (outcomes.WorkloadOutcome.RAISED, outcomes.WorkloadOutcome.GUARDED, outcomes.WorkloadOutcome.ENDED)
 """Outcomes of workloads for which this call did something."""
 
 
@@ -64,9 +50,9 @@ class GuardOptions:
     timeout: float | None = 600.0
 
 
-def guard(ctx: Context, options: GuardOptions) -> Result:
+def guard(ctx: context.Context, options: GuardOptions) -> context.Result:
     """Bring the nodes' pods under protection, or give it back; what fails is said of each node."""
-    work = Work(ctx, {name: Site(name) for name in dict.fromkeys(options.nodes)}, {})
+    work = guard_work.Work(ctx, {name: guard_work.Site(name) for name in dict.fromkeys(options.nodes)}, {})
     try:
         work.read("nodes", "pods", "budgets", "leases")
         for site in work.sites.values():
@@ -74,11 +60,11 @@ def guard(ctx: Context, options: GuardOptions) -> Result:
         if options.state == "present":
             _present(work, options)
         else:
-            absent(work)
-    except (StopRun, ClusterError) as error:
+            guard_back.absent(work)
+    except (context.StopRun, errors.ClusterError) as error:
         work.stop(work.nodes, error)
     failed = [site.message for site in work.sites.values() if site.failed]
-    return Result(
+    return context.Result(
         {
             "nodes": [site.shown() for site in work.sites.values()],
             "workloads": work.workloads,
@@ -89,32 +75,32 @@ def guard(ctx: Context, options: GuardOptions) -> Result:
     )
 
 
-def _read_record(work: Work, site: Site, *, present: bool) -> None:
+def _read_record(work: guard_work.Work, site: guard_work.Site, *, present: bool) -> None:
     node = work.snapshot.nodes.get(site.name)
     if node is None:
         if present:
-            site.outcome, site.message = GuardOutcome.GONE, f"Node {site.name} does not exist."
+            site.outcome, site.message = outcomes.GuardOutcome.GONE, f"Node {site.name} does not exist."
         return
     try:
-        site.record = record = record_of(node)
-    except BadRecordError as error:
-        site.close(GuardOutcome.BAD_RECORD, str(error))
+        site.record = record = node_records.record_of(node)
+    except node_records.BadRecordError as error:
+        site.close(outcomes.GuardOutcome.BAD_RECORD, str(error))
         return
     if record is None:
         if present and not work.ctx.check:
-            site.outcome = GuardOutcome.NOT_IN_MAINTENANCE
+            site.outcome = outcomes.GuardOutcome.NOT_IN_MAINTENANCE
             site.message = f"Node {site.name} carries no record: call node_cordon with state=cordoned first."
         return
     if record.foreign_to(*work.ctx.caller, check=work.ctx.check):
-        site.outcome, site.message = GuardOutcome.ADOPTED_BY, record.owner(site.name)
+        site.outcome, site.message = outcomes.GuardOutcome.ADOPTED_BY, record.owner(site.name)
 
 
 # -- present ------------------------------------------------------------------------------------------
 
 
-def _present(work: Work, options: GuardOptions) -> None:
+def _present(work: guard_work.Work, options: GuardOptions) -> None:
     pods = work.snapshot.pods_on(work.nodes)
-    work.read(*owners_of(pods), *(("claims", "volumes") if volumes.claimants(pods) else ()))
+    work.read(*observe.owners_of(pods), *(("claims", "volumes") if volumes.claimants(pods) else ()))
     if any(pod.owner for pod in pods):
         work.read("autoscalers")
     work.add("scales", owners.scales(work.ctx, work.snapshot, pods))
@@ -124,16 +110,16 @@ def _present(work: Work, options: GuardOptions) -> None:
     for nodes in groups.values():
         try:
             _protect(work, options, nodes)
-        except (StopRun, ClusterError) as error:
+        except (context.StopRun, errors.ClusterError) as error:
             work.stop(nodes, error)
     for name in work.nodes:
         done = any(name in w["nodes"] and w["outcome"] in PREPARED for w in work.workloads)
         site = work.sites[name]
-        site.outcome = GuardOutcome.PROTECTED if done else GuardOutcome.ALREADY_PROTECTED
+        site.outcome = outcomes.GuardOutcome.PROTECTED if done else outcomes.GuardOutcome.ALREADY_PROTECTED
         site.message = f"The pods of node {name} are protected."
 
 
-def _protect(work: Work, options: GuardOptions, nodes: list[str]) -> None:
+def _protect(work: guard_work.Work, options: GuardOptions, nodes: list[str]) -> None:
     """Prepare all pods of nodes that belong to one run."""
     ctx, wave = work.ctx, _Wave(work, options, nodes)
     if ctx.check:
@@ -155,29 +141,31 @@ def _protect(work: Work, options: GuardOptions, nodes: list[str]) -> None:
 class _Wave:
     """The surges and guards of nodes that belong to one run, as the first look at the cluster wants them."""
 
-    def __init__(self, call: Work, options: GuardOptions, nodes: list[str]) -> None:
+    def __init__(self, call: guard_work.Work, options: GuardOptions, nodes: list[str]) -> None:
         self.call, self.options, self.nodes, self.me = call, options, nodes, call.identity(nodes)
         seen = call.snapshot
         self.wanted = self.plan(seen)
-        self.recorded = {surge.uid: surge for surge in surges_in(seen)}
+        self.recorded = {surge.uid: surge for surge in surge_records.surges_in(seen)}
         self.ready = [old for uid, new in self.wanted.items() if (old := self._is_ready(uid, new))]
         done = {surge.uid for surge in self.ready}
-        self.cases = [Case(s.workload, tuple(s.nodes), "plan") for uid, s in self.wanted.items() if uid not in done]
+        self.cases = [
+            surge_case.Case(s.workload, tuple(s.nodes), "plan") for uid, s in self.wanted.items() if uid not in done
+        ]
         plans = _routes(call.ctx, options, seen, nodes)
-        self.floors = Floors(call.ctx, guards.guards(seen, plans), call.fence)
-        self.refused = [plan for plan in plans if plan.code == WorkloadOutcome.BAD_SURGE]
+        self.floors = guard_floors.Floors(call.ctx, guards.guards(seen, plans), call.fence)
+        self.refused = [plan for plan in plans if plan.code == outcomes.WorkloadOutcome.BAD_SURGE]
 
     @property
     def todo(self) -> bool:
         """Whether anything has to be written."""
         return bool(self.cases) or self.floors.todo
 
-    def plan(self, seen: Snapshot) -> dict[str, Surge]:
+    def plan(self, seen: snapshots.Snapshot) -> dict[str, surge_records.Surge]:
         """The surges that are wanted now, by the UID of the workload; nodes that were lost since need none."""
         lost = self.call.lost()
         return _wanted(self.call.ctx, self.options, seen, [name for name in self.nodes if name not in lost], self.me)
 
-    def _is_ready(self, uid: str, wanted: Surge) -> Surge | None:
+    def _is_ready(self, uid: str, wanted: surge_records.Surge) -> surge_records.Surge | None:
         """The recorded surge, where an earlier call of this run did it all and nobody took it back."""
         old = self.recorded.get(uid)
         if old is None or old.run != self.me.id or old.stage != "ready":
@@ -188,22 +176,26 @@ class _Wave:
     def work(self) -> None:
         """Do it, until it is decided or time is up."""
         call, ctx = self.call, self.call.ctx
-        watched = (*SURGING, *surged(self.wanted.values())) if self.cases else ("budgets", "pods")
-        surging = Surging(ctx, self.me, self.options.settle, self.plan, call.fence, self.nodes, self.cases)
-        with Live(ctx, watched) as live, contextlib.closing(surging):
+        watched = (*guard_work.SURGING, *observe.surged(self.wanted.values())) if self.cases else ("budgets", "pods")
+        surging = surge_machine.Surging(
+            ctx, self.me, self.options.settle, self.plan, call.fence, self.nodes, self.cases
+        )
+        with observe.Live(ctx, watched) as live, contextlib.closing(surging):
             live.seed(call.found)
             call.loop(surging, self.floors, live, self.options.timeout)
 
     def close(self) -> None:
         """Say what came of it, for every workload and for the nodes that failed."""
         for surge in self.ready:
-            self.call.show_surge(surge, WorkloadOutcome.ALREADY_RAISED)
+            self.call.show_surge(surge, outcomes.WorkloadOutcome.ALREADY_RAISED)
         for floor in self.floors.floors:
             self.call.show_guard(floor)
         for case in self.cases:
             _close_present(self.call, case, self.wanted[case.workload.uid])
         for plan in self.refused:
-            self.call.fail([plan.pod.node], WorkloadOutcome.BAD_SURGE, str(plan.workload), plan.reason, plan.remedy)
+            self.call.fail(
+                [plan.pod.node], outcomes.WorkloadOutcome.BAD_SURGE, str(plan.workload), plan.reason, plan.remedy
+            )
 
     def predict(self) -> None:
         """Check mode: what a real call would change, in its order."""
@@ -221,17 +213,19 @@ class _Wave:
                 call.ctx.changed(surge.writing(str(self.me), call.ctx.clock.wall()))
             for change in swap.raising(call.snapshot, surge):
                 call.ctx.changed(change)
-            call.show_surge(surge, WorkloadOutcome.RAISED)
+            call.show_surge(surge, outcomes.WorkloadOutcome.RAISED)
         for surge in self.ready:
-            call.show_surge(surge, WorkloadOutcome.ALREADY_RAISED)
+            call.show_surge(surge, outcomes.WorkloadOutcome.ALREADY_RAISED)
 
 
-def _routes(ctx: Context, options: GuardOptions, snapshot: Snapshot, nodes: t.Collection[str]) -> tuple[PodPlan, ...]:
+def _routes(
+    ctx: context.Context, options: GuardOptions, snapshot: snapshots.Snapshot, nodes: t.Collection[str]
+) -> tuple[pod_plan.PodPlan, ...]:
     """The pods' routes, as if everything the drain may be allowed later were allowed.
 
     What is refused in the end stops the run before any pod moves; that is the plan's to say.
     """
-    choices = Choices(
+    choices = pod_plan.Choices(
         force=True,
         delete_emptydir_data=True,
         swap_blocked=options.swap_blocked,
@@ -241,8 +235,8 @@ def _routes(ctx: Context, options: GuardOptions, snapshot: Snapshot, nodes: t.Co
 
 
 def _wanted(
-    ctx: Context, options: GuardOptions, snapshot: Snapshot, nodes: t.Collection[str], me: Run
-) -> dict[str, Surge]:
+    ctx: context.Context, options: GuardOptions, snapshot: snapshots.Snapshot, nodes: t.Collection[str], me: context.Run
+) -> dict[str, surge_records.Surge]:
     if not options.surge:
         return {}
     plans = _routes(ctx, options, snapshot, nodes)
@@ -251,10 +245,10 @@ def _wanted(
     return {surge.uid: surge for surge in found}
 
 
-def _close_present(work: Work, case: Case, wanted: Surge) -> None:
-    outcome, message = t.cast("WorkloadOutcome", case.outcome), case.message
+def _close_present(work: guard_work.Work, case: surge_case.Case, wanted: surge_records.Surge) -> None:
+    outcome, message = t.cast("outcomes.WorkloadOutcome", case.outcome), case.message
     if case.open:
-        outcome = WorkloadOutcome.NOT_GIVEN_BACK
+        outcome = outcomes.WorkloadOutcome.NOT_GIVEN_BACK
         message = f"{case.message}. Its surge could not be taken back in time: {case.waiting}"
     work.show_surge(case.surge or wanted, outcome, message)
     if not case.open and not case.failed:

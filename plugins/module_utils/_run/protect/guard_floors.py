@@ -9,16 +9,16 @@ import functools
 import typing as t
 from dataclasses import dataclass, replace
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.errors import ClusterError, NotFound
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.api_changes import Change
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Budget, Raw
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.outcomes import WorkloadOutcome
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.snapshots import Snapshot
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import errors
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import (
+    api_changes,
+    objects,
+    outcomes,
+    snapshots,
+)
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap import guards
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import Context, StopRun
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.node_locks import LostLockError
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.writing import PASSING, at_first, write
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.protect.surge_lease import NodesFence
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import context, node_locks, writing
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.protect import surge_lease
 
 AGAIN = 1.0
 """Seconds before a guard that was written and is not seen is written again: its watch may be behind."""
@@ -33,7 +33,7 @@ class Floor:
     written: bool = False
     not_before: float = float("-inf")
     waiting: str = ""
-    outcome: WorkloadOutcome | None = None
+    outcome: outcomes.WorkloadOutcome | None = None
     message: str = ""
     remedy: str = ""
 
@@ -46,7 +46,7 @@ class Floor:
 class Floors:
     """The guards of one call. ``fence`` proves the nodes that a guard is for before every write."""
 
-    def __init__(self, ctx: Context, wanted: t.Iterable[guards.Guard], fence: NodesFence) -> None:
+    def __init__(self, ctx: context.Context, wanted: t.Iterable[guards.Guard], fence: surge_lease.NodesFence) -> None:
         self._ctx, self._fence = ctx, fence
         self.floors = [Floor(guard) for guard in wanted]
 
@@ -65,23 +65,25 @@ class Floors:
         """What is waited for, in words."""
         return [floor.waiting for floor in self.floors if not floor.settled and floor.waiting]
 
-    def step(self, snapshot: Snapshot) -> None:
+    def step(self, snapshot: snapshots.Snapshot) -> None:
         """Look whether the guards are in place, and write those that are not."""
         for floor in self.floors:
             if floor.outcome or floor.guard.instead:
                 continue
             try:
                 self._step(floor, snapshot)
-            except PASSING as error:
+            except writing.PASSING as error:
                 floor.waiting = str(error)
-            except NotFound:
-                self._end(floor, WorkloadOutcome.ENDED, f"{floor.guard.workload} is gone with its namespace.", "")
-            except LostLockError as lost:
+            except errors.NotFound:
+                self._end(
+                    floor, outcomes.WorkloadOutcome.ENDED, f"{floor.guard.workload} is gone with its namespace.", ""
+                )
+            except node_locks.LostLockError as lost:
                 self._without(floor, lost, snapshot)
-            except StopRun as stop:
-                self._end(floor, WorkloadOutcome.FAILED, stop.reason.message, stop.reason.remedy)
-            except ClusterError as error:
-                self._end(floor, WorkloadOutcome.GUARD_DENIED, str(error), "Mend that, then run again.")
+            except context.StopRun as stop:
+                self._end(floor, outcomes.WorkloadOutcome.FAILED, stop.reason.message, stop.reason.remedy)
+            except errors.ClusterError as error:
+                self._end(floor, outcomes.WorkloadOutcome.GUARD_DENIED, str(error), "Mend that, then run again.")
 
     def give_up(self) -> None:
         """Time is up."""
@@ -90,10 +92,13 @@ class Floors:
                 text = f"{floor.guard.budget} is not in place in time"
                 text += f": {floor.waiting}." if floor.waiting else "."
                 self._end(
-                    floor, WorkloadOutcome.TIMED_OUT, text, "Look at who removes it, or at kube-controller-manager."
+                    floor,
+                    outcomes.WorkloadOutcome.TIMED_OUT,
+                    text,
+                    "Look at who removes it, or at kube-controller-manager.",
                 )
 
-    def _step(self, floor: Floor, snapshot: Snapshot) -> None:
+    def _step(self, floor: Floor, snapshot: snapshots.Snapshot) -> None:
         place = (floor.guard.budget.namespace, floor.guard.budget.name)
         budget, now = snapshot.budget(*place), self._ctx.clock.now()
         laid = budget is not None and guards.laying(floor.guard, budget) is None
@@ -108,29 +113,29 @@ class Floors:
         floor.not_before = now + AGAIN
         floor.written = self._write(guard, guards.laying(guard, budget)) or floor.written
 
-    def _without(self, floor: Floor, lost: LostLockError, snapshot: Snapshot) -> None:
+    def _without(self, floor: Floor, lost: node_locks.LostLockError, snapshot: snapshots.Snapshot) -> None:
         """Go on for the nodes that are still ours."""
         serves = {node: uid for node, uid in floor.guard.serves.items() if node != lost.node}
         if serves:
             floor.guard = guards.again(snapshot, replace(floor.guard, serves=serves))
             floor.not_before = float("-inf")
         else:
-            self._end(floor, WorkloadOutcome.ADOPTED_BY, lost.reason.message, lost.reason.remedy)
+            self._end(floor, outcomes.WorkloadOutcome.ADOPTED_BY, lost.reason.message, lost.reason.remedy)
 
-    def _write(self, guard: guards.Guard, change: Change | None) -> bool:
-        def decide(found: Raw | None) -> Change | None:
-            return guards.laying(guard, Budget.of(found) if found else None)
+    def _write(self, guard: guards.Guard, change: api_changes.Change | None) -> bool:
+        def decide(found: objects.Raw | None) -> api_changes.Change | None:
+            return guards.laying(guard, objects.Budget.of(found) if found else None)
 
         if change is None:
             return False
         fence = functools.partial(self._fence, guard.nodes)
-        made = write(self._ctx, guard.budget, at_first(change, decide), known=None, fence=fence).change
+        made = writing.write(self._ctx, guard.budget, writing.at_first(change, decide), known=None, fence=fence).change
         if made:
             where = {"namespace": guard.workload.namespace, "name": guard.workload.name}
             self._ctx.tell("guarded", made.sentence, node=guard.nodes[0] if guard.nodes else "", **where)
         return made is not None
 
-    def _end(self, floor: Floor, outcome: WorkloadOutcome, message: str, remedy: str) -> None:
+    def _end(self, floor: Floor, outcome: outcomes.WorkloadOutcome, message: str, remedy: str) -> None:
         floor.outcome, floor.message, floor.remedy, floor.there = outcome, message, remedy, False
         where = {"namespace": floor.guard.workload.namespace, "name": floor.guard.workload.name}
         self._ctx.tell("failed" if outcome.failed else "note", message, **where)

@@ -8,23 +8,17 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass, field, replace
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.errors import ClusterError
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.node_records import Record, record_of
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Budget, Ref
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.outcomes import (
-    GuardOutcome,
-    WorkloadOutcome,
-    word_of,
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import errors
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import (
+    node_records,
+    objects,
+    outcomes,
+    reasons,
+    snapshots,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.reasons import Finding
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.snapshots import Snapshot
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap import guards
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap.surge_records import Surge
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import Context, Run, StopRun
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.locking import Locks, leave_all
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.observe import Live, lists
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.protect.guard_floors import Floor, Floors
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.protect.surge_machine import Surging
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap import guards, surge_records
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import context, locking, observe
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.protect import guard_floors, surge_machine
 
 TICK = 0.5
 """Longest pause of the loop; every change in the cluster ends it early."""
@@ -37,11 +31,11 @@ UNDO_WITHIN = 60.0
 SURGING = ("pods", "budgets", "slices", "leases")
 """What is watched while surges are raised or taken back, beside the workloads' own kinds."""
 
-RAISED = frozenset({WorkloadOutcome.RAISED, WorkloadOutcome.ALREADY_RAISED})
+RAISED = frozenset({outcomes.WorkloadOutcome.RAISED, outcomes.WorkloadOutcome.ALREADY_RAISED})
 """Outcomes of workloads that have more replicas meanwhile."""
 FAILS_NODE = {
-    WorkloadOutcome.TIMED_OUT: GuardOutcome.TIMED_OUT,
-    WorkloadOutcome.NOT_GIVEN_BACK: GuardOutcome.NOT_GIVEN_BACK,
+    outcomes.WorkloadOutcome.TIMED_OUT: outcomes.GuardOutcome.TIMED_OUT,
+    outcomes.WorkloadOutcome.NOT_GIVEN_BACK: outcomes.GuardOutcome.NOT_GIVEN_BACK,
 }
 """What a node comes to by a workload that failed so; by any other failure it is blocked."""
 
@@ -51,8 +45,8 @@ class Site:
     """One node of the call."""
 
     name: str
-    record: Record | None = None
-    outcome: GuardOutcome | None = None
+    record: node_records.Record | None = None
+    outcome: outcomes.GuardOutcome | None = None
     message: str = ""
 
     @property
@@ -65,7 +59,7 @@ class Site:
         """Whether its outcome is a failure."""
         return self.outcome is not None and self.outcome.failed
 
-    def close(self, outcome: GuardOutcome, message: str) -> None:
+    def close(self, outcome: outcomes.GuardOutcome, message: str) -> None:
         """Decide the outcome. The first word stays, and what else is wrong is added to the message."""
         self.outcome = self.outcome or outcome
         if message not in self.message:
@@ -73,7 +67,7 @@ class Site:
 
     def shown(self) -> dict[str, t.Any]:
         """As results have it."""
-        outcome = word_of(self.outcome)
+        outcome = outcomes.word_of(self.outcome)
         return {"name": self.name, "outcome": outcome, "message": self.message, "failed": self.failed}
 
 
@@ -81,18 +75,18 @@ class Site:
 class Work:
     """What the call found and did."""
 
-    ctx: Context
+    ctx: context.Context
     sites: dict[str, Site]
     found: dict[str, list[t.Any]]
     workloads: list[dict[str, t.Any]] = field(default_factory=list)
-    findings: list[Finding] = field(default_factory=list)
-    _locks: list[Locks] = field(default_factory=list)
+    findings: list[reasons.Finding] = field(default_factory=list)
+    _locks: list[locking.Locks] = field(default_factory=list)
     _told: dict[str, tuple[str, float]] = field(default_factory=dict)
     _told_at: float = 0.0
 
     def __post_init__(self) -> None:
         self.began = self.ctx.clock.now()
-        self.snapshot = Snapshot.of(self.found)
+        self.snapshot = snapshots.Snapshot.of(self.found)
 
     @property
     def nodes(self) -> tuple[str, ...]:
@@ -101,49 +95,49 @@ class Work:
 
     def read(self, *wanted: str) -> None:
         """Read more kinds, each once."""
-        self.found.update(lists(self.ctx.cluster, [name for name in wanted if name not in self.found]))
-        self.snapshot = Snapshot.of(self.found)
+        self.found.update(observe.lists(self.ctx.cluster, [name for name in wanted if name not in self.found]))
+        self.snapshot = snapshots.Snapshot.of(self.found)
 
     def add(self, name: str, found: list[t.Any]) -> None:
         """Take in a kind that was read in another way than by a list."""
         self.found[name] = found
-        self.snapshot = Snapshot.of(self.found)
+        self.snapshot = snapshots.Snapshot.of(self.found)
 
-    def identity(self, nodes: t.Iterable[str]) -> Run:
+    def identity(self, nodes: t.Iterable[str]) -> context.Run:
         """In whose name the call acts on the nodes: that of their record, else its own."""
         record = next((record for name in nodes if (record := self.sites[name].record)), None)
         if record:
-            return Run(record.run, record.nonce)
-        return self.ctx.run if self.ctx.run and self.ctx.run.id else Run("none")
+            return context.Run(record.run, record.nonce)
+        return self.ctx.run if self.ctx.run and self.ctx.run.id else context.Run("none")
 
     # -- locks ----------------------------------------------------------------------------------------
 
     def lock(self, nodes: t.Collection[str]) -> list[str]:
         """Lock the nodes, and give those that are ours to write for now. The others are closed, each for itself."""
-        groups: dict[Run, dict[str, str]] = {}
+        groups: dict[context.Run, dict[str, str]] = {}
         for name in nodes:
             if record := self.sites[name].record:
-                groups.setdefault(Run(record.run, record.nonce), {})[name] = record.lease
+                groups.setdefault(context.Run(record.run, record.nonce), {})[name] = record.lease
         for me, places in groups.items():
-            locks = Locks(self.ctx, me, places)
+            locks = locking.Locks(self.ctx, me, places)
             self._locks.append(locks)
             for name, held in locks.take(borrowed=self.ctx.run is None or not self.ctx.run.nonce).items():
-                self.sites[name].close(GuardOutcome.HELD, held.message)
+                self.sites[name].close(outcomes.GuardOutcome.HELD, held.message)
         if groups:
             self._look_again()
         return [name for name in nodes if self.sites[name].open]
 
     def _look_again(self) -> None:
         """Close what somebody has given back or taken over between our look and our lock."""
-        now = {node.name: node for node in lists(self.ctx.cluster, ("nodes",))["nodes"]}
+        now = {node.name: node for node in observe.lists(self.ctx.cluster, ("nodes",))["nodes"]}
         for name in self.nodes:
             was = self.sites[name].record
             if was is None:
                 continue
-            record = record_of(now[name]) if name in now else None
+            record = node_records.record_of(now[name]) if name in now else None
             if record is None or record.nonce != was.nonce:
                 why = record.owner(name) if record else f"Node {name} is not in maintenance any more."
-                self.sites[name].close(GuardOutcome.ADOPTED_BY, why)
+                self.sites[name].close(outcomes.GuardOutcome.ADOPTED_BY, why)
 
     def lost(self) -> dict[str, str]:
         """The nodes that somebody took over while we held them, and who, in words."""
@@ -152,8 +146,8 @@ class Work:
     def unlock(self) -> None:
         """Leave the locks for the next call of the run."""
         for name, why in self.lost().items():
-            self.sites[name].close(GuardOutcome.ADOPTED_BY, f"Node {name} was taken over: {why}")
-        leave_all(self.ctx, self._locks)
+            self.sites[name].close(outcomes.GuardOutcome.ADOPTED_BY, f"Node {name} was taken over: {why}")
+        locking.leave_all(self.ctx, self._locks)
         self._locks.clear()
 
     def fence(self, nodes: t.Collection[str] | None = None) -> None:
@@ -163,7 +157,9 @@ class Work:
 
     # -- the loop -------------------------------------------------------------------------------------
 
-    def loop(self, surging: Surging, floors: Floors, live: Live, limit: float | None) -> None:
+    def loop(
+        self, surging: surge_machine.Surging, floors: guard_floors.Floors, live: observe.Live, limit: float | None
+    ) -> None:
         """Step the surges and the guards until all of it is decided, or time is up.
 
         What is not ready in time is taken back, for which there is a minute more. ``limit`` is in seconds.
@@ -183,12 +179,12 @@ class Work:
                     return
                 late, deadline = True, ctx.clock.now() + UNDO_WITHIN
                 floors.give_up()
-                surging.fail_open(WorkloadOutcome.TIMED_OUT, f"not ready after {limit:g} s")
+                surging.fail_open(outcomes.WorkloadOutcome.TIMED_OUT, f"not ready after {limit:g} s")
                 continue
             self._tell_progress(surging, floors.waiting)
             live.wait(TICK)
 
-    def _tell_progress(self, surging: Surging, pending: list[str]) -> None:
+    def _tell_progress(self, surging: surge_machine.Surging, pending: list[str]) -> None:
         """A line when something changed, and one every ten seconds."""
         now = self.ctx.clock.now()
         waiting = [case for case in surging.cases if case.open and case.waiting]
@@ -207,57 +203,61 @@ class Work:
 
     # -- what is shown --------------------------------------------------------------------------------
 
-    def show_surge(self, surge: Surge, outcome: WorkloadOutcome, message: str = "") -> None:
+    def show_surge(self, surge: surge_records.Surge, outcome: outcomes.WorkloadOutcome, message: str = "") -> None:
         """Add a workload's line about its surge."""
         leaving = (pod for uid in surge.leaving if (pod := self.snapshot.pod(uid)))
         over = [budget.name for pod in leaving for budget in self.snapshot.budgets_of(pod)]
         during = surge.target if outcome in RAISED else surge.prior_replicas
         self._show(surge.workload, surge.prior_replicas, during, over[:1], outcome, surge.nodes, message)
 
-    def show_guard(self, floor: Floor) -> None:
+    def show_guard(self, floor: guard_floors.Floor) -> None:
         """Add a workload's line about its guard; where it cannot be had, its nodes have failed."""
         guard, message = floor.guard, floor.message
-        outcome = WorkloadOutcome.GUARDED if floor.written else WorkloadOutcome.ALREADY_GUARDED
+        outcome = outcomes.WorkloadOutcome.GUARDED if floor.written else outcomes.WorkloadOutcome.ALREADY_GUARDED
         budget = guard.budget
         if guard.instead:
-            outcome, budget = WorkloadOutcome.NOT_GUARDED, guard.instead
+            outcome, budget = outcomes.WorkloadOutcome.NOT_GUARDED, guard.instead
             message = f"{guard.instead} covers pods of the same selector, and two budgets would hold them for good."
             remedy = "Its pods go without a floor."
-            self.findings.append(Finding("guard_overlaps", message, remedy, "info", str(guard.workload)))
+            self.findings.append(reasons.Finding("guard_overlaps", message, remedy, "info", str(guard.workload)))
         outcome = floor.outcome or outcome
         self._show(guard.workload, guard.replicas, guard.replicas, [budget.name], outcome, guard.nodes, message)
         if outcome.failed:
             self.fail(guard.nodes, outcome, str(guard.workload), message, floor.remedy)
 
-    def fail(self, nodes: t.Iterable[str], what: WorkloadOutcome, subject: str, message: str, remedy: str) -> None:
+    def fail(
+        self, nodes: t.Iterable[str], what: outcomes.WorkloadOutcome, subject: str, message: str, remedy: str
+    ) -> None:
         """Close what nodes of this call this stands against, with a finding that says why."""
-        found = Finding(what.value, message, remedy, "blocker", subject)
+        found = reasons.Finding(what.value, message, remedy, "blocker", subject)
         self.findings.append(found)
         for name in nodes:
             if name in self.sites:
-                self.sites[name].close(FAILS_NODE.get(what, GuardOutcome.BLOCKED), f"Node {name}: {found.sentence}")
+                self.sites[name].close(
+                    FAILS_NODE.get(what, outcomes.GuardOutcome.BLOCKED), f"Node {name}: {found.sentence}"
+                )
 
-    def stop(self, nodes: t.Iterable[str], error: StopRun | ClusterError) -> None:
+    def stop(self, nodes: t.Iterable[str], error: context.StopRun | errors.ClusterError) -> None:
         """Close the nodes whose work ended by this."""
-        why = error.reason if isinstance(error, StopRun) else Finding("failed", str(error))
+        why = error.reason if isinstance(error, context.StopRun) else reasons.Finding("failed", str(error))
         self.findings.append(replace(why, object="the call"))
         for name in nodes:
-            self.sites[name].close(GuardOutcome.FAILED, why.sentence)
+            self.sites[name].close(outcomes.GuardOutcome.FAILED, why.sentence)
 
-    def show_unguarded(self, budget: Budget, nodes: t.Iterable[str]) -> None:
+    def show_unguarded(self, budget: objects.Budget, nodes: t.Iterable[str]) -> None:
         """Add the line about a guard that was given back; its workload may be gone."""
         found = self.snapshot.workload(guards.workload_uid(budget))
-        ref = found.ref if found else Ref("", "", budget.namespace)
+        ref = found.ref if found else objects.Ref("", "", budget.namespace)
         count = found.replicas if found else 0
-        self._show(ref, count, count, [budget.name], WorkloadOutcome.UNGUARDED, nodes, "")
+        self._show(ref, count, count, [budget.name], outcomes.WorkloadOutcome.UNGUARDED, nodes, "")
 
     def _show(
         self,
-        workload: Ref,
+        workload: objects.Ref,
         before: int,
         during: int,
         budgets: t.Sequence[str],
-        outcome: WorkloadOutcome,
+        outcome: outcomes.WorkloadOutcome,
         nodes: t.Iterable[str],
         message: str,
     ) -> None:

@@ -9,19 +9,16 @@ import functools
 import typing as t
 from dataclasses import dataclass
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Ref
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.outcomes import WorkloadOutcome
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.serving import Endpoints
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.snapshots import Snapshot
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap.surge_records import (
-    BadSurgeError,
-    Surge,
-    surges_in,
-    unreadable,
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import (
+    objects,
+    outcomes,
+    serving,
+    snapshots,
 )
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap import surge_records
 
 State = t.Literal["plan", "held", "raise", "wait", "ready", "undo", "undone"]
-Planner = t.Callable[[Snapshot], t.Mapping[str, Surge]]
+Planner = t.Callable[[snapshots.Snapshot], t.Mapping[str, surge_records.Surge]]
 
 
 @dataclass
@@ -33,12 +30,12 @@ class Case:
     written down yet.
     """
 
-    workload: Ref
+    workload: objects.Ref
     nodes: tuple[str, ...]
     state: State
-    surge: Surge | None = None
+    surge: surge_records.Surge | None = None
     again: bool = False
-    shrunk: Surge | None = None
+    shrunk: surge_records.Surge | None = None
     fewer: bool = False
     claimed: bool = False
     forgotten: str = ""
@@ -46,7 +43,7 @@ class Case:
     foreign_since: float = 0.0
     serving_since: float | None = None
     blocked_since: float | None = None
-    outcome: WorkloadOutcome | None = None
+    outcome: outcomes.WorkloadOutcome | None = None
     message: str = ""
     remedy: str = ""
     waiting: str = ""
@@ -66,21 +63,21 @@ class Case:
 class Look:
     """What all cases ask of one view of the cluster, each found out once."""
 
-    def __init__(self, snapshot: Snapshot, planner: Planner) -> None:
+    def __init__(self, snapshot: snapshots.Snapshot, planner: Planner) -> None:
         self.snapshot, self._planner = snapshot, planner
 
     @functools.cached_property
-    def endpoints(self) -> Endpoints:
-        return Endpoints(self.snapshot.slices)
+    def endpoints(self) -> serving.Endpoints:
+        return serving.Endpoints(self.snapshot.slices)
 
     @functools.cached_property
-    def recorded(self) -> t.Mapping[str, Surge]:
-        return {surge.uid: surge for surge in surges_in(self.snapshot)}
+    def recorded(self) -> t.Mapping[str, surge_records.Surge]:
+        return {surge.uid: surge for surge in surge_records.surges_in(self.snapshot)}
 
     @functools.cached_property
-    def unreadable(self) -> t.Mapping[str, BadSurgeError]:
-        return unreadable(self.snapshot)
+    def unreadable(self) -> t.Mapping[str, surge_records.BadSurgeError]:
+        return surge_records.unreadable(self.snapshot)
 
     @functools.cached_property
-    def wanted(self) -> t.Mapping[str, Surge]:
+    def wanted(self) -> t.Mapping[str, surge_records.Surge]:
         return self._planner(self.snapshot)

@@ -8,27 +8,10 @@ from __future__ import annotations
 import threading
 import typing as t
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.clocks import Stopwatch
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.errors import (
-    AlreadyExists,
-    ClusterError,
-)
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.api_changes import Change
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Raw
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap.surge_records import (
-    HOLD,
-    RENEW,
-    Surge,
-    micro_time,
-)
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.act import PATIENCE
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import Context, Run, StopRun
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.writing import (
-    UNREAD,
-    Decide,
-    Unread,
-    write,
-)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import clocks, errors
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import api_changes, objects
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap import surge_records
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import act, context, writing
 
 MARGIN = 5.0
 """Seconds before its end from which a lease proves nothing any more."""
@@ -53,16 +36,16 @@ class SurgeLeases:
     surge's nodes before every attempt of a write.
     """
 
-    def __init__(self, ctx: Context, holder: str = "", fence: NodesFence = lambda nodes: None) -> None:
+    def __init__(self, ctx: context.Context, holder: str = "", fence: NodesFence = lambda nodes: None) -> None:
         self._ctx, self._holder, self._fence = ctx, holder, fence
-        self._known: dict[str, Raw] = {}
-        self._held: dict[str, Surge] = {}
-        self._sent: dict[str, Stopwatch] = {}
+        self._known: dict[str, objects.Raw] = {}
+        self._held: dict[str, surge_records.Surge] = {}
+        self._sent: dict[str, clocks.Stopwatch] = {}
         self._turns: dict[str, threading.Lock] = {}
         self._stop = ctx.clock.event()
         self._keeper: threading.Thread | None = None
 
-    def write(self, surge: Surge) -> Surge:
+    def write(self, surge: surge_records.Surge) -> surge_records.Surge:
         """Write the record before anything changes.
 
         Raises:
@@ -71,17 +54,17 @@ class SurgeLeases:
         """
         now = self._ctx.clock.wall()
 
-        def decide(lease: Raw | None) -> Change | None:
+        def decide(lease: objects.Raw | None) -> api_changes.Change | None:
             if lease is None:
                 return surge.writing(self._holder, now)
             if not _is_as(lease, surge, self._holder, now):
-                raise AlreadyExists(f"a surge of {surge.workload} is recorded already")
+                raise errors.AlreadyExists(f"a surge of {surge.workload} is recorded already")
             return None
 
         with self._turn(surge.uid):
             return self._put(surge, decide, None, remember=True)
 
-    def hold(self, surge: Surge) -> Surge:
+    def hold(self, surge: surge_records.Surge) -> surge_records.Surge:
         """Put our name and the present time into the lease, with the record as it is in ``surge``.
 
         Raises:
@@ -91,7 +74,7 @@ class SurgeLeases:
         with self._turn(surge.uid):
             return self._hold(surge)
 
-    def prove(self, surge: Surge) -> None:
+    def prove(self, surge: surge_records.Surge) -> None:
         """Prove before a write for the surge that its nodes and its lease are still ours, whatever time we lost.
 
         Raises:
@@ -101,10 +84,10 @@ class SurgeLeases:
         """
         self._fence(tuple(surge.nodes))
         held, sent = self._held.get(surge.uid), self._sent.get(surge.uid)
-        if held is None or sent is None or sent.read() > HOLD - MARGIN:
+        if held is None or sent is None or sent.read() > surge_records.HOLD - MARGIN:
             self.hold(held or surge)
 
-    def forget(self, surge: Surge) -> None:
+    def forget(self, surge: surge_records.Surge) -> None:
         """Delete the lease.
 
         Raises:
@@ -112,14 +95,14 @@ class SurgeLeases:
             ClusterError: it could not be deleted.
         """
 
-        def decide(lease: Raw | None) -> Change | None:
+        def decide(lease: objects.Raw | None) -> api_changes.Change | None:
             if lease is None or lease["metadata"].get("uid") != surge.lease_uid:
                 return None
             return self._ours(surge, lease).forgetting()
 
         with self._turn(surge.uid):
-            known = self._known.get(surge.uid, UNREAD)
-            write(self._ctx, surge.lease, decide, known=known, fence=lambda: self._fence(tuple(surge.nodes)))
+            known = self._known.get(surge.uid, writing.UNREAD)
+            writing.write(self._ctx, surge.lease, decide, known=known, fence=lambda: self._fence(tuple(surge.nodes)))
             self._let_go(surge.uid)
 
     def close(self) -> None:
@@ -136,31 +119,33 @@ class SurgeLeases:
         for kept in (self._known, self._held, self._sent):
             kept.pop(uid, None)
 
-    def _hold(self, surge: Surge, patience: float = PATIENCE, timeout: float = 30.0) -> Surge:
+    def _hold(
+        self, surge: surge_records.Surge, patience: float = act.PATIENCE, timeout: float = 30.0
+    ) -> surge_records.Surge:
         name, now = self._holder or surge.holder, self._ctx.clock.wall()
         tried = False
 
-        def decide(lease: Raw | None) -> Change | None:
+        def decide(lease: objects.Raw | None) -> api_changes.Change | None:
             nonlocal tried
             seen = self._ours(surge, lease)
-            if tried and _is_as(t.cast("Raw", lease), surge, name, now):
+            if tried and _is_as(t.cast("objects.Raw", lease), surge, name, now):
                 return None
             tried = True
             return seen.with_record_of(surge).renewing(name, now)
 
-        known = self._known.get(surge.uid, UNREAD)
+        known = self._known.get(surge.uid, writing.UNREAD)
         try:
             return self._put(surge, decide, known, patience=patience, timeout=timeout)
         except LostSurgeError:
             self._let_go(surge.uid)
             raise
 
-    def _ours(self, surge: Surge, lease: Raw | None) -> Surge:
+    def _ours(self, surge: surge_records.Surge, lease: objects.Raw | None) -> surge_records.Surge:
         """The record as it is now, where we may write it: it is our run's, or as silent as it was judged."""
-        seen = Surge.from_lease(lease) if lease else None
+        seen = surge_records.Surge.from_lease(lease) if lease else None
         if seen is None or seen.lease_uid != surge.lease_uid:
             raise LostSurgeError(f"the record of the surge of {surge.workload} is gone")
-        mine, theirs = Run.parse(self._holder or surge.holder), Run.parse(seen.holder)
+        mine, theirs = context.Run.parse(self._holder or surge.holder), context.Run.parse(seen.holder)
         same_run = bool(mine and theirs and mine.id == theirs.id)
         untouched = (seen.holder, seen.resource_version) == (surge.holder, surge.resource_version)
         if not (same_run or untouched):
@@ -170,21 +155,21 @@ class SurgeLeases:
 
     def _put(
         self,
-        surge: Surge,
-        decide: Decide,
-        known: Raw | Unread | None,
+        surge: surge_records.Surge,
+        decide: writing.Decide,
+        known: objects.Raw | writing.Unread | None,
         *,
         remember: bool = False,
-        patience: float = PATIENCE,
+        patience: float = act.PATIENCE,
         timeout: float = 30.0,
-    ) -> Surge:
-        sent = Stopwatch(self._ctx.clock)
+    ) -> surge_records.Surge:
+        sent = clocks.Stopwatch(self._ctx.clock)
 
         def fence() -> None:
             self._fence(tuple(surge.nodes))
             sent.reset()
 
-        found = write(
+        found = writing.write(
             self._ctx,
             surge.lease,
             decide,
@@ -194,8 +179,8 @@ class SurgeLeases:
             patience=patience,
             timeout=timeout,
         ).object
-        lease = t.cast("Raw", found)
-        held = t.cast("Surge", Surge.from_lease(lease))
+        lease = t.cast("objects.Raw", found)
+        held = t.cast("surge_records.Surge", surge_records.Surge.from_lease(lease))
         self._known[surge.uid], self._held[surge.uid], self._sent[surge.uid] = lease, held, sent
         if self._keeper is None and not self._stop.is_set():
             self._keeper = self._ctx.clock.thread(self._keep, "surge-keeper")
@@ -203,7 +188,7 @@ class SurgeLeases:
         return held
 
     def _keep(self) -> None:
-        while not self._stop.wait(RENEW):
+        while not self._stop.wait(surge_records.RENEW):
             with self._ctx.clock.pool(AT_ONCE, "surge") as pool:
                 list(pool.map(self._renew, list(self._held)))
 
@@ -214,13 +199,13 @@ class SurgeLeases:
                 return
             try:
                 self._hold(held, patience=0.0, timeout=RENEW_WITHIN)
-            except (LostSurgeError, StopRun, ClusterError):
+            except (LostSurgeError, context.StopRun, errors.ClusterError):
                 # Whoever writes for this surge next is told by ``prove``.
                 return
 
 
-def _is_as(lease: Raw, surge: Surge, holder: str, now: str) -> bool:
+def _is_as(lease: objects.Raw, surge: surge_records.Surge, holder: str, now: str) -> bool:
     """Whether the lease is as a write of that time in that name leaves it."""
     spec = lease.get("spec") or {}
-    ours = (spec.get("holderIdentity"), spec.get("renewTime")) == (holder, micro_time(now))
-    return ours and Surge.from_lease(lease) == surge
+    ours = (spec.get("holderIdentity"), spec.get("renewTime")) == (holder, surge_records.micro_time(now))
+    return ours and surge_records.Surge.from_lease(lease) == surge

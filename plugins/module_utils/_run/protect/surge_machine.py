@@ -12,37 +12,24 @@ from __future__ import annotations
 import typing as t
 from dataclasses import replace
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.errors import (
-    AlreadyExists,
-    ClusterError,
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import errors
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import (
+    api_changes,
+    outcomes,
+    serving,
+    snapshots,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.api_changes import Change
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.outcomes import WorkloadOutcome
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.serving import Endpoints
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.snapshots import Snapshot
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap import swap
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap.surge_records import (
-    BadSurgeError,
-    Surge,
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap import surge_records, swap
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import (
+    context,
+    hands,
+    node_locks,
+    writing,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import Context, Run, StopRun
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.hands import Hands
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.node_locks import LostLockError
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.writing import PASSING
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.protect.surge_case import (
-    Case,
-    Look,
-    Planner,
-)
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.protect.surge_lease import (
-    LostSurgeError,
-    NodesFence,
-    SurgeLeases,
-)
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.protect.surge_nodes import (
-    let_go,
-    strays,
-    without,
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.protect import (
+    surge_case,
+    surge_lease,
+    surge_nodes,
 )
 
 GRACE = 2.0
@@ -59,18 +46,18 @@ class Surging:
 
     def __init__(
         self,
-        ctx: Context,
-        me: Run,
+        ctx: context.Context,
+        me: context.Run,
         settle: float,
-        planner: Planner,
-        fence: NodesFence,
+        planner: surge_case.Planner,
+        fence: surge_lease.NodesFence,
         leaving: t.Collection[str],
-        cases: list[Case],
+        cases: list[surge_case.Case],
     ) -> None:
         self._ctx, self._me, self._settle, self._planner = ctx, me, settle, planner
         self._leaving, self._lost = frozenset(leaving), set[str]()
-        self._leases = SurgeLeases(ctx, str(me), fence)
-        self._hands = Hands(ctx, lambda: fence(self._leaving))
+        self._leases = surge_lease.SurgeLeases(ctx, str(me), fence)
+        self._hands = hands.Hands(ctx, lambda: fence(self._leaving))
         self.cases = cases
 
     @property
@@ -78,33 +65,36 @@ class Surging:
         """Whether no machine has a step left."""
         return not any(case.open for case in self.cases)
 
-    def step(self, snapshot: Snapshot) -> None:
+    def step(self, snapshot: snapshots.Snapshot) -> None:
         """Do for every workload what can be done now."""
-        look = Look(snapshot, self._planner)
+        look = surge_case.Look(snapshot, self._planner)
         for case in self.cases:
             try:
                 if case.open:
                     self._step(case, look)
-            except LostLockError as lost:
+            except node_locks.LostLockError as lost:
                 self._lose(case, lost)
-            except LostSurgeError as error:
+            except surge_lease.LostSurgeError as error:
                 self._end(
-                    case, WorkloadOutcome.ADOPTED_BY, str(error), "Look at the other run; it goes on with the surge."
+                    case,
+                    outcomes.WorkloadOutcome.ADOPTED_BY,
+                    str(error),
+                    "Look at the other run; it goes on with the surge.",
                 )
-            except StopRun as stop:
-                self._end(case, WorkloadOutcome.FAILED, stop.reason.message, stop.reason.remedy)
-            except BadSurgeError as error:
-                self._end(case, WorkloadOutcome.BAD_SURGE, str(error), "")
-            except PASSING as error:
+            except context.StopRun as stop:
+                self._end(case, outcomes.WorkloadOutcome.FAILED, stop.reason.message, stop.reason.remedy)
+            except surge_records.BadSurgeError as error:
+                self._end(case, outcomes.WorkloadOutcome.BAD_SURGE, str(error), "")
+            except writing.PASSING as error:
                 case.waiting = str(error)
-            except ClusterError as error:
+            except errors.ClusterError as error:
                 self._refused(case, error)
 
     def close(self) -> None:
         """Renew no lease any more."""
         self._leases.close()
 
-    def fail_open(self, outcome: WorkloadOutcome, message: str) -> None:
+    def fail_open(self, outcome: outcomes.WorkloadOutcome, message: str) -> None:
         """Give up what is not ready, and take it back."""
         for case in self.cases:
             if not case.open or case.state == "undo":
@@ -115,16 +105,16 @@ class Surging:
 
     # -- the steps ----------------------------------------------------------------------------------
 
-    def _lose(self, case: Case, lost: LostLockError) -> None:
+    def _lose(self, case: surge_case.Case, lost: node_locks.LostLockError) -> None:
         """Go on for the other nodes that the surge serves."""
         self._lost.add(lost.node)
         case.nodes = tuple(node for node in case.nodes if node not in self._lost)
         if case.surge:
-            case.surge, case.fewer = without(case.surge, self._lost), True
+            case.surge, case.fewer = surge_nodes.without(case.surge, self._lost), True
         if not (case.surge.nodes if case.surge else case.nodes):
-            self._end(case, WorkloadOutcome.ADOPTED_BY, lost.reason.message, lost.reason.remedy)
+            self._end(case, outcomes.WorkloadOutcome.ADOPTED_BY, lost.reason.message, lost.reason.remedy)
 
-    def _step(self, case: Case, look: Look) -> None:
+    def _step(self, case: surge_case.Case, look: surge_case.Look) -> None:
         if case.fewer and case.state in ("raise", "wait") and not self._let_go(case, look.snapshot):
             return
         match case.state:
@@ -137,10 +127,10 @@ class Surging:
             case "undo":
                 self._undo(case, look.snapshot)
 
-    def _let_go(self, case: Case, snapshot: Snapshot) -> bool:
+    def _let_go(self, case: surge_case.Case, snapshot: snapshots.Snapshot) -> bool:
         """Let the pods of lost nodes stay: whether that is done, and the view shows it."""
-        surge = t.cast("Surge", case.surge)
-        smaller = let_go(self._leases, self._hands, snapshot, surge)
+        surge = t.cast("surge_records.Surge", case.surge)
+        smaller = surge_nodes.let_go(self._leases, self._hands, snapshot, surge)
         if smaller is None:
             case.waiting = f"the changes to {surge.workload} to be seen"
             return False
@@ -148,7 +138,7 @@ class Surging:
         self._tell("note", case, f"the surge of {surge.workload} goes on for {', '.join(sorted(smaller.nodes))}")
         return True
 
-    def _plan(self, case: Case, look: Look) -> None:
+    def _plan(self, case: surge_case.Case, look: surge_case.Look) -> None:
         """Find out whose the workload is, and write our record if it is nobody's."""
         if bad := look.unreadable.get(case.workload.uid):
             raise bad
@@ -163,37 +153,37 @@ class Surging:
             case.state = "held"
             case.waiting = f"run {found.run} of {found.by} to end its surge of {found.workload} (since {found.since})"
 
-    def _begin(self, case: Case, look: Look) -> None:
+    def _begin(self, case: surge_case.Case, look: surge_case.Look) -> None:
         wanted = look.wanted.get(case.workload.uid)
         if wanted is None and (why := swap.restless(look.snapshot, case.workload.uid)):
             # What is still moving is refused for now; an undo of a moment ago looks like that, too.
             case.state, case.waiting = "plan", why
             return
         if wanted is None:
-            case.state, case.outcome = "undone", WorkloadOutcome.ENDED
+            case.state, case.outcome = "undone", outcomes.WorkloadOutcome.ENDED
             case.message = f"No pod of {case.workload} has to leave by a swap any more."
             return
         try:
             case.surge = self._leases.write(wanted)
-        except AlreadyExists:
+        except errors.AlreadyExists:
             case.waiting = f"the record of another surge of {case.workload}"
             return
         case.claimed, case.state, case.waiting = True, "raise", ""
         self._raise(case, look.snapshot)
 
-    def _silent(self, case: Case, found: Surge) -> bool:
+    def _silent(self, case: surge_case.Case, found: surge_records.Surge) -> bool:
         """Whether a foreign lease stayed as it is for its duration, on our own clock."""
         now = self._ctx.clock.now()
         if case.foreign != found.resource_version:
             case.foreign, case.foreign_since = found.resource_version, now
         return now - case.foreign_since >= found.duration
 
-    def _take(self, case: Case, found: Surge, look: Look) -> None:
+    def _take(self, case: surge_case.Case, found: surge_records.Surge, look: surge_case.Look) -> None:
         """Go on with our own run's surge where it fits, else take it back and plan anew."""
         try:
-            case.fewer = not self._lost.isdisjoint(found.nodes) or strays(look.snapshot, found)
-            case.surge, case.claimed, case.waiting = self._leases.hold(without(found, self._lost)), True, ""
-        except LostSurgeError:
+            case.fewer = not self._lost.isdisjoint(found.nodes) or surge_nodes.strays(look.snapshot, found)
+            case.surge, case.claimed, case.waiting = self._leases.hold(surge_nodes.without(found, self._lost)), True, ""
+        except surge_lease.LostSurgeError:
             # It was not silent after all, or ended at this moment.
             case.state, case.waiting = "held", f"a fresh view of the surge of {found.workload}"
             return
@@ -205,11 +195,11 @@ class Surging:
         else:
             case.state, case.again = "undo", True
 
-    def _raise(self, case: Case, snapshot: Snapshot) -> None:
-        surge = t.cast("Surge", case.surge)
+    def _raise(self, case: surge_case.Case, snapshot: snapshots.Snapshot) -> None:
+        surge = t.cast("surge_records.Surge", case.surge)
         workload = snapshot.workload(surge.uid)
         if workload is None:
-            self._give_up(case, WorkloadOutcome.ENDED, f"{surge.workload} is gone.", "")
+            self._give_up(case, outcomes.WorkloadOutcome.ENDED, f"{surge.workload} is gone.", "")
             return
         if self._hands.behind(workload.ref, workload.resource_version):
             return
@@ -227,8 +217,8 @@ class Surging:
                 "raised", case, f"{surge.prior_replicas} -> {surge.target} replicas, {extra} to replace the leaving"
             )
 
-    def _wait(self, case: Case, snapshot: Snapshot, endpoints: Endpoints) -> None:
-        surge, now = t.cast("Surge", case.surge), self._ctx.clock.now()
+    def _wait(self, case: surge_case.Case, snapshot: snapshots.Snapshot, endpoints: serving.Endpoints) -> None:
+        surge, now = t.cast("surge_records.Surge", case.surge), self._ctx.clock.now()
         workload = snapshot.workload(surge.uid)
         if workload and self._hands.behind(workload.ref, workload.resource_version):
             return
@@ -239,7 +229,7 @@ class Surging:
         case.waiting = swap.waiting_for(snapshot, surge, endpoints, self._leaving)
         ended = workload is not None and not swap.alive(snapshot, surge)
         if ended and not case.waiting:
-            self._ready(case, WorkloadOutcome.ENDED, f"the leaving pods of {surge.workload} are gone already")
+            self._ready(case, outcomes.WorkloadOutcome.ENDED, f"the leaving pods of {surge.workload} are gone already")
             return
         blocked = None if ended else swap.blocked(snapshot, surge, self._leaving)
         if blocked:
@@ -249,7 +239,7 @@ class Surging:
             patient = blocked.code in PATIENT_WITH and now - case.blocked_since < GRACE
             if not acting and not patient:
                 gone = blocked.code == "workload_gone"
-                outcome = WorkloadOutcome.ENDED if gone else WorkloadOutcome(blocked.code)
+                outcome = outcomes.WorkloadOutcome.ENDED if gone else outcomes.WorkloadOutcome(blocked.code)
                 self._give_up(case, outcome, blocked.message, blocked.remedy)
             return
         case.blocked_since = None
@@ -259,19 +249,21 @@ class Surging:
         case.serving_since = now if case.serving_since is None else case.serving_since
         if now - case.serving_since >= self._settle:
             self._ready(
-                case, WorkloadOutcome.RAISED, f"{surge.workload} serves with {workload and workload.replicas} pods"
+                case,
+                outcomes.WorkloadOutcome.RAISED,
+                f"{surge.workload} serves with {workload and workload.replicas} pods",
             )
         else:
             case.waiting = f"the new pods of {surge.workload} to serve for {self._settle:g} s"
 
-    def _ready(self, case: Case, outcome: WorkloadOutcome, message: str) -> None:
-        surge = t.cast("Surge", case.surge)
+    def _ready(self, case: surge_case.Case, outcome: outcomes.WorkloadOutcome, message: str) -> None:
+        surge = t.cast("surge_records.Surge", case.surge)
         case.surge = self._leases.hold(replace(surge, stage="ready"))
         case.state, case.outcome, case.message, case.waiting = "ready", outcome, message, ""
         self._tell("ready", case, message)
 
-    def _undo(self, case: Case, snapshot: Snapshot) -> None:
-        surge = t.cast("Surge", case.surge)
+    def _undo(self, case: surge_case.Case, snapshot: snapshots.Snapshot) -> None:
+        surge = t.cast("surge_records.Surge", case.surge)
         if not case.claimed or case.fewer:
             # What is given back as a whole gives the pods of a lost node their costs back, too.
             case.surge = surge = self._leases.hold(surge)
@@ -294,7 +286,13 @@ class Surging:
             case.forgotten = surge.lease_uid
             self._undone(case)
 
-    def _shrink(self, case: Case, snapshot: Snapshot, surge: Surge, smaller: Surge) -> None:
+    def _shrink(
+        self,
+        case: surge_case.Case,
+        snapshot: snapshots.Snapshot,
+        surge: surge_records.Surge,
+        smaller: surge_records.Surge,
+    ) -> None:
         """Give back the part of the nodes that need it no more."""
         changes = swap.shrinking(snapshot, surge, smaller)
         if changes:
@@ -302,10 +300,10 @@ class Surging:
             case.waiting = f"the changes to {surge.workload} to be seen"
             return
         self._leases.hold(surge.with_record_of(smaller))
-        case.state, case.outcome, case.waiting = "undone", WorkloadOutcome.GIVEN_BACK_IN_PART, ""
+        case.state, case.outcome, case.waiting = "undone", outcomes.WorkloadOutcome.GIVEN_BACK_IN_PART, ""
         case.message = f"the surge of {case.workload} goes on for {', '.join(sorted(smaller.nodes))}"
 
-    def _undone(self, case: Case) -> None:
+    def _undone(self, case: surge_case.Case) -> None:
         self._tell("given_back", case, f"{case.workload} is as it was before its surge")
         for what in case.kept:
             self._tell("kept", case, what)
@@ -314,35 +312,35 @@ class Surging:
             case.again, case.state = False, "plan"
             return
         case.state = "undone"
-        case.outcome = case.outcome or WorkloadOutcome.GIVEN_BACK
+        case.outcome = case.outcome or outcomes.WorkloadOutcome.GIVEN_BACK
         case.message = case.message or f"{case.workload} is as it was before its surge"
 
     # -- ends ---------------------------------------------------------------------------------------
 
-    def _refused(self, case: Case, error: ClusterError) -> None:
+    def _refused(self, case: surge_case.Case, error: errors.ClusterError) -> None:
         """A change that the server refuses for good ends the surge; one of an undo stays recorded."""
         if case.state == "undo":
             self._end(
                 case,
-                WorkloadOutcome.UNDO_FAILED,
+                outcomes.WorkloadOutcome.UNDO_FAILED,
                 f"{case.message} {error}".strip(),
                 "Mend that, then run recover -e recover_state=undone.",
             )
         else:
-            self._give_up(case, WorkloadOutcome.SURGE_DENIED, str(error), "")
+            self._give_up(case, outcomes.WorkloadOutcome.SURGE_DENIED, str(error), "")
 
-    def _give_up(self, case: Case, outcome: WorkloadOutcome, message: str, remedy: str) -> None:
+    def _give_up(self, case: surge_case.Case, outcome: outcomes.WorkloadOutcome, message: str, remedy: str) -> None:
         self._tell("failed" if outcome.failed else "note", case, message)
         case.outcome, case.message, case.remedy, case.again = outcome, message, remedy, False
         case.state = "undo" if case.surge and case.claimed else "undone"
 
-    def _end(self, case: Case, outcome: WorkloadOutcome, message: str, remedy: str) -> None:
+    def _end(self, case: surge_case.Case, outcome: outcomes.WorkloadOutcome, message: str, remedy: str) -> None:
         self._tell("failed", case, message)
         case.outcome, case.message, case.remedy, case.state = outcome, message, remedy, "undone"
 
-    def _do(self, surge: Surge, changes: t.Iterable[Change]) -> bool:
+    def _do(self, surge: surge_records.Surge, changes: t.Iterable[api_changes.Change]) -> bool:
         return self._hands.do(changes, lambda: self._leases.prove(surge))
 
-    def _tell(self, what: str, case: Case, message: str) -> None:
+    def _tell(self, what: str, case: surge_case.Case, message: str) -> None:
         node = case.nodes[0] if case.nodes else ""
         self._ctx.tell(what, message, node=node, namespace=case.workload.namespace, name=case.workload.name)

@@ -8,24 +8,25 @@ from __future__ import annotations
 import typing as t
 from dataclasses import replace
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.snapshots import Snapshot
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap import swap
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap.surge_records import Surge
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.hands import Hands
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.protect.surge_lease import SurgeLeases
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import snapshots
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap import surge_records, swap
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import hands
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.protect import surge_lease
 
 
-def without(surge: Surge, nodes: t.Collection[str]) -> Surge:
+def without(surge: surge_records.Surge, nodes: t.Collection[str]) -> surge_records.Surge:
     """The surge as it serves all of its nodes but these; nothing is written yet."""
     return replace(surge, nodes={name: uid for name, uid in surge.nodes.items() if name not in nodes})
 
 
-def strays(snapshot: Snapshot, surge: Surge) -> bool:
+def strays(snapshot: snapshots.Snapshot, surge: surge_records.Surge) -> bool:
     """Whether pods are to leave nodes that the surge serves no more: who let them go was cut short."""
     return len(swap.shrunk(snapshot, surge, surge.nodes).leaving) < len(surge.leaving)
 
 
-def let_go(leases: SurgeLeases, workers: Hands, snapshot: Snapshot, surge: Surge) -> Surge | None:
+def let_go(
+    leases: surge_lease.SurgeLeases, workers: hands.Hands, snapshot: snapshots.Snapshot, surge: surge_records.Surge
+) -> surge_records.Surge | None:
     """Write down that the surge serves no more nodes than it names, and let the pods on others stay.
 
     First the record names fewer nodes, then those pods get their own costs back, and last the record forgets them:

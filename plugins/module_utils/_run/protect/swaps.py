@@ -12,30 +12,21 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass, field
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.errors import ClusterError
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.api_changes import Change
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Workload
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.serving import Endpoints
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.snapshots import Snapshot
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap import pins, swap
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap.surge_records import (
-    BadSurgeError,
-    Surge,
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import errors
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import (
+    api_changes,
+    objects,
+    serving,
+    snapshots,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import Context, StopRun
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.hands import Hands
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.node_locks import LostLockError
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.writing import PASSING
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.protect.surge_lease import (
-    LostSurgeError,
-    NodesFence,
-    SurgeLeases,
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap import pins, surge_records, swap
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import (
+    context,
+    hands,
+    node_locks,
+    writing,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.protect.surge_nodes import (
-    let_go,
-    strays,
-    without,
-)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.protect import surge_lease, surge_nodes
 
 SETTLE = 2.0
 """Seconds the newcomers have to serve where nobody has recorded that they did."""
@@ -45,7 +36,7 @@ SETTLE = 2.0
 class _Swap:
     """One surge on its way to the end."""
 
-    surge: Surge
+    surge: surge_records.Surge
     state: t.Literal["open", "lowered", "done", "failed"] = "open"
     claimed: bool = False
     fewer: bool = False
@@ -65,16 +56,16 @@ class Swaps:
     ``state: absent`` gives it back.
     """
 
-    ctx: Context
-    surges: t.Sequence[Surge]
-    fence: NodesFence = lambda nodes: None
+    ctx: context.Context
+    surges: t.Sequence[surge_records.Surge]
+    fence: surge_lease.NodesFence = lambda nodes: None
     failures: dict[str, str] = field(default_factory=dict)
     kept: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         run = self.ctx.run
-        self._leases = SurgeLeases(self.ctx, str(run) if run and run.id and run.nonce else "", self.fence)
-        self._hands = Hands(self.ctx)
+        self._leases = surge_lease.SurgeLeases(self.ctx, str(run) if run and run.id and run.nonce else "", self.fence)
+        self._hands = hands.Hands(self.ctx)
         self._swaps = {surge.uid: _Swap(surge) for surge in self.surges}
 
     @property
@@ -96,22 +87,27 @@ class Swaps:
         for uid in workloads:
             self._swaps.pop(uid, None)
 
-    def step(self, snapshot: Snapshot) -> None:
+    def step(self, snapshot: snapshots.Snapshot) -> None:
         """Do what can be done now for every swap; one that is refused for good fails alone."""
-        endpoints = Endpoints(snapshot.slices)
+        endpoints = serving.Endpoints(snapshot.slices)
         for one in self._swaps.values():
             if one.state in ("done", "failed"):
                 continue
             try:
                 self._hold(one)
-                one.fewer = one.fewer or strays(snapshot, one.surge)
+                one.fewer = one.fewer or surge_nodes.strays(snapshot, one.surge)
                 if not one.fewer or self._let_go(one, snapshot):
                     self._step(one, snapshot, endpoints)
-            except LostLockError as lost:
+            except node_locks.LostLockError as lost:
                 self._lose(one, lost.node, str(lost))
-            except PASSING as error:
+            except writing.PASSING as error:
                 one.waiting = str(error)
-            except (LostSurgeError, StopRun, BadSurgeError, ClusterError) as error:
+            except (
+                surge_lease.LostSurgeError,
+                context.StopRun,
+                surge_records.BadSurgeError,
+                errors.ClusterError,
+            ) as error:
                 self._fail(one, str(error))
 
     def hold(self) -> None:
@@ -119,12 +115,17 @@ class Swaps:
         for one in self._swaps.values():
             try:
                 self._hold(one)
-            except LostLockError as lost:
+            except node_locks.LostLockError as lost:
                 self._lose(one, lost.node, str(lost))
-            except PASSING:
+            except writing.PASSING:
                 # ``step`` tries again, and tells for what it waits.
                 continue
-            except (LostSurgeError, StopRun, BadSurgeError, ClusterError) as error:
+            except (
+                surge_lease.LostSurgeError,
+                context.StopRun,
+                surge_records.BadSurgeError,
+                errors.ClusterError,
+            ) as error:
                 self._fail(one, str(error))
 
     def lose(self, node: str, why: str) -> None:
@@ -142,7 +143,7 @@ class Swaps:
         found = (self.failures.get(uid) for uid, one in self._swaps.items() if node in one.surge.nodes)
         return "; ".join(why for why in found if why)
 
-    def predict(self, snapshot: Snapshot) -> None:
+    def predict(self, snapshot: snapshots.Snapshot) -> None:
         """Note the changes that ending the swaps will take, for check mode."""
         for one in self._swaps.values():
             unpinned, _kept = pins.unpinning(snapshot, one.surge)
@@ -154,13 +155,13 @@ class Swaps:
             one.surge, one.claimed = self._leases.hold(one.surge), True
 
     def _lose(self, one: _Swap, node: str, why: str) -> None:
-        one.surge, one.fewer = without(one.surge, [node]), True
+        one.surge, one.fewer = surge_nodes.without(one.surge, [node]), True
         if not one.surge.nodes:
             self._fail(one, why)
 
-    def _let_go(self, one: _Swap, snapshot: Snapshot) -> bool:
+    def _let_go(self, one: _Swap, snapshot: snapshots.Snapshot) -> bool:
         """Let the pods of lost nodes stay: whether that is done, and the view shows it."""
-        smaller = let_go(self._leases, self._hands, snapshot, one.surge)
+        smaller = surge_nodes.let_go(self._leases, self._hands, snapshot, one.surge)
         if smaller is None:
             one.waiting = f"the changes to {one.surge.workload} to be seen"
             return False
@@ -168,7 +169,7 @@ class Swaps:
         self._tell("note", one, f"the surge of {smaller.workload} goes on for {', '.join(sorted(smaller.nodes))}")
         return True
 
-    def _step(self, one: _Swap, snapshot: Snapshot, endpoints: Endpoints) -> None:
+    def _step(self, one: _Swap, snapshot: snapshots.Snapshot, endpoints: serving.Endpoints) -> None:
         workload = snapshot.workload(one.surge.uid)
         if workload and self._hands.behind(workload.ref, workload.resource_version):
             return
@@ -180,7 +181,9 @@ class Swaps:
         else:
             self._finish(one, snapshot)
 
-    def _lower(self, one: _Swap, snapshot: Snapshot, workload: Workload, endpoints: Endpoints) -> None:
+    def _lower(
+        self, one: _Swap, snapshot: snapshots.Snapshot, workload: objects.Workload, endpoints: serving.Endpoints
+    ) -> None:
         surge, now = one.surge, self.ctx.clock.now()
         if self._rebase(one, snapshot) or (one.raising and not self._raise(one, snapshot)):
             return
@@ -208,7 +211,7 @@ class Swaps:
             one.state = "lowered"
             self._tell("lowered", one, f"{workload.ref} goes from {workload.replicas} to {count}: {leaving} ends")
 
-    def _rebase(self, one: _Swap, snapshot: Snapshot, *, lowered: bool = False) -> bool:
+    def _rebase(self, one: _Swap, snapshot: snapshots.Snapshot, *, lowered: bool = False) -> bool:
         """Whether somebody else set the count, so that the swap begins anew on theirs."""
         other = swap.rebased(snapshot, one.surge, lowered=lowered)
         if other is None:
@@ -217,7 +220,7 @@ class Swaps:
         self._tell("note", one, f"somebody set {other.workload} to {other.prior_replicas} replicas: so be it")
         return True
 
-    def _raise(self, one: _Swap, snapshot: Snapshot) -> bool:
+    def _raise(self, one: _Swap, snapshot: snapshots.Snapshot) -> bool:
         """Raise a count that somebody else set, once: whether it was, and the view shows it."""
         changes = swap.raising(snapshot, one.surge)
         if changes:
@@ -227,10 +230,10 @@ class Swaps:
         one.raising = False
         return True
 
-    def _do(self, surge: Surge, changes: t.Iterable[Change]) -> bool:
+    def _do(self, surge: surge_records.Surge, changes: t.Iterable[api_changes.Change]) -> bool:
         return self._hands.do(changes, lambda: self._leases.prove(surge))
 
-    def _verify(self, one: _Swap, snapshot: Snapshot, workload: Workload) -> None:
+    def _verify(self, one: _Swap, snapshot: snapshots.Snapshot, workload: objects.Workload) -> None:
         """After lowering the leaving pods have to end, and no other."""
         if self._rebase(one, snapshot, lowered=True):
             return
@@ -239,7 +242,7 @@ class Swaps:
             stayed = ", ".join(pod.name for pod in swap.alive(snapshot, one.surge))
             self._fail(one, f"{workload.ref} was lowered, and {stayed} stayed while another pod ended")
 
-    def _finish(self, one: _Swap, snapshot: Snapshot) -> None:
+    def _finish(self, one: _Swap, snapshot: snapshots.Snapshot) -> None:
         undo = swap.giving_back(snapshot, one.surge, lowered=True)
         one.waiting, one.kept = undo.waiting, undo.kept
         if undo.changes:

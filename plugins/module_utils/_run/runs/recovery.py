@@ -14,52 +14,35 @@ import functools
 import typing as t
 from dataclasses import dataclass, field, replace
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.errors import ClusterError
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.node_records import (
-    BadRecordError,
-    Record,
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import errors
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import (
+    names,
+    node_records,
+    objects,
+    outcomes,
+    snapshots,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Node, Raw
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.outcomes import StateOutcome
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.snapshots import Snapshot
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.routes import dead
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.runs.state import (
-    StoredRun,
-    Trace,
-    stored_run,
-    traces,
-)
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap.surge_records import BadSurgeError
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import life
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import (
-    Context,
-    Result,
-    Run,
-    StopRun,
-)
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.holders import holder_of
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.locking import (
-    RENEW_EVERY,
-    lease_namespace,
-)
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.node_locks import WORKING
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.observe import lists
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.stored_runs import (
-    config_maps,
-    journals,
-    readable,
-    records,
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.runs import state
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap import surge_records
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import (
+    context,
+    holders,
+    life,
+    locking,
+    node_locks,
+    observe,
+    stored_runs,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.jobs import leftovers
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.nodes.cordon import CordonOptions, cordon
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.protect.guard import GuardOptions, guard
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.runs.runs import forget, shown
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.nodes import cordon
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.protect import guard
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.runs import runs
 
 AT_ONCE = 8
 """Runs that are undone at the same time."""
 
-REFUSALS = (ClusterError, StopRun, BadRecordError, BadSurgeError)
+REFUSALS = (errors.ClusterError, context.StopRun, node_records.BadRecordError, surge_records.BadSurgeError)
 """What ends the work on one node or object, and on no other."""
 
 
@@ -67,14 +50,14 @@ REFUSALS = (ClusterError, StopRun, BadRecordError, BadSurgeError)
 class _Found:
     """Everything that runs left, as it was read; ``bad`` are nodes whose record cannot be read, and why."""
 
-    snapshot: Snapshot
-    records: dict[str, Record]
+    snapshot: snapshots.Snapshot
+    records: dict[str, node_records.Record]
     bad: dict[str, str]
-    maps: t.Sequence[Raw]
+    maps: t.Sequence[objects.Raw]
 
     @property
-    def runs(self) -> dict[str, StoredRun]:
-        return {run.id: run for run in readable(self.maps)}
+    def runs(self) -> dict[str, state.StoredRun]:
+        return {run.id: run for run in stored_runs.readable(self.maps)}
 
 
 @dataclass
@@ -98,40 +81,40 @@ class _Recovery:
             self.failed.append(f"{about}: {error}")
 
 
-def look(ctx: Context) -> tuple[tuple[Trace, ...], set[str]]:
+def look(ctx: context.Context) -> tuple[tuple[state.Trace, ...], set[str]]:
     """All traces, and the runs that live: their locks moved while we looked, or their sign of life still holds."""
     found = _everything(ctx)
     leases = {life.place_of(lease): lease for lease in found.snapshot.leases}
     alive = life.shown(ctx, found.snapshot.leases)
-    if any((lease.get("spec") or {}).get("leaseDurationSeconds", 0) <= WORKING for lease in leases.values()):
-        ctx.clock.sleep(RENEW_EVERY + 1.0)
+    if any((lease.get("spec") or {}).get("leaseDurationSeconds", 0) <= node_locks.WORKING for lease in leases.values()):
+        ctx.clock.sleep(locking.RENEW_EVERY + 1.0)
         for lease in life.leases_in(ctx, {namespace for namespace, _name in leases}):
             before = leases.get(life.place_of(lease))
             if before is None or before["metadata"]["resourceVersion"] != lease["metadata"]["resourceVersion"]:
-                alive.add(holder_of(lease))
-    kept = traces(found.snapshot, found.runs.values(), journals(found.maps))
+                alive.add(holders.holder_of(lease))
+    kept = state.traces(found.snapshot, found.runs.values(), stored_runs.journals(found.maps))
     return (*kept, *_unreadable(found.maps), *leftovers.traces(ctx)), alive
 
 
-def _unreadable(raws: t.Iterable[Raw]) -> t.Iterator[Trace]:
+def _unreadable(raws: t.Iterable[objects.Raw]) -> t.Iterator[state.Trace]:
     for raw in raws:
         try:
-            stored_run(raw)
-        except BadRecordError as error:
+            state.stored_run(raw)
+        except node_records.BadRecordError as error:
             name = raw["metadata"]["name"]
             place = f"ConfigMap {names.NAMESPACE}/{name}"
-            yield Trace(name.removeprefix(names.RUN_PREFIX), "", "", place, str(error))
+            yield state.Trace(name.removeprefix(names.RUN_PREFIX), "", "", place, str(error))
 
 
-def _everything(ctx: Context) -> _Found:
-    found = lists(ctx.cluster, ("nodes", "budgets"))
-    known, bad = records(found["nodes"])
+def _everything(ctx: context.Context) -> _Found:
+    found = observe.lists(ctx.cluster, ("nodes", "budgets"))
+    known, bad = stored_runs.records(found["nodes"])
     places = {record.lease.partition("/")[0] for record in known.values() if record.lease}
-    found["leases"] = life.leases_in(ctx, {*places, names.NAMESPACE, lease_namespace(ctx, None)})
-    return _Found(Snapshot.of(found), known, bad, config_maps(ctx))
+    found["leases"] = life.leases_in(ctx, {*places, names.NAMESPACE, locking.lease_namespace(ctx, None)})
+    return _Found(snapshots.Snapshot.of(found), known, bad, stored_runs.config_maps(ctx))
 
 
-def recover(ctx: Context, *, finished: bool, parked: bool) -> Result:
+def recover(ctx: context.Context, *, finished: bool, parked: bool) -> context.Result:
     """Undo what runs left, or with ``finished`` only give back where the work was done.
 
     What lives is not touched, nor a node that was evacuated as dead and is silent. A node on whose host
@@ -144,7 +127,7 @@ def recover(ctx: Context, *, finished: bool, parked: bool) -> Result:
     found, wanted, done = _everything(ctx), ctx.run.id if ctx.run else None, _Recovery()
     for name, why in found.bad.items():
         if wanted is None:
-            done.add(shown(name, StateOutcome.BAD_RECORD, why))
+            done.add(runs.shown(name, outcomes.StateOutcome.BAD_RECORD, why))
     by_run: dict[str, list[str]] = {}
     staying: set[str] = set()
     for name, record in found.records.items():
@@ -157,59 +140,64 @@ def recover(ctx: Context, *, finished: bool, parked: bool) -> Result:
             by_run.setdefault(record.run, []).append(name)
         else:
             staying.add(record.run)
-            done.add(shown(name, way, message))
+            done.add(runs.shown(name, way, message))
     loose = [lease for lease in found.snapshot.leases if _is_loose(found, lease, wanted)]
     # Whether a run lives is asked only where its memory may go, and that takes the silence of a minute.
-    loose = [lease for lease in loose if _is_lock(lease) or not (finished or holder_of(lease) in staying)]
+    loose = [lease for lease in loose if _is_lock(lease) or not (finished or holders.holder_of(lease) in staying)]
     silent = _side_by_side(ctx, by_run, loose, done, explicit=bool(wanted))
     _orphans(ctx, found, wanted, done)
     _loose_locks(ctx, [x for x in loose if _is_lock(x)], silent, done)
-    still, bad = records(lists(ctx.cluster, ("nodes",))["nodes"])
+    still, bad = stored_runs.records(observe.lists(ctx.cluster, ("nodes",))["nodes"])
     with done.telling("PodMigrationJobs"):
         leftovers.give_up(ctx, wanted, {*still, *bad})
     if not finished:
         predicted = {name for some in by_run.values() for name in some} if ctx.check else set()
         held = staying | {record.run for name, record in still.items() if name not in predicted}
-        alive = {holder_of(lease) for lease in loose if life.place_of(lease) not in silent}
+        alive = {holders.holder_of(lease) for lease in loose if life.place_of(lease) not in silent}
         stored = {run.id for run in found.runs.values() if wanted in (None, run.id)}
-        signs = {holder_of(lease) for lease in loose if not _is_lock(lease)}
+        signs = {holders.holder_of(lease) for lease in loose if not _is_lock(lease)}
         _memories(ctx, sorted(stored | signs), held, alive, done)
-    return Result({"nodes": done.nodes}, failed=bool(done.failed), message="; ".join(done.failed))
+    return context.Result({"nodes": done.nodes}, failed=bool(done.failed), message="; ".join(done.failed))
 
 
 def _way(
-    node: Node, record: Record, *, is_done: bool, finished: bool, named: bool, parked: bool
-) -> tuple[StateOutcome | None, str]:
+    node: objects.Node, record: node_records.Record, *, is_done: bool, finished: bool, named: bool, parked: bool
+) -> tuple[outcomes.StateOutcome | None, str]:
     """Why a node is left or has to pass the gates first, also in words; ``None`` where it is to be given back."""
     name, of = node.name, f"run {record.run} of {record.by} (since {record.since})"
     release = f"`ansible-playbook kubeops.node_maintenance.release -e maintain_nodes={name}`"
     by_name = f"`ansible-playbook kubeops.node_maintenance.recover -e recover_run={record.run}`"
     if finished and not is_done:
-        return StateOutcome.LEFT, (
+        return outcomes.StateOutcome.LEFT, (
             f"Node {name} is at step {record.step} of run {record.run}: its work is not finished. "
             "Run the same command again, release the node, or undo the run."
         )
     if why := dead.stays_out(node, record):
-        return StateOutcome.STILL_DEAD, why
+        return outcomes.StateOutcome.STILL_DEAD, why
     if record.step == "parked" and not (named or parked):
         why = f" ({record.reason})" if record.reason else ""
         text = f"Node {name} was left out of service on purpose by {of}{why}."
-        return StateOutcome.LEFT, f"{text} To give it back: {release}, or by its run's name: {by_name}."
+        return outcomes.StateOutcome.LEFT, f"{text} To give it back: {release}, or by its run's name: {by_name}."
     if record.step == "out" and not named:
         text = f"Node {name} is out of service for the tasks of {of}, which may still be running on the host."
         return (
-            StateOutcome.LEFT,
+            outcomes.StateOutcome.LEFT,
             f"{text} If they are not: its playbook again with -e maintain_run={record.run}, or {by_name}.",
         )
     if record.step in ("parked", "out") or (record.step == "returning" and not is_done):
-        return StateOutcome.TO_VERIFY, (
+        return outcomes.StateOutcome.TO_VERIFY, (
             f"Node {name} is at step {record.step} of {of}, so it has to pass the gates first: {release}."
         )
     return None, ""
 
 
 def _side_by_side(
-    ctx: Context, by_run: t.Mapping[str, t.Sequence[str]], loose: t.Sequence[Raw], done: _Recovery, *, explicit: bool
+    ctx: context.Context,
+    by_run: t.Mapping[str, t.Sequence[str]],
+    loose: t.Sequence[objects.Raw],
+    done: _Recovery,
+    *,
+    explicit: bool,
 ) -> set[life.Place]:
     """Give the nodes of all runs back, and meanwhile watch the loose leases; gives those that are silent."""
     silent: set[life.Place] = set()
@@ -225,15 +213,15 @@ def _side_by_side(
     return {life.place_of(lease) for lease in loose} if ctx.check else silent
 
 
-def _give_back(ctx: Context, run_id: str, nodes: t.Sequence[str], *, explicit: bool) -> list[dict[str, t.Any]]:
+def _give_back(ctx: context.Context, run_id: str, nodes: t.Sequence[str], *, explicit: bool) -> list[dict[str, t.Any]]:
     """The way back of one run's nodes, under a nonce of our own; a live lock refuses us."""
-    me = replace(ctx, run=Run(run_id, ctx.clock.token()))
-    steps: list[t.Callable[[tuple[str, ...]], Result]] = [
-        lambda some: guard(me, GuardOptions(state="absent", nodes=some)),
-        lambda some: cordon(me, CordonOptions("uncordoned", some)),
+    me = replace(ctx, run=context.Run(run_id, ctx.clock.token()))
+    steps: list[t.Callable[[tuple[str, ...]], context.Result]] = [
+        lambda some: guard.guard(me, guard.GuardOptions(state="absent", nodes=some)),
+        lambda some: cordon.cordon(me, cordon.CordonOptions("uncordoned", some)),
     ]
     if not ctx.check:
-        steps.insert(0, lambda some: cordon(me, CordonOptions("cordoned", some, adopt=explicit)))
+        steps.insert(0, lambda some: cordon.cordon(me, cordon.CordonOptions("cordoned", some, adopt=explicit)))
     entries: dict[str, dict[str, t.Any]] = {}
     todo = tuple(nodes)
     for step in steps:
@@ -244,7 +232,7 @@ def _give_back(ctx: Context, run_id: str, nodes: t.Sequence[str], *, explicit: b
     return [entries[name] for name in nodes]
 
 
-def _each(step: t.Callable[[tuple[str, ...]], Result], nodes: tuple[str, ...]) -> dict[str, dict[str, t.Any]]:
+def _each(step: t.Callable[[tuple[str, ...]], context.Result], nodes: tuple[str, ...]) -> dict[str, dict[str, t.Any]]:
     """What a step says of each node. Where it refuses all at once, each is asked for alone, so that one is blamed."""
     if not nodes:
         return {}
@@ -253,18 +241,18 @@ def _each(step: t.Callable[[tuple[str, ...]], Result], nodes: tuple[str, ...]) -
     except REFUSALS as error:
         if len(nodes) > 1:
             return {name: entry for one in nodes for name, entry in _each(step, (one,)).items()}
-        found = [shown(nodes[0], StateOutcome.FAILED, f"Node {nodes[0]}: {error}")]
+        found = [runs.shown(nodes[0], outcomes.StateOutcome.FAILED, f"Node {nodes[0]}: {error}")]
     return {one["name"]: {key: one[key] for key in ("name", "outcome", "failed", "message")} for one in found}
 
 
-def _is_lock(lease: Raw) -> bool:
+def _is_lock(lease: objects.Raw) -> bool:
     return bool(lease["metadata"]["name"].startswith(names.NODE_LEASE_PREFIX))
 
 
-def _is_loose(found: _Found, lease: Raw, wanted: str | None) -> bool:
+def _is_loose(found: _Found, lease: objects.Raw, wanted: str | None) -> bool:
     """Whether it is a lock of ours on a node without a record, or a run's sign of life."""
     meta = lease["metadata"]
-    if not life.is_ours(lease) or wanted not in (None, holder_of(lease)):
+    if not life.is_ours(lease) or wanted not in (None, holders.holder_of(lease)):
         return False
     if _is_lock(lease):
         node = meta["name"].removeprefix(names.NODE_LEASE_PREFIX)
@@ -272,11 +260,11 @@ def _is_loose(found: _Found, lease: Raw, wanted: str | None) -> bool:
     return life.is_sign(lease)
 
 
-def _orphans(ctx: Context, found: _Found, wanted: str | None, done: _Recovery) -> None:
+def _orphans(ctx: context.Context, found: _Found, wanted: str | None, done: _Recovery) -> None:
     """Surges and budgets whose nodes are gone or free."""
     lonely = {
         name
-        for trace in traces(replace(found.snapshot, nodes={}), ())
+        for trace in state.traces(replace(found.snapshot, nodes={}), ())
         if not wanted or trace.run in ("", wanted)
         for name in trace.nodes
         if name not in found.records and name not in found.bad
@@ -284,12 +272,14 @@ def _orphans(ctx: Context, found: _Found, wanted: str | None, done: _Recovery) -
     if not lonely:
         return
     with done.telling("Surges and budgets of nodes that are free"):
-        result = guard(ctx, GuardOptions(state="absent", nodes=tuple(sorted(lonely))))
+        result = guard.guard(ctx, guard.GuardOptions(state="absent", nodes=tuple(sorted(lonely))))
         if result.failed:
             done.failed.append(result.message)
 
 
-def _loose_locks(ctx: Context, locks: t.Sequence[Raw], silent: t.Collection[life.Place], done: _Recovery) -> None:
+def _loose_locks(
+    ctx: context.Context, locks: t.Sequence[objects.Raw], silent: t.Collection[life.Place], done: _Recovery
+) -> None:
     """Locks of nodes without a record."""
     for lease in locks:
         node, place = lease["metadata"]["name"].removeprefix(names.NODE_LEASE_PREFIX), life.place_of(lease)
@@ -297,12 +287,12 @@ def _loose_locks(ctx: Context, locks: t.Sequence[Raw], silent: t.Collection[life
             with done.telling(f"The lock of node {node}"):
                 life.drop(ctx, lease)
         else:
-            text = f"The lock of node {node} is alive, held by run {holder_of(lease)}."
-            done.add(shown(node, StateOutcome.HELD, text))
+            text = f"The lock of node {node} is alive, held by run {holders.holder_of(lease)}."
+            done.add(runs.shown(node, outcomes.StateOutcome.HELD, text))
 
 
 def _memories(
-    ctx: Context, ids: t.Sequence[str], held: t.Collection[str], alive: t.Collection[str], done: _Recovery
+    ctx: context.Context, ids: t.Sequence[str], held: t.Collection[str], alive: t.Collection[str], done: _Recovery
 ) -> None:
     """Forget runs that have no node any more and do not live."""
     for run_id in ids:
@@ -311,5 +301,5 @@ def _memories(
             ctx.tell("waiting", text)
         elif run_id not in held:
             with done.telling(f"Run {run_id}"):
-                forget(ctx, run_id)
+                runs.forget(ctx, run_id)
                 life.hide(ctx, run_id)

@@ -8,11 +8,9 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.errors import Forbidden
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.pod_plan import Choices
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import rights
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import Context, Result, StopRun
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.locking import IDLE
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import errors
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import pod_plan
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import context, locking, rights
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.runs import recovery, runs
 
 State = t.Literal["started", "noted", "ended", "listed", "finished", "undone"]
@@ -32,10 +30,10 @@ class StateOptions:
     nodes: tuple[str, ...] = ()
     failed: bool = False
     parked: bool = False
-    lease_duration: float = IDLE
+    lease_duration: float = locking.IDLE
 
 
-def state(ctx: Context, options: StateOptions) -> Result:
+def state(ctx: context.Context, options: StateOptions) -> context.Result:
     """Keep a run's memory, or look at and clean up what runs left.
 
     Raises:
@@ -55,17 +53,17 @@ def state(ctx: Context, options: StateOptions) -> Result:
     return recovery.recover(ctx, finished=options.state == "finished", parked=options.parked)
 
 
-def _listed(ctx: Context, options: StateOptions) -> Result:
+def _listed(ctx: context.Context, options: StateOptions) -> context.Result:
     """With this every playbook begins: so what its account may not do is told here, all at once."""
     try:
         found, alive = recovery.look(ctx)
         resumable = runs.resumable(ctx, options.input)
-    except Forbidden as error:
-        lacking = rights.refused(ctx, error, Choices())
-        raise StopRun(
+    except errors.Forbidden as error:
+        lacking = rights.refused(ctx, error, pod_plan.Choices())
+        raise context.StopRun(
             "missing_permission",
             " ".join(finding.message for finding in lacking),
             "Grant these verbs in roles that are bound to them: the collection brings such roles.",
         ) from error
     shown = [x.shown(alive=x.run in alive) for x in found]
-    return Result({"traces": shown, "resumable": resumable, "nodes": []})
+    return context.Result({"traces": shown, "resumable": resumable, "nodes": []})
