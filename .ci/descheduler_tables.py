@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.check import schema_of
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.config_faults import RULES
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.rules import RULES
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.schemas import (
     LABEL_SELECTOR,
     Field,

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge import errors, faces, yaml_text
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler import (
     check,
-    config_faults,
     places,
     rollout,
+    rules,
     schemas,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import outcomes
@@ -51,7 +51,7 @@ def _prepared(own: faces.Own, environ: t.Mapping[str, str]) -> faces.Own:
     }
 
 
-def _wish(given: t.Any, schema: schemas.Schema) -> tuple[rollout.Wish | None, tuple[config_faults.Fault, ...]]:
+def _wish(given: t.Any, schema: schemas.Schema) -> tuple[rollout.Wish | None, tuple[rules.Fault, ...]]:
     if given is None or given == "":
         return None, ()
     if isinstance(given, str):

@@ -17,7 +17,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge imp
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler import (
     check,
-    config_faults,
+    rules,
     values,
 )
 
@@ -60,7 +60,7 @@ def _check(name: str, found: t.Mapping[str, t.Any]) -> None:
     except KeyError:
         raise errors.BadOption(name, found["version"], f"one of {', '.join(check.VERSIONS[flavor])}") from None
     config: t.Any = found["config"]
-    faults: tuple[config_faults.Fault, ...] = ()
+    faults: tuple[rules.Fault, ...] = ()
     if isinstance(config, str):
         config, faults = yaml_text.read(config, schema)
     if config is not None or not faults:

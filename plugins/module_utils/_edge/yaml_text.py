@@ -14,7 +14,7 @@ import math
 import re
 import typing as t
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler import config_faults, schemas
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler import rules, schemas
 
 try:
     import yaml
@@ -87,7 +87,7 @@ def write(config: t.Any) -> str:
     return json.dumps(config, indent=2) + "\n"
 
 
-def read(text: str, schema: schemas.Schema) -> tuple[t.Any, tuple[config_faults.Fault, ...]]:
+def read(text: str, schema: schemas.Schema) -> tuple[t.Any, tuple[rules.Fault, ...]]:
     """The configuration in the text, and what is wrong with the text itself.
 
     Nothing is in it (``None``) where the text is no YAML. Of several documents the first is read, as in Go.
@@ -99,24 +99,19 @@ def read(text: str, schema: schemas.Schema) -> tuple[t.Any, tuple[config_faults.
         more = _more(reader)
     except (yaml.YAMLError, ValueError) as error:
         words = " ".join(str(error).split())
-        return None, (config_faults.Fault("not_yaml", f"The text is not YAML: {words}.", "Mend the text.", ""),)
+        return None, (rules.Fault("not_yaml", f"The text is not YAML: {words}.", "Mend the text.", ""),)
     finally:
         reader.dispose()
     real: t.Literal["refuses", "drops"] = "refuses" if schema.strict else "drops"
     said = [
-        config_faults.Fault(
-            "duplicate_key", f"{key} is there twice, again in line {line}.", "Keep one of them.", "", real
-        )
+        rules.Fault("duplicate_key", f"{key} is there twice, again in line {line}.", "Keep one of them.", "", real)
         for key, line in reader.twice
     ]
     said += [
-        config_faults.Fault("not_yaml", f"{word} in line {line} has no word in JSON.", path="")
-        for word, line in reader.strange
+        rules.Fault("not_yaml", f"{word} in line {line} has no word in JSON.", path="") for word, line in reader.strange
     ]
     if more:
-        said.append(
-            config_faults.Fault("not_yaml", "A second document follows; nobody reads it.", "Remove it.", "", "drops")
-        )
+        said.append(rules.Fault("not_yaml", "A second document follows; nobody reads it.", "Remove it.", "", "drops"))
     return config, tuple(said)
 
 

@@ -14,7 +14,7 @@ import re
 import typing as t
 from dataclasses import dataclass
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.config_faults import Fault
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.rules import Fault
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.schemas import Real, Schema
 
 

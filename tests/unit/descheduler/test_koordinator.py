@@ -15,7 +15,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.des
     errors,
     schema_of,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.config_faults import (
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.rules import (
     RULES,
     Fault,
 )

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.config_faults import Fault
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.rules import Fault
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.budgets import Verdict
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.reasons import Finding, Reason
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap.protect import Refusal

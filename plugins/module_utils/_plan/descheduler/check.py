@@ -11,9 +11,9 @@ import typing as t
 from dataclasses import replace
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler import (
-    config_faults,
     koordinator,
     profiles,
+    rules,
     schemas,
     sigs,
     traps,
@@ -44,7 +44,7 @@ def schema_of(flavor: Flavor, version: str = "") -> schemas.Schema:
     return koordinator.schema(version, ack=flavor == "ack")
 
 
-def check(config: t.Any, schema: schemas.Schema) -> tuple[config_faults.Fault, ...]:
+def check(config: t.Any, schema: schemas.Schema) -> tuple[rules.Fault, ...]:
     """Everything that is wrong with the configuration, in the order of the document; errors and warnings.
 
     ``config`` is what was in the YAML: plain dicts, lists, texts, numbers, booleans and ``None``.
@@ -52,9 +52,7 @@ def check(config: t.Any, schema: schemas.Schema) -> tuple[config_faults.Fault, .
     if not isinstance(config, dict):
         message = f"A {schema.kind} is keys and values, not {'nothing' if config is None else type(config).__name__}."
         return (
-            config_faults.Fault(
-                "wrong_type", message, "", "", "starts" if config is None and not schema.strict else "refuses"
-            ),
+            rules.Fault("wrong_type", message, "", "", "starts" if config is None and not schema.strict else "refuses"),
         )
     config = _keyed(config)
     root = replace(schema.root, fields={**profiles.document(), **schema.root.fields})
@@ -68,7 +66,7 @@ def check(config: t.Any, schema: schemas.Schema) -> tuple[config_faults.Fault, .
 _NO_PORT = re.compile(r":(?:0+|[^\d:\]][^:\]]*)$")
 
 
-def _asked(fault: config_faults.Fault, config: t.Mapping[str, t.Any], schema: schemas.Schema) -> config_faults.Fault:
+def _asked(fault: rules.Fault, config: t.Mapping[str, t.Any], schema: schemas.Schema) -> rules.Fault:
     """``ValidateLeaderElectionConfiguration`` looks at nothing while leaderElect is false.
 
     Since 1.8.0 an address whose port is no number, or 0, only means that nobody listens.
@@ -94,12 +92,12 @@ def _key(key: t.Any) -> str:
     return key if isinstance(key, str) else json.dumps(key, default=str)
 
 
-def errors(faults: t.Iterable[config_faults.Fault]) -> tuple[config_faults.Fault, ...]:
+def errors(faults: t.Iterable[rules.Fault]) -> tuple[rules.Fault, ...]:
     """Those that stop a configuration."""
     return tuple(fault for fault in faults if fault.severity == "error")
 
 
-def _document(config: t.Mapping[str, t.Any], schema: schemas.Schema) -> t.Iterator[config_faults.Fault]:
+def _document(config: t.Mapping[str, t.Any], schema: schemas.Schema) -> t.Iterator[rules.Fault]:
     for key, wanted in (("apiVersion", schema.api_version), ("kind", schema.kind)):
         given = config.get(key)
         if given != wanted:
@@ -109,12 +107,10 @@ def _document(config: t.Mapping[str, t.Any], schema: schemas.Schema) -> t.Iterat
             if given == other:
                 remedy += f" A {other} is of flavor {'sigs' if schema.name != 'sigs' else 'koordinator or ack'}."
             rule = "look_alike" if isinstance(given, str) and values.similar(given, [wanted]) else "wrong_document"
-            yield config_faults.Fault(
-                rule, message, remedy, key, "starts" if not given and not schema.strict else "refuses"
-            )
+            yield rules.Fault(rule, message, remedy, key, "starts" if not given and not schema.strict else "refuses")
 
 
-def _of_flavor(fault: config_faults.Fault, schema: schemas.Schema) -> config_faults.Fault:
+def _of_flavor(fault: rules.Fault, schema: schemas.Schema) -> rules.Fault:
     """ACK's page calls the policy Soft; whether its build does nobody could see."""
     if schema.name == "ack" and fault.path.endswith(".evictionPolicy") and "'Soft'" in fault.message:
         remedy = "ACK's page says Soft, Koordinator's own binary knows SoftEviction alone: try it on a canary."

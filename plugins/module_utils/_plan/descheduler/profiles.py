@@ -9,7 +9,7 @@ import typing as t
 from dataclasses import dataclass, replace
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler import (
-    config_faults,
+    rules,
     schemas,
     values,
 )
@@ -91,7 +91,7 @@ def _list(value: t.Any) -> list[t.Any]:
     return value if isinstance(value, list) else []
 
 
-def faults(config: Raw, schema: schemas.Schema) -> t.Iterator[config_faults.Fault]:
+def faults(config: Raw, schema: schemas.Schema) -> t.Iterator[rules.Fault]:
     """What is wrong with plugins: their names, places and arguments."""
     raws = _list(config.get("profiles"))
     for profile, raw in zip(profiles_of(config, schema), raws or [{}], strict=False):
@@ -101,38 +101,36 @@ def faults(config: Raw, schema: schemas.Schema) -> t.Iterator[config_faults.Faul
         yield from _configs(profile, schema)
 
 
-def _places(raw: Raw, profile: Profile, schema: schemas.Schema) -> t.Iterator[config_faults.Fault]:
+def _places(raw: Raw, profile: Profile, schema: schemas.Schema) -> t.Iterator[rules.Fault]:
     for point in schema.points:
         path = f"{profile.path}.plugins.{point}"
         seen = set[str]()
         for index, name in enumerate(_names(raw, point, "enabled")):
             here = f"{path}.enabled[{index}]"
             if name in seen and schema.plugin_type == "object":
-                yield config_faults.Fault("duplicate", f"{name} is enabled there already.", "Remove it.", here)
+                yield rules.Fault("duplicate", f"{name} is enabled there already.", "Remove it.", here)
             seen.add(name)
             yield from _place(name, point, here, schema)
             needs = name in schema.plugins and schema.plugins[name].needs_config
             if needs and name not in profile.paths and schema.points[point] == () and point not in IDLE:
                 remedy = f"Add {{name: {name}}} to {profile.path}.pluginConfig; args may be empty."
-                yield config_faults.Fault("no_config", f"{name} has no entry in pluginConfig.", remedy, here)
+                yield rules.Fault("no_config", f"{name} has no entry in pluginConfig.", remedy, here)
         for index, name in enumerate(_names(raw, point, "disabled")):
             here = f"{path}.disabled[{index}]"
             if schema.plugin_type == "string":
-                yield config_faults.warning(
-                    "never_read", "disabled is never read.", "Leave the plugin out of enabled.", here
-                )
+                yield rules.warning("never_read", "disabled is never read.", "Leave the plugin out of enabled.", here)
             elif name != "*" and name not in schema.plugins:
-                yield config_faults.warning("unknown_plugin", f"There is no plugin {name}.", _meant(name, schema), here)
+                yield rules.warning("unknown_plugin", f"There is no plugin {name}.", _meant(name, schema), here)
 
 
-def _place(name: str, point: str, path: str, schema: schemas.Schema) -> t.Iterator[config_faults.Fault]:
+def _place(name: str, point: str, path: str, schema: schemas.Schema) -> t.Iterator[rules.Fault]:
     plugin = schema.plugins.get(name)
     if point in IDLE:
-        yield config_faults.Fault("wrong_point", f"Nothing runs at {point}.", "Remove it.", path, "starts")
+        yield rules.Fault("wrong_point", f"Nothing runs at {point}.", "Remove it.", path, "starts")
     elif plugin is None:
         yield _nobody(name, path, schema)
     elif not schema.knows(plugin.since):
-        yield config_faults.Fault(
+        yield rules.Fault(
             "too_new", f"{name} came with version {plugin.since}.", "Remove it, or name that version.", path
         )
     elif point not in plugin.points:
@@ -140,15 +138,15 @@ def _place(name: str, point: str, path: str, schema: schemas.Schema) -> t.Iterat
         real = plugin.stray if point in ("deschedule", "balance") else "refuses"
         if real == "starts":
             message += " The descheduler starts with it and fails in every cycle."
-        yield config_faults.Fault("wrong_point", message, f"Enable it at {' or '.join(plugin.points)}.", path, real)
+        yield rules.Fault("wrong_point", message, f"Enable it at {' or '.join(plugin.points)}.", path, real)
 
 
 def _nobody(
     name: str, path: str, schema: schemas.Schema, *, real: t.Literal["refuses", "drops"] = "refuses"
-) -> config_faults.Fault:
+) -> rules.Fault:
     meant = schema.alike.get(name) or values.similar(name, schema.plugins)
     rule = "look_alike" if meant else "unknown_plugin"
-    return config_faults.Fault(rule, f"There is no plugin {name}.", _meant(name, schema), path, real)
+    return rules.Fault(rule, f"There is no plugin {name}.", _meant(name, schema), path, real)
 
 
 def _meant(name: str, schema: schemas.Schema) -> str:
@@ -156,7 +154,7 @@ def _meant(name: str, schema: schemas.Schema) -> str:
     return f"It is called {meant}." if meant else f"Known are {', '.join(sorted(schema.plugins))}."
 
 
-def _evictors(profile: Profile, schema: schemas.Schema) -> t.Iterator[config_faults.Fault]:
+def _evictors(profile: Profile, schema: schemas.Schema) -> t.Iterator[rules.Fault]:
     """Koordinator's evict and filter; the sigs descheduler has one evictor that cannot be chosen."""
     if "evict" not in schema.points:
         return
@@ -164,22 +162,20 @@ def _evictors(profile: Profile, schema: schemas.Schema) -> t.Iterator[config_fau
     path = f"{profile.path}.plugins"
     swap = 'Enable one of them, with disabled: [{name: "*"}] before it, at evict and at filter.'
     if not evict:
-        yield config_faults.Fault("one_evictor", "No plugin evicts.", "Enable MigrationController.", f"{path}.evict")
+        yield rules.Fault("one_evictor", "No plugin evicts.", "Enable MigrationController.", f"{path}.evict")
     elif len(evict) > 1:
-        yield config_faults.Fault(
+        yield rules.Fault(
             "one_evictor", f"Only one plugin can evict, not {' and '.join(evict)}.", swap, f"{path}.evict"
         )
     if not keep:
         message = "No plugin filters: pods of DaemonSets, of the system and with local data may be evicted too."
-        yield config_faults.warning(
-            "unfiltered", message, "Enable the plugin that evicts at filter too.", f"{path}.filter"
-        )
+        yield rules.warning("unfiltered", message, "Enable the plugin that evicts at filter too.", f"{path}.filter")
     elif len(keep) > 1 or (len(evict) == 1 and keep != evict):
         message = f"{' and '.join(keep)} at filter, {' and '.join(evict) or 'none'} at evict."
-        yield config_faults.Fault("one_evictor", message, swap, f"{path}.filter", "starts")
+        yield rules.Fault("one_evictor", message, swap, f"{path}.filter", "starts")
 
 
-def _configs(profile: Profile, schema: schemas.Schema) -> t.Iterator[config_faults.Fault]:
+def _configs(profile: Profile, schema: schemas.Schema) -> t.Iterator[rules.Fault]:
     enabled = profile.plugins
     for name in dict.fromkeys((*profile.paths, *enabled)):
         path = profile.args_path(name)
@@ -192,19 +188,17 @@ def _configs(profile: Profile, schema: schemas.Schema) -> t.Iterator[config_faul
             continue
         if not schema.knows(plugin.since):
             if name in profile.paths:
-                yield config_faults.Fault(
-                    "too_new", f"{name} came with version {plugin.since}.", "Remove it.", named, lost
-                )
+                yield rules.Fault("too_new", f"{name} came with version {plugin.since}.", "Remove it.", named, lost)
             continue
         if name not in profile.paths and plugin.needs_config:
             continue
         if name not in enabled and name in profile.paths:
-            yield config_faults.warning("not_enabled", f"{name} is configured and not enabled.", path=named)
+            yield rules.warning("not_enabled", f"{name} is configured and not enabled.", path=named)
         for fault in args_faults(name, plugin, profile.shapeless.get(name, profile.args.get(name, {})), path, schema):
             yield _weighed(fault, plugin, enabled=name in enabled)
 
 
-def _weighed(fault: config_faults.Fault, plugin: schemas.Plugin, *, enabled: bool) -> config_faults.Fault:
+def _weighed(fault: rules.Fault, plugin: schemas.Plugin, *, enabled: bool) -> rules.Fault:
     """A plugin that is not enabled is read by a strict decoder alone; the rest of it is worth a warning."""
     if enabled or plugin.checked == "always" or (plugin.strict and fault.decoding):
         return fault
@@ -213,7 +207,7 @@ def _weighed(fault: config_faults.Fault, plugin: schemas.Plugin, *, enabled: boo
 
 def args_faults(
     name: str, plugin: schemas.Plugin, args: t.Any, path: str, schema: schemas.Schema
-) -> t.Iterator[config_faults.Fault]:
+) -> t.Iterator[rules.Fault]:
     """What is wrong with a plugin's arguments, taken alone; only Koordinator's own plugins ask for their kind."""
     described = replace(plugin.args, fields={**plugin.args.fields, **TYPE_META})
     yield from values.Reader(schema, plugin.strict).faults(described, args, path)
@@ -221,7 +215,7 @@ def args_faults(
     for key, wanted in (("apiVersion", schema.api_version), ("kind", f"{name}Args")):
         given = args.get(key) if isinstance(args, dict) else None
         if isinstance(given, str) and given not in ("", wanted):
-            yield config_faults.Fault(
+            yield rules.Fault(
                 "wrong_document",
                 f"{given!r} is not {wanted}.",
                 "Leave it out.",

@@ -13,7 +13,7 @@ import sys
 import typing as t
 from dataclasses import dataclass, replace
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler import config_faults, schemas
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler import rules, schemas
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import node_taints, selectors
 
 _NUMBER = r"(?:\d+(?:\.\d*)?|\.\d+)"
@@ -48,23 +48,23 @@ class Reader:
     schema: schemas.Schema
     strict: bool
 
-    def faults(self, field: schemas.Field, value: t.Any, path: str) -> t.Iterator[config_faults.Fault]:
+    def faults(self, field: schemas.Field, value: t.Any, path: str) -> t.Iterator[rules.Fault]:
         """Everything that is wrong with the value; ``None`` is as good as no value, where the field is nullable."""
         if value is None and field.nullable:
             return
         if value is None or not _fits(field, value):
             said = "null" if value is None else _short(value)
-            yield config_faults.Fault(
+            yield rules.Fault(
                 "wrong_type", f"{said} is not {_SAID[field.type]}.", _hint(field, value), path, decoding=True
             )
             return
         if field.width and not _within(field, value):
             low, high = field.width
             remedy = f"Give a number from {low:.17g} to {high:.17g}."
-            yield config_faults.Fault("out_of_range", f"{_short(value)} is out of range.", remedy, path, decoding=True)
+            yield rules.Fault("out_of_range", f"{_short(value)} is out of range.", remedy, path, decoding=True)
             return
         if field.forbidden and is_set(value):
-            yield config_faults.Fault("forbidden", f"{_said(field.forbidden)}.", "Remove it.", path, field.real)
+            yield rules.Fault("forbidden", f"{_said(field.forbidden)}.", "Remove it.", path, field.real)
         match field.type:
             case "object":
                 yield from self._object(field, value, path)
@@ -75,7 +75,7 @@ class Reader:
             case _:
                 yield from _scalar(field, value, path)
 
-    def _object(self, field: schemas.Field, value: t.Mapping[str, t.Any], path: str) -> t.Iterator[config_faults.Fault]:
+    def _object(self, field: schemas.Field, value: t.Mapping[str, t.Any], path: str) -> t.Iterator[rules.Fault]:
         for key, inner in value.items():
             here = _join(path, key)
             known = field.fields.get(key)
@@ -83,7 +83,7 @@ class Reader:
                 yield self._unknown(field, key, here)
             elif not self.schema.knows(known.since):
                 message = f"{key} came with version {known.since}."
-                yield config_faults.Fault(
+                yield rules.Fault(
                     "too_new",
                     message,
                     "Remove it, or name the newer version.",
@@ -93,17 +93,17 @@ class Reader:
                 )
             else:
                 if known.deprecated and inner not in (None, False):
-                    yield config_faults.warning("deprecated", f"{key} is deprecated.", f"Use {known.deprecated}.", here)
+                    yield rules.warning("deprecated", f"{key} is deprecated.", f"Use {known.deprecated}.", here)
                 yield from self.faults(known, inner, here)
         for key, known in field.fields.items():
             missing = known.required or known.nonempty
             if missing and not is_set(value.get(key)) and self.schema.knows(known.since):
-                yield config_faults.Fault("required", f"{key} has to be given.", "", _join(path, key), known.real)
+                yield rules.Fault("required", f"{key} has to be given.", "", _join(path, key), known.real)
         for group in field.exclusive:
             given = [key for key in group if is_set(value.get(key))]
             if len(given) > 1:
                 message = f"Only one of {' and '.join(given)} may be given."
-                yield config_faults.Fault("exclusive", message, "Remove all but one of them.", path, field.real)
+                yield rules.Fault("exclusive", message, "Remove all but one of them.", path, field.real)
         for low, high in field.le:
             yield from _ordered(value, low, high, path)
         if field.fields is schemas.LABEL_SELECTOR.fields:
@@ -114,7 +114,7 @@ class Reader:
     def _lost(self) -> t.Literal["refuses", "drops"]:
         return "refuses" if self.strict else "drops"
 
-    def _unknown(self, field: schemas.Field, key: str, path: str) -> config_faults.Fault:
+    def _unknown(self, field: schemas.Field, key: str, path: str) -> rules.Fault:
         right = field.alike.get(key) or similar(key, field.fields)
         message = f"There is no key {key} here."
         rule, remedy = "unknown_key", f"Known are {', '.join(field.fields)}."
@@ -122,11 +122,11 @@ class Reader:
             rule, remedy = "look_alike", f"It is called {right}."
         elif field.fields is schemas.LABEL_SELECTOR.fields:
             remedy = f"Write labels below matchLabels: {{{key}: …}}."
-        return config_faults.Fault(rule, message, remedy, path, self._lost, decoding=True)
+        return rules.Fault(rule, message, remedy, path, self._lost, decoding=True)
 
-    def _list(self, field: schemas.Field, value: t.Sequence[t.Any], path: str) -> t.Iterator[config_faults.Fault]:
+    def _list(self, field: schemas.Field, value: t.Sequence[t.Any], path: str) -> t.Iterator[rules.Fault]:
         if field.minimum is not None and len(value) < field.minimum:
-            yield config_faults.Fault("out_of_range", f"At least {field.minimum:g} are needed.", "", path, field.real)
+            yield rules.Fault("out_of_range", f"At least {field.minimum:g} are needed.", "", path, field.real)
         item = t.cast("schemas.Field", field.item)
         seen: dict[t.Any, int] = {}
         for index, given in enumerate(value):
@@ -136,28 +136,26 @@ class Reader:
             if item.enum and inner == "":
                 kept = given is None and index == 0 and field.default and not self.strict
                 remedy = f"Known are {_listed(item)}."
-                yield config_faults.Fault(
+                yield rules.Fault(
                     "not_in_list", "There is nothing here.", remedy, here, "starts" if kept else item.real
                 )
             if item.nonempty and not is_set(inner):
-                yield config_faults.Fault("required", f"{_said(item.note)} has to be given.", path=here)
+                yield rules.Fault("required", f"{_said(item.note)} has to be given.", path=here)
             name = inner if field.unique == "*" else inner.get(field.unique) or "" if isinstance(inner, dict) else None
             if field.unique and isinstance(name, str):
                 if name in seen:
                     where = f"{path}[{seen[name]}]"
-                    yield config_faults.Fault(
-                        "duplicate", f"{name!r} is there already, see {where}.", "", here, field.real
-                    )
+                    yield rules.Fault("duplicate", f"{name!r} is there already, see {where}.", "", here, field.real)
                 seen.setdefault(name, index)
 
-    def _map(self, field: schemas.Field, value: t.Mapping[str, t.Any], path: str) -> t.Iterator[config_faults.Fault]:
+    def _map(self, field: schemas.Field, value: t.Mapping[str, t.Any], path: str) -> t.Iterator[rules.Fault]:
         for key, inner in value.items():
             here = _join(path, key)
             if field.keys and key not in field.keys:
                 right = similar(key, field.keys)
                 remedy = f"It is called {right}." if right else f"Known are {', '.join(field.keys)}."
                 rule = "look_alike" if right else "unknown_key"
-                yield config_faults.Fault(rule, f"There is no {key} here.", remedy, here, field.real)
+                yield rules.Fault(rule, f"There is no {key} here.", remedy, here, field.real)
             item = t.cast("schemas.Field", field.item)
             yield from self.faults(item, _zero(item) if inner is None else inner, here)
 
@@ -245,15 +243,15 @@ def _whole(value: t.Any) -> bool:
     return isinstance(value, int) or (isinstance(value, float) and _finite(value) and value.is_integer())
 
 
-def _scalar(field: schemas.Field, value: t.Any, path: str) -> t.Iterator[config_faults.Fault]:
+def _scalar(field: schemas.Field, value: t.Any, path: str) -> t.Iterator[rules.Fault]:
     number = _number(field, value)
     if isinstance(number, str):
-        yield config_faults.Fault("malformed", number, "", path, field.malformed)
+        yield rules.Fault("malformed", number, "", path, field.malformed)
         return
     if field.enum and value and value not in field.enum:
         right = field.alike.get(value) or similar(value, field.enum)
         remedy = f"It is called {right}." if right else f"Known are {_listed(field)}."
-        yield config_faults.Fault(
+        yield rules.Fault(
             "look_alike" if right else "not_in_list", f"There is no {value!r} here.", remedy, path, field.real
         )
     if number is None:
@@ -261,11 +259,9 @@ def _scalar(field: schemas.Field, value: t.Any, path: str) -> t.Iterator[config_
     low, above, high = field.minimum, field.above, field.maximum
     if (low is not None and number < low) or (above is not None and number <= above):
         limit = f"{low:g} or more" if low is not None else f"more than {above:g}"
-        yield config_faults.Fault("out_of_range", f"{value} is too small.", f"Give {limit}.", path, field.real)
+        yield rules.Fault("out_of_range", f"{value} is too small.", f"Give {limit}.", path, field.real)
     if high is not None and number > high:
-        yield config_faults.Fault(
-            "out_of_range", f"{value} is too large.", f"Give {high:.0f} or less.", path, field.real
-        )
+        yield rules.Fault("out_of_range", f"{value} is too large.", f"Give {high:.0f} or less.", path, field.real)
 
 
 def _number(field: schemas.Field, value: t.Any) -> float | str | None:
@@ -310,7 +306,7 @@ def _ip(text: str) -> bool:
     return "%" not in text
 
 
-def _ordered(value: t.Mapping[str, t.Any], low: str, high: str, path: str) -> t.Iterator[config_faults.Fault]:
+def _ordered(value: t.Mapping[str, t.Any], low: str, high: str, path: str) -> t.Iterator[rules.Fault]:
     lows, highs = value.get(low), value.get(high)
     if not isinstance(lows, dict) or not isinstance(highs, dict):
         return
@@ -318,52 +314,46 @@ def _ordered(value: t.Mapping[str, t.Any], low: str, high: str, path: str) -> t.
         one, limit = number(given), number(highs[name]) if name in highs else None
         if one is not None and limit is not None and one > limit:
             message = f"{low} of {name} is {one:g}, {high} is {limit:g}."
-            yield config_faults.Fault(
-                "order", message, f"Keep {low} at or below {high}.", _join(_join(path, low), name)
-            )
+            yield rules.Fault("order", message, f"Keep {low} at or below {high}.", _join(_join(path, low), name))
 
 
 _OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist")
 
 
-def _selector(value: t.Mapping[str, t.Any], path: str) -> t.Iterator[config_faults.Fault]:
+def _selector(value: t.Mapping[str, t.Any], path: str) -> t.Iterator[rules.Fault]:
     """What the API machinery checks of a label selector beyond its shape (``LabelSelectorAsSelector``)."""
     labels, expressions = value.get("matchLabels"), value.get("matchExpressions")
     for key, label in labels.items() if isinstance(labels, dict) else ():
         if not node_taints.is_qualified(key) or (isinstance(label, str) and not node_taints.is_label_value(label)):
-            yield config_faults.Fault(
-                "malformed", f"{key}={label} is no label.", path=_join(_join(path, "matchLabels"), key)
-            )
+            yield rules.Fault("malformed", f"{key}={label} is no label.", path=_join(_join(path, "matchLabels"), key))
     for index, given in enumerate(expressions if isinstance(expressions, list) else ()):
         expression = {} if given is None else given
         if isinstance(expression, dict):
             yield from _expression(expression, f"{path}.matchExpressions[{index}]")
 
 
-def _expression(expression: t.Mapping[str, t.Any], path: str) -> t.Iterator[config_faults.Fault]:
+def _expression(expression: t.Mapping[str, t.Any], path: str) -> t.Iterator[rules.Fault]:
     key, operator, values = (expression.get(name) for name in ("key", "operator", "values"))
     if not is_set(key):
-        yield config_faults.Fault("required", "key has to be given.", path=f"{path}.key")
+        yield rules.Fault("required", "key has to be given.", path=f"{path}.key")
     elif isinstance(key, str) and not node_taints.is_qualified(key):
-        yield config_faults.Fault("malformed", f"{key!r} is no label key.", path=f"{path}.key")
+        yield rules.Fault("malformed", f"{key!r} is no label key.", path=f"{path}.key")
     if not is_set(operator):
-        yield config_faults.Fault(
+        yield rules.Fault(
             "required", "operator has to be given.", f"Known are {', '.join(_OPERATORS)}.", f"{path}.operator"
         )
     elif isinstance(operator, str) and operator not in _OPERATORS:
         right = similar(operator, _OPERATORS)
         remedy = f"It is called {right}." if right else f"Known are {', '.join(_OPERATORS)}."
         rule = "look_alike" if right else "not_in_list"
-        yield config_faults.Fault(rule, f"There is no {operator!r} here.", remedy, f"{path}.operator")
+        yield rules.Fault(rule, f"There is no {operator!r} here.", remedy, f"{path}.operator")
     if operator in ("In", "NotIn") and not is_set(values):
-        yield config_faults.Fault("required", "In and NotIn need values.", path=f"{path}.values")
+        yield rules.Fault("required", "In and NotIn need values.", path=f"{path}.values")
     if operator in ("Exists", "DoesNotExist") and is_set(values):
-        yield config_faults.Fault(
-            "forbidden", "Exists and DoesNotExist take no values.", "Remove them.", f"{path}.values"
-        )
+        yield rules.Fault("forbidden", "Exists and DoesNotExist take no values.", "Remove them.", f"{path}.values")
     for word in values if isinstance(values, list) else ():
         if isinstance(word, str) and not node_taints.is_label_value(word):
-            yield config_faults.Fault("malformed", f"{word!r} is no label value.", path=f"{path}.values")
+            yield rules.Fault("malformed", f"{word!r} is no label value.", path=f"{path}.values")
 
 
 def _listed(field: schemas.Field) -> str:

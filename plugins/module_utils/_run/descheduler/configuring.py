@@ -14,10 +14,10 @@ from dataclasses import dataclass, replace
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler import (
     check,
-    config_faults,
     journaling,
     places,
     rollout,
+    rules,
     schemas,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import outcomes
@@ -46,7 +46,7 @@ class DeschedulerOptions:
     place: places.Place
     means: proofs.Means
     wish: rollout.Wish | None = None
-    faults: tuple[config_faults.Fault, ...] = ()
+    faults: tuple[rules.Fault, ...] = ()
     restart: t.Literal["rollout", "scale", "none"] = "rollout"
     verify: bool = True
     rollback: bool = True
@@ -54,7 +54,7 @@ class DeschedulerOptions:
     timeout: float = 300.0
 
 
-def invalid(faults: t.Sequence[config_faults.Fault]) -> context.Result | None:
+def invalid(faults: t.Sequence[rules.Fault]) -> context.Result | None:
     """The result of a configuration with errors; ``None`` where there is none."""
     wrong = check.errors(faults)
     if not wrong:

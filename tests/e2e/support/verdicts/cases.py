@@ -19,7 +19,7 @@ import yaml
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.yaml_text import read
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.check import check, schema_of
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.config_faults import Fault
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.rules import Fault
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.schemas import Plugin, Schema
 
 from . import koord_traps, sigs_traps
