@@ -38,13 +38,13 @@ REAL = {
     "starts": "starts and does not do it",
 }
 INTRO = {
-    "koordinator": """What ``DeschedulerConfiguration`` may hold, read in the sources of v1.7.0; what came with v1.8.0
-says so, and there the plugins of sigs.k8s.io take what the page of the sigs descheduler says. The document
-itself, MigrationController, LowNodeLoad and CustomPriority are read strictly: an unknown key ends the
-descheduler. Of all other plugins an unknown key is dropped without a word. The flavors ``koordinator`` and
+    "koordinator": """What ``DeschedulerConfiguration`` may contain, from the source of v1.7.0. Additions of v1.8.0 are
+marked; with v1.8.0 the plugins of sigs.k8s.io take what the page on the sigs descheduler says. The document
+itself, MigrationController, LowNodeLoad and CustomPriority are read strictly: the descheduler exits on an
+unknown key. In all other plugins an unknown key is silently dropped. The flavors ``koordinator`` and
 ``ack`` share this page.""",
-    "sigs": """What ``DeschedulerPolicy`` may hold, read in the source of v0.36.0. An unknown key of the policy is
-dropped without a word, an unknown argument of a plugin ends the descheduler. Every enabled plugin but
+    "sigs": """What ``DeschedulerPolicy`` may contain, from the source of v0.36.0. An unknown key of the policy is
+silently dropped; on an unknown argument of a plugin the descheduler exits. Every enabled plugin except
 DefaultEvictor needs an entry in ``pluginConfig``.""",
 }
 
@@ -152,20 +152,20 @@ def page(schema: Schema) -> str:
         unseen,
         "-" * len(unseen),
         "",
-        "No configuration shows these; a wrong one starts or not, whatever is said of it here.",
+        "These cannot be checked from a configuration alone; the descheduler may accept or reject a wrong value.",
         "",
     ]
     lines += table("40 60", ("setting", "what it takes"), iter(differences.UNSEEN))
     return "\n".join(lines).rstrip() + "\n"
 
 
-STRICTER = """Each of these starts, or seems to. They are errors here because what was asked for does not happen. The
-tests give thousands of configurations to the real binaries and to this collection: apart from this table the
-two say yes and no to the same ones."""
+STRICTER = """The descheduler starts with each of these, or seems to. They are errors here because the setting has no
+effect. The tests give thousands of configurations to the real binaries and to this collection: apart from this table,
+both accept and reject the same ones."""
 
 RULES_INTRO = """A finding has a ``path``, one of these rules, a message and a remedy. ``real`` says what the
-descheduler itself would do: it ``refuses`` or ``crashes`` (both end it), it ``drops`` the words and starts
-without them, or it ``starts`` and does not do what they say. Errors stop a configuration, warnings are told."""
+descheduler itself would do: it ``refuses`` or ``crashes`` (it exits in both cases), it ``drops`` the setting and
+starts without it, or it ``starts`` but ignores it. Errors stop the call, warnings are only reported."""
 
 
 def rules() -> str:
