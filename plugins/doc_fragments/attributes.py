@@ -6,7 +6,7 @@ from __future__ import annotations
 
 
 class ModuleDocFragment:
-    """What every module says about check mode, diff mode and repetition."""
+    """What every module documents about check mode, diff mode and idempotence."""
 
     DOCUMENTATION = r"""
 options: {}
@@ -15,7 +15,7 @@ attributes:
     description: Can run in C(check_mode) and predict the changes without making them.
     support: full
     details:
-      - Nothing is written, no lock is taken. RV(ignore:actions) names exactly what a real run would change.
+      - Nothing is written and no lock is acquired. RV(ignore:actions) lists exactly what a real run would change.
   diff_mode:
     description: Shows what has changed, or would change, in diff mode.
     support: full

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 
 class ModuleDocFragment:
-    """The options of the connection; names and variables are those of ``kubernetes.core``."""
+    """The connection options; names and environment variables are those of ``kubernetes.core``."""
 
     DOCUMENTATION = r"""
 requirements:
@@ -14,14 +14,14 @@ requirements:
 options:
   kubeconfig:
     description:
-      - Path of a kubeconfig file, several paths joined by V(:), or the content of one as a dictionary.
+      - Path of a kubeconfig file, several paths joined by V(:), or the content of a kubeconfig as a dictionary.
       - Without this and without O(host), the file that E(KUBECONFIG) names is used, then the service account of the
         pod in which this runs, then V(~/.kube/config).
       - Environment variable E(K8S_AUTH_KUBECONFIG).
     type: raw
   context:
     description:
-      - Name of a context of the kubeconfig. Without it, the current context is used.
+      - Name of a context of the kubeconfig. Defaults to the current context.
       - Environment variable E(K8S_AUTH_CONTEXT).
     type: str
   host:
@@ -36,7 +36,7 @@ options:
     type: str
   username:
     description:
-      - User for HTTP basic authentication, where a proxy in front of the API server asks for it.
+      - User for HTTP basic authentication, if a proxy in front of the API server requires it.
       - Environment variable E(K8S_AUTH_USERNAME).
     type: str
   password:
@@ -117,13 +117,13 @@ options:
 notes:
   - A connection option in a task, or in C(module_defaults), discards every E(K8S_AUTH_*) variable of the
     environment. Otherwise a task for one cluster of a fleet could silently reach the one in E(K8S_AUTH_HOST).
-  - A credential plugin of the kubeconfig (C(exec)) runs without a terminal and may take 60 seconds; then it is ended
-    and the error names it. A token that ends soon is renewed while it is still used, and while a login hangs, whatever
-    can go on with the present one goes on. Where somebody has to log in, do that before.
-  - Credentials are read again when they end or are refused, of the same context and for the same server as at the
-    beginning. A kubeconfig that leads elsewhere by then is refused.
-  - An API server that has just started refuses what it will allow a moment later. What it allowed before is therefore
-    asked for again, for up to 30 seconds, and by watches for up to 60; anything else once more after half a second.
-  - On a local connection without C(become) the work is done inside the controller, which shows its progress
-    while it waits. Everywhere else the module itself runs, with the same result and without progress.
+  - A credential plugin of the kubeconfig (C(exec)) runs without a terminal and may take 60 seconds; then it is killed
+    and the error names it. A token that expires soon is renewed while it is still in use; if a login hangs, requests
+    that can use the current token continue. If an interactive login is needed, log in beforehand.
+  - Credentials are read again when they expire or are refused, from the same context and for the same server as
+    at the start. A kubeconfig that points to another server by then is refused.
+  - An API server that has just started refuses requests that it will allow a moment later. So requests that it allowed
+    before are retried for up to 30 seconds, watches for up to 60; anything else is retried once after half a second.
+  - On a local connection without C(become) the work is done inside the controller's process, which shows progress
+    while it waits. Otherwise the module itself runs, with the same result but without progress messages.
 """

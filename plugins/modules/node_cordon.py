@@ -6,15 +6,15 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: node_cordon
-short_description: Take nodes out of service and give them back
+short_description: Take nodes out of service and return them
 version_added: 0.1.0
 author:
   - Contributors to the kubeops.node_maintenance collection (@kubeops)
 description:
-  - Takes the lock on each node, writes the record of what it was, cordons it and holds it with a taint, in one
-    conditional patch for each node. Later steps of the maintenance and giving back are the other states.
-  - Giving back undoes only what the record says is ours. What somebody else changed meanwhile is kept and reported.
-  - A node that cannot be changed (another run holds it, it is not drained) does not keep the others from it.
+  - Acquires the lock of each node, writes the record of its previous state, cordons it and taints it, with one
+    conditional patch per node. The other states are the later steps of the maintenance and the return to service.
+  - The return to service undoes only what the record lists as ours. What others changed meanwhile is kept and reported.
+  - A node that cannot be changed (another run holds it, it is not drained) does not affect the other nodes.
 extends_documentation_fragment:
   - kubeops.node_maintenance.auth
   - kubeops.node_maintenance.attributes
@@ -22,63 +22,65 @@ options:
   state:
     description:
       - V(cordoned) takes the nodes out of service.
-      - V(out) says that work on the hosts begins. It checks once more that the nodes are drained, and keeps the lock
-        for O(lease_duration), because the work may go on after this playbook was killed.
-        Where a Service has an external load balancer, it waits until half a minute has passed since the nodes left
-        service, so that nothing is sent to them any more.
-      - V(returning) lifts our taint while the cordon stays, so that DaemonSet pods come back before any other.
-      - V(parked) leaves the nodes out of service with nobody working on them. Anybody may take them up again.
-      - V(uncordoned) gives the nodes back.
+      - V(out) means that work on the hosts starts. It checks again that the nodes are drained, and keeps the lock
+        for O(lease_duration), because the work may continue after this playbook was killed.
+        If a Service has an external load balancer, it waits until half a minute has passed since the nodes were
+        taken out of service, so that they receive no more traffic.
+      - V(returning) removes our taint but keeps the cordon, so that DaemonSet pods come back before any other.
+      - V(parked) leaves the nodes out of service with no run working on them. Any later call may take them over.
+      - V(uncordoned) returns the nodes to service.
     type: str
     choices: [cordoned, out, returning, parked, uncordoned]
     default: cordoned
   nodes:
     description:
-      - Names of the nodes, as a list or as one text with commas, spaces or newlines between them.
+      - Names of the nodes, as a list or as a string separated by commas, spaces or newlines.
     type: list
     elements: str
     required: true
   run:
     description:
-      - The run on whose behalf this is done, as C(<id>) or C(<id>/<nonce>); see
-        M(kubeops.node_maintenance.maintenance_state). C(/<nonce>) stands for the run in each node's record, as one
-        start of a playbook that the nonce tells from others.
-      - Without it this is a call by hand. It goes on with what calls by hand have begun, takes up what is V(parked),
-        and what another run left once its lock was silent for its whole duration; never a node that is V(out).
+      - The run that this call belongs to, as C(<id>) or C(<id>/<nonce>); see
+        M(kubeops.node_maintenance.maintenance_state). C(/<nonce>) means the run in each node's record; the nonce
+        identifies this start of the playbook.
+      - Without it this is a manual call. It continues what manual calls have started, takes over nodes that are
+        V(parked), and nodes that another run left once their lock has not been renewed for its full duration; never a
+        node that is V(out).
     type: str
   reason:
     description:
-      - Why; others read it when they find the node out of service.
+      - The reason, shown to others who find the node out of service.
     type: str
   taint:
     description:
-      - Whether a taint C(maintenance.kubeops.io/in-progress) holds the node even if somebody lifts the cordon.
+      - Whether to set the taint C(maintenance.kubeops.io/in-progress), which keeps pods off even if someone uncordons
+        the node.
     type: bool
     default: true
   lease_namespace:
     description:
-      - Where the locks are kept. Without it C(medik8s-leases) where that namespace exists, else
+      - The namespace of the locks. Defaults to C(medik8s-leases) if that namespace exists, otherwise to
         C(kubeops-node-maintenance).
     type: str
   lease_duration:
     description:
-      - With O(state=out) or O(state=cordoned), how long work that nobody renews the lock for (tasks on the hosts,
+      - With O(state=out) or O(state=cordoned), how long work during which nothing renews the lock (tasks on the hosts,
         tasks that switch a machine off) may take before others may take over, in seconds or as C(90s), C(10m),
         C(1h30m).
     type: str
   adopt:
     description:
-      - Whether to take over a node whose tasks are, as far as anybody knows, still running. The lock that its run
-        left for them is taken at once; one that somebody else holds is waited for as always.
-      - Only say so when you know that they are not.
+      - Whether to take over a node where another run's tasks may still be running. The lock that its run
+        left for them is taken at once; the call waits as usual for a lock that someone else holds.
+      - Set this only if you know that the tasks are not running.
     type: bool
     default: false
   stored:
     description:
-      - Whether O(run) is one that M(kubeops.node_maintenance.maintenance_state) has started. Then V(cordoned) takes out
-        only what that run still has to do.
-      - So a start that stood still before it took a node's lock does not do the node once more when another start of
-        the same run has gone on in its place. Its nodes are V(adopted_by) then.
+      - Whether M(kubeops.node_maintenance.maintenance_state) has started O(run). Then V(cordoned) cordons
+        only the nodes that this run still has to do.
+      - This keeps a start that was suspended before it acquired a node's lock from doing the node again after another
+        start of the same run has continued in its place. Its nodes are then V(adopted_by).
     type: bool
     default: false
 seealso:
@@ -92,7 +94,7 @@ EXAMPLES = r"""
     nodes: [worker-1, worker-2]
     reason: new kernel
 
-- name: Give them back
+- name: Return them to service
   kubeops.node_maintenance.node_cordon:
     nodes: worker-1, worker-2
     state: uncordoned
@@ -100,7 +102,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 nodes:
-  description: What became of each node, in the order asked for. Not there when the call failed as a whole.
+  description: The result for each node, in the order given. Missing if the call failed as a whole.
   returned: when the work could begin
   type: list
   elements: dict
@@ -134,14 +136,14 @@ nodes:
       description: Whether it failed.
       type: bool
     message:
-      description: The outcome as a sentence; for failures with what to do.
+      description: The outcome as a sentence, with the remedy for failures.
       type: str
     kept:
-      description: What somebody else changed and what was therefore left as it is.
+      description: What others changed and what was therefore left as it is.
       type: list
       elements: str
     record:
-      description: The record on the node, without what gives the right to act; C(null) when there is none.
+      description: The record on the node, without the nonce; C(null) if there is none.
       type: dict
 actions:
   description: What was done, or would be done in check mode, as sentences.
@@ -150,7 +152,7 @@ actions:
   elements: str
   sample: [Take node worker-1 out of service]
 timeline:
-  description: Everything that was told while it happened.
+  description: All progress messages.
   returned: always
   type: list
   elements: dict

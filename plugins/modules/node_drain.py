@@ -6,16 +6,16 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: node_drain
-short_description: Empty nodes and prove that they are empty
+short_description: Drain nodes and verify that they are empty
 version_added: 0.1.0
 author:
   - Contributors to the kubeops.node_maintenance collection (@kubeops)
 description:
-  - Ends the swaps that M(kubeops.node_maintenance.pdb_guard) prepared, and evicts the other pods, in parallel as far as
-    their budgets allow.
+  - Completes the swaps that M(kubeops.node_maintenance.pdb_guard) prepared, and evicts the other pods, in parallel as
+    far as their budgets allow.
   - Follows every pod by its UID until it is gone, waits for replacements and volumes, and writes into the node's record
     that it is drained.
-  - Plans every pod first. A node with a pod that may not be moved is left as it is.
+  - Plans every pod first. A node with a pod that must not be moved is left as it is.
 extends_documentation_fragment:
   - kubeops.node_maintenance.auth
   - kubeops.node_maintenance.attributes
@@ -23,44 +23,44 @@ extends_documentation_fragment:
 options:
   nodes:
     description:
-      - Names of the nodes, as a list or as one text with commas, spaces or newlines between them.
-      - They have to be out of service, see M(kubeops.node_maintenance.node_cordon).
+      - Names of the nodes, as a list or as a string separated by commas, spaces or newlines.
+      - They must be out of service, see M(kubeops.node_maintenance.node_cordon).
     type: list
     elements: str
     required: true
   run:
     description:
-      - The run on whose behalf this is done, as C(<id>), C(<id>/<nonce>), or C(/<nonce>) for the run in each node's
-        record. Without it this is a call by hand, for nodes that such calls of M(kubeops.node_maintenance.node_cordon)
-        took out or took up.
+      - The run that this call belongs to, as C(<id>), C(<id>/<nonce>), or C(/<nonce>) for the run in each node's
+        record. Without it this is a manual call, for nodes that manual calls of
+        M(kubeops.node_maintenance.node_cordon) cordoned or took over.
     type: str
   grace_period:
     description:
-      - Seconds that a pod gets to end, instead of its own. V(0) means at once. Does not apply to swaps.
+      - Grace period of the pods in seconds, instead of their own. V(0) means none. Does not apply to swaps.
     type: int
   order:
     description:
-      - Whether pods of low priority leave first, or pods leave as the API server lists them.
+      - Whether pods of low priority leave first, or pods leave in the order of the API server's list.
     type: str
     choices: [priority, listed]
     default: priority
   parallel:
     description:
-      - How many requests may be under way at the same time. For each budget it is one.
+      - How many requests may be in flight at the same time. For each budget it is one.
     type: int
     default: 8
   timeout:
     description:
-      - How long emptying the nodes may take, in seconds or as C(90s), C(10m). Without it there is no limit.
+      - How long draining the nodes may take, in seconds or as C(90s), C(10m). No limit by default.
     type: str
   pod_timeout:
     description:
-      - How long a single pod may take, in seconds or as C(90s), C(10m). Without it there is no limit.
+      - How long a single pod may take, in seconds or as C(90s), C(10m). No limit by default.
     type: str
   wait_for:
     description:
-      - What to wait for. V(gone) are the pods themselves, V(replacement) are their successors elsewhere, V(volumes) are
-        the detachments of their volumes.
+      - What to wait for. V(gone) means that the pods themselves are gone, V(replacement) that their replacements are
+        ready elsewhere, V(volumes) that their volumes are detached.
     type: list
     elements: str
     choices: [gone, replacement, volumes]
@@ -71,13 +71,13 @@ seealso:
 """
 
 EXAMPLES = r"""
-- name: Empty a node by PodMigrationJobs, and leave what they cannot move
+- name: Drain a node by PodMigrationJobs, and leave what they cannot move
   kubeops.node_maintenance.node_drain:
     nodes: [worker-1]
     backend: koordinator
     fallback: fail
 
-- name: Empty two nodes
+- name: Drain two nodes
   kubeops.node_maintenance.node_drain:
     nodes: [worker-1, worker-2]
     timeout: 30m
@@ -85,7 +85,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 nodes:
-  description: What became of each node, in the order asked for. Not there when the call failed as a whole.
+  description: The result for each node, in the order given. Missing if the call failed as a whole.
   returned: when the work could begin
   type: list
   elements: dict
@@ -115,17 +115,17 @@ nodes:
           waited for.
         - V(not_dead), a failure - O(fenced) names the node, and it lives.
         - V(came_back), a failure - the kubelet of a fenced node came back in the middle.
-        - Once a node has failed, nothing more is evicted from it; requests under way are still answered.
+        - Once a node has failed, nothing more is evicted from it; requests in flight still complete.
       type: str
       sample: drained
     failed:
       description: Whether it failed.
       type: bool
     message:
-      description: The outcome as a sentence; for failures with what to do.
+      description: The outcome as a sentence, with the remedy for failures.
       type: str
     pods:
-      description: What became of each pod.
+      description: The result for each pod.
       type: list
       elements: dict
       contains:
@@ -139,7 +139,7 @@ nodes:
           description: Its UID.
           type: str
         route:
-          description: The route it took, V(job) for a PodMigrationJob. Where it came to nothing, V(evict).
+          description: The route it took, V(job) for a PodMigrationJob. If the job did not succeed, V(evict).
           type: str
         outcome:
           description:
@@ -167,7 +167,7 @@ nodes:
           type: str
           sample: evicted
         reason:
-          description: Why.
+          description: The reason for the route.
           type: str
         waited_seconds:
           description: How long it took until it was gone.
@@ -176,7 +176,7 @@ nodes:
           description: What blocked it, if anything did, with C(kind), C(namespace), C(name) and C(message).
           type: dict
 summary:
-  description: Numbers.
+  description: Totals.
   returned: when the work could begin
   type: dict
   contains:
@@ -209,7 +209,7 @@ actions:
   type: list
   elements: str
 timeline:
-  description: Everything that was told while it happened.
+  description: All progress messages.
   returned: always
   type: list
   elements: dict

@@ -6,68 +6,69 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: pdb_guard
-short_description: Prepare what runs on nodes to leave without interruption
+short_description: Prepare the pods on nodes to be moved without interruption
 version_added: 0.1.0
 author:
   - Contributors to the kubeops.node_maintenance collection (@kubeops)
 description:
-  - Raises the count of workloads whose pods leave by a swap, and waits until the newcomers serve.
-  - Lays a budget over pods of several replicas that have none, so that evictions go one by one.
-  - Gives all of it back, from wherever it is. What somebody else changed meanwhile is kept and reported.
-  - The swaps are ended by M(kubeops.node_maintenance.node_drain).
+  - Scales up workloads whose pods are swapped, and waits until the replacement pods serve.
+  - Creates a PodDisruptionBudget (a guard) for workloads of several replicas that have none, so that their pods are
+    evicted one by one.
+  - Undoes all of this, from any state. What others changed meanwhile is kept and reported.
+  - M(kubeops.node_maintenance.node_drain) completes the swaps.
 extends_documentation_fragment:
   - kubeops.node_maintenance.auth
   - kubeops.node_maintenance.attributes
 options:
   state:
     description:
-      - V(present) prepares, V(absent) gives back.
+      - V(present) prepares, V(absent) undoes it.
     type: str
     choices: [present, absent]
     default: present
   nodes:
     description:
-      - Names of the nodes, as a list or as one text with commas, spaces or newlines between them.
-      - For V(present) they have to be out of service, see M(kubeops.node_maintenance.node_cordon).
+      - Names of the nodes, as a list or as a string separated by commas, spaces or newlines.
+      - With V(present) they must be out of service, see M(kubeops.node_maintenance.node_cordon).
     type: list
     elements: str
     required: true
   run:
     description:
-      - The run on whose behalf this is done, as C(<id>), C(<id>/<nonce>), or C(/<nonce>) for the run in each node's
-        record. Without it this is a call by hand, for nodes that such calls of M(kubeops.node_maintenance.node_cordon)
-        took out or took up.
+      - The run that this call belongs to, as C(<id>), C(<id>/<nonce>), or C(/<nonce>) for the run in each node's
+        record. Without it this is a manual call, for nodes that manual calls of
+        M(kubeops.node_maintenance.node_cordon) cordoned or took over.
     type: str
   surge:
     description:
-      - Whether counts are raised. Without it, only budgets are laid.
+      - Whether to scale up workloads. Without it, only budgets are created.
     type: bool
     default: true
   swap_blocked:
     description:
-      - Whether Deployments of several replicas whose budget allows nothing are moved by a swap as well.
+      - Whether to swap Deployments of several replicas too if their budget allows no eviction.
     type: bool
     default: false
   pin_budgets:
     description:
-      - Whether foreign budgets in percent are pinned to an absolute floor while the count is raised, and restored.
+      - Whether to replace percentages in foreign budgets by an absolute minimum during the surge, and restore them.
     type: bool
     default: false
   reactive_budgets:
     description:
       - Budgets that are lifted only after a cordon or an eviction attempt, as V(longhorn), V(kubevirt), V(rook) or as a
-        label selector of the pods. The three are always known.
+        label selector of the pods. The three are always included.
     type: list
     elements: str
   settle:
     description:
-      - How long a newcomer has to be ready before it counts, in seconds or as C(90s), C(2m). Two seconds where it is
-        not given.
+      - How long a replacement pod must be ready before it counts, in seconds or as C(90s), C(2m). Two seconds by
+        default.
     type: str
   timeout:
     description:
-      - How long to wait for newcomers, guards and other runs' surges, in seconds or as C(90s), C(10m), from the begin
-        of the call. Ten minutes where it is not given.
+      - How long to wait for replacement pods, guards and other runs' surges, in seconds or as C(90s), C(10m), from the
+        start of the call. Ten minutes by default.
     type: str
 seealso:
   - module: kubeops.node_maintenance.node_cordon
@@ -75,11 +76,11 @@ seealso:
 """
 
 EXAMPLES = r"""
-- name: Bring up the second pods
+- name: Start the second pods
   kubeops.node_maintenance.pdb_guard:
     nodes: [worker-1, worker-2]
 
-- name: Give everything back
+- name: Undo everything
   kubeops.node_maintenance.pdb_guard:
     nodes: [worker-1, worker-2]
     state: absent
@@ -87,7 +88,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 workloads:
-  description: What was prepared or given back.
+  description: What was prepared or undone.
   returned: when the work could begin
   type: list
   elements: dict
@@ -102,13 +103,13 @@ workloads:
       description: Its name.
       type: str
     replicas_before:
-      description: Its count without us.
+      description: Its replica count without the surge.
       type: int
     replicas_during:
-      description: Its count while its pods leave.
+      description: Its replica count during the surge.
       type: int
     budget:
-      description: The budget of ours that guards it; empty without one.
+      description: Its guard, the budget that we created; empty without one.
       type: str
     outcome:
       description:
@@ -138,8 +139,8 @@ workloads:
       type: str
       sample: raised
 nodes:
-  description: What became of each node, in the order asked for.
-  returned: when the cluster could be connected to
+  description: The result for each node, in the order given.
+  returned: when the cluster could be reached
   type: list
   elements: dict
   contains:
@@ -168,10 +169,10 @@ nodes:
       description: Whether it failed.
       type: bool
     message:
-      description: The outcome as a sentence; for failures with what to do.
+      description: The outcome as a sentence, with the remedy for failures.
       type: str
 findings:
-  description: What was noticed, and why a call failed as a whole.
+  description: Observations, and why a call failed as a whole.
   returned: always
   type: list
   elements: dict
@@ -181,7 +182,7 @@ actions:
   type: list
   elements: str
 timeline:
-  description: Everything that was told while it happened.
+  description: All progress messages.
   returned: always
   type: list
   elements: dict
