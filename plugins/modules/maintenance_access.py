@@ -6,17 +6,18 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: maintenance_access
-short_description: Install what a cluster needs once for maintenance
+short_description: Set up a cluster once for maintenance
 version_added: 0.1.0
 author:
   - Contributors to the kubeops.node_maintenance collection (@kubeops)
 description:
-  - Installs a fence in the API server. It refuses evictions that a run still has under way when it loses its lock,
+  - Installs a fence in the API server. It refuses evictions that a run still has in flight after it lost its lock,
     because it was frozen or cut off and another run took the node over.
   - The fence is a ValidatingAdmissionPolicy, its binding, and an object of the kind C(NodeFence) in the namespace
-    C(kubeops-node-maintenance), in which runs say who holds which lock. That kind is defined here too.
-  - It concerns only evictions of this collection. All others pass as if it were not there.
-  - Everything works without it, but for the gap that it closes.
+    C(kubeops-node-maintenance), in which runs record who holds which lock. Its CustomResourceDefinition is installed
+    too.
+  - It affects only evictions of this collection. All others pass as if it did not exist.
+  - Everything works without it, except that this gap stays open.
 requirements:
   - Kubernetes 1.30 or newer.
 extends_documentation_fragment:
@@ -35,10 +36,10 @@ seealso:
 """
 
 EXAMPLES = r"""
-- name: Let the API server refuse evictions of a run that lost its lock
+- name: Make the API server refuse evictions from a run that lost its lock
   kubeops.node_maintenance.maintenance_access:
 
-- name: Take it away again
+- name: Remove it again
   kubeops.node_maintenance.maintenance_access:
     state: absent
 """
@@ -46,7 +47,7 @@ EXAMPLES = r"""
 RETURN = r"""
 objects:
   description: What was installed or removed, in that order.
-  returned: when the API server could be asked
+  returned: when the API server could be reached
   type: list
   elements: dict
   contains:
@@ -55,7 +56,7 @@ objects:
       type: str
       sample: ValidatingAdmissionPolicy
     namespace:
-      description: Its namespace; empty where it has none.
+      description: Its namespace; empty if it has none.
       type: str
     name:
       description: Its name.
@@ -80,7 +81,7 @@ actions:
   type: list
   elements: str
 timeline:
-  description: Everything that was told while it happened.
+  description: All progress messages.
   returned: always
   type: list
   elements: dict

@@ -6,13 +6,13 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: maintenance_plan
-short_description: Plan the maintenance of nodes, or ask whether nodes are back
+short_description: Plan the maintenance of nodes, or check whether nodes may take pods again
 version_added: 0.1.0
 author:
   - Contributors to the kubeops.node_maintenance collection (@kubeops)
 description:
-  - Gives every pod on the nodes its route, and names everything that stands in the way, all at once.
-  - With O(gates), tells whether nodes that come back may take pods.
+  - Assigns every pod on the nodes its route and reports all blockers at once.
+  - With O(gates), checks whether returning nodes may take pods.
   - Changes nothing.
 extends_documentation_fragment:
   - kubeops.node_maintenance.auth
@@ -21,8 +21,8 @@ extends_documentation_fragment:
 options:
   nodes:
     description:
-      - Names of the nodes, as a list or as one text with commas, spaces or newlines between them.
-      - Exactly one of O(nodes) and O(node_selector) is needed.
+      - Names of the nodes, as a list or as a string separated by commas, spaces or newlines.
+      - Exactly one of O(nodes) and O(node_selector) is required.
     type: list
     elements: str
   node_selector:
@@ -31,12 +31,12 @@ options:
     type: str
   run:
     description:
-      - The run that works on the nodes already, if any, as C(<id>) or C(<id>/<nonce>). Its own locks do not stand in
-        the way.
+      - The run that already works on the nodes, if any, as C(<id>) or C(<id>/<nonce>). Its own locks are not
+        blockers.
     type: str
   goal:
     description:
-      - Where the nodes shall be in the end. With V(evacuated), those that are out of service and empty already join no
+      - The wanted state of the nodes. With V(evacuated), nodes that are already out of service and drained are in no
         wave.
     type: str
     choices: [maintained, evacuated]
@@ -48,7 +48,7 @@ options:
     default: 1
   zone_key:
     description:
-      - The node label that tells a node's zone, for O(max_per_zone).
+      - The node label with a node's zone, for O(max_per_zone).
     type: str
     default: topology.kubernetes.io/zone
   max_per_zone:
@@ -57,23 +57,23 @@ options:
     type: int
   settle:
     description:
-      - How long newcomers will have to be ready, see O(kubeops.node_maintenance.pdb_guard#module:settle); for the
-        estimate.
+      - How long replacement pods will have to be ready, see O(kubeops.node_maintenance.pdb_guard#module:settle); for
+        the estimate.
     type: str
   gates:
     description:
-      - Instead of planning, ask whether the nodes may take pods.
-      - V(ready) asks the node's condition, V(rebooted) for another bootID than the record's, V(daemonsets) for a ready
-        pod of every DaemonSet that belongs there, V(pressure) for the absence of memory, disk and process pressure,
-        V(stable) that the others have held for O(stable).
-      - With O(wait) the locks of those nodes that are out by O(run) are renewed meanwhile; a node that another run has
-        taken over fails. Nothing else is written.
+      - Instead of planning, check whether the nodes may take pods.
+      - V(ready) checks the node's condition, V(rebooted) that its bootID differs from the record's, V(daemonsets) that
+        every DaemonSet that should run there has a ready pod, V(pressure) that there is no memory, disk or process
+        pressure, V(stable) that the others have held for O(stable).
+      - With O(wait), the locks of nodes that O(run) holds out of service are renewed meanwhile; a node that another run
+        has taken over fails. Nothing else is written.
     type: list
     elements: str
     choices: [ready, rebooted, daemonsets, pressure, stable]
   stable:
     description:
-      - How long the other gates have to hold for V(stable), in seconds or as C(90s), C(2m).
+      - How long the other gates must hold for V(stable), in seconds or as C(90s), C(2m).
     type: str
     default: 10s
   wait:
@@ -83,20 +83,20 @@ options:
     default: false
   timeout:
     description:
-      - How long to wait for the gates, in seconds or as C(90s), C(10m). Without it there is no limit.
+      - How long to wait for the gates, in seconds or as C(90s), C(10m). No limit by default.
     type: str
 seealso:
   - module: kubeops.node_maintenance.node_drain
 """
 
 EXAMPLES = r"""
-- name: What would happen?
+- name: See what would happen
   kubeops.node_maintenance.maintenance_plan:
     node_selector: pool=blue
     max_parallel: 2
   register: plan
 
-- name: Is the node back after its reboot?
+- name: Wait until the node is back after its reboot
   kubeops.node_maintenance.maintenance_plan:
     nodes: worker-1
     gates: [ready, rebooted, daemonsets, pressure, stable]
@@ -106,7 +106,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 feasible:
-  description: Whether nothing stands in the way; with O(gates), whether all nodes passed.
+  description: Whether there is no blocker; with O(gates), whether all nodes passed.
   returned: when the cluster could be read
   type: bool
 findings:
@@ -116,18 +116,18 @@ findings:
   elements: dict
   contains:
     code:
-      description: A word of the closed list in the documentation.
+      description: A code of the closed list in the documentation.
       type: str
       sample: stateful_single
     severity:
-      description: V(blocker) stands in the way, V(warning) and V(info) do not.
+      description: V(blocker) prevents the maintenance, V(warning) and V(info) do not.
       type: str
     object:
-      description: What it is about.
+      description: The object concerned.
       type: str
       sample: StatefulSet shop/db
     message:
-      description: What is found.
+      description: What was found.
       type: str
     remedy:
       description: What can be done about it.
@@ -158,40 +158,40 @@ pods:
       description: V(skip), V(swap), V(evict), V(job), V(wait) or V(refuse).
       type: str
     code:
-      description: Why it takes this route, as a word of the closed list in the documentation.
+      description: Why it takes this route, as a code of the closed list in the documentation.
       type: str
     reason:
       description: Why it takes this route.
       type: str
     remedy:
-      description: What can be done where it may not be moved.
+      description: What to do if it must not be moved.
       type: str
     budgets:
-      description: The budgets that will be asked.
+      description: The budgets that apply to it.
       type: list
       elements: str
     fits:
-      description: Whether there is room for it elsewhere; C(null) where no forecast was made.
+      description: Whether there is room for it elsewhere; C(null) if no forecast was made.
       type: bool
     target:
-      description: The node it will likely go to; C(null) where no forecast was made.
+      description: The node where it will likely be scheduled; C(null) if no forecast was made.
       type: str
     fate:
-      description: What becomes of it if nobody does anything, where its node is lost; C(null) elsewhere.
+      description: If its node is lost, what happens to the pod without intervention; otherwise C(null).
       type: dict
       contains:
         told_at:
-          description: When it is told to end; empty where it never is, or where the taint for it is not set yet.
+          description: When it is deleted; empty if never, or if the taint for it is not set yet.
           type: str
           sample: "2026-03-01T02:56:10Z"
         in_seconds:
-          description: The same in seconds from now; V(0) where that is over.
+          description: The same in seconds from now; V(0) if that time has passed.
           type: int
         successor:
           description:
-            - When its controller starts another one. V(at_once) when it is told to end, V(after_its_volume) the same,
-              but that one waits for a volume; V(after_its_object) only when the object of this pod has gone; V(none)
-              never.
+            - When its controller starts a replacement. V(at_once) when the pod is deleted; V(after_its_volume) the
+              same, but the replacement waits for a volume; V(after_its_object) only when the pod's object is gone;
+              V(none) never.
           type: str
           sample: after_its_object
         volumes:
@@ -202,26 +202,26 @@ pods:
           description: All of that as a sentence.
           type: str
 waves:
-  description: The nodes that are left to do, by wave, in order.
+  description: The remaining nodes, by wave, in order.
   returned: when the cluster could be read
   type: list
   elements: list
   sample: [[worker-1], [worker-2]]
 estimate_seconds:
-  description: How long emptying the nodes will take.
+  description: How long draining the nodes will take.
   returned: when the cluster could be read
   type: int
 fence:
   description:
-    - Whether the API server refuses evictions of a run that lost its lock, see
-      M(kubeops.node_maintenance.maintenance_access). V(present), V(absent), V(incomplete) where a part of it is missing
-      or was changed, or V(unknown) where these credentials may not read it.
-    - Not there with O(gates).
+    - Whether the API server refuses evictions from a run that lost its lock, see
+      M(kubeops.node_maintenance.maintenance_access). V(present), V(absent), V(incomplete) if a part of it is missing
+      or was changed, or V(unknown) if the credentials do not allow reading it.
+    - Missing with O(gates).
   returned: when the cluster could be read
   type: str
   sample: present
 nodes:
-  description: Every node that was asked for. Not there when the call failed as a whole.
+  description: Every requested node. Missing if the call failed as a whole.
   returned: when the cluster could be read
   type: list
   elements: dict
@@ -239,19 +239,19 @@ nodes:
         - V(failed), a failure - with O(gates), a gate does not hold.
       type: str
     failed:
-      description: Whether it cannot be gone on with.
+      description: Whether the maintenance of the node cannot continue.
       type: bool
     message:
       description: The outcome as a sentence.
       type: str
     address:
-      description: Its InternalIP; not there with O(gates).
+      description: Its InternalIP; missing with O(gates).
       type: str
     record:
-      description: The record on the node, without what gives the right to act; not there with O(gates).
+      description: The record on the node, without the nonce; missing with O(gates).
       type: dict
 timeline:
-  description: Everything that was told while it happened.
+  description: All progress messages.
   returned: always
   type: list
   elements: dict

@@ -13,19 +13,19 @@ author:
 description:
   - Writes C(report.html), one page that needs no network, and C(report.json) from the results of this collection's
     modules, and returns the summary as text.
-  - Results that are partial or failed are as welcome as others; a report is wanted most when something went wrong.
+  - Results may be partial or failed; a report is most useful after a failure.
 extends_documentation_fragment:
   - kubeops.node_maintenance.attributes
 options:
   results:
     description:
-      - What the modules returned, in the order of the run.
+      - The results of the modules, in the order of the run.
     type: list
     elements: dict
     required: true
   dest:
     description:
-      - The folder for the files. It is made where it is missing.
+      - The directory for the files. It is created if it does not exist.
     type: path
     required: true
 """
@@ -53,7 +53,7 @@ summary:
   returned: success
   type: str
 verdict:
-  description: The first thing to know, as one word.
+  description: The overall result, as a code.
   returned: success
   type: str
   sample: never_dark

@@ -11,22 +11,22 @@ version_added: 0.1.0
 author:
   - Contributors to the kubeops.node_maintenance collection (@kubeops)
 description:
-  - Keeps a run's memory in the cluster (ConfigMap C(run-<id>)), its input, its plan and the nodes it has finished,
+  - Stores a run in the cluster (ConfigMap C(run-<id>)) with its input, its plan and the nodes it has finished,
     so that the same command resumes a run that was killed.
-  - Finds every trace of earlier runs, and finishes or undoes them.
+  - Finds everything that earlier runs left, and finishes or undoes it.
 extends_documentation_fragment:
   - kubeops.node_maintenance.auth
   - kubeops.node_maintenance.attributes
 options:
   state:
     description:
-      - V(started) begins a run, or resumes the one with the same O(input) (or the one named by O(run)).
-      - V(noted) notes O(nodes) as finished.
-      - V(ended) ends the run. Its memory goes, unless it O(failed) and left something to go on with.
+      - V(started) starts a run, or resumes the one with the same O(input) (or the one named by O(run)).
+      - V(noted) records O(nodes) as finished.
+      - V(ended) ends the run. The stored run is deleted, unless the run O(failed) and left something to resume.
       - V(listed) only reads what runs left in the cluster.
-      - V(undone) gives back what dead runs left, and forgets them; with O(run) what that run left. V(finished) does so
-        only where the work was done. Both leave alone what a living run holds.
-      - Neither gives a node back on whose host somebody was at work, or that was parked; see RV(nodes).
+      - V(undone) undoes what dead runs left, and deletes the stored runs; with O(run), what that run left. V(finished)
+        does so only where the work was completed. Neither touches what a live run holds.
+      - Neither returns a node to service that was parked or whose host was being worked on; see RV(nodes).
     type: str
     choices: [started, noted, ended, listed, finished, undone]
     default: listed
@@ -34,21 +34,21 @@ options:
     description:
       - The run, as C(<id>) or C(<id>/<nonce>).
       - With O(state=noted) also C(/<nonce>), for whatever runs the records of O(nodes) name.
-      - With O(state=started) the id of the run to resume; it is an error when there is none.
-      - With O(state=listed), O(state=finished) and O(state=undone), all runs where it is not given.
+      - With O(state=started) the id of the run to resume; it is an error if there is no such run.
+      - With O(state=listed), O(state=finished) and O(state=undone), all runs by default.
     type: str
   input:
     description:
-      - With O(state=started), what makes two starts the same run (playbook, nodes, tasks).
-      - With O(state=listed), RV(resumable) tells which run the same start would resume.
+      - With O(state=started), what identifies two starts as the same run (playbook, nodes, tasks).
+      - With O(state=listed), RV(resumable) shows which run a start with the same input would resume.
     type: dict
   plan:
     description:
-      - With O(state=started), the plan; kept for those who look at the run later.
+      - With O(state=started), the plan; stored for inspection.
     type: dict
   nodes:
     description:
-      - With O(state=noted), the nodes that are finished. With none of them the call only says that the run lives.
+      - With O(state=noted), the nodes that are finished. Without nodes, the call only reports that the run is alive.
     type: list
     elements: str
   failed:
@@ -58,25 +58,25 @@ options:
     default: false
   parked:
     description:
-      - With O(state=undone) or O(state=finished) and without O(run), whether nodes count as well that people left out
-        of service on purpose. They, too, only come back through the gates.
+      - With O(state=undone) or O(state=finished) and without O(run), whether to include nodes that were left out
+        of service on purpose. They too return only through the gates.
     type: bool
     default: false
   lease_duration:
     description:
-      - With O(state=started) and O(state=noted), how long the run counts as alive although it has no node's lock, in
-        seconds or as C(90s), C(10m), C(1h30m). One minute where it is not given.
+      - With O(state=started) and O(state=noted), how long the run counts as alive although it holds no node's lock, in
+        seconds or as C(90s), C(10m), C(1h30m). One minute by default.
     type: str
 seealso:
   - module: kubeops.node_maintenance.node_cordon
 """
 
 EXAMPLES = r"""
-- name: What did earlier runs leave?
+- name: List what earlier runs left
   kubeops.node_maintenance.maintenance_state:
   register: left
 
-- name: Undo what dead runs left, but for nodes that have to pass the gates
+- name: Undo what dead runs left, except for nodes that have to pass the gates
   kubeops.node_maintenance.maintenance_state:
     state: undone
 
@@ -90,20 +90,20 @@ RETURN = r"""
 run:
   description:
     - The run as C(<id>/<nonce>), to be passed on as O(kubeops.node_maintenance.node_cordon#module:run).
-    - Whoever has the nonce may act for the run.
+    - Anyone with the nonce may act for the run.
   returned: with O(state=started)
   type: str
 resumed:
-  description: Whether an earlier start of this run goes on.
+  description: Whether this start continues an earlier one.
   returned: with O(state=started)
   type: bool
 finished:
-  description: The nodes that the run has finished already.
+  description: The nodes that the run has already finished.
   returned: with O(state=started)
   type: list
   elements: str
 resumable:
-  description: The run that a start with the same O(input) would resume, C(null) when there is none.
+  description: The run that a start with the same O(input) would resume; C(null) if there is none.
   returned: with O(state=listed)
   type: dict
   contains:
@@ -111,14 +111,14 @@ resumable:
       description: The run's id.
       type: str
     finished:
-      description: The nodes that it has finished already.
+      description: The nodes that it has already finished.
       type: list
       elements: str
     by:
       description: Who started it.
       type: str
     since:
-      description: Since when.
+      description: When it was started.
       type: str
 traces:
   description: What runs left in the cluster.
@@ -133,19 +133,19 @@ traces:
       description: Who started it.
       type: str
     since:
-      description: Since when.
+      description: When it was started.
       type: str
     alive:
-      description: Whether its run lives at this moment, because it holds a lock or is between two of its waves.
+      description: Whether its run is alive now, because it holds a lock or is between two of its waves.
       type: bool
     object:
-      description: The object that carries the trace.
+      description: The object that was left or changed.
       type: str
     what:
-      description: What it says.
+      description: What was left, as a sentence.
       type: str
 nodes:
-  description: What became of each node. Not there when the call failed as a whole.
+  description: The result for each node. Missing if the call failed as a whole.
   returned: when the work could begin
   type: list
   elements: dict
@@ -162,8 +162,8 @@ nodes:
         - V(bad_record), a failure - the node's record cannot be read.
         - V(held), a failure - the node is locked by a run that lives.
         - V(failed), a failure - the API server refused.
-        - A node that was given back, or could not be, has the outcome that M(kubeops.node_maintenance.node_cordon) or
-          M(kubeops.node_maintenance.pdb_guard) has for that.
+        - A node that was returned to service, or could not be, has the outcome that
+          M(kubeops.node_maintenance.node_cordon) or M(kubeops.node_maintenance.pdb_guard) has for that.
       type: str
     failed:
       description: Whether it failed.
@@ -177,7 +177,7 @@ actions:
   type: list
   elements: str
 timeline:
-  description: Everything that was told while it happened.
+  description: All progress messages.
   returned: always
   type: list
   elements: dict

@@ -6,18 +6,18 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: node_taint
-short_description: Set and clear taints of nodes
+short_description: Set and remove taints of nodes
 version_added: 0.1.0
 author:
   - Contributors to the kubeops.node_maintenance collection (@kubeops)
 description:
-  - Brings the taints of many nodes to what is wanted, in one conditional patch for each node that differs. A taint is
-    known by its key and effect, as for C(kubectl taint); one of another value is changed.
-  - What nobody asked about stays as it is, at its place and with its C(timeAdded). If somebody else writes the node at
-    the same moment, it is read and planned anew, so nothing of theirs is lost.
-  - Everything that is wrong with the taints is told before the first request.
-  - Before a taint of effect V(NoExecute) is set, RV(evicts) tells which pods it would end and when, and the call is
-    refused unless O(allow_no_execute=true). Budgets are not asked when such a taint ends pods; to empty a node without
+  - Sets and removes taints of many nodes, with one conditional patch for each node that differs. A taint is
+    identified by its key and effect, as in C(kubectl taint); if its value differs, the value is changed.
+  - All other taints stay as they are, in their position and with their C(timeAdded). If someone else writes the node at
+    the same time, it is read and planned again, so none of their changes is lost.
+  - All errors in the taints are reported before the first request.
+  - Before a taint with the effect V(NoExecute) is set, RV(evicts) lists which pods it would evict and when, and the
+    call is refused unless O(allow_no_execute=true). Such evictions ignore budgets; to drain a node without
     interruption, use M(kubeops.node_maintenance.node_drain).
 extends_documentation_fragment:
   - kubeops.node_maintenance.auth
@@ -26,66 +26,66 @@ options:
   state:
     description:
       - V(present) sets the taints and leaves all others.
-      - V(absent) removes them. O(taints[].value) does not matter then, and without O(taints[].effect) all taints of the
-        key go.
-      - V(exact) sets them and removes all others, except those that Kubernetes' own controllers keep
-        (C(node.kubernetes.io/*) and C(node.cloudprovider.kubernetes.io/*)) and the taint of a maintenance of this
+      - V(absent) removes them. O(taints[].value) is then ignored, and without O(taints[].effect) all taints with the
+        key are removed.
+      - V(exact) sets them and removes all others, except those of Kubernetes' own controllers
+        (C(node.kubernetes.io/*) and C(node.cloudprovider.kubernetes.io/*)) and the maintenance taint of this
         collection. An empty list removes all but these.
     type: str
     choices: [present, absent, exact]
     default: present
   nodes:
     description:
-      - Names of the nodes, as a list or as one text with commas, spaces or newlines between them.
+      - Names of the nodes, as a list or as a string separated by commas, spaces or newlines.
       - If one of them does not exist, the call fails before anything is written.
     type: list
     elements: str
     required: true
   taints:
     description:
-      - The taints. Each key and effect may be there once.
+      - The taints. Each combination of key and effect may be listed once.
     type: list
     elements: dict
     required: true
     suboptions:
       key:
         description:
-          - A name, with a domain before it or without, such as V(dedicated) or V(example.com/gpu).
+          - A name, with or without a domain prefix, such as V(dedicated) or V(example.com/gpu).
           - C(maintenance.kubeops.io/in-progress) belongs to M(kubeops.node_maintenance.node_cordon) and is refused.
         type: str
         required: true
       value:
         description:
-          - A text of 63 characters at most, as for a label. Booleans become V(true) and V(false).
+          - At most 63 characters, with the syntax of a label value. Booleans become V(true) and V(false).
         type: raw
       effect:
         description:
-          - V(NoSchedule) keeps pods without a toleration from coming, V(PreferNoSchedule) only while there is room
-            elsewhere, V(NoExecute) also ends those that are there.
-          - Needed for every taint that is set.
+          - V(NoSchedule) keeps pods without a toleration from being scheduled on the node, V(PreferNoSchedule) only
+            while there is room elsewhere; V(NoExecute) also evicts those that run there.
+          - Required for every taint that is set.
         type: str
         choices: [NoSchedule, PreferNoSchedule, NoExecute]
       state:
         description:
-          - Another state for this taint than O(state), so that one patch sets one taint and removes another. Not
-            with O(state=exact).
+          - The state of this taint; overrides O(state), so that one patch sets one taint and removes another. Not
+            allowed with O(state=exact).
         type: str
         choices: [present, absent]
   allow_no_execute:
     description:
-      - Whether taints may be set that end running pods. RV(evicts) names them.
+      - Whether to allow taints that evict running pods. RV(evicts) lists them.
     type: bool
     default: false
   run:
     description:
-      - The run on whose behalf this is done, for the API server's audit log; see
+      - The run that this call belongs to, for the API server's audit log; see
         M(kubeops.node_maintenance.maintenance_state).
     type: str
 seealso:
   - module: kubeops.node_maintenance.node_drain
   - module: kubeops.node_maintenance.node_cordon
 notes:
-  - The guide to taints of this collection has the rules of matching, of the forecast, and more examples.
+  - The guide to taints of this collection has the rules of matching and prediction, and more examples.
 """
 
 EXAMPLES = r"""
@@ -97,7 +97,7 @@ EXAMPLES = r"""
         value: analytics
         effect: NoSchedule
 
-- name: Keep pods without a need for it from the nodes with special hardware, gently
+- name: Keep pods that do not need special hardware off these nodes if possible
   kubeops.node_maintenance.node_taint:
     nodes: gpu-1, gpu-2, gpu-3
     taints:
@@ -105,7 +105,7 @@ EXAMPLES = r"""
         value: true
         effect: PreferNoSchedule
 
-- name: See which pods a NoExecute taint would end, and when
+- name: See which pods a NoExecute taint would evict, and when
   kubeops.node_maintenance.node_taint:
     nodes: [worker-7]
     taints:
@@ -126,7 +126,7 @@ EXAMPLES = r"""
       - key: dedicated
         state: absent
 
-- name: Clear every taint but those of Kubernetes itself
+- name: Remove all taints except those of Kubernetes itself
   kubeops.node_maintenance.node_taint:
     nodes: [worker-7, worker-8]
     state: exact
@@ -135,7 +135,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 nodes:
-  description: What became of each node, in the order asked for. Not there when the call failed as a whole.
+  description: The result for each node, in the order given. Missing if the call failed as a whole.
   returned: when the work could begin
   type: list
   elements: dict
@@ -161,7 +161,7 @@ nodes:
       description: Whether it failed.
       type: bool
     message:
-      description: The outcome as a sentence; for failures with what to do.
+      description: The outcome as a sentence, with the remedy for failures.
       type: str
       sample: "On node worker-7: set dedicated=analytics:NoSchedule."
     before:
@@ -176,9 +176,9 @@ nodes:
       sample: [{"key": "dedicated", "value": "analytics", "effect": "NoSchedule"}]
 evicts:
   description:
-    - The pods that the call ends by setting or changing V(NoExecute) taints, the first to go first, by node. Also there
-      when the call was refused because of them.
-    - Pods that stay, and those that an earlier taint ends anyway, are not in it.
+    - The pods that the call evicts by setting or changing V(NoExecute) taints, by node, the earliest first. Also
+      returned if the call was refused because of them.
+    - Does not include pods that stay, and those that an earlier taint evicts anyway.
   returned: when the nodes could be read
   type: list
   elements: dict
@@ -196,15 +196,15 @@ evicts:
       description: The pod's UID.
       type: str
     owner:
-      description: Its controller, empty where it has none.
+      description: Its controller; empty if it has none.
       type: str
       sample: ReplicaSet shop/web-5d4f
     seconds:
-      description: How long it may stay once the taint is set; 0 means that it goes at once.
+      description: How long it may stay once the taint is set; 0 means that it is deleted at once.
       type: int
       sample: 300
     taint:
-      description: The taint that decides it.
+      description: The taint that determines this.
       type: str
       sample: dedicated=analytics:NoExecute
     reason:
@@ -218,7 +218,7 @@ actions:
   elements: str
   sample: ["On node worker-7: set dedicated=analytics:NoSchedule"]
 timeline:
-  description: Everything that was told while it happened.
+  description: All progress messages.
   returned: always
   type: list
   elements: dict

@@ -11,32 +11,32 @@ version_added: 0.1.0
 author:
   - Contributors to the kubeops.node_maintenance collection (@kubeops)
 description:
-  - Makes a PodMigrationJob for each pod, waits until it has ended, and says what became of the pod. In mode
-    V(ReservationFirst) a place on another node is reserved before the pod is evicted.
-  - A job is made only when Koordinator would admit it, by the live configuration of its descheduler, and it is not
-    written again while it waits for arbitration; an update would start it without arbitration.
-  - Where a job cannot succeed or has failed, RV(jobs[].cause) says why and what to do. Koordinator itself says only
+  - Creates a PodMigrationJob for each pod, waits until it has finished, and returns the result for the pod. In mode
+    V(ReservationFirst) capacity on another node is reserved before the pod is evicted.
+  - A job is created only when Koordinator would admit it, by the live configuration of its descheduler, and it is not
+    written again while it waits for arbitration, because an update would start it without arbitration.
+  - If a job cannot succeed or has failed, RV(jobs[].cause) says why and what to do. Koordinator itself says only
     that the migration is forbidden, or that it timed out.
-  - Jobs are bound to the UID of their pod. A successor of the same name, as a StatefulSet makes it, is never evicted by
-    the job of its predecessor.
+  - Jobs are bound to the UID of their pod. A new pod of the same name, as a StatefulSet creates it, is never evicted by
+    the job of the old one.
 extends_documentation_fragment:
   - kubeops.node_maintenance.auth
   - kubeops.node_maintenance.attributes
 options:
   state:
     description:
-      - V(present) makes the jobs and waits for their end. With O(name) alone it waits for the job of that name.
-      - V(approved) lets paused jobs go on, once they have passed arbitration, and waits for their end. Their ttl counts
-        from the approval on.
-      - V(rejected) ends jobs that have not evicted their pod yet. Nothing is moved, the jobs are in phase C(Failed)
+      - V(present) creates the jobs and waits until they finish. With O(name) alone it waits for the job of that name.
+      - V(approved) resumes paused jobs, once they have passed arbitration, and waits until they finish. Their ttl
+        counts from the approval on.
+      - V(rejected) aborts jobs that have not evicted their pod yet. Nothing is moved, the jobs are in phase C(Failed)
         with reason C(Rejected), and their Reservations are deleted.
-      - V(absent) deletes jobs, after their end where their pod is on its way; others are rejected first.
+      - V(absent) deletes jobs. It waits for jobs whose pod is being moved, and rejects the others first.
     type: str
     choices: [present, approved, rejected, absent]
     default: present
   pods:
     description:
-      - The pods to move; for other states than V(present) the pods whose newest job is meant.
+      - The pods to move; for other states than V(present), the pods whose newest job is used.
     type: list
     elements: dict
     suboptions:
@@ -50,109 +50,110 @@ options:
         required: true
       uid:
         description:
-          - The pod's UID. With it, a pod that is gone counts as moved already, and a successor of the same name is left
-            alone. Without it, a pod that is not there is an error.
+          - The pod's UID. With it, a pod that is gone counts as already moved, and a new pod of the same name is left
+            alone. Without it, a pod that does not exist is an error.
         type: str
   nodes:
     description:
-      - All pods of these nodes, except mirror pods, those of DaemonSets and those that have ended. To empty nodes
+      - All pods of these nodes, except mirror pods, pods of DaemonSets and finished pods. To drain nodes
         without interruption, use M(kubeops.node_maintenance.node_drain).
-      - A list, or one text with commas, spaces or newlines between the names.
+      - A list, or a string separated by commas, spaces or newlines.
     type: list
     elements: str
   pod_selector:
     description:
-      - All pods with these labels, such as V(app=web,tier!=db); with O(nodes) only those there.
+      - All pods with these labels, such as V(app=web,tier!=db); with O(nodes) only those on these nodes.
     type: str
   namespaces:
     description:
-      - Only pods of these namespaces. Needs O(nodes) or O(pod_selector).
+      - Only pods of these namespaces. Requires O(nodes) or O(pod_selector).
     type: list
     elements: str
   name:
     description:
-      - The name of a job. With O(pods) (one pod) and O(state=present) the job to be made gets it, else it is the name
-        of one that is there.
-      - Without it jobs are named after their pod and what is wanted of them, so that a repeated call finds them again.
+      - The name of a job. With O(pods) (one pod) and O(state=present) it names the job to create, otherwise an
+        existing one.
+      - By default jobs are named after their pod and their options, so that a repeated call finds them again.
     type: str
   mode:
     description:
-      - V(ReservationFirst) needs koord-scheduler as the pod's scheduler. V(EvictDirectly) only evicts, with the limits
-        and the arbitration of Koordinator; this module waits for the new pod then.
+      - V(ReservationFirst) requires koord-scheduler as the pod's scheduler. V(EvictDirectly) only evicts, with the
+        limits and the arbitration of Koordinator; the module then waits for the new pod.
     type: str
     choices: [ReservationFirst, EvictDirectly]
     default: ReservationFirst
   paused:
     description:
-      - Whether the jobs wait for an approval before they begin. See O(state=approved) and O(state=rejected).
+      - Whether the jobs wait for an approval before they start. See O(state=approved) and O(state=rejected).
     type: bool
     default: false
   ttl:
     description:
-      - How long a job may take, as Go writes it (V(90s), V(5m), V(1h30m)) or in seconds; V(0) for no limit.
-      - It counts from the job's creation, also while the job waits for arbitration or is paused. A job that waits or is
-        paused is not ended by it, but fails as soon as it may begin after it.
-      - Koordinator deletes a job five minutes after its ttl (30 minutes after its creation without one) with its
-        Reservation, in whatever phase it is.
+      - How long a job may take, as a Go duration (V(90s), V(5m), V(1h30m)) or in seconds; V(0) for no limit.
+      - It counts from the job's creation, also while the job waits for arbitration or is paused. It does not abort a
+        waiting or paused job, but once it has expired the job fails as soon as it could start.
+      - Koordinator deletes a job, with its Reservation, five minutes after its ttl (without a ttl, 30 minutes after its
+        creation), in whatever phase it is.
     type: str
     default: 5m
   reservation:
     description:
-      - The name of a Reservation to use. It has to fit the one pod in O(pods), and to be unused. Koordinator deletes it
+      - The name of a Reservation to use. It must match the one pod in O(pods) and be unused. Koordinator deletes it
         with the job.
-      - With O(reservation_template) it is made first, where it is not there, and waited for until it has a place.
+      - With O(reservation_template) it is created first if it does not exist, and the module waits until it is
+        scheduled.
     type: str
   reservation_template:
     description:
-      - C(metadata) and C(spec) of the Reservation that the job makes, or that is made beforehand with O(reservation).
-        What is left out comes from the pod. C(spec.template.spec.nodeName) works only with O(reservation).
-      - It is checked field by field. Koordinator's API takes anything here, and a value of a wrong type stops its
+      - C(metadata) and C(spec) of the Reservation that the job creates, or that is created first with O(reservation).
+        Omitted fields come from the pod. C(spec.template.spec.nodeName) works only with O(reservation).
+      - It is checked field by field. Koordinator's API accepts anything here, and a value of a wrong type stops its
         controller for all jobs.
     type: dict
   delete_options:
     description:
-      - Options of the eviction, such as C(gracePeriodSeconds). The pod's UID as a precondition is always added.
+      - Options of the eviction, such as C(gracePeriodSeconds). The pod's UID is always added as a precondition.
     type: dict
   reason:
     description:
-      - Why, for the annotation C(koordinator.sh/evict-reason), which the condition of the eviction shows. For
+      - The reason, for the annotation C(koordinator.sh/evict-reason), which the condition of the eviction shows. For
         O(state=rejected) it becomes part of the job's message.
     type: str
   trigger:
     description:
-      - Who or what asked for it, for the annotation C(koordinator.sh/evict-trigger), a label of the descheduler's
-        metric. The name of this collection without it.
+      - Who or what requested the move, for the annotation C(koordinator.sh/evict-trigger), a label of the descheduler's
+        metric. Defaults to the name of this collection.
     type: str
   koordinator_namespace:
     description:
-      - The namespace of koord-descheduler and its ConfigMap. Without it C(koordinator-system) is looked at, then
+      - The namespace of koord-descheduler and its ConfigMap. By default C(koordinator-system) is tried, then
         C(kube-system) (Alibaba Cloud's add-on).
     type: str
   wait:
     description:
-      - Whether to wait until the jobs have ended. Without it all jobs are made at once, and limits of Koordinator use
-        up their ttl.
+      - Whether to wait until the jobs have finished. Without it all jobs are created at once, and Koordinator's limits
+        use up their ttl.
     type: bool
     default: true
   timeout:
     description:
-      - How long to wait at most, such as V(90s) or V(10m). Jobs go on when it is over. By default the jobs' ttl and
+      - How long to wait at most, such as V(90s) or V(10m). The jobs continue afterwards. Defaults to the jobs' ttl plus
         half a minute.
     type: str
   run:
     description:
-      - The run on whose behalf this is done, a label of the jobs; see M(kubeops.node_maintenance.maintenance_state).
-      - Alone it means all jobs of the run, for other states than V(present).
+      - The run that this call belongs to, a label of the jobs; see M(kubeops.node_maintenance.maintenance_state).
+      - Without other selections it means all jobs of the run, for other states than V(present).
     type: str
 seealso:
   - module: kubeops.node_maintenance.node_drain
 notes:
-  - The guide to Koordinator's jobs of this collection has every cause with its remedy, the flow of a manual
-    confirmation, the permissions that are needed, and what Koordinator really does where its documents leave it open.
+  - The guide to PodMigrationJobs of this collection has every cause with its remedy, the procedure for manual
+    approval, the required permissions, and how Koordinator behaves where its documentation leaves it open.
 """
 
 EXAMPLES = r"""
-- name: Move a pod after its new place is reserved
+- name: Move a pod after capacity is reserved for it
   kubeops.node_maintenance.pod_migration_job:
     pods:
       - namespace: default
@@ -160,7 +161,7 @@ EXAMPLES = r"""
     name: migrationjob-demo
     ttl: 5m
 
-- name: Move all pods of a namespace away from a node, telling why
+- name: Move all pods of a namespace away from a node, with a reason
   kubeops.node_maintenance.pod_migration_job:
     nodes: [worker-7]
     namespaces: [shop]
@@ -169,7 +170,7 @@ EXAMPLES = r"""
     reason: kernel update
     trigger: change-4711
 
-- name: Only evict, with Koordinator's limits and arbitration, and with a grace of one minute
+- name: Only evict, with Koordinator's limits and arbitration, and with a grace period of one minute
   kubeops.node_maintenance.pod_migration_job:
     pod_selector: app=web
     nodes: [worker-7]
@@ -177,12 +178,12 @@ EXAMPLES = r"""
     delete_options:
       gracePeriodSeconds: 60
 
-- name: Use a Reservation that is there
+- name: Use an existing Reservation
   kubeops.node_maintenance.pod_migration_job:
     pods: [{namespace: default, name: web-0, uid: 4d5f6c9e-2f0f-4b57-9a84-0a4b7a3d6c11}]
     reservation: reservation-0
 
-- name: Reserve a place on the new nodes first, and move the pod once it is there
+- name: Reserve capacity on the new nodes first, then move the pod
   kubeops.node_maintenance.pod_migration_job:
     pods: [{namespace: default, name: web-0}]
     reservation: web-0-new
@@ -197,7 +198,7 @@ EXAMPLES = r"""
               - name: web
                 resources: {requests: {cpu: "2", memory: 4Gi}}
 
-# A person confirms before anything is moved
+# A person approves before anything is moved
 - name: Prepare the moves
   kubeops.node_maintenance.pod_migration_job:
     nodes: [worker-7]
@@ -226,7 +227,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 jobs:
-  description: One for each pod, or for each job that was ruled over. Not there when the call failed as a whole.
+  description: One entry per pod, or per approved, rejected or deleted job. Missing if the call failed as a whole.
   returned: when the work could begin
   type: list
   elements: dict
@@ -263,7 +264,7 @@ jobs:
       description: Whether it failed.
       type: bool
     message:
-      description: The outcome as a sentence, for failures with the cause and what to do.
+      description: The outcome as a sentence, with the cause and the remedy for failures.
       type: str
     phase:
       description: The job's phase; empty while it waits for arbitration.
@@ -277,11 +278,11 @@ jobs:
       description: The job's reason, such as V(Timeout) or V(ForbiddenMigratePod).
       type: str
     cause:
-      description: The real cause where the pod was not moved, with a word of the closed list in the guide; else null.
+      description: The real cause if the pod was not moved, with a code of the closed list in the guide; otherwise null.
       type: dict
       contains:
         code:
-          description: The word.
+          description: The code.
           type: str
           sample: single_replica
         message:
@@ -292,7 +293,7 @@ jobs:
           description: What to do.
           type: str
     node:
-      description: The node on which the place is reserved; empty in mode V(EvictDirectly).
+      description: The node on which capacity is reserved; empty in mode V(EvictDirectly).
       type: str
       sample: node-1
     reservation:
@@ -300,10 +301,10 @@ jobs:
       type: str
       sample: d56659ab-ba16-47a2-821d-22d6ba49258e
     pod:
-      description: The pod that is moved, with its C(namespace), C(name), C(uid), and the C(node) it was on.
+      description: The pod to move, with its C(namespace), C(name), C(uid), and the C(node) it was on.
       type: dict
     new_pod:
-      description: The pod that took its place, with C(namespace), C(name) and C(uid); null where there is none yet.
+      description: The pod that replaced it, with C(namespace), C(name) and C(uid); null if there is none yet.
       type: dict
     mode:
       description: The job's mode.
@@ -315,7 +316,7 @@ jobs:
       description: The job's ttl in seconds, 0 without one.
       type: float
     seconds:
-      description: From the job's creation to its end; null where it has not ended.
+      description: From the job's creation until it finished; null if it has not finished.
       type: float
       sample: 4.2
     conditions:
@@ -324,15 +325,15 @@ jobs:
       elements: dict
     events:
       description:
-        - Koordinator's events on the job, with C(type), C(reason), C(message), C(at) and C(from). Version 1.8.0 makes
+        - Koordinator's events on the job, with C(type), C(reason), C(message), C(at) and C(from). Version 1.8.0 creates
           none.
       type: list
       elements: dict
 doubt:
   description:
-    - Why the configuration of koord-descheduler could not be read, empty where it could. Without it nothing is refused
-      beforehand and no cause is told that depends on it.
-    - Also that several profiles have a MigrationController. The rules of the first are read; any can refuse.
+    - Why the configuration of koord-descheduler could not be read; empty if it could. In that case nothing is refused
+      beforehand and no cause is reported that depends on it.
+    - Also reports that several profiles have a MigrationController. The rules of the first are read; any can refuse.
   returned: when the work could begin
   type: str
 actions:
@@ -342,14 +343,14 @@ actions:
   elements: str
   sample: ["Create PodMigrationJob web-0-0b7f3ac9d1 for Pod default/web-0 (ReservationFirst)"]
 timeline:
-  description: Everything that was told while it happened.
+  description: All progress messages.
   returned: always
   type: list
   elements: dict
 findings:
   description:
     - Why the call failed as a whole, such as V(no_crd), V(no_controller), V(no_scheduler), V(unknown_pod),
-      V(unknown_node) or V(unknown_reservation). Nothing was written then.
+      V(unknown_node) or V(unknown_reservation). Nothing was written.
   returned: when the call failed as a whole
   type: list
   elements: dict
