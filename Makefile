@@ -1,4 +1,4 @@
-# Needs Python >= 3.11, make and git; everything else is made below .build (the lab's binaries: see roles/lab).
+# Needs Python >= 3.11, make and git; everything else is created below .build (the lab's binaries: see roles/lab).
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
@@ -17,11 +17,11 @@ START := $(shell date +%s)
 comma := ,
 say = printf '==> [%3d s] %s: %s\n' $$(( $$(date +%s) - $(START) )) "$(1)" "$(2)"
 
-# A folder that was moved needs a new environment: the scripts in it carry its path.
+# A directory that was moved needs a new environment, because the scripts in it contain its path.
 $(shell mkdir -p .build && { [ "$$(cat .build/where 2>/dev/null)" = '$(CURDIR)' ] || echo '$(CURDIR)' > .build/where; })
 
 OUTER_PATH := $(PATH)
-# Nothing of the caller's own Ansible or cluster takes part, nor is it touched.
+# The caller's own Ansible and cluster are neither used nor touched.
 export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 export ANSIBLE_HOME := $(CURDIR)/.build/ansible
 export ANSIBLE_COLLECTIONS_PATH := $(CURDIR)/.build/collections
@@ -36,10 +36,10 @@ PLAY := ansible-playbook
 LAB_VARS := -e lab_name='$(LAB_NAME)' -e lab_nodes='$(LAB_NODES)'
 
 .PHONY: help env demo test explore mutants lab lab-down chaos bench lint docs clean
-help: ## this list
+help: ## lists the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 18
 
-env: $(READY) ## the environment alone
+env: $(READY) ## only the environment
 $(READY): requirements.txt requirements-dev.txt constraints.txt .build/where
 	@python=''; for p in python3 python3.13 python3.12 python3.11 python3.14; do \
 	  p=$$(PATH='$(OUTER_PATH)' type -P $$p) || continue; \
@@ -54,19 +54,19 @@ $(READY): requirements.txt requirements-dev.txt constraints.txt .build/where
 	mkdir -p $(dir $(LINK)); ln -sfn ../../../.. $(LINK); : > .build/ansible.cfg; touch $@; \
 	$(call say,environment,ready)
 
-demo: $(READY) ## the lab and one maintenance on it, watched by an independent witness
+demo: $(READY) ## the lab and one maintenance in it, watched by an independent process
 	@$(PLAY) kubeops.node_maintenance.demo $(LAB_VARS)
 
-lab: $(READY) ## the lab alone; LAB_NAME, LAB_NODES
+lab: $(READY) ## only the lab; LAB_NAME, LAB_NODES
 	@$(PLAY) kubeops.node_maintenance.lab $(LAB_VARS)
 
-lab-down: $(READY) ## ends the lab LAB_NAME
+lab-down: $(READY) ## deletes the lab LAB_NAME
 	@$(PLAY) kubeops.node_maintenance.lab $(LAB_VARS) -e lab_state=absent
 
 lint: $(READY) ## style, types, documentation, sanity
 	@python -m nox --session lint sanity
 
-test: $(READY) ## everything that must hold, the lab included
+test: $(READY) ## all tests, including those in the lab
 	@$(call say,test,lint)
 	@python -m nox --session lint
 	@$(call say,test,sanity; beside it unit tests per ansible-core$(comma) clients)
@@ -90,23 +90,23 @@ test-labs:
 test-explorations:
 	@BACKGROUND=1 ORDERS='$(ORDERS)' SEED='$(SEED)' python -m nox --session explore $(call tagged,explore)
 
-explore: $(READY) ## faults at every request and orders of all who act, in a simulated cluster; ORDERS, SEED, SAMPLE
+explore: $(READY) ## faults at every request and random interleavings, in a simulated cluster; ORDERS, SEED, SAMPLE
 	@ORDERS='$(ORDERS)' SEED='$(SEED)' python -m nox --session explore
 
 mutants: $(READY) ## how many random mutants of _plan and _run the unit tests notice; SAMPLE, SEED, WING=_run/drain
 	@SAMPLE='$(SAMPLE)' SEED='$(SEED)' WING='$(WING)' python -m nox --session mutants
 
-chaos: $(READY) ## random faults on labs of its own; SECONDS, SEED, LABS, TRACKS, OUTAGE; ONLY=SCENE/BACKEND/FAULT/AT runs one again
+chaos: $(READY) ## random faults in its own labs; SECONDS, SEED, LABS, TRACKS, OUTAGE; ONLY=SCENE/BACKEND/FAULT/AT runs one again
 	@PYTHONPATH='$(PYTHONPATH):$(CURDIR)/tests:$(CURDIR)/tests/e2e:$(CURDIR)/roles/lab/files' python -m chaos \
 	  --lab-name='$(if $(filter lab,$(LAB_NAME)),chaos,$(LAB_NAME))' --labs='$(if $(filter file,$(origin LABS)),1,$(LABS))' \
 	  --tracks='$(TRACKS)' --seconds='$(SECONDS)' --seed='$(SEED)' --only='$(ONLY)' --outage='$(OUTAGE)' \
 	  --backends='$(BACKENDS)' --scenes='$(SCENES)' --faults='$(FAULTS)'
 
-bench: $(READY) ## speed beside kubectl drain and kubernetes.core.k8s_drain
+bench: $(READY) ## speed compared with kubectl drain and kubernetes.core.k8s_drain
 	@python bench/run.py
 
 docs: $(READY) ## the documentation site
 	@python -m nox --session docs
 
-clean: ## removes everything that make built here
+clean: ## deletes everything that make built here
 	@rm -rf .build
