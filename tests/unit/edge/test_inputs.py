@@ -5,6 +5,8 @@
 from __future__ import annotations
 
 import datetime
+import subprocess
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -27,6 +29,16 @@ def test_nothing_but_a_node_is_enough() -> None:
     assert values["max_failures"] == 0
     assert values["serial"] is None
     assert values["timeout"] is None
+
+
+def test_to_read_the_input_loads_no_engine() -> None:
+    """Each playbook begins with it, in a process of its own: the engine and its client are half a second there."""
+    package = read.__module__.rpartition("._edge")[0]
+    script = f"import sys, {read.__module__} as m; m.read({{'maintain_nodes': 'a'}}, 'maintain'); print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60)
+    loaded = done.stdout.split()
+    assert read.__module__ in loaded
+    assert [name for name in loaded if name.startswith((f"{package}._run", f"{package}._cluster"))] == []
 
 
 def test_a_survey_sends_strings_and_gets_types() -> None:
