@@ -102,7 +102,7 @@ def test_a_configuration_is_rolled_out_once(lab: Lab, play: Player, chart: str) 
     """Already right: nothing happens. New: one restart. In other words: written, no restart. Again: nothing."""
     first = the_pod(lab)
     same = roll(play, chart)
-    assert (same["outcome"], same["changed"], same["proof"]) == ("unchanged", False, "configz")
+    assert (same["outcome"], same["changed"], same["proof"]) == ("unchanged", False, "configz"), same["actions"]
     new = chart.replace("deschedulingInterval: 10s", "deschedulingInterval: 120s")
     told = call(play, new, check=True, diff=True)
     assert told.answer["changed"]

@@ -95,6 +95,15 @@ def test_without_a_digest_the_pods_are_asked(site: Make) -> None:
     assert foreign.roll()["outcome"] == "restarted", "something runs that nobody asks for"
 
 
+def test_pods_that_have_just_started_are_waited_for_and_asked(site: Make) -> None:
+    on = site(NEW)
+    (pod,) = on.world.pods(namespace=HOME)
+    on.world.delete(kinds.PODS, pod["metadata"]["name"], HOME)
+    done = on.roll()
+    assert (done["outcome"], done["changed"], done["proof"]) == ("unchanged", False, "configz")
+    assert on.asked() == []
+
+
 def test_a_digest_that_lies_is_found_out(site: Make) -> None:
     on = site()
     assert on.roll()["outcome"] == "restarted"

@@ -182,7 +182,7 @@ class Rollout:
         conflicts: tuple[str, ...] | None = None
         mark = rollout.marks_of(site.workload)[rollout.DIGEST]
         if not changes and options.state == "present" and mark in (None, wish.digest):
-            progress = rollout.progress(site.workload, site.pods())
+            progress = self._settled(patience=STEADY if mark is None else 0.0)
             if not progress.waiting:
                 self.proof = prover.prove(progress.pods)
                 conflicts = self.proof.conflicts
@@ -190,6 +190,16 @@ class Rollout:
                     conflicts = conflicts or self.proof.comparison.extras
         asked = options.state == "restarted"
         return rollout.restart_reason(site.workload, wish, changes=changes, conflicts=conflicts, asked=asked)
+
+    def _settled(self, patience: float) -> rollout.Progress:
+        """How far the pods are; those that have just started get so many seconds: only then they tell."""
+        deadline = self.ctx.clock.now() + patience
+        while True:
+            progress = rollout.progress(self.site.workload, self.site.pods())
+            if not progress.waiting or progress.hopeless or not self.site.replicas or self.ctx.clock.now() >= deadline:
+                return progress
+            self.ctx.clock.sleep(restarting.POLL)
+            self.site.reread()
 
     def _sentence(self, present: str | None) -> str:
         place = self.options.place
