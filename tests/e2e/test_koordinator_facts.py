@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from datetime import datetime
 
 import pytest
-from support.arena import Arena
+from support.arena import Arena, Workload
 from support.jobs import JOBS, Jobs, descheduler_log, job_of, move, steadily
 from support.koordinator import DEPLOYMENT, configured, leads, migration_args, process, restart_descheduler
 from support.lab import Lab
@@ -46,13 +46,18 @@ def test_arbitration(lab: Lab, arena: Arena, jobs: Jobs) -> None:
     names = ("timed", "touched", "dropped", "odd")
     works = {name: jobs.deployment(name) for name in names}
     arena.settle()
+    held = _apart([works[name] for name in names[:3]])
     holders = {
-        name: jobs.by_hand(f"hold-{name}", jobs.named(works[name]), paused=True, ttl="10m") for name in names[:3]
+        name: jobs.by_hand(f"hold-{name}", jobs.named(works[name], index), paused=True, ttl="10m")
+        for name, index in zip(names, held, strict=False)
     }
     for name in holders.values():
         jobs.until_passed(name)
     assert jobs.phase(holders["timed"]) == "", "a paused job passes arbitration and begins nothing"
-    timed, touched, dropped = (jobs.by_hand(name, jobs.named(works[name], 1), ttl="3s") for name in names[:3])
+    timed, touched, dropped = (
+        jobs.by_hand(name, jobs.named(works[name], 1 - index), ttl="3s")
+        for name, index in zip(names, held, strict=False)
+    )
     odd = jobs.by_hand("odd", jobs.named(works["odd"]), mode="evictdirectly")
     steadily(lambda: not any(jobs.passed(name) for name in (timed, touched, dropped)), 2, "limits hold them")
 
@@ -74,6 +79,16 @@ def test_arbitration(lab: Lab, arena: Arena, jobs: Jobs) -> None:
     ended = jobs.ended(odd)
     assert (ended["phase"], bool(ended.get("nodeName"))) == ("Succeeded", True)
     until(lambda: _is_tried(lab, dropped), 5, "the queue still has it")
+
+
+def _apart(works: list[Workload]) -> tuple[int, ...]:
+    """Which of its two pods to hold of each workload: on as many nodes as can be, since only two of a node pass."""
+    homes = [[pod["spec"]["nodeName"] for pod in work.pods()] for work in works]
+
+    def nodes(chosen: tuple[int, ...]) -> int:
+        return len({home[index] for home, index in zip(homes, chosen, strict=True)})
+
+    return max(itertools.product((0, 1), repeat=len(works)), key=nodes)
 
 
 def _release(arena: Arena, name: str) -> None:
@@ -156,7 +171,8 @@ def test_two_profiles(lab: Lab, arena: Arena, jobs: Jobs, play: Player) -> None:
         assert "several_controllers" in {finding["code"] for finding in plan.answer["findings"]}
     with configured(lab, twice):
         made = [jobs.by_hand(name, jobs.named(work)) for name, work in zip(names, works, strict=True)]
-        assert {jobs.ended(name, 60)["phase"] for name in made} == {"Succeeded"}
+        ends = {name: jobs.ended(name, 60) for name in made}
+        assert {end["phase"] for end in ends.values()} == {"Succeeded"}, ends
     told: dict[str, set[str]] = {name: set() for name in made}
     for event in lab.api.items("/api/v1/namespaces/default/events"):
         if event["involvedObject"]["name"] in told:

@@ -163,7 +163,7 @@ def test_a_configuration_that_is_refused_shows_as_in_a_cluster(lab: Lab) -> None
     old = the_pod(lab)["metadata"]["name"]
     text = lab.api.get(koordinator.CONFIG)["data"][koordinator.KEY]
     lab.api.patch(koordinator.CONFIG, {"data": {koordinator.KEY: text.replace("evictBurst: 1", "evictBurst: -1")}})
-    note = {"spec": {"template": {"metadata": {"annotations": {"test": "refused"}}}}}
+    note = {"spec": {"template": {"metadata": {"annotations": {"refused": "yes"}}}}}
     lab.api.patch(koordinator.DEPLOYMENT, note)
     try:
 
@@ -187,7 +187,7 @@ def test_a_configuration_that_is_refused_shows_as_in_a_cluster(lab: Lab) -> None
         until(lambda: container(lab.api.get(f"{koordinator.PODS}/{old}"))["ready"], 30, "the old one is ready")
     finally:
         lab.api.patch(koordinator.CONFIG, {"data": {koordinator.KEY: text}})
-        undo = {"spec": {"template": {"metadata": {"annotations": {"test": None}}}}}
+        undo = {"spec": {"template": {"metadata": {"annotations": {"refused": None}}}}}
         lab.api.patch(koordinator.DEPLOYMENT, undo)
     until(lambda: len(koordinator.descheduler_pods(lab)) == 1, 60, "the new pod is gone")
     assert the_pod(lab)["metadata"]["name"] == old
