@@ -67,10 +67,8 @@ lint: $(READY) ## style, types, documentation, sanity
 	@python -m nox --session lint sanity
 
 test: $(READY) ## all tests, including those in the lab
-	@$(call say,test,lint)
-	@python -m nox --session lint
-	@$(call say,test,sanity; beside it unit tests per ansible-core$(comma) clients)
-	@$(MAKE) --jobs=2 test-units $(addprefix test-sanity-,$(SANITY))
+	@$(call say,test,lint$(comma) then sanity; beside them unit tests per ansible-core$(comma) clients)
+	@$(MAKE) --jobs=2 test-units test-lint $(addprefix test-sanity-,$(SANITY))
 	@$(call say,test,the lab: its binaries are built once per machine)
 	@$(PLAY) kubeops.node_maintenance.lab -e lab_state=built
 	@$(call say,test,end to end on $(LABS) labs side by side; beside it explorations on what is idle)
@@ -79,7 +77,9 @@ test: $(READY) ## all tests, including those in the lab
 
 # Two go on at a time, so each line says whose it is.
 tagged = 2>&1 | sed -u 's/^/$(1) | /'
-.PHONY: test-units test-labs test-explorations
+.PHONY: test-lint test-units test-labs test-explorations
+test-lint:
+	@python -m nox --session lint $(call tagged,lint)
 test-sanity-%:
 	@python -m nox --session 'sanity($*)' $(call tagged,sanity $*)
 test-units:

@@ -6,7 +6,8 @@
 
 A cluster that tests of several files share is started by each process that runs one of them. So a file whose
 functions ask for such a fixture goes where the others are that do. (`--dist loadgroup` would be for that, but
-pytest-xdist 3.8 cannot mark tests of pytest 9.2.)
+pytest-xdist 3.8 cannot mark tests of pytest 9.2.) With Koordinator these would take longer than all others together,
+so they go to two processes: the files that are named after it, and the rest.
 """
 
 from __future__ import annotations
@@ -26,7 +27,10 @@ ASKS = re.compile(r"^def \w+\([^)]*\b(" + "|".join(SHARED) + r"): ", re.MULTILIN
 def group(file: str) -> str:
     """The group of a test file; empty when its tests may run anywhere."""
     found = ASKS.search((E2E / file).read_text(encoding="utf-8"))
-    return (SHARED[found.group(1)] or file) if found else ""
+    if not found:
+        return ""
+    shared = SHARED[found.group(1)]
+    return f"{shared}-{'koordinator' in file}" if shared else file
 
 
 def together(config: Any, log: Any) -> Any:
