@@ -199,6 +199,7 @@ def house() -> types.ModuleType:
 def test_the_wings_stand_as_the_guide_draws_them() -> None:
     draws = house()
     assert draws.drawing().strip() == draws.drawn(draws.GUIDE.read_text()), "python docs/house.py draws them anew"
+    assert draws.PICTURE.read_text() == draws.picture(), "python docs/house.py draws it anew"
 
 
 def test_an_arrow_back_between_wings_is_caught() -> None:
