@@ -18,7 +18,7 @@ description:
   - Turns the C(maintain_*) variables, as a survey, C(-e) or an inventory give them, into their final types, and says
     everything that is wrong with them at once.
   - For the playbooks of this collection; it may change at any time.
-positional: playbook
+positional: playbook, others
 options:
   _input:
     description: The variables by their full names.
@@ -28,6 +28,10 @@ options:
     description: Name of the playbook.
     type: str
     required: true
+  others:
+    description: Names of variables that may be meant for the playbook and are not.
+    type: list
+    elements: str
 """
 
 EXAMPLES = r"""
@@ -48,5 +52,5 @@ class FilterModule:
         return {"maintain_input": _maintain_input}
 
 
-def _maintain_input(variables: t.Mapping[str, t.Any], playbook: str) -> dict[str, t.Any]:
-    return inputs.read(variables, playbook)
+def _maintain_input(variables: t.Mapping[str, t.Any], playbook: str, others: t.Iterable[str] = ()) -> dict[str, t.Any]:
+    return inputs.read({**variables, **dict.fromkeys(others)}, playbook)

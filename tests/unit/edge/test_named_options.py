@@ -72,7 +72,9 @@ def test_no_text_tells_an_option_of_both_by_hand() -> None:
 
 
 def test_every_variable_that_a_text_names_is_one() -> None:
-    recover = set(re.findall(r"nm_variables: \[(.*)\]", (HERE / "playbooks/recover.yml").read_text())[0].split(", "))
+    recover = set(
+        re.findall(r"_maintain_variables: \[(.*)\]", (HERE / "playbooks/recover.yml").read_text())[0].split(", ")
+    )
     known = {PREFIX + name for name in VARIABLES} | recover
     named = {word for _where, text in texts() for word in re.findall(r"\b(?:maintain|recover)_\w+", text)}
     assert {"maintain_run", "recover_run", "recover_state"} <= named

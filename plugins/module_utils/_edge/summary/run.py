@@ -1,0 +1,61 @@
+# Copyright: Contributors to the kubeops.node_maintenance collection
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""What came of a run of ``maintain``: of all its waves, and of what an earlier start had finished."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.summary.answers import (
+    Answer,
+    Answers,
+    failed,
+)
+
+
+def run(
+    answers: Answers,
+    *,
+    batches: t.Sequence[t.Sequence[str]],
+    waves: t.Sequence[t.Mapping[str, t.Any]],
+    taken_up: t.Sequence[Answer],
+    in_the_way: t.Sequence[str] = (),
+    descheduler: str = "",
+) -> dict[str, t.Any]:
+    """What the run came to so far.
+
+    ``answers`` are those of ``ended`` and ``report``, the last two calls, once they were made. ``batches`` are the
+    waves as they were to be, each led by its controller host, ``waves`` what they came to as {failed, stop} (``{}`` for
+    one that was not begun, or not ended; no wave at all where the run was not begun), ``taken_up`` the answers about
+    what an earlier start had finished, ``in_the_way`` why there was no start, ``descheduler`` the error of its rollout.
+    Returned are
+
+    * ``failed``: an entry about each node that is not where it should be, ``stops``: why waves were not begun,
+      ``left``: the nodes of waves that were not begun for that or another reason;
+    * ``clean``: every wave came through whole, so that what follows the waves may be done, ``well``: so did the rest;
+    * ``wrong``: all that the last message says.
+    """
+    came = [wave for wave in waves if wave]
+    of_waves = [entry for wave in came for entry in wave["failed"]]
+    half_back = {entry["name"]: entry for entry in reversed(failed(*taken_up))}
+    failures = [*(half_back[name] for name in sorted(half_back)), *of_waves]
+    stops = [wave["stop"] for wave in came if wave["stop"]]
+    left = [node for batch, wave in zip(batches, waves, strict=False) if not wave for node in batch[1:]]
+    wrong = [*in_the_way, *(entry["message"].strip() for entry in failures), *stops]
+    if left and not stops:
+        wrong.append(f"Not begun, because of what is said above or because the time was up: {', '.join(left)}")
+    wrong.append(descheduler)
+    ended, report = answers.get("ended"), answers.get("report")
+    if ended and "nodes" not in ended and not ended.get("skipped"):
+        wrong.append(ended["msg"])
+    if report and "html" not in report:
+        wrong.append(report["msg"])
+    return {
+        "failed": failures,
+        "stops": stops,
+        "left": left,
+        "clean": not of_waves and not stops and not left,
+        "well": not failures and not stops and not left and not descheduler,
+        "wrong": [text for text in wrong if text],
+    }

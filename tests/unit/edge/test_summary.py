@@ -1,0 +1,277 @@
+# Copyright: Contributors to the kubeops.node_maintenance collection
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What runs start with and come to, and what release, recover and plan say."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import yaml
+
+from ansible_collections.kubeops.node_maintenance.plugins.filter import maintain_summary
+
+SUMMED = maintain_summary.FilterModule().filters()["maintain_summary"]
+BLOCKER = {"code": "room", "severity": "blocker", "message": "There is no room.", "remedy": "Add a node."}
+WARNING = {"code": "gone", "severity": "warning", "message": "It goes.", "remedy": ""}
+
+
+def entry(name: str, *, failed: bool = False, outcome: str = "ok", message: str = "") -> dict[str, Any]:
+    return {"name": name, "failed": failed, "outcome": outcome, "message": message}
+
+
+def trace(what: str, run: str, *nodes: str, alive: bool = False, by: str = "", since: str = "") -> dict[str, Any]:
+    return {"object": what, "what": "left", "run": run, "nodes": nodes, "alive": alive, "by": by, "since": since}
+
+
+def test_the_documentation_names_every_summary() -> None:
+    documented = yaml.safe_load(maintain_summary.DOCUMENTATION)["options"]["of"]["choices"]
+    assert documented == list(maintain_summary.SUMMARIES)
+
+
+def start(plan: dict[str, Any], resumable: Any = None, traces: Any = (), hosts: Any = ()) -> dict[str, Any]:
+    listed = {"traces": list(traces), "resumable": resumable}
+    return dict(SUMMED({"listed": listed, "plan": plan}, "start", {"hosts": list(hosts)}))
+
+
+def test_a_new_run_starts_with_all_its_waves() -> None:
+    nodes = [{"name": "a", "address": "10.0.0.1"}, {"name": "b", "address": "10.0.0.2"}, {"name": "c", "address": None}]
+    found = start({"waves": [["a", "b"], ["c"]], "nodes": nodes, "findings": [WARNING]}, hosts=["b"])
+    assert found["waves"] == [["a", "b"], ["c"]]
+    assert found["batches"] == [["maintenance-wave-1", "a", "b"], ["maintenance-wave-2", "c"]]
+    assert found["hosts"] == [
+        {"name": "a", "address": "10.0.0.1"},
+        {"name": "b", "address": ""},
+        {"name": "c", "address": ""},
+    ]
+    assert [(each["name"], each["leads"], each["nodes"]) for each in found["members"]] == [
+        ("maintenance-wave-1", True, ["a", "b"]),
+        ("a", False, ["a", "b"]),
+        ("b", False, ["a", "b"]),
+        ("maintenance-wave-2", True, ["c"]),
+        ("c", False, ["c"]),
+    ]
+    assert (found["finished"], found["give_back"], found["runs"], found["blockers"]) == ([], [], {}, [])
+
+
+def test_what_stands_in_the_way_is_said_with_what_to_do() -> None:
+    assert start({"waves": [], "findings": [WARNING, BLOCKER]})["blockers"] == ["There is no room. Add a node."]
+
+
+def test_a_resumed_run_leaves_out_what_is_finished_and_takes_up_what_came_back_half_way() -> None:
+    traces = [
+        trace("Node a", "ab12", "a"),
+        trace("Node c", "ab12", "c"),
+        trace("Node d", "ef56", "d"),
+        trace("PodDisruptionBudget shop/web", "ef56", "b"),
+    ]
+    nodes = [{"name": "c", "record": {"run": "ab12"}}, {"name": "e"}]
+    plan = {"waves": [["a", "c"], ["b"], ["e"]], "nodes": nodes}
+    found = start(plan, {"run": "ab12", "finished": ["a", "b", "d"]}, traces)
+    assert found["waves"] == [["c"], ["e"]]
+    assert found["batches"] == [["maintenance-wave-1", "c"], ["maintenance-wave-2", "e"]]
+    assert found["half_back"] == ["a"]
+    assert found["give_back"] == ["a", "b"]
+    assert found["runs"] == {"c": "ab12"}
+
+
+def test_a_run_whose_last_node_was_finished_plans_nothing() -> None:
+    found = start({"skipped": True}, {"run": "ab12", "finished": ["a"]})
+    assert (found["waves"], found["members"], found["give_back"]) == ([], [], ["a"])
+
+
+def run(waves: list[dict[str, Any]], answers: Any = None, **known: Any) -> dict[str, Any]:
+    batches = [["maintenance-wave-1", "a", "b"], ["maintenance-wave-2", "c"]]
+    return dict(SUMMED(answers or {}, "run", {"batches": batches, "waves": waves, "taken_up": [], **known}))
+
+
+WELL = {"failed": [], "stop": ""}
+
+
+def test_a_run_that_came_through_says_nothing() -> None:
+    found = run([WELL, WELL], {"ended": {"nodes": []}, "report": {"html": "report.html"}})
+    assert (found["well"], found["clean"], found["wrong"]) == (True, True, [])
+
+
+def test_a_failure_and_the_waves_that_were_not_begun_for_it_are_in_the_last_message() -> None:
+    found = run([{"failed": [entry("a", failed=True, message="No luck. ")], "stop": ""}, {}])
+    assert (found["well"], found["clean"], found["left"]) == (False, False, ["c"])
+    assert [each["name"] for each in found["failed"]] == ["a"]
+    assert found["wrong"] == ["No luck.", "Not begun, because of what is said above or because the time was up: c"]
+
+
+def test_a_wave_that_does_not_fit_any_more_says_all_about_those_behind_it() -> None:
+    found = run([{"failed": [], "stop": "It does not fit."}, {}])
+    assert (found["stops"], found["clean"], found["wrong"]) == (["It does not fit."], False, ["It does not fit."])
+
+
+def test_a_run_that_was_not_begun_says_what_is_in_the_way_and_leaves_no_wave() -> None:
+    found = run([], in_the_way=["There is no room."])
+    assert (found["left"], found["wrong"]) == ([], ["There is no room."])
+
+
+def test_what_an_earlier_start_finished_and_is_still_out_is_said_once_for_each_node() -> None:
+    taken_up = [
+        {"nodes": [entry("d", failed=True, message="D is held."), entry("c", failed=True, message="C is held.")]},
+        {"skipped": True},
+        {"nodes": [entry("c", failed=True, message="C again."), entry("e")]},
+    ]
+    found = run([WELL, WELL], taken_up=taken_up)
+    assert found["wrong"] == ["C is held.", "D is held."]
+    assert (found["clean"], found["well"]) == (True, False)
+
+
+@pytest.mark.parametrize(
+    ("answers", "wrong"),
+    [
+        ({"ended": {"failed": True, "msg": "Not ended."}}, ["Not ended."]),
+        ({"ended": {"skipped": True}}, []),
+        ({"report": {"failed": True, "msg": "Not written."}}, ["Not written."]),
+    ],
+)
+def test_the_last_calls_may_fail_as_well(answers: dict[str, Any], wrong: list[str]) -> None:
+    assert run([WELL, WELL], answers)["wrong"] == wrong
+
+
+def test_a_descheduler_that_could_not_be_rolled_out_is_a_failure() -> None:
+    found = run([WELL, WELL], descheduler="It does not start.")
+    assert (found["well"], found["wrong"]) == (False, ["It does not start."])
+
+
+NOTHING: dict[str, dict[str, Any]] = {
+    word: {} for word in ("returning", "verify", "verify_parked", "taint", "guards", "uncordon", "parked")
+}
+OUT = {"nodes": [{"name": "a", "record": {"run": "ab12"}}, {"name": "b", "record": {"run": "ab12"}}, {"name": "c"}]}
+
+
+def release(answers: dict[str, Any], *, check: bool = False, broken: str = "") -> dict[str, Any]:
+    return dict(SUMMED({**NOTHING, "plan": OUT, **answers}, "release", {"check": check, "broken": broken}))
+
+
+def test_a_release_knows_what_is_out() -> None:
+    found = release({})
+    assert (found["out"], found["in_service"]) == (["a", "b"], ["c"])
+    assert found["at_goal"] == [{"name": "c", "outcome": "at_goal"}]
+    assert found["ready"] == []
+    assert release({}, check=True)["ready"] == ["a", "b"]
+
+
+def test_a_release_of_nodes_that_came_back() -> None:
+    both = {"nodes": [entry("a"), entry("b")]}
+    found = release({"returning": both, "verify": both, "uncordon": both})
+    assert (found["give_back"], found["not_back"], found["failed"]) == (["a", "b"], [], [])
+
+
+def test_a_node_that_is_not_back_says_why_and_what_to_do() -> None:
+    half = {"nodes": [entry("a"), entry("b", failed=True, message="Not ready")]}
+    found = release(
+        {"returning": {"nodes": [entry("a"), entry("b")]}, "verify": half, "uncordon": {"nodes": [entry("a")]}}
+    )
+    assert (found["verified"], found["not_back"]) == (["a"], ["b"])
+    assert [each["message"] for each in found["failed"]] == [
+        "Not ready. Node b stays out of service; release it again."
+    ]
+
+
+def test_a_node_that_cannot_be_tainted_is_not_released() -> None:
+    both = {"nodes": [entry("a"), entry("b")]}
+    found = release({"verify": both, "taint": {"nodes": [entry("a"), entry("b", failed=True, message="Refused.")]}})
+    assert (found["untainted"], found["give_back"]) == (["b"], ["a"])
+
+
+def test_what_is_somebody_elses_is_not_to_be_released_again() -> None:
+    held = {"nodes": [entry("a", failed=True, outcome="held", message="It is held."), entry("b")]}
+    found = release({"returning": held}, broken="Forbidden.")
+    assert [each["message"] for each in found["failed"]] == [
+        "It is held. Node a stays out of service.",
+        "Forbidden. Node b stays out of service; release it again.",
+    ]
+
+
+def recovery(answers: dict[str, Any], *, check: bool = False) -> dict[str, Any]:
+    return dict(SUMMED({**NOTHING, "again": {}, **answers}, "recovery", {"check": check}))
+
+
+def test_a_recovery_verifies_what_has_to_pass_the_gates_and_tells_all() -> None:
+    recovered = {
+        "nodes": [entry("a", outcome="to_verify", message="A waits."), entry("b", message="B is back.")],
+        "actions": ["Uncordon b."],
+        "msg": "",
+    }
+    found = recovery({"recovered": recovered})
+    assert found["to_verify"] == ["a"]
+    assert found["did"] == ["Uncordon b.", "B is back."]
+    assert recovery({"recovered": recovered}, check=True)["did"] == ["Uncordon b.", "A waits.", "B is back."]
+    back = {"nodes": [entry("a", message="A is back.")], "actions": ["Uncordon a."]}
+    found = recovery({"recovered": recovered, "verify": back, "uncordon": back})
+    assert (found["verified"], found["uncordoned"]) == (["a"], ["a"])
+    assert found["did"] == ["Uncordon b.", "Uncordon a.", "B is back.", "A is back."]
+    assert found["wrong"] == []
+
+
+def test_a_node_that_does_not_come_back_is_wrong_unless_it_is_still_dead() -> None:
+    shut = {
+        "nodes": [
+            entry("a", failed=True, message="Shut."),
+            entry("b", failed=True, outcome="still_dead", message="Dead."),
+        ]
+    }
+    recovered = {"nodes": [], "msg": "One is left."}
+    found = recovery({"recovered": recovered, "verify": shut, "uncordon": shut, "again": {"msg": "One is left."}})
+    assert found["wrong"] == ["One is left.", "Shut."]
+
+
+TRACES = {
+    "traces": [
+        trace("Node a", "ab12", by="jo", since="noon"),
+        trace("Lease b", "ef56", alive=True),
+        trace("Node c", ""),
+        trace("Node d", "ab12"),
+    ]
+}
+
+
+def test_what_earlier_runs_left_is_listed_with_what_to_do_next() -> None:
+    found = SUMMED({"listed": TRACES}, "traces", {"run": "", "state": "listed"})
+    assert found["lines"] == [
+        "Node a: left, run ab12, of jo, since noon, nobody works on it",
+        "Lease b: left, run ef56, alive",
+        "Node c: left, nobody works on it",
+        "Node d: left, run ab12, nobody works on it",
+        "To undo what one run left: -e recover_run=<run>. To undo what dead runs left: -e recover_state=undone.",
+    ]
+    assert found["runs"] == ["ab12", "ef56"]
+
+
+def test_of_a_run_that_is_named_its_own_traces_are_listed() -> None:
+    found = SUMMED({"listed": TRACES}, "traces", {"run": "ef56", "state": "undone"})
+    assert found["lines"] == ["Lease b: left, run ef56, alive"]
+    none = SUMMED({"listed": TRACES}, "traces", {"run": "0000", "state": "undone"})
+    assert none["lines"] == ["Nothing was left by earlier runs."]
+
+
+def test_a_plan_shows_its_waves_findings_losses_time_and_fence() -> None:
+    plan = {
+        "waves": [["a", "b"], ["c"]],
+        "findings": [BLOCKER, WARNING],
+        "pods": [
+            {"namespace": "shop", "name": "db", "fate": {"reason": "It loses its volume."}},
+            {"namespace": "shop", "name": "web", "fate": None},
+        ],
+        "estimate_seconds": 40,
+        "fence": "absent",
+    }
+    found = SUMMED({"plan": plan}, "plan")
+    assert found["lines"] == [
+        "Wave 1: a, b",
+        "Wave 2: c",
+        "blocker: There is no room.: Add a node.",
+        "warning: It goes.: ",
+        "shop/db: It loses its volume.",
+        "Emptying the nodes takes some 40 s.",
+        "There is no fence in the API server. The playbook fence installs one.",
+    ]
+    assert found["blockers"] == ["There is no room. Add a node."]
+    assert "may not be read" in SUMMED({"plan": {"findings": []}}, "plan")["lines"][-1]

@@ -1,0 +1,269 @@
+# Copyright: Contributors to the kubeops.node_maintenance collection
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What a wave came to, asked at every point of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.summary.wave import wave
+
+BACK = "ansible-playbook kubeops.node_maintenance.release -e maintain_nodes="
+STAYS = "stays out of service. Go on with the same command, or give it back: " + BACK
+DONE = {"outcome": "done", "message": ""}
+WAITING = {"outcome": "waiting", "message": ""}
+CALLS = ("cordon", "protect", "migrate", "out", "returning", "verify", "guards", "uncordon")
+
+
+def answer(*good: str, **bad: str) -> dict[str, Any]:
+    """The answer of a call about nodes: names of those that came through, messages of those that did not."""
+    nodes: list[dict[str, Any]] = [{"name": name, "failed": False, "outcome": "ok", "message": ""} for name in good]
+    nodes += [{"name": name, "failed": True, "outcome": "failed", "message": text} for name, text in bad.items()]
+    return {"nodes": nodes, "failed": bool(bad), "msg": " ".join(bad.values())}
+
+
+def whole(*nodes: str) -> dict[str, dict[str, Any]]:
+    """The answers of a wave in which all was well."""
+    return {call: answer(*nodes) for call in CALLS}
+
+
+def asked(
+    answers: dict[str, dict[str, Any]], *, tasks: str = "", on_failure: str = "auto", **known: Any
+) -> dict[str, Any]:
+    """The summary of a wave of nodes a and b that were asked for with these words."""
+    wanted = {"tasks": tasks, "reboot": False, "on_failure": on_failure, "run": known.pop("named", "")}
+    usual: dict[str, Any] = {
+        "nodes": ["a", "b"],
+        "evacuates": False,
+        "check": False,
+        "run": "ab12/00000001",
+        "runs": {},
+        "works": [DONE, DONE] if tasks else [WAITING, WAITING],
+    }
+    return wave(answers, **{**usual, "wanted": wanted, **known})
+
+
+def failures(came: dict[str, Any]) -> dict[str, str]:
+    return {entry["name"]: entry["message"] for entry in came["failed"]}
+
+
+def test_before_its_first_call_a_wave_touches_no_node() -> None:
+    came = asked({})
+    assert (came["stop"], came["cordoned"], came["ready"], came["returning"]) == ("", [], [], [])
+
+
+@pytest.mark.parametrize("tasks", ["", "patch.yml"])
+def test_all_went_well(tasks: str) -> None:
+    came = asked(whole("a", "b"), tasks=tasks)
+    both = ["a", "b"]
+    for word in ("cordoned", "protected", "drained", "ready", "returning", "finished", "released", "give_back"):
+        assert came[word] == both, word
+    for word in ("lost", "unfinished", "untainted", "not_back", "others", "failed"):
+        assert came[word] == [], word
+    assert came["has_work"] == bool(tasks)
+
+
+@pytest.mark.parametrize(
+    ("call", "known_as"), [("cordon", "cordoned"), ("protect", "protected"), ("migrate", "drained"), ("out", "ready")]
+)
+def test_a_node_that_fails_on_its_way_out_goes_no_further_and_blames_no_other(call: str, known_as: str) -> None:
+    answers = whole("a")
+    for earlier in CALLS[: CALLS.index(call)]:
+        answers[earlier] = answer("a", "b")
+    answers[call] = answer("a", b="No luck.")
+    came = asked(answers, tasks="patch.yml")
+    assert came[known_as] == came["ready"] == came["returning"] == ["a"]
+    assert came["lost"] == ([] if call == "cordon" else ["b"])
+    assert failures(came) == {"b": "No luck."}
+
+
+def test_what_failed_first_is_the_reason() -> None:
+    answers = {
+        **whole("a"),
+        "cordon": answer("a", "b"),
+        "protect": answer("a", b="First."),
+        "migrate": answer(b="Later."),
+    }
+    assert failures(asked(answers)) == {"b": "First."}
+
+
+def test_a_node_that_is_gone_is_not_ready_and_says_so() -> None:
+    answers = whole("a", "b")
+    answers["migrate"]["nodes"][1].update(outcome="gone", message="Node b is not there any more.")
+    answers["verify"] = answers["uncordon"] = answer("a")
+    came = asked(answers)
+    assert (came["ready"], came["lost"]) == (["a"], ["b"])
+    assert failures(came) == {"b": "Node b is not there any more."}
+
+
+def test_a_node_whose_work_failed_stays_out_and_says_how_it_comes_back() -> None:
+    works = [DONE, {"outcome": "failed", "message": "Patch it: no luck"}]
+    answers = {**whole("a", "b"), "verify": answer("a"), "uncordon": answer("a")}
+    came = asked(answers, tasks="patch.yml", works=works)
+    assert (came["returning"], came["unfinished"], came["finished"]) == (["a"], ["b"], ["a"])
+    assert came["failed"] == [
+        {"name": "b", "failed": True, "outcome": "failed_tasks", "message": f"Patch it: no luck. Node b {STAYS}b"}
+    ]
+
+
+def test_a_node_whose_work_failed_comes_back_where_that_was_asked_for_and_still_counts_as_failed() -> None:
+    works = [DONE, {"outcome": "failed", "message": "Patch it: no luck"}]
+    came = asked(whole("a", "b"), tasks="patch.yml", works=works, on_failure="release")
+    assert (came["returning"], came["unfinished"], came["finished"], came["released"]) == (
+        ["a", "b"],
+        [],
+        ["a"],
+        ["a", "b"],
+    )
+    assert failures(came) == {"b": "Patch it: no luck"}
+
+
+def test_a_host_that_was_lost_keeps_its_node_out() -> None:
+    answers = {**whole("a", "b"), "verify": answer("a"), "uncordon": answer("a")}
+    came = asked(answers, tasks="patch.yml", works=[DONE, WAITING])
+    assert (came["returning"], came["unfinished"]) == (["a"], ["b"])
+    assert failures(came) == {"b": f"Host b was lost while your tasks ran. Node b {STAYS}b"}
+
+
+def test_a_gate_that_stays_shut_keeps_a_node_out() -> None:
+    answers = {**whole("a", "b"), "verify": answer("a", b="Node b is not ready."), "uncordon": answer("a")}
+    came = asked(answers)
+    assert (came["released"], came["not_back"], came["finished"]) == (["a"], ["b"], ["a"])
+    assert failures(came) == {"b": f"Node b is not ready. Node b {STAYS}b"}
+
+
+def test_a_gate_keeps_no_node_out_that_was_to_come_back_whatever_failed() -> None:
+    answers = {**whole("a", "b"), "verify": answer("a", b="Node b is not ready.")}
+    came = asked(answers, on_failure="release")
+    assert (came["released"], came["finished"]) == (["a", "b"], ["a"])
+    assert failures(came) == {"b": "Node b is not ready."}
+
+
+def test_a_node_that_cannot_be_tainted_is_not_given_back() -> None:
+    answers = {**whole("a", "b"), "taint": answer("a", b="Refused."), "uncordon": answer("a")}
+    came = asked(answers)
+    assert (came["untainted"], came["give_back"]) == (["b"], ["a"])
+    assert failures(came) == {"b": f"Refused. Node b {STAYS}b"}
+
+
+def test_a_node_that_cannot_be_uncordoned_stays_out() -> None:
+    came = asked({**whole("a", "b"), "uncordon": answer("a", b="Refused.")})
+    assert came["not_back"] == ["b"]
+    assert failures(came) == {"b": f"Refused. Node b {STAYS}b"}
+
+
+def test_a_node_in_service_that_left_a_budget_behind_is_not_done() -> None:
+    came = asked({**whole("a", "b"), "guards": answer("a", b="Its budget is left.")})
+    assert failures(came) == {"b": "Its budget is left."}
+
+
+def test_a_call_that_broke_on_the_way_out_gives_all_back() -> None:
+    came = asked({"cordon": answer("a", "b"), "protect": {"failed": True, "msg": "Forbidden."}}, broken="Forbidden.")
+    assert (came["ready"], came["lost"]) == ([], ["a", "b"])
+    assert failures(came) == {"a": "Forbidden.", "b": "Forbidden."}
+
+
+def test_where_the_answer_about_the_cordon_is_missing_every_node_may_have_been_touched() -> None:
+    came = asked({"cordon": {"failed": True, "msg": "Lost."}}, broken="Lost.")
+    assert came["lost"] == ["a", "b"]
+
+
+def test_a_call_that_broke_on_the_way_back_is_the_reason_for_those_that_are_not_back() -> None:
+    answers = {**whole("a", "b"), "uncordon": answer("a"), "guards": answer("a")}
+    came = asked(answers, broken_late="Forbidden.")
+    assert came["not_back"] == ["b"]
+    assert failures(came) == {"b": f"Forbidden. Node b {STAYS}b"}
+
+
+@pytest.mark.parametrize(
+    "lost", [{"lost_nodes": answer(b="It is locked.")}, {"lost_guards": {"failed": True, "msg": "It is locked."}}]
+)
+def test_a_node_that_could_not_be_given_back_says_that_as_well(lost: dict[str, dict[str, Any]]) -> None:
+    answers = {**whole("a"), "cordon": answer("a", "b"), "protect": answer("a", b="No room"), **lost}
+    message = f"No room. It could not be given back: It is locked. Node b {STAYS}b"
+    assert failures(asked(answers)) == {"b": message}
+
+
+def test_the_same_reason_is_not_said_twice() -> None:
+    answers = {
+        **whole("a"),
+        "cordon": answer("a", "b"),
+        "protect": answer("a", b="Down."),
+        "lost_nodes": answer(b="Down."),
+    }
+    assert failures(asked(answers)) == {"b": f"Down. Node b {STAYS}b"}
+
+
+@pytest.mark.parametrize("outcome", ["adopted_by", "held"])
+def test_a_node_that_is_another_runs_by_now_is_rightly_not_given_back(outcome: str) -> None:
+    lost = answer(b="It is another run's.")
+    lost["nodes"][0]["outcome"] = outcome
+    answers = {**whole("a"), "cordon": answer("a", "b"), "protect": answer("a", b="No room."), "lost_nodes": lost}
+    assert failures(asked(answers)) == {"b": "No room."}
+
+
+def test_a_node_that_was_never_touched_needs_no_give_back() -> None:
+    answers = {**whole("a"), "cordon": answer("a", b="No."), "lost_nodes": {"failed": True, "msg": "Down."}}
+    assert failures(asked(answers)) == {"b": "No."}
+
+
+def test_a_node_that_is_to_be_kept_out_whatever_failed_says_how_it_comes_back() -> None:
+    answers = {**whole("a"), "cordon": answer("a", "b"), "protect": answer("a", b="No room.")}
+    assert failures(asked(answers, on_failure="keep")) == {"b": f"No room. Node b {STAYS}b"}
+
+
+def test_a_wave_that_does_not_fit_any_more_is_not_begun_and_blames_no_node() -> None:
+    blocker = {"severity": "blocker", "message": "There is no room."}
+    again = {"feasible": False, "findings": [{"severity": "info", "message": "By the way."}, blocker]}
+    came = asked({"again": again, "cordon": {"skipped": True}})
+    assert came["stop"] == (
+        "The cluster changed, and the wave a, b does not fit any more: There is no room. "
+        "Run the same command again: it plans anew."
+    )
+    assert (came["failed"], came["lost"]) == ([], [])
+
+
+def test_in_check_mode_a_node_is_done_that_could_be_emptied() -> None:
+    answers = {"cordon": answer("a", "b"), "protect": answer("a", "b"), "migrate": answer("a", b="No room.")}
+    came = asked(answers, check=True, tasks="patch.yml", on_failure="keep")
+    assert failures(came) == {"b": "No room."}
+
+
+@pytest.mark.parametrize("tasks", ["", "patch.yml"])
+def test_an_evacuated_node_is_parked_whatever_there_is_to_do_on_its_host(tasks: str) -> None:
+    emptied = {call: answer("a", "b") for call in ("cordon", "protect", "migrate")}
+    came = asked(emptied, tasks=tasks, evacuates=True)
+    assert (came["ready"], came["unfinished"], came["lost"], came["returning"]) == (["a", "b"], ["a", "b"], [], [])
+    came = asked({**emptied, "parked": answer("a", b="Refused.")}, tasks=tasks, evacuates=True)
+    assert failures(came) == {"b": f"Refused. Node b {STAYS}b"}
+
+
+def test_fenced_nodes_are_emptied_nodes() -> None:
+    answers = {"cordon": answer("a", "b"), "protect": answer("a", "b"), "migrate": answer("a", "b")}
+    answers["migrate"]["nodes"][1]["outcome"] = "evacuated"
+    assert asked(answers)["ready"] == ["a", "b"]
+
+
+def test_a_resumed_run_tells_the_runs_whose_nodes_came_back_and_no_other() -> None:
+    answers = {**whole("a", "b", "c"), "verify": answer("a", "b", "c")}
+    runs = {"a": "ef56", "b": "ab12", "c": "ef56", "d": "ef56"}
+    came = asked(answers, nodes=["a", "b", "c", "d"], works=[WAITING] * 4, runs=runs)
+    assert came["others"] == [{"run": "ef56", "nodes": ["a", "c"]}]
+
+
+@pytest.mark.parametrize(
+    ("named", "runs", "adopt"),
+    [
+        ("", {}, False),
+        ("", {"a": "ab12"}, False),
+        ("ab12", {}, True),
+        ("ab12", {"a": "ab12"}, True),
+        ("ab12", {"b": "ef"}, False),
+    ],
+)
+def test_naming_a_run_takes_its_nodes_over_and_no_others(named: str, runs: dict[str, str], adopt: bool) -> None:
+    assert asked({}, named=named, runs=runs)["adopt"] is adopt
