@@ -6,11 +6,13 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.summary.back import recovery, release
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.summary.lines import plan, traces
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.summary.run import run
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.summary.start import start
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.summary.wave import wave
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.summary import (
+    back,
+    lines,
+    run,
+    start,
+    wave,
+)
 
 DOCUMENTATION = r"""
 name: maintain_summary
@@ -53,13 +55,13 @@ _value:
 """
 
 SUMMARIES: dict[str, t.Callable[..., dict[str, t.Any]]] = {
-    "plan": plan,
-    "traces": traces,
-    "start": start,
-    "wave": wave,
-    "run": run,
-    "release": release,
-    "recovery": recovery,
+    "plan": lines.plan,
+    "traces": lines.traces,
+    "start": start.start,
+    "wave": wave.wave,
+    "run": run.run,
+    "release": back.release,
+    "recovery": back.recovery,
 }
 
 

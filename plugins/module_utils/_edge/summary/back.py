@@ -7,20 +7,10 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.summary.answers import (
-    Answers,
-    ended,
-    entries,
-    failed,
-    names,
-    passed,
-    unique,
-    without,
-)
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.summary.wave import OF_OTHERS
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.summary import replies, wave
 
 
-def release(answers: Answers, *, check: bool, broken: str = "") -> dict[str, t.Any]:
+def release(answers: replies.Answers, *, check: bool, broken: str = "") -> dict[str, t.Any]:
     """What came of a ``release`` so far, from what its calls answered and from the error of the one that ended it.
 
     * ``out``: the nodes in maintenance, ``in_service``: the others, ``at_goal``: an entry about each of these;
@@ -31,36 +21,38 @@ def release(answers: Answers, *, check: bool, broken: str = "") -> dict[str, t.A
     """
     words = ("plan", "returning", "verify", "taint", "guards", "uncordon")
     plan, returning, verify, taint, guards, uncordon = (answers[word] for word in words)
-    in_service = [node for node in entries(plan) if not node.get("record")]
-    out = [node["name"] for node in entries(plan) if node.get("record")]
-    uncordoned, untainted = passed(uncordon), names(failed(taint))
-    ready = out if check else passed(verify)
+    in_service = [node for node in replies.entries(plan) if not node.get("record")]
+    out = [node["name"] for node in replies.entries(plan) if node.get("record")]
+    uncordoned, untainted = replies.passed(uncordon), replies.names(replies.failed(taint))
+    ready = out if check else replies.passed(verify)
     # Nothing was touched of those that are somebody else's, and the refusal says how to take over.
-    others = [each["name"] for each in entries(returning, guards, uncordon) if each.get("outcome") in OF_OTHERS]
+    others = [
+        each["name"] for each in replies.entries(returning, guards, uncordon) if each.get("outcome") in wave.OF_OTHERS
+    ]
 
     def failure(node: str) -> dict[str, t.Any]:
-        told = failed(returning, verify, taint, guards, uncordon)
+        told = replies.failed(returning, verify, taint, guards, uncordon)
         said = [entry["message"] for entry in told if entry["name"] == node]
         said.append(broken or "It did not come through.")
         again = "" if node in others else "; release it again"
-        message = f"{ended(said[0])} Node {node} stays out of service{again}."
+        message = f"{replies.ended(said[0])} Node {node} stays out of service{again}."
         return {"name": node, "failed": True, "outcome": "failed", "message": message}
 
-    failures = [failure(node) for node in without(out, uncordoned)]
+    failures = [failure(node) for node in replies.without(out, uncordoned)]
     return {
         "out": out,
-        "in_service": names(in_service),
+        "in_service": replies.names(in_service),
         "at_goal": [{**node, "outcome": "at_goal"} for node in in_service],
-        "verified": passed(verify),
+        "verified": replies.passed(verify),
         "ready": ready,
         "untainted": untainted,
-        "give_back": without(ready, untainted),
-        "not_back": without(passed(returning), uncordoned),
+        "give_back": replies.without(ready, untainted),
+        "not_back": replies.without(replies.passed(returning), uncordoned),
         "failed": failures,
     }
 
 
-def recovery(answers: Answers, *, check: bool) -> dict[str, t.Any]:
+def recovery(answers: replies.Answers, *, check: bool) -> dict[str, t.Any]:
     """What came of a ``recover`` so far, from what its calls answered.
 
     * ``to_verify``: the nodes that have to pass the gates, ``verified``: those that did, ``uncordoned``: those given
@@ -69,17 +61,17 @@ def recovery(answers: Answers, *, check: bool) -> dict[str, t.Any]:
     """
     words = ("recovered", "returning", "verify", "verify_parked", "guards", "uncordon", "again")
     recovered, returning, verify, verify_parked, guards, uncordon, again = (answers[word] for word in words)
-    to_verify = [each["name"] for each in entries(recovered) if each.get("outcome") == "to_verify"]
-    uncordoned = passed(uncordon)
-    not_back = failed(returning, verify, guards, uncordon)
+    to_verify = [each["name"] for each in replies.entries(recovered) if each.get("outcome") == "to_verify"]
+    uncordoned = replies.passed(uncordon)
+    not_back = replies.failed(returning, verify, guards, uncordon)
     calls = (recovered, returning, verify_parked, guards, uncordon, again)
-    told = [each for each in entries(recovered) if check or each["name"] not in to_verify]
-    told += entries(uncordon) + [each for each in not_back if each["name"] not in uncordoned]
+    told = [each for each in replies.entries(recovered) if check or each["name"] not in to_verify]
+    told += replies.entries(uncordon) + [each for each in not_back if each["name"] not in uncordoned]
     wrong = [each["message"] for each in not_back if each.get("outcome") != "still_dead"]
     return {
         "to_verify": to_verify,
-        "verified": passed(verify),
+        "verified": replies.passed(verify),
         "uncordoned": uncordoned,
         "did": [action for call in calls for action in call.get("actions") or ()] + [each["message"] for each in told],
-        "wrong": unique([recovered.get("msg", ""), again.get("msg", ""), *wrong]),
+        "wrong": replies.unique([recovered.get("msg", ""), again.get("msg", ""), *wrong]),
     }

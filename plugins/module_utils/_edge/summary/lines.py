@@ -7,12 +7,7 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.summary.answers import (
-    Answers,
-    Entry,
-    blockers,
-    sentence,
-)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.summary import replies
 
 FENCES = {
     "present": "The API server refuses evictions of a run that lost its lock.",
@@ -22,7 +17,7 @@ FENCES = {
 }
 
 
-def plan(answers: Answers) -> dict[str, list[str]]:
+def plan(answers: replies.Answers) -> dict[str, list[str]]:
     """A preflight (``plan``): ``lines`` tell all of it, ``blockers`` what stands in the way, as sentences."""
     plan = answers["plan"]
     lines = [f"Wave {number}: {', '.join(wave)}" for number, wave in enumerate(plan.get("waves") or (), start=1)]
@@ -32,10 +27,10 @@ def plan(answers: Answers) -> dict[str, list[str]]:
             lines.append(f"{pod['namespace']}/{pod['name']}: {pod['fate']['reason']}")
     lines.append(f"Emptying the nodes takes some {plan.get('estimate_seconds')} s.")
     lines.append(FENCES[plan.get("fence") or "unknown"])
-    return {"lines": lines, "blockers": [sentence(finding) for finding in blockers(plan)]}
+    return {"lines": lines, "blockers": [replies.sentence(finding) for finding in replies.blockers(plan)]}
 
 
-def traces(answers: Answers, *, run: str = "", state: str = "") -> dict[str, list[str]]:
+def traces(answers: replies.Answers, *, run: str = "", state: str = "") -> dict[str, list[str]]:
     """What earlier runs left (``listed``), of one run where it is named, as ``lines``; ``runs`` names all."""
     listed = answers["listed"]
     found = [trace for trace in listed["traces"] if run in ("", trace["run"])]
@@ -48,7 +43,7 @@ def traces(answers: Answers, *, run: str = "", state: str = "") -> dict[str, lis
     return {"lines": lines or ["Nothing was left by earlier runs."], "runs": list(runs)}
 
 
-def _trace(trace: Entry) -> str:
+def _trace(trace: replies.Entry) -> str:
     words: list[t.Any] = [f"{trace['object']}: {trace['what']}"]
     words += [f"{word} {trace[key]}" for word, key in (("run", "run"), ("of", "by"), ("since", "since")) if trace[key]]
     return ", ".join([*words, "alive" if trace["alive"] else "nobody works on it"])

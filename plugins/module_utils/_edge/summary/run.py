@@ -7,19 +7,15 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.summary.answers import (
-    Answer,
-    Answers,
-    failed,
-)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.summary import replies
 
 
 def run(
-    answers: Answers,
+    answers: replies.Answers,
     *,
     batches: t.Sequence[t.Sequence[str]],
     waves: t.Sequence[t.Mapping[str, t.Any]],
-    taken_up: t.Sequence[Answer],
+    taken_up: t.Sequence[replies.Answer],
     in_the_way: t.Sequence[str] = (),
     descheduler: str = "",
 ) -> dict[str, t.Any]:
@@ -38,7 +34,7 @@ def run(
     """
     came = [wave for wave in waves if wave]
     of_waves = [entry for wave in came for entry in wave["failed"]]
-    half_back = {entry["name"]: entry for entry in reversed(failed(*taken_up))}
+    half_back = {entry["name"]: entry for entry in reversed(replies.failed(*taken_up))}
     failures = [*(half_back[name] for name in sorted(half_back)), *of_waves]
     stops = [wave["stop"] for wave in came if wave["stop"]]
     left = [node for batch, wave in zip(batches, waves, strict=False) if not wave for node in batch[1:]]

@@ -7,16 +7,10 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.summary.answers import (
-    Answers,
-    blockers,
-    sentence,
-    unique,
-    without,
-)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.summary import replies
 
 
-def start(answers: Answers, *, hosts: t.Collection[str]) -> dict[str, t.Any]:
+def start(answers: replies.Answers, *, hosts: t.Collection[str]) -> dict[str, t.Any]:
     """What the memory of an earlier start (``listed``) and the preflight of what it left to do (``plan``) come to.
 
     ``hosts`` are the hosts that the inventory knows. Returned are
@@ -35,7 +29,7 @@ def start(answers: Answers, *, hosts: t.Collection[str]) -> dict[str, t.Any]:
     recorded = [trace for trace in listed["traces"] if trace["object"].startswith("Node ")]
     own = [node for trace in recorded if trace["run"] == resumed for node in trace.get("nodes") or ()]
     others = [node for trace in recorded if trace["run"] != resumed for node in trace.get("nodes") or ()]
-    waves = [left for wave in plan.get("waves") or () if (left := without(wave, finished))]
+    waves = [left for wave in plan.get("waves") or () if (left := replies.without(wave, finished))]
     batches = [[f"maintenance-wave-{number}", *wave] for number, wave in enumerate(waves, start=1)]
     planned = {node["name"]: node for node in plan.get("nodes") or ()}
 
@@ -45,8 +39,8 @@ def start(answers: Answers, *, hosts: t.Collection[str]) -> dict[str, t.Any]:
 
     return {
         "finished": finished,
-        "half_back": unique(node for node in own if node in finished),
-        "give_back": without(finished, others),
+        "half_back": replies.unique(node for node in own if node in finished),
+        "give_back": replies.without(finished, others),
         "waves": waves,
         "batches": batches,
         "hosts": [host(node) for wave in waves for node in wave],
@@ -54,5 +48,5 @@ def start(answers: Answers, *, hosts: t.Collection[str]) -> dict[str, t.Any]:
             {**host(name), "leads": name == batch[0], "nodes": batch[1:]} for batch in batches for name in batch
         ],
         "runs": {name: node["record"]["run"] for name, node in planned.items() if node.get("record")},
-        "blockers": [sentence(finding) for finding in blockers(plan)],
+        "blockers": [replies.sentence(finding) for finding in replies.blockers(plan)],
     }

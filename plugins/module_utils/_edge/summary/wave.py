@@ -8,18 +8,7 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.summary.answers import (
-    Answer,
-    Answers,
-    blockers,
-    ended,
-    entries,
-    failed,
-    names,
-    passed,
-    unique,
-    without,
-)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.summary import replies
 
 ABOUT_NODES = (
     *("cordon", "protect", "migrate", "out", "returning", "verify", "taint", "guards", "uncordon", "parked"),
@@ -41,7 +30,7 @@ class Wave:
     ``run`` is the run with its nonce, ``runs`` are those that had left nodes out of service before.
     """
 
-    answers: Answers
+    answers: replies.Answers
     nodes: t.Sequence[str]
     wanted: t.Mapping[str, t.Any]
     evacuates: bool
@@ -52,11 +41,11 @@ class Wave:
     broken: str = ""
     broken_late: str = ""
 
-    def of(self, *calls: str) -> list[Answer]:
+    def of(self, *calls: str) -> list[replies.Answer]:
         return [self.answers.get(call) or {} for call in calls]
 
     def passed(self, call: str) -> list[str]:
-        return passed(*self.of(call))
+        return replies.passed(*self.of(call))
 
     @property
     def has_work(self) -> bool:
@@ -68,7 +57,7 @@ class Wave:
         (again,) = self.of("again")
         if again.get("feasible", True):
             return ""
-        found = " ".join(finding["message"] for finding in blockers(again))
+        found = " ".join(finding["message"] for finding in replies.blockers(again))
         return (
             f"The cluster changed, and the wave {', '.join(self.nodes)} does not fit any more: {found} "
             "Run the same command again: it plans anew."
@@ -88,7 +77,7 @@ class Wave:
     def drained(self) -> list[str]:
         return [
             entry["name"]
-            for entry in entries(*self.of("migrate"))
+            for entry in replies.entries(*self.of("migrate"))
             if not entry.get("failed") and entry["outcome"] != "gone"
         ]
 
@@ -117,14 +106,14 @@ class Wave:
 
     @property
     def untainted(self) -> list[str]:
-        return names(failed(*self.of("taint")))
+        return replies.names(replies.failed(*self.of("taint")))
 
     @property
     def others(self) -> list[dict[str, t.Any]]:
         """The runs that had left nodes out of service which are back now, each with these nodes."""
         verified = self.passed("verify")
         run_id = self.run.partition("/")[0]
-        runs = unique(self.runs[node] for node in self.nodes if node in verified and node in self.runs)
+        runs = replies.unique(self.runs[node] for node in self.nodes if node in verified and node in self.runs)
         return [
             {"run": run, "nodes": [node for node in self.nodes if self.runs.get(node) == run and node in verified]}
             for run in runs
@@ -139,26 +128,26 @@ class Wave:
         if self.evacuates:
             return [node for node in self.passed("parked") if node in self.drained]
         # In service, and something of what protected its pods is left: the same command takes that away.
-        guarded = names(failed(*self.of("guards")))
+        guarded = replies.names(replies.failed(*self.of("guards")))
         back = [node for node in self.passed("uncordon") if node in self.passed("verify")]
-        return without(back, [*self.worked("failed"), *guarded])
+        return replies.without(back, [*self.worked("failed"), *guarded])
 
     def failure(self, node: str) -> dict[str, t.Any]:
         """The entry about a node that is not where it should be."""
         worked = node in self.worked("failed")
         not_back = self._not_given_back(node)
         why = self._why(node)
-        message = why if not_back in why else f"{ended(why)} It could not be given back: {not_back}"
+        message = why if not_back in why else f"{replies.ended(why)} It could not be given back: {not_back}"
         kept = node in self.ready or (self.wanted["on_failure"] == "keep" and node in self.cordoned)
         if (kept or not_back) and node not in self.passed("uncordon") and not self.check:
             message = (
-                f"{ended(message)} Node {node} stays out of service. Go on with the same command, or give it back: "
-                f"ansible-playbook kubeops.node_maintenance.release -e maintain_nodes={node}"
+                f"{replies.ended(message)} Node {node} stays out of service. Go on with the same command, "
+                f"or give it back: ansible-playbook kubeops.node_maintenance.release -e maintain_nodes={node}"
             )
         return {"name": node, "failed": True, "outcome": "failed_tasks" if worked else "failed", "message": message}
 
     def _why(self, node: str) -> str:
-        told = [entry for entry in entries(*self.of(*ABOUT_NODES)) if entry["name"] == node]
+        told = [entry for entry in replies.entries(*self.of(*ABOUT_NODES)) if entry["name"] == node]
         told = [entry for entry in told if entry.get("failed")] + [
             entry for entry in told if entry.get("outcome") == "gone"
         ]
@@ -177,14 +166,14 @@ class Wave:
         calls = self.of("lost_guards", "lost_nodes")
         said = [
             entry["message"]
-            for entry in failed(*calls)
+            for entry in replies.failed(*calls)
             if entry["name"] == node and entry.get("outcome") not in OF_OTHERS
         ]
         said += [call["msg"] for call in calls if not call.get("skipped") and "nodes" not in call and "msg" in call]
         return str(said[0]) if said else ""
 
     def summary(self) -> dict[str, t.Any]:
-        failures = [] if self.stop else [self.failure(node) for node in without(self.nodes, self.done)]
+        failures = [] if self.stop else [self.failure(node) for node in replies.without(self.nodes, self.done)]
         uncordoned, verified = self.passed("uncordon"), self.passed("verify")
         return {
             "has_work": self.has_work,
@@ -195,20 +184,20 @@ class Wave:
             "protected": self.passed("protect"),
             "drained": self.drained,
             "ready": self.ready,
-            "lost": without(self.touched, self.ready),
-            "unfinished": without(self.ready, self.returning),
+            "lost": replies.without(self.touched, self.ready),
+            "unfinished": replies.without(self.ready, self.returning),
             "returning": self.returning,
-            "finished": without(verified, self.worked("failed")),
+            "finished": replies.without(verified, self.worked("failed")),
             "others": self.others,
             "released": self.released,
             "untainted": self.untainted,
-            "give_back": without(self.released, self.untainted),
-            "not_back": without(self.returning, uncordoned),
+            "give_back": replies.without(self.released, self.untainted),
+            "not_back": replies.without(self.returning, uncordoned),
             "failed": failures,
         }
 
 
-def wave(answers: Answers, **known: t.Any) -> dict[str, t.Any]:
+def wave(answers: replies.Answers, **known: t.Any) -> dict[str, t.Any]:
     """What came of a wave so far (``known`` by the words of ``Wave``), as names of nodes by what they are for.
 
     * ``has_work``: there is work to do on its hosts. ``adopt``: its nodes are those of the run that was named, or

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.reason import Reason
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import reasons
 
 Answer = t.Mapping[str, t.Any]
 """A registered result; ``{}`` where the call was not made."""
@@ -49,7 +49,7 @@ def blockers(plan: Answer) -> list[Entry]:
 
 def sentence(finding: Entry) -> str:
     """What is found, then what to do about it."""
-    return Reason(finding["code"], finding["message"], finding["remedy"]).sentence
+    return reasons.Reason(finding["code"], finding["message"], finding["remedy"]).sentence
 
 
 def ended(text: str) -> str:
