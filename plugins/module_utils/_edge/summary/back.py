@@ -8,6 +8,7 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.summary import replies, wave
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import outcomes
 
 
 def release(answers: replies.Answers, *, check: bool, broken: str = "") -> dict[str, t.Any]:
@@ -36,13 +37,13 @@ def release(answers: replies.Answers, *, check: bool, broken: str = "") -> dict[
         said.append(broken or "It did not come through.")
         again = "" if node in others else "; release it again"
         message = f"{replies.ended(said[0])} Node {node} stays out of service{again}."
-        return {"name": node, "failed": True, "outcome": "failed", "message": message}
+        return {"name": node, "failed": True, "outcome": outcomes.PlaybookOutcome.FAILED.value, "message": message}
 
     failures = [failure(node) for node in replies.without(out, uncordoned)]
     return {
         "out": out,
         "in_service": replies.names(in_service),
-        "at_goal": [{**node, "outcome": "at_goal"} for node in in_service],
+        "at_goal": [{**node, "outcome": outcomes.PlanOutcome.AT_GOAL.value} for node in in_service],
         "verified": replies.passed(verify),
         "ready": ready,
         "untainted": untainted,
@@ -61,13 +62,15 @@ def recovery(answers: replies.Answers, *, check: bool) -> dict[str, t.Any]:
     """
     words = ("recovered", "returning", "verify", "verify_parked", "guards", "uncordon", "again")
     recovered, returning, verify, verify_parked, guards, uncordon, again = (answers[word] for word in words)
-    to_verify = [each["name"] for each in replies.entries(recovered) if each.get("outcome") == "to_verify"]
+    to_verify = [
+        each["name"] for each in replies.entries(recovered) if each.get("outcome") == outcomes.StateOutcome.TO_VERIFY
+    ]
     uncordoned = replies.passed(uncordon)
     not_back = replies.failed(returning, verify, guards, uncordon)
     calls = (recovered, returning, verify_parked, guards, uncordon, again)
     told = [each for each in replies.entries(recovered) if check or each["name"] not in to_verify]
     told += replies.entries(uncordon) + [each for each in not_back if each["name"] not in uncordoned]
-    wrong = [each["message"] for each in not_back if each.get("outcome") != "still_dead"]
+    wrong = [each["message"] for each in not_back if each.get("outcome") != outcomes.StateOutcome.STILL_DEAD]
     return {
         "to_verify": to_verify,
         "verified": replies.passed(verify),

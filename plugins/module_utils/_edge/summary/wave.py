@@ -9,12 +9,13 @@ import typing as t
 from dataclasses import dataclass
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.summary import replies
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import outcomes
 
 ABOUT_NODES = (
     *("cordon", "protect", "migrate", "out", "returning", "verify", "taint", "guards", "uncordon", "parked"),
 )
 """The calls whose answers say why a node did not come through; the earliest that failed counts."""
-OF_OTHERS = ("adopted_by", "held")
+OF_OTHERS = (outcomes.CordonOutcome.ADOPTED_BY, outcomes.CordonOutcome.HELD)
 """Outcomes of nodes that are another run's by now: that they were not given back is right."""
 
 
@@ -78,7 +79,7 @@ class Wave:
         return [
             entry["name"]
             for entry in replies.entries(*self.of("migrate"))
-            if not entry.get("failed") and entry["outcome"] != "gone"
+            if not entry.get("failed") and entry["outcome"] != outcomes.CordonOutcome.GONE
         ]
 
     @property
@@ -144,12 +145,13 @@ class Wave:
                 f"{replies.ended(message)} Node {node} stays out of service. Go on with the same command, "
                 f"or give it back: ansible-playbook kubeops.node_maintenance.release -e maintain_nodes={node}"
             )
-        return {"name": node, "failed": True, "outcome": "failed_tasks" if worked else "failed", "message": message}
+        outcome = outcomes.PlaybookOutcome.FAILED_TASKS if worked else outcomes.PlaybookOutcome.FAILED
+        return {"name": node, "failed": True, "outcome": outcome.value, "message": message}
 
     def _why(self, node: str) -> str:
         told = [entry for entry in replies.entries(*self.of(*ABOUT_NODES)) if entry["name"] == node]
         told = [entry for entry in told if entry.get("failed")] + [
-            entry for entry in told if entry.get("outcome") == "gone"
+            entry for entry in told if entry.get("outcome") == outcomes.CordonOutcome.GONE
         ]
         reasons = [
             self.works[self.nodes.index(node)]["message"] if node in self.worked("failed") else "",
@@ -210,4 +212,4 @@ def wave(answers: replies.Answers, **known: t.Any) -> dict[str, t.Any]:
     * ``not_back``: those that came back only half way;
     * ``failed``: an entry about each node that is not where it should be.
     """
-    return Wave(answers=answers, **known).summary()
+    return Wave(**{**known, "answers": answers}).summary()
