@@ -182,7 +182,8 @@ class Rollout:
         conflicts: tuple[str, ...] | None = None
         mark = rollout.marks_of(site.workload)[rollout.DIGEST]
         if not changes and options.state == "present" and mark in (None, wish.digest):
-            progress = self._settled(patience=STEADY if mark is None else 0.0)
+            # Pods without a digest can only be asked, and those that have just started tell nothing yet.
+            progress = self._settled(within=STEADY if mark is None else 0.0)
             if not progress.waiting:
                 self.proof = prover.prove(progress.pods)
                 conflicts = self.proof.conflicts
@@ -191,12 +192,12 @@ class Rollout:
         asked = options.state == "restarted"
         return rollout.restart_reason(site.workload, wish, changes=changes, conflicts=conflicts, asked=asked)
 
-    def _settled(self, patience: float) -> rollout.Progress:
-        """How far the pods are; those that have just started get so many seconds: only then they tell."""
-        deadline = self.ctx.clock.now() + patience
+    def _settled(self, within: float) -> rollout.Progress:
+        """How far the pods are: once they are all available, or after so many seconds."""
+        deadline = self.ctx.clock.now() + within
         while True:
             progress = rollout.progress(self.site.workload, self.site.pods())
-            if not progress.waiting or progress.hopeless or not self.site.replicas or self.ctx.clock.now() >= deadline:
+            if not progress.waiting or self.ctx.clock.now() >= deadline:
                 return progress
             self.ctx.clock.sleep(restarting.POLL)
             self.site.reread()
@@ -274,14 +275,8 @@ class Rollout:
             else:
                 kept = " Somebody else wrote the ConfigMap meanwhile; that was kept."
         restarting.unmark(site, journal)
-        deadline = self.ctx.clock.now() + TAKEN_BACK_WITHIN
-        waiting = ""
-        while self.ctx.clock.now() < deadline:
-            site.reread()
-            waiting = rollout.progress(site.workload, site.pods()).waiting
-            if not waiting:
-                break
-            self.ctx.clock.sleep(restarting.POLL)
+        site.reread()
+        waiting = self._settled(within=TAKEN_BACK_WITHIN).waiting
         ended = f"but {waiting}" if waiting else "and the old one runs"
         restarting.say("rolled_back", f"ConfigMap and {site.ref} are as before, {ended}.", site)
         site.forget()
