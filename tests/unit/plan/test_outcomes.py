@@ -121,3 +121,12 @@ def test_playbooks_and_roles_ask_for_words_that_there_are() -> None:
     words = {word for found in asked for word in re.findall(r"\w+", found)}
     assert words >= {"gone", "unreachable"}
     assert words <= {outcome.value for kind in outcomes.OF_NODES for outcome in kind}
+
+
+def test_a_summary_tells_every_word_of_its_own_list_and_asks_for_those_of_others() -> None:
+    texts = [path.read_text() for path in (UTILS / "_edge/summary").glob("*.py")]
+    used = {found for text in texts for found in re.findall(r"outcomes\.(\w+)\.([A-Z_]+)", text)}
+    told = {member for kind, member in used if kind == "PlaybookOutcome"}
+    assert told == {member.name for member in outcomes.PlaybookOutcome}
+    assert used >= {("CordonOutcome", "GONE"), ("CordonOutcome", "ADOPTED_BY")}
+    assert not [text for text in texts if re.search(r"""outcome"[\])]* (?:==|!=|in|not in) ["'(]""", text)]

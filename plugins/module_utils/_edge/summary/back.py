@@ -30,9 +30,9 @@ def release(answers: replies.Answers, *, check: bool, broken: str = "") -> dict[
     others = [
         each["name"] for each in replies.entries(returning, guards, uncordon) if each.get("outcome") in wave.OF_OTHERS
     ]
+    told = replies.failed(returning, verify, taint, guards, uncordon)
 
     def failure(node: str) -> dict[str, t.Any]:
-        told = replies.failed(returning, verify, taint, guards, uncordon)
         said = [entry["message"] for entry in told if entry["name"] == node]
         said.append(broken or "It did not come through.")
         again = "" if node in others else "; release it again"

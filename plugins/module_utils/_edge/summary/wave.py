@@ -11,9 +11,7 @@ from dataclasses import dataclass
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.summary import replies
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import outcomes
 
-ABOUT_NODES = (
-    *("cordon", "protect", "migrate", "out", "returning", "verify", "taint", "guards", "uncordon", "parked"),
-)
+ABOUT_NODES = ("cordon", "protect", "migrate", "out", "returning", "verify", "taint", "guards", "uncordon", "parked")
 """The calls whose answers say why a node did not come through; the earliest that failed counts."""
 OF_OTHERS = (outcomes.CordonOutcome.ADOPTED_BY, outcomes.CordonOutcome.HELD)
 """Outcomes of nodes that are another run's by now: that they were not given back is right."""
