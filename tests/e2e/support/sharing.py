@@ -30,7 +30,9 @@ def group(file: str) -> str:
     if not found:
         return ""
     shared = SHARED[found.group(1)]
-    return f"{shared}-{'koordinator' in file}" if shared else file
+    if not shared:
+        return file
+    return f"{shared} by name" if "koordinator" in file else f"{shared} otherwise"
 
 
 def together(config: Any, log: Any) -> Any:
