@@ -87,7 +87,7 @@ def _validated(own: faces.Own) -> context.Result:
     warned = f" with {len(own['faults'])} warnings" if own["faults"] else ""
     data = {
         "outcome": outcomes.ConfigOutcome.VALID.value,
-        "findings": [fault.shown() for fault in own["faults"]],
+        "findings": [fault.to_dict() for fault in own["faults"]],
         **configuring.NOTHING,
         "digest": own["wish"].digest,
     }

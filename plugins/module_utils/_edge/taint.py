@@ -13,16 +13,16 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.node
 
 
 def _prepared(own: faces.Own, environ: t.Mapping[str, str]) -> faces.Own:
-    """The taints as wishes.
+    """The desired taints, read from the options.
 
     Raises:
         BadOptions: some of them are not valid; all of those are named.
     """
     del environ
-    wishes, faults = node_taints.read(own["taints"] or (), own["state"])
+    desired, faults = node_taints.read(own["taints"] or (), own["state"])
     if faults:
         raise errors.BadOptions(faults)
-    return {**own, "taints": wishes}
+    return {**own, "taints": desired}
 
 
 FACE = faces.ClusterFace(

@@ -110,4 +110,4 @@ def test_pods_are_told_in_the_order_in_which_they_go() -> None:
 def test_the_reason_says_what_comes_of_it(raw: Raw, words: str) -> None:
     (kill,) = no_execute.forecast([Pod.of(raw)], [], [A])
     assert words in kill.reason
-    assert kill.shown()["taint"] == "a=1:NoExecute"
+    assert kill.to_dict()["taint"] == "a=1:NoExecute"

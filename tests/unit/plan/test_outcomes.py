@@ -60,7 +60,7 @@ def places(fields: dict[str, t.Any], *above: str) -> t.Iterator[tuple[str, list[
 
 def as_documented(kinds: tuple[type[Outcome], ...]) -> list[str]:
     """The lines that the documentation has to have."""
-    return [f"V({one}){', a failure' if one.failed else ''} - {one.said}." for kind in kinds for one in kind]
+    return [f"V({one}){', a failure' if one.failed else ''} - {one.meaning}." for kind in kinds for one in kind]
 
 
 def test_every_outcome_that_a_module_returns_is_known_here() -> None:
@@ -83,7 +83,7 @@ def test_the_guide_has_the_outcomes_of_a_report() -> None:
 
 @pytest.mark.parametrize("member", MEMBERS)
 def test_a_member_is_its_word_however_it_is_written(member: Outcome) -> None:
-    assert member.said
+    assert member.meaning
     assert {str(member), f"{member}", f"{member:s}"} == {member.value}
     assert not isinstance(outcomes.word_of(member), Outcome)
     assert type(member)(member.value) is type(member).read(member.value) is member

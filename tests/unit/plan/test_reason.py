@@ -31,7 +31,7 @@ SAID = ("It is full.", "Make room.")
 )
 def test_every_reason_is_told_and_shown_alike(reason: Reason) -> None:
     assert reason.sentence == "It is full. Make room."
-    shown = reason.shown()
+    shown = reason.to_dict()
     assert (shown["message"], shown["remedy"]) == SAID
 
 
@@ -41,9 +41,9 @@ def test_a_sentence_has_no_space_for_what_is_missing(message: str, remedy: str) 
 
 
 def test_each_kind_shows_its_own_keys() -> None:
-    assert Reason("full", "a", "b").shown() == {"code": "full", "message": "a", "remedy": "b"}
+    assert Reason("full", "a", "b").to_dict() == {"code": "full", "message": "a", "remedy": "b"}
     finding = Finding("full", "a", "b", "warning", "Node n1", ("n1",))
-    assert finding.shown() == {
+    assert finding.to_dict() == {
         "code": "full",
         "message": "a",
         "remedy": "b",
@@ -51,7 +51,7 @@ def test_each_kind_shows_its_own_keys() -> None:
         "object": "Node n1",
     }
     fault = Fault("required", "a", "b", "profiles", "crashes")
-    assert fault.shown() == {
+    assert fault.to_dict() == {
         "path": "profiles",
         "rule": "required",
         "severity": "error",
@@ -66,4 +66,4 @@ def test_a_call_that_stops_says_why_as_a_finding_and_as_its_message() -> None:
     result = stopped(stop)
     assert result.failed
     assert result.message == "It is full. Make room."
-    assert result.data == {"findings": [Finding("full", *SAID, "blocker", "Node n1").shown()]}
+    assert result.data == {"findings": [Finding("full", *SAID, "blocker", "Node n1").to_dict()]}

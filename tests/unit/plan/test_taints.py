@@ -197,17 +197,17 @@ ROLE, LOST, DB, DB_HARD, OURS, CLOUD = (node_taints.in_words(x) for x in ON_NODE
 )
 def test_what_becomes_of_a_nodes_taints(state: str, asked: list[str], after: list[str]) -> None:
     wishes, faults = node_taints.read([raw(text) for text in asked], state)
-    found = node_taints.wished(ON_NODE, wishes, exact=state == "exact")
+    found = node_taints.desired_taints(ON_NODE, wishes, exact=state == "exact")
     assert not faults
     assert [node_taints.in_words(taint) for taint in found] == after
     # Whatever was not changed is sent back with all of its fields.
     assert all(taint in ON_NODE for taint in found if node_taints.in_words(taint) in map(node_taints.in_words, ON_NODE))
-    assert node_taints.wished(found, wishes, exact=state == "exact") == found
+    assert node_taints.desired_taints(found, wishes, exact=state == "exact") == found
 
 
 def test_one_call_may_set_one_taint_and_remove_another() -> None:
     wishes, faults = node_taints.read([raw("pool=a:NoSchedule"), {"key": "dedicated", "state": "absent"}], "present")
-    found = node_taints.wished(ON_NODE, wishes, exact=False)
+    found = node_taints.desired_taints(ON_NODE, wishes, exact=False)
     assert not faults
     assert [node_taints.in_words(x) for x in found] == [ROLE, LOST, OURS, CLOUD, "pool=a:NoSchedule"]
 

@@ -20,7 +20,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.mod
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.outcomes import PodOutcome
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.pod_plan import Choices
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.snapshots import Snapshot
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.routes import way
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.routes import job_route
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.routes.migrate import routes
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.pod_moves import Move
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.jobs import feed, sweeping
@@ -110,7 +110,7 @@ def test_as_many_as_admitted_with_uid_run_node_and_a_ttl(world: World) -> None:
     made = jobs_of(world)[scene.job("web-0")]
     assert made["spec"]["deleteOptions"]["preconditions"] == {"uid": "uid-web-0"}
     assert made["spec"]["ttl"] == "170s"
-    assert made["metadata"]["labels"][way.POLICY] == "Eviction"
+    assert made["metadata"]["labels"][job_route.POLICY] == "Eviction"
     assert made["metadata"]["labels"][f"{names.PREFIX}/run"] == "r1"
     assert made["metadata"]["annotations"][names.SERVES_NODES] == "n1"
     assert scene.moves[2].blocked_by is not None

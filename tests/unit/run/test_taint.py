@@ -141,7 +141,7 @@ def test_check_mode_writes_nothing_and_says_what_the_real_run_does(cluster: Make
 def test_an_unknown_node_stops_the_call_before_the_first_write(cluster: Make) -> None:
     found = cluster(n1=[])
     with pytest.raises(StopRun, match="no node nope, neither"):
-        found.call(TaintOptions("absent", ("n1", "nope", "neither"), (node_taints.Wish("a", absent=True),)))
+        found.call(TaintOptions("absent", ("n1", "nope", "neither"), (node_taints.DesiredTaint("a", absent=True),)))
     assert found.asked == ["list nodes"]
 
 

@@ -58,7 +58,7 @@ class Fault(reasons.Reason):
     severity: Severity = "error"
     decoding: bool = False
 
-    def shown(self) -> dict[str, str]:
+    def to_dict(self) -> dict[str, str]:
         """As the module returns it."""
         return {
             "path": self.path,

@@ -49,8 +49,8 @@ _INTEGER = re.compile(r"-?[1-9][0-9]*|0")
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
-    """What is wanted of one taint; an empty ``effect`` (with ``absent`` alone) means all effects of the key."""
+class DesiredTaint:
+    """A taint to set or, with ``absent``, to remove; an empty ``effect`` (``absent`` only) means every effect."""
 
     key: str
     value: str = ""
@@ -58,7 +58,7 @@ class Wish:
     absent: bool = False
 
     def means(self, taint: objects.Raw) -> bool:
-        """Whether this is the taint: by key and effect, as for the API server and kubectl."""
+        """Whether this is the taint, by key and effect as for the API server."""
         return self.key == taint.get("key") and self.effect in ("", taint.get("effect"))
 
     @property
@@ -69,7 +69,7 @@ class Wish:
 
 
 class Fault(t.NamedTuple):
-    """What is wrong with one word of the input: where it is, what it is, and what would be right."""
+    """One wrong value of the input: where it is, what it is, and what is expected."""
 
     where: str
     value: t.Any
@@ -148,43 +148,43 @@ def parse(word: str) -> objects.Raw:
     return {name: text for name, text in said.items() if text or name == "key"}
 
 
-def read(raws: t.Sequence[objects.Raw], state: str) -> tuple[tuple[Wish, ...], tuple[Fault, ...]]:
-    """The wishes of a list of ``{key, value, effect, state}``, and everything that is wrong with it.
+def read(raws: t.Sequence[objects.Raw], state: str) -> tuple[tuple[DesiredTaint, ...], tuple[Fault, ...]]:
+    """The taints of a list of ``{key, value, effect, state}``, and everything that is wrong with it.
 
-    ``state`` (``present``, ``absent`` or ``exact``) holds for those that say none. Booleans become ``true`` and
-    ``false`` and numbers their digits, as in a manifest's text.
+    ``state`` (``present``, ``absent`` or ``exact``) is the default. Booleans become ``true`` and ``false``, numbers
+    their digits, as in a manifest.
     """
-    wishes: list[Wish] = []
+    desired: list[DesiredTaint] = []
     faults: list[Fault] = []
     for index, raw in enumerate(raws):
         own = raw.get("state") or ("absent" if state == "absent" else "present")
-        wish = Wish(_text(raw.get("key")), _text(raw.get("value")), _text(raw.get("effect")), own == "absent")
-        faults += _faults(f"taints[{index}]", wish)
-        if wish.absent and state == "exact":
+        one = DesiredTaint(_text(raw.get("key")), _text(raw.get("value")), _text(raw.get("effect")), own == "absent")
+        faults += _faults(f"taints[{index}]", one)
+        if one.absent and state == "exact":
             faults.append(Fault(f"taints[{index}].state", own, "no taint to remove: exact removes what is not listed"))
-        for earlier, other in enumerate(wishes):
+        for earlier, other in enumerate(desired):
             expected = ""
-            if wish.absent != other.absent and (wish.means(other.raw) or other.means(wish.raw)):
+            if one.absent != other.absent and (one.means(other.raw) or other.means(one.raw)):
                 expected = "no taint both set and removed in one call"
-            elif wish.absent == other.absent and (wish.key, wish.effect) == (other.key, other.effect):
+            elif one.absent == other.absent and (one.key, one.effect) == (other.key, other.effect):
                 expected = "each key and effect once"
             if expected:
-                faults.append(Fault(f"taints[{index}]", words(wish), f"{expected}; see taints[{earlier}]"))
-        wishes.append(wish)
-    return tuple(wishes), tuple(faults)
+                faults.append(Fault(f"taints[{index}]", words(one), f"{expected}; see taints[{earlier}]"))
+        desired.append(one)
+    return tuple(desired), tuple(faults)
 
 
-def _faults(where: str, wish: Wish) -> t.Iterator[Fault]:
-    if not is_qualified(wish.key):
+def _faults(where: str, one: DesiredTaint) -> t.Iterator[Fault]:
+    if not is_qualified(one.key):
         expected = "a key like dedicated or example.com/gpu (the name 63 characters at most, of letters, digits, -_.)"
-        yield Fault(f"{where}.key", wish.key, expected)
-    elif wish.key == names.TAINT_KEY:
-        yield Fault(f"{where}.key", wish.key, "another key: this one belongs to the maintenance itself (node_cordon)")
-    if not is_label_value(wish.value):
+        yield Fault(f"{where}.key", one.key, expected)
+    elif one.key == names.TAINT_KEY:
+        yield Fault(f"{where}.key", one.key, "another key: this one belongs to the maintenance itself (node_cordon)")
+    if not is_label_value(one.value):
         expected = "a label value: 63 characters at most, letters, digits, -_. and a letter or digit at both ends"
-        yield Fault(f"{where}.value", wish.value, expected)
-    if wish.effect not in EFFECTS and (wish.effect or not wish.absent):
-        yield Fault(f"{where}.effect", wish.effect, f"one of {', '.join(EFFECTS)}")
+        yield Fault(f"{where}.value", one.value, expected)
+    if one.effect not in EFFECTS and (one.effect or not one.absent):
+        yield Fault(f"{where}.effect", one.effect, f"one of {', '.join(EFFECTS)}")
 
 
 def is_qualified(key: str) -> bool:
@@ -198,27 +198,29 @@ def is_label_value(value: str) -> bool:
     return not value or bool(_NAME.fullmatch(value))
 
 
-def words(wish: Wish) -> str:
-    """The wish as kubectl writes it: ``key=value:effect``, with ``-`` behind it where the taint shall go."""
-    taint = in_words(wish.raw) if wish.effect else wish.key
-    return f"{taint}-" if wish.absent else taint
+def words(one: DesiredTaint) -> str:
+    """The taint as ``kubectl taint`` takes it: ``key=value:effect``, with a trailing ``-`` to remove it."""
+    taint = in_words(one.raw) if one.effect else one.key
+    return f"{taint}-" if one.absent else taint
 
 
-def wished(current: tuple[objects.Raw, ...], wishes: t.Sequence[Wish], *, exact: bool) -> tuple[objects.Raw, ...]:
-    """The node's taints as they are wanted.
+def desired_taints(
+    current: tuple[objects.Raw, ...], desired: t.Sequence[DesiredTaint], *, exact: bool
+) -> tuple[objects.Raw, ...]:
+    """The node's taints with the desired ones applied.
 
-    Whatever no wish speaks of stays as it is, at its place and with its ``timeAdded``; with ``exact`` it goes,
-    unless it belongs to Kubernetes or to a maintenance of ours. New taints come last.
+    Others keep their place and ``timeAdded``; ``exact`` removes them, unless they belong to Kubernetes or to a
+    maintenance. New taints come last.
     """
     kept: list[objects.Raw] = []
     for taint in current:
-        wish = next((wish for wish in wishes if wish.means(taint)), None)
-        if wish is None:
+        wanted = next((one for one in desired if one.means(taint)), None)
+        if wanted is None:
             if not exact or _left_alone(taint):
                 kept.append(taint)
-        elif not wish.absent:
-            kept.append(taint if wish.value == (taint.get("value") or "") else wish.raw)
-    new = (w.raw for w in wishes if not w.absent and not any(w.means(taint) for taint in current))
+        elif not wanted.absent:
+            kept.append(taint if wanted.value == (taint.get("value") or "") else wanted.raw)
+    new = (one.raw for one in desired if not one.absent and not any(one.means(taint) for taint in current))
     return (*kept, *new)
 
 

@@ -14,19 +14,19 @@ import typing as t
 
 
 class Outcome(enum.StrEnum):
-    """A word of a closed list; ``said`` explains it, ``failed`` says whether it makes its call fail.
+    """A word of a closed list; ``meaning`` explains it, ``failed`` says whether it makes its call fail.
 
     Results get ``value``, a plain string: Ansible refuses or tags what only inherits from it.
     """
 
     _value_: str
-    said: str
+    meaning: str
     failed: bool
 
-    def __new__(cls, word: str, said: str = "", failed: bool = False) -> t.Self:
+    def __new__(cls, word: str, meaning: str = "", failed: bool = False) -> t.Self:
         """From what a member is defined with; a call with the word alone gives that member."""
         made = str.__new__(cls, word)
-        made._value_, made.said, made.failed = word, said, failed
+        made._value_, made.meaning, made.failed = word, meaning, failed
         return made
 
     @classmethod
@@ -40,8 +40,8 @@ def word_of(outcome: Outcome | None) -> str:
     return outcome.value if outcome else ""
 
 
-def _failure(word: str, said: str) -> tuple[str, str, bool]:
-    return word, said, True
+def _failure(word: str, meaning: str) -> tuple[str, str, bool]:
+    return word, meaning, True
 
 
 class CordonOutcome(Outcome):
@@ -161,10 +161,10 @@ class PodOutcome(Outcome):
 
     moved: bool
 
-    def __new__(cls, word: str, said: str = "", failed: bool = False, moved: bool = False) -> t.Self:
+    def __new__(cls, word: str, meaning: str = "", failed: bool = False, moved: bool = False) -> t.Self:
         """From what a member is defined with; a call with the word alone gives that member."""
         made = str.__new__(cls, word)
-        made._value_, made.said, made.failed, made.moved = word, said, failed, moved
+        made._value_, made.meaning, made.failed, made.moved = word, meaning, failed, moved
         return made
 
     EVICTED = "evicted", "our eviction ended it", False, True

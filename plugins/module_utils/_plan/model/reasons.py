@@ -27,7 +27,7 @@ class Reason:
         """What is the matter, then what to do."""
         return f"{self.message} {self.remedy}".strip()
 
-    def shown(self) -> dict[str, str]:
+    def to_dict(self) -> dict[str, str]:
         """As modules return it."""
         return {"code": self.code, "message": self.message, "remedy": self.remedy}
 
@@ -44,7 +44,7 @@ class Finding(Reason):
     object: str = ""
     nodes: tuple[str, ...] = ()
 
-    def shown(self) -> dict[str, str]:
+    def to_dict(self) -> dict[str, str]:
         """As modules return it."""
         # super() without arguments fails in a class with slots: the decorator makes another one.
-        return {**Reason.shown(self), "severity": self.severity, "object": self.object}
+        return {**Reason.to_dict(self), "severity": self.severity, "object": self.object}

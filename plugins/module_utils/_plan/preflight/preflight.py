@@ -23,7 +23,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.mod
     reasons,
     snapshots,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.routes import dead, held, way
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.routes import dead, held, job_route
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap import surge_room
 
 Waves = tuple[tuple[str, ...], ...]
@@ -243,7 +243,7 @@ def _pace(snapshot: snapshots.Snapshot, plans: t.Iterable[pod_plan.PodPlan], ask
     found = []
     for uid, seconds in estimate.limiter_seconds(snapshot, jobs, controller).items():
         workload = snapshot.workload(uid)
-        if workload is None or seconds <= way.PATIENCE:
+        if workload is None or seconds <= job_route.PATIENCE:
             continue
         mine = [plan for plan in jobs if plan.workload and plan.workload.uid == uid]
         gap, _burst = migration_controller.interval(controller, "workload", workload.replicas)

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the kubeops.node_maintenance collection
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""What a rule of the route table sees: the caller's choices, one pod, and the questions about it."""
+"""What a rule of the routing rules sees: the caller's choices, one pod, and the questions about it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swa
 
 
 @dataclass(frozen=True)
-class Table:
+class RoutingContext:
     """What all pods share; ``known`` as in ``migrate.routes``."""
 
     snapshot: snapshots.Snapshot
@@ -73,40 +73,40 @@ class Table:
 class Case:
     """One pod, and the questions that the rules ask about it."""
 
-    table: Table
+    context: RoutingContext
     pod: objects.Pod
 
     @property
     def choices(self) -> pod_plan.Choices:
-        return self.table.choices
+        return self.context.choices
 
     @functools.cached_property
     def workload(self) -> objects.Workload | None:
-        return self.table.snapshot.workload_of(self.pod)
+        return self.context.snapshot.workload_of(self.pod)
 
     @functools.cached_property
     def surge(self) -> surge_records.Surge | None:
         """The surge that was prepared so that this pod can leave its node."""
-        found = self.table.surges.get(self.workload.uid) if self.workload else None
+        found = self.context.surges.get(self.workload.uid) if self.workload else None
         return found if found and self.pod.uid in found.leaving else None
 
     @property
     def bad_surge(self) -> surge_records.BadSurgeError | None:
         """Why the record of its workload's surge cannot be read."""
-        return self.table.unreadable.get(self.workload.uid) if self.workload else None
+        return self.context.unreadable.get(self.workload.uid) if self.workload else None
 
     @property
     def replicas(self) -> int:
         """The workload's count without anybody's surge; 0 where we know no workload."""
         if self.workload is None:
             return 0
-        surge = self.table.surges.get(self.workload.uid)
+        surge = self.context.surges.get(self.workload.uid)
         return surge.prior_replicas if surge else self.workload.replicas
 
     @functools.cached_property
     def budgets(self) -> tuple[objects.Budget, ...]:
         """The foreign budgets over the pod."""
-        return self.table.unguarded.budgets_of(self.pod)
+        return self.context.unguarded.budgets_of(self.pod)
 
     @property
     def asked(self) -> tuple[objects.Ref, ...]:
@@ -114,7 +114,7 @@ class Case:
         free = self.pod.finished or self.pod.deleting or self.pod.phase == "Pending"
         if free or self.choices.disable_eviction:
             return ()
-        return tuple(b.ref for b in self.budgets or self.table.snapshot.budgets_of(self.pod))
+        return tuple(b.ref for b in self.budgets or self.context.snapshot.budgets_of(self.pod))
 
     @property
     def consent(self) -> bool:

@@ -63,7 +63,7 @@ class Fate:
     volumes: tuple[str, ...]
     reason: str
 
-    def shown(self) -> dict[str, t.Any]:
+    def to_dict(self) -> dict[str, t.Any]:
         """As the module returns it."""
         return {
             "told_at": self.told_at,

@@ -13,7 +13,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.mod
     selectors,
     snapshots,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.routes import cases, dead, rules, way
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.routes import cases, dead, job_route, rules
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap import surge_records
 
 
@@ -36,7 +36,7 @@ def routes(
     Raises:
         ValueError: ``pod_selector`` is no label selector.
     """
-    table = cases.Table(
+    context = cases.RoutingContext(
         snapshot,
         choices,
         frozenset(nodes),
@@ -46,7 +46,7 @@ def routes(
         surge_records.unreadable(snapshot),
         known,
     )
-    return tuple(_plan(cases.Case(table, pod)) for pod in snapshot.pods_on(table.leaving))
+    return tuple(_plan(cases.Case(context, pod)) for pod in snapshot.pods_on(context.leaving))
 
 
 def left_to_move(
@@ -63,8 +63,8 @@ def left_to_move(
 
 def _plan(case: cases.Case) -> pod_plan.PodPlan:
     plan = next(found for found in (rule(case) for rule in rules.RULES) if found)
-    if case.pod.node in case.choices.fenced and dead.lost(case.table.snapshot.nodes.get(case.pod.node)):
+    if case.pod.node in case.choices.fenced and dead.lost(case.context.snapshot.nodes.get(case.pod.node)):
         return dead.fenced(plan)
     if case.bad_surge and plan.route in ("swap", "evict"):
         return case.to("refuse", "bad_surge", f"{case.bad_surge}")
-    return plan if plan.code in rules.SETTLED else way.by_job(case, rules.tolerant(case, plan))
+    return plan if plan.code in rules.SETTLED else job_route.by_job(case, rules.tolerant(case, plan))

@@ -46,7 +46,7 @@ class Kill:
             return f"{why} A pod of this DaemonSet {again}."
         return why
 
-    def shown(self) -> dict[str, t.Any]:
+    def to_dict(self) -> dict[str, t.Any]:
         """As the module returns it."""
         return {
             "node": self.pod.node,

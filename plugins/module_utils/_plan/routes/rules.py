@@ -38,7 +38,7 @@ def _daemon_set_of(case: cases.Case) -> str:
     owner = case.pod.owner
     if owner is None or owner.kind != "DaemonSet" or not owner.api_version.startswith("apps/"):
         return ""
-    known = {found["metadata"]["uid"] for found in case.table.snapshot.daemon_sets}
+    known = {found["metadata"]["uid"] for found in case.context.snapshot.daemon_sets}
     return "there" if owner.uid in known else "gone"
 
 
@@ -52,7 +52,7 @@ def _not_selected(case: cases.Case) -> pod_plan.PodPlan | None:
     pod, choices = case.pod, case.choices
     if choices.namespaces and pod.namespace not in choices.namespaces:
         return case.to("skip", "not_selected", f"Namespace {pod.namespace} is not among those asked for.")
-    if not selectors.matches(case.table.selector, pod.labels):
+    if not selectors.matches(case.context.selector, pod.labels):
         return case.to("skip", "not_selected", f"pod_selector {choices.pod_selector} does not match it.")
     return None
 
@@ -88,7 +88,7 @@ def _evictable(case: cases.Case, code: str, reason: str) -> pod_plan.PodPlan:
     """Evicted under its budget, unless that can never allow it; consent does not override a budget."""
     if case.choices.disable_eviction:
         return case.to("evict", "disable_eviction", f"{reason} It is deleted without asking any budget.")
-    verdict = budgets.diagnose(case.table.unguarded, case.pod, case.table.reactive)
+    verdict = budgets.diagnose(case.context.unguarded, case.pod, case.context.reactive)
     match verdict.code:
         case "two_budgets":
             return case.to("refuse", "two_budgets", verdict.message, verdict.remedy)
@@ -104,7 +104,7 @@ def _terminating(case: cases.Case) -> pod_plan.PodPlan | None:
     if not pod.deleting:
         return None
     holders = [f for f in pod.finalizers if f != JOB_FINALIZER]
-    late = bool(case.table.now and pod.deadline and case.table.now[:19] > pod.deadline[:19])
+    late = bool(case.context.now and pod.deadline and case.context.now[:19] > pod.deadline[:19])
     if holders:
         return case.to(
             "wait",
@@ -195,7 +195,7 @@ def _empty_dir(case: cases.Case) -> pod_plan.PodPlan | None:
 
 
 def _local_volume(case: cases.Case) -> pod_plan.PodPlan | None:
-    why = volumes.bound_here(case.table.snapshot, case.pod)
+    why = volumes.bound_here(case.context.snapshot, case.pod)
     if not why:
         return None
     if case.consent:
@@ -246,8 +246,8 @@ def _unknown_owner(case: cases.Case) -> pod_plan.PodPlan | None:
     if case.workload is not None:
         return None
     uid = case.pod.owner.uid if case.pod.owner else ""
-    peers = [p for p in case.table.snapshot.pods if p.owner and p.owner.uid == uid and p.ready and not p.deleting]
-    if any(p.node not in case.table.leaving for p in peers) or (len(peers) > 1 and case.budgets):
+    peers = [p for p in case.context.snapshot.pods if p.owner and p.owner.uid == uid and p.ready and not p.deleting]
+    if any(p.node not in case.context.leaving for p in peers) or (len(peers) > 1 and case.budgets):
         return _evictable(case, "replicas", f"Other pods of {case.pod.owner} serve meanwhile.")
     if case.consent:
         return _evictable(case, "interruption_allowed", f"{case.pod.owner} may be interrupted.")
@@ -262,7 +262,7 @@ def _unknown_owner(case: cases.Case) -> pod_plan.PodPlan | None:
 def _single(case: cases.Case) -> pod_plan.PodPlan | None:
     if case.workload is None or case.replicas > 1:
         return None
-    refusal = protect.refusal(case.table.snapshot, case.workload)
+    refusal = protect.refusal(case.context.snapshot, case.workload)
     if refusal is None:
         return case.to(
             "swap", "single_replica", f"{case.workload.ref} has one replica: a newcomer serves before it ends."
@@ -280,7 +280,7 @@ def _several(case: cases.Case) -> pod_plan.PodPlan | None:
     plan = _evictable(case, "replicas", f"{count}; it goes as far as its budget allows.")
     if plan.code != "budget_allows_nothing":
         return plan
-    refusal = protect.refusal(case.table.snapshot, case.workload) if case.workload else None
+    refusal = protect.refusal(case.context.snapshot, case.workload) if case.workload else None
     if refusal is None and case.choices.swap_blocked:
         return case.to("swap", "swap_blocked", f"{plan.reason} With swap_blocked a newcomer serves before it ends.")
     if refusal is None:
@@ -328,13 +328,13 @@ def tolerant(case: cases.Case, plan: pod_plan.PodPlan) -> pod_plan.PodPlan:
     Where it could not simply be evicted it stays: a swap's newcomer may well land on the same node. What
     would lose data or needs consent is refused as for any other pod.
     """
-    holding, emptied = case.table.keeps_out(case.pod.node)
+    holding, emptied = case.context.keeps_out(case.pod.node)
     if node_taints.untolerated(case.pod.tolerations, holding):
         return plan
     plan = replace(plan, tolerant=True)
     if plan.route not in ("evict", "swap") or case.surge or plan.code == "unhealthy_blocked":
         return plan
-    known = case.table.known
+    known = case.context.known
     if emptied or (known is not None and case.pod.uid not in known):
         reason = "It came back after it was moved: it tolerates the cordon and our taint."
         return replace(plan, route="skip", code=TOLERATES, reason=reason, budgets=(), guarded=False)

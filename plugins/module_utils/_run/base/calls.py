@@ -69,4 +69,4 @@ def failure(message: str) -> dict[str, t.Any]:
 
 def stopped(stop: context.StopRun) -> context.Result:
     """The result of a call that decided to do nothing more."""
-    return context.Result({"findings": [stop.reason.shown()]}, failed=True, message=stop.reason.sentence)
+    return context.Result({"findings": [stop.reason.to_dict()]}, failed=True, message=stop.reason.sentence)

@@ -60,7 +60,11 @@ def invalid(faults: t.Sequence[rules.Fault]) -> context.Result | None:
     if not wrong:
         return None
     words = " ".join(f"{fault.path or 'config'}: {fault.sentence}" for fault in wrong)
-    data = {"outcome": outcomes.ConfigOutcome.INVALID.value, "findings": [fault.shown() for fault in faults], **NOTHING}
+    data = {
+        "outcome": outcomes.ConfigOutcome.INVALID.value,
+        "findings": [fault.to_dict() for fault in faults],
+        **NOTHING,
+    }
     return context.Result(data, failed=True, message=f"The configuration is wrong, nothing was written. {words}")
 
 
@@ -308,7 +312,7 @@ class Rollout:
         proof = self.proof
         return {
             "outcome": outcome.value,
-            "findings": [fault.shown() for fault in self.options.faults],
+            "findings": [fault.to_dict() for fault in self.options.faults],
             "restarted": self.restarted,
             "running_config_matches": matches,
             "proof": proof.kind if proof and matches else "",
@@ -324,5 +328,5 @@ def plainly(
 ) -> context.Result:
     """The result of a call after which nothing had to be proven."""
     del ctx
-    data = {"outcome": outcome.value, "findings": [fault.shown() for fault in options.faults], **NOTHING}
+    data = {"outcome": outcome.value, "findings": [fault.to_dict() for fault in options.faults], **NOTHING}
     return context.Result(data, message=message)

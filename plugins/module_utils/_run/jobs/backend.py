@@ -14,7 +14,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.mod
     pod_plan,
     reasons,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.routes import way
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.routes import job_route
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import act, context
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.jobs import koordinator
 
@@ -84,7 +84,7 @@ def _lacking(found: koordinator.Koordinator) -> tuple[reasons.Finding, ...]:
                 found.source,
             )
         )
-    if controller and controller.default_job_mode != way.RESERVES:
+    if controller and controller.default_job_mode != job_route.RESERVES:
         lacking = [finding for finding in lacking if finding.code != "no_scheduler"]
     if controller and (said := migration_controller.several(controller)):
         lacking.append(

@@ -31,7 +31,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.mod
     reasons,
     snapshots,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.routes import way
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.routes import job_route
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import context, pod_moves, writing
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.jobs import job_work, sweeping, watch
 
@@ -239,7 +239,7 @@ class JobFeed:
             move.block("PodMigrationJob", move.pod.namespace, move.pod.name, why)
             move.end("failed", outcomes.PodOutcome.JOB_FAILED, self.ctx.clock.now(), f"{why} fallback is fail.")
             return
-        move.plan = way.without_job(move.plan, why)
+        move.plan = job_route.without_job(move.plan, why)
         move.reason, move.blocked_by = move.plan.reason, None
         pod = move.pod
         self.ctx.note("fallback", move.reason, node=pod.node, namespace=pod.namespace, name=pod.name)
@@ -327,7 +327,7 @@ class JobFeed:
     def _hold(self, move: pod_moves.Move, why: reasons.Reason, now: float) -> None:
         move.block("PodMigrationJob", move.pod.namespace, move.pod.name, why.message)
         since = self._held_since.setdefault(move.pod.uid, now)
-        if self.choices.backend == "auto" and why.code == "object_limiter" and now - since > way.PATIENCE:
+        if self.choices.backend == "auto" and why.code == "object_limiter" and now - since > job_route.PATIENCE:
             self._instead(move, why.message)
 
     def _create(self, move: pod_moves.Move, ttl: float, raws: tuple[objects.Raw, ...], now: float) -> None:
@@ -377,7 +377,7 @@ class JobFeed:
         name = migration_jobs.name_of(pod.ref, wish, attempt)
         body = migration_jobs.manifest(name, pod.ref, wish)
         # Whatever the controller's policy is: budgets are asked.
-        body["metadata"]["labels"][way.POLICY] = "Eviction"
+        body["metadata"]["labels"][job_route.POLICY] = "Eviction"
         body["metadata"]["annotations"][names.SERVES_NODES] = pod.node
         target = objects.Ref(migration_jobs.KIND, name, api_version=migration_jobs.API_VERSION)
         return api_changes.Change("create", target, f"Create {target} for {pod.ref} on node {pod.node}", body=body)

@@ -81,7 +81,7 @@ class Work:
             "phase": job.phase if job else "",
             "status": job.status if job else "",
             "reason": job.reason if job else "",
-            "cause": cause.shown() if cause else None,
+            "cause": cause.to_dict() if cause else None,
             "node": job.node if job else "",
             "reservation": job.reservation if job else "",
             "pod": {**_shown(self.target), "node": self.pod.node if self.pod else ""},

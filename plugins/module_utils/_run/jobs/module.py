@@ -88,7 +88,7 @@ def jobs(ctx: context.Context, options: JobOptions) -> context.Result:
 
 
 def _missing(missing: t.Sequence[reasons.Finding]) -> context.Result:
-    findings = [finding.shown() for finding in missing]
+    findings = [finding.to_dict() for finding in missing]
     message = " ".join(finding.sentence for finding in missing)
     return context.Result({"findings": findings}, failed=True, message=message)
 

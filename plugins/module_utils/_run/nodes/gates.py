@@ -142,7 +142,7 @@ def _result(found: t.Mapping[str, tuple[reasons.Finding, ...]]) -> context.Resul
     return context.Result(
         {
             "feasible": not failed,
-            "findings": [finding.shown() for finding in failed],
+            "findings": [finding.to_dict() for finding in failed],
             "pods": [],
             "waves": [],
             "estimate_seconds": 0,

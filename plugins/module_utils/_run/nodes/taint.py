@@ -32,7 +32,7 @@ class TaintOptions:
 
     state: State
     nodes: tuple[str, ...]
-    taints: tuple[node_taints.Wish, ...]
+    taints: tuple[node_taints.DesiredTaint, ...]
     allow_no_execute: bool = False
 
 
@@ -94,11 +94,11 @@ def taint(ctx: context.Context, options: TaintOptions) -> context.Result:
         _plan(options, task)
     harsh = [task for task in tasks if task.harsh]
     kills = _kills(ctx, harsh)
-    evicts = [kill.shown() for kill in kills]
+    evicts = [kill.to_dict() for kill in kills]
     if harsh and not options.allow_no_execute:
         refusal = _refusal(harsh, kills)
         message = refusal.sentence
-        return context.Result({"findings": [refusal.shown()], "evicts": evicts}, failed=True, message=message)
+        return context.Result({"findings": [refusal.to_dict()], "evicts": evicts}, failed=True, message=message)
     for task in tasks:
         if task.change:
             _write(ctx, options, task, kills)
@@ -112,7 +112,7 @@ def taint(ctx: context.Context, options: TaintOptions) -> context.Result:
 
 def _plan(options: TaintOptions, task: _Task) -> None:
     exact = options.state == "exact"
-    task.after = node_taints.wished(task.node.taints, options.taints, exact=exact)
+    task.after = node_taints.desired_taints(task.node.taints, options.taints, exact=exact)
     task.change = node_taints.rewrite(task.node, task.after)
     if task.change or not task.outcome:
         task.before = task.node.taints

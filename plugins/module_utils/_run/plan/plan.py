@@ -264,7 +264,7 @@ def _result(
     return context.Result(
         {
             "feasible": not blockers,
-            "findings": [finding.shown() for finding in found],
+            "findings": [finding.to_dict() for finding in found],
             "pods": pods,
             "waves": [list(wave) for wave in groups],
             "estimate_seconds": seconds,
@@ -291,7 +291,7 @@ def _pod(plan: pod_plan.PodPlan, fate: dead.Fate | None) -> dict[str, t.Any]:
         "budgets": [str(budget) for budget in plan.budgets],
         "fits": plan.fits,
         "target": plan.target,
-        "fate": fate.shown() if fate else None,
+        "fate": fate.to_dict() if fate else None,
     }
 
 
@@ -299,7 +299,7 @@ def _forbidden(ctx: context.Context, options: PlanOptions, error: errors.Forbidd
     """A list was refused: name that, and whatever else is not allowed, in one go."""
     found = rights.refused(ctx, error, options.choices)
     return context.Result(
-        {"feasible": False, "findings": [finding.shown() for finding in found]},
+        {"feasible": False, "findings": [finding.to_dict() for finding in found]},
         failed=True,
         message=" ".join(finding.message for finding in found),
     )

@@ -68,7 +68,7 @@ def guard(ctx: context.Context, options: GuardOptions) -> context.Result:
         {
             "nodes": [site.shown() for site in work.sites.values()],
             "workloads": work.workloads,
-            "findings": [finding.shown() for finding in work.findings],
+            "findings": [finding.to_dict() for finding in work.findings],
         },
         failed=bool(failed),
         message="; ".join(dict.fromkeys(failed)),

@@ -18,7 +18,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.mod
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.pod_plan import Choices, PodPlan
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.snapshots import Snapshot
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.routes import way
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.routes import job_route
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.routes.migrate import routes
 from ansible_collections.kubeops.node_maintenance.tests.unit.plan.objects import (
     TOLERATES_ALL,
@@ -95,7 +95,7 @@ def test_what_cannot_be_swapped_and_may_be_interrupted_goes_by_job_where_it_is_a
         (web(scheduler="default-scheduler"), "default-scheduler has no Reservation plugin"),
         (web(requests={}), "a Reservation of nothing is never taken"),
         (web(volumes=[{"name": "logs", "hostPath": {"path": "/var/log"}}]), "It has local volumes"),
-        (web(labels={"app": "web", way.POLICY: "SoftEviction"}), "would not ask its budgets"),
+        (web(labels={"app": "web", job_route.POLICY: "SoftEviction"}), "would not ask its budgets"),
     ],
 )
 def test_the_others_are_evicted_or_refused_as_fallback_says(pods: list[Raw], why: str) -> None:

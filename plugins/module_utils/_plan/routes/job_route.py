@@ -73,7 +73,7 @@ def _not_admitted(case: cases.Case, controller: migration_controller.Controller)
             "Remove the label.",
         )
     reserves = controller.default_job_mode == RESERVES
-    return causes.forbidden(case.table.snapshot, case.pod, controller) or (
+    return causes.forbidden(case.context.snapshot, case.pod, controller) or (
         causes.unserved(case.pod, controller) if reserves else None
     )
 
@@ -97,5 +97,5 @@ def _limiter_wait(case: cases.Case, controller: migration_controller.Controller)
     for scope, key in scopes.items():
         gap, burst = migration_controller.interval(controller, scope, replicas)
         if gap:
-            waits.append(max(0, case.table.place_in_line(scope, key, case.pod) - burst + 1) * gap)
+            waits.append(max(0, case.context.place_in_line(scope, key, case.pod) - burst + 1) * gap)
     return max(waits)
