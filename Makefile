@@ -86,7 +86,7 @@ test-units:
 	@python -m nox --session unit clients $(call tagged,unit)
 test-labs:
 	@python -m pytest -v --numprocesses $(LABS) --reruns 1 --rerun-show-tracebacks -rfER --durations=15 tests/e2e \
-	  $(call tagged,labs) # once more, because deadlines meet busy machines
+	  $(call tagged,labs) # once more, because deadlines meet busy machines; support/reruns.py sets the limit
 test-explorations:
 	@BACKGROUND=1 ORDERS='$(ORDERS)' SEED='$(SEED)' python -m nox --session explore $(call tagged,explore)
 

@@ -248,7 +248,8 @@ def unit(session: nox.Session, leg: Leg) -> None:
     environment(session)
     with step(session, f"environment (Python {leg.python}, kubernetes {leg.client})"):
         packages = [f"ansible-core=={leg.core}", f"kubernetes=={leg.client}", "PySocks", "jmespath"]
-        session.install(PINS, *packages, "pytest", "pytest-xdist", "hypothesis", "greenlet")
+        tools = ["pytest", "pytest-xdist", "pytest-rerunfailures", "hypothesis", "greenlet"]
+        session.install(PINS, *packages, *tools)
     chosen = ["tests/unit"] if leg.layers else ["tests/unit/edge", "tests/unit/test_layers.py"]
     session.run("pytest", SIDE_BY_SIDE, *(session.posargs or chosen))
 

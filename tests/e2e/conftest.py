@@ -19,12 +19,16 @@ HERE = Path(__file__).resolve().parent
 if str(HERE) not in sys.path:
     sys.path.insert(0, str(HERE))
 
-from support import rights  # noqa: E402
+from support import reruns, rights  # noqa: E402
 from support.arena import Arena, arena_name  # noqa: E402
 from support.lab import Lab, adopted, lab_playbook, started  # noqa: E402
 from support.plays import Player  # noqa: E402
 from support.sharing import together  # noqa: E402
 from support.watching import Watch, Watching  # noqa: E402
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    reruns.register(config)
 
 
 @pytest.hookimpl(optionalhook=True)
