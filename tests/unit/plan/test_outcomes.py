@@ -110,7 +110,7 @@ def test_every_pod_that_is_skipped_has_an_outcome_of_that_name() -> None:
 
 
 def test_whatever_blocks_a_surge_is_a_failure_of_its_workload() -> None:
-    codes = {ast.literal_eval(args[0]) for args in calls("_plan/swap/swap.py", "Blocked")} - {"workload_gone"}
+    codes = {ast.literal_eval(args[0]) for args in calls("_plan/swap/swap.py", "Reason")} - {"workload_gone"}
     assert "surge_refused" in codes
     assert all(outcomes.WorkloadOutcome(code).failed for code in codes)
 

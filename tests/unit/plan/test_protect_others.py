@@ -45,7 +45,7 @@ def test_a_count_that_somebody_else_set_is_kept_and_reported() -> None:
     assert swap.lowered_count(world.snapshot(), recorded(world), world.snapshot().workloads[0]) is None
     kept = undo_all(world, Hand(world))
     assert world.replicas == 5
-    assert kept == ("somebody else set Deployment shop/web to 5 replicas; it stays so",)
+    assert kept == ("somebody else set Deployment shop/web to 5 replicas; left as is",)
 
 
 def test_under_an_autoscaler_the_count_goes_down_by_the_leaving_pods_alive() -> None:
@@ -63,8 +63,8 @@ def test_under_an_autoscaler_the_count_goes_down_by_the_leaving_pods_alive() -> 
 @pytest.mark.parametrize(
     ("field", "value", "kept"),
     [
-        ("minReplicas", 3, "somebody else set minReplicas of HorizontalPodAutoscaler shop/web to 3; it stays so"),
-        ("maxReplicas", 8, "somebody else set maxReplicas of HorizontalPodAutoscaler shop/web to 8; it stays so"),
+        ("minReplicas", 3, "somebody else set minReplicas of HorizontalPodAutoscaler shop/web to 3; left as is"),
+        ("maxReplicas", 8, "somebody else set maxReplicas of HorizontalPodAutoscaler shop/web to 8; left as is"),
     ],
 )
 def test_bounds_that_somebody_else_set_are_kept_one_by_one(field: str, value: int, kept: str) -> None:
@@ -86,7 +86,7 @@ def test_a_budget_rule_that_somebody_else_changed_is_kept() -> None:
     world.sim.patch(kinds.BUDGETS, "web", {"spec": {"minAvailable": 1}})
     kept = undo_all(world, Hand(world))
     assert world.budget["spec"]["minAvailable"] == 1
-    assert kept == ("somebody else changed the rule of PodDisruptionBudget shop/web; it stays so",)
+    assert kept == ("somebody else changed the rule of PodDisruptionBudget shop/web; left as is",)
 
 
 def test_an_absolute_floor_is_not_pinned() -> None:
@@ -244,10 +244,10 @@ def nothing(world: World, listed: Listed) -> None:
     [
         (refused_creation, "surge_refused", "exceeded quota: pods"),
         (unplaced, "surge_unschedulable", "0/3 nodes"),
-        (preempting, "surge_preempts", "from other pods"),
-        (on_leaving_node, "surge_on_leaving_node", "placed on n1"),
-        (on_cordoned_node, "surge_on_leaving_node", "placed on n9"),
-        (put_back, "surge_reverted", "back to 1 replicas while 2"),
+        (preempting, "surge_preempts", "preempt other pods"),
+        (on_leaving_node, "surge_on_leaving_node", "scheduled to n1"),
+        (on_cordoned_node, "surge_on_leaving_node", "scheduled to n9"),
+        (put_back, "surge_reverted", "to 1 replicas while 2"),
         (nothing, "", ""),
     ],
 )
@@ -285,7 +285,7 @@ def test_other_leases_are_no_surges() -> None:
 @pytest.mark.parametrize("text", ["", "{}", "[]", '{"v":2}', '{"v":1}', '{"v":1,"leaving":{},"bounds":null,"pins":[]}'])
 def test_a_record_that_cannot_be_read_is_never_guessed(text: str) -> None:
     raw = {"metadata": {"name": "surge-x", "annotations": {names.SURGE: text}}}
-    with pytest.raises(BadSurgeError, match="put the workload's replicas back by hand"):
+    with pytest.raises(BadSurgeError, match="restore the workload's replicas by hand"):
         Surge.from_lease(raw)
 
 

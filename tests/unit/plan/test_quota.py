@@ -36,7 +36,7 @@ def test_quantities(text: str | int, number: Fraction) -> None:
 
 @pytest.mark.parametrize("text", ["", "x", "1X", "1 Gi", "mi", "1mi"])
 def test_what_is_no_quantity(text: str) -> None:
-    with pytest.raises(ValueError, match="no resource quantity"):
+    with pytest.raises(ValueError, match="not a resource quantity"):
         quota.quantity(text)
 
 
@@ -142,7 +142,7 @@ CRITICAL = {"matchExpressions": [{"scopeName": "PriorityClass", "operator": "In"
         pytest.param(limited({"requests.cpu": "2"}, {"requests.cpu": "1500m"}), POD, 1, "requests.cpu", id="cpu"),
         pytest.param(limited({"requests.cpu": "2"}, {"requests.cpu": "1"}), POD, 1, "", id="cpu just fits"),
         pytest.param(limited({"services": "0"}, {}), POD, 1, "", id="about something else"),
-        pytest.param(limited({"limits.cpu": "2"}, {}), POD, 1, "do not say", id="a limit must be said"),
+        pytest.param(limited({"limits.cpu": "2"}, {}), POD, 1, "do not specify", id="a limit must be said"),
         pytest.param(limited({"pods": "0"}, {}, scopes=["Terminating"]), POD, 1, "", id="for pods that end"),
         pytest.param(limited({"pods": "0"}, {}, scopes=["NotTerminating"]), POD, 1, "pods", id="for pods that stay"),
         pytest.param(limited({"pods": "0"}, {}, scopes=["BestEffort"]), POD, 1, "", id="for silent pods"),
@@ -158,13 +158,13 @@ CRITICAL = {"matchExpressions": [{"scopeName": "PriorityClass", "operator": "In"
     ],
 )
 def test_quotas(found: Raw, spec: Raw, count: int, why: str) -> None:
-    exceeded = quota.exceeded([found], [], [quota.Newcomers("shop", spec, count)])
+    exceeded = quota.exceeded([found], [], [quota.Newcomers(spec, count)])
     assert list(exceeded) == (["q"] if why else [])
     assert why in exceeded.get("q", "")
 
 
 def test_newcomers_of_several_workloads_count_together() -> None:
-    one = quota.Newcomers("shop", POD, 1)
+    one = quota.Newcomers(POD, 1)
     assert quota.exceeded([limited({"pods": "2"}, {"pods": "1"})], [], [one]) == {}
     assert "2 more" in quota.exceeded([limited({"pods": "2"}, {"pods": "1"})], [], [one, one])["q"]
 

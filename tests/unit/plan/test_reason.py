@@ -10,8 +10,6 @@ import pytest
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.rules import Fault
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.budgets import Verdict
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.reasons import Finding, Reason
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap.protect import Refusal
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap.swap import Blocked
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.calls import stopped
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import StopRun
 
@@ -25,8 +23,6 @@ SAID = ("It is full.", "Make room.")
         Finding("full", *SAID),
         Fault("required", *SAID),
         Verdict("spent", *SAID),
-        Refusal("recreate", *SAID),
-        Blocked("surge_refused", *SAID),
     ],
 )
 def test_every_reason_is_told_and_shown_alike(reason: Reason) -> None:

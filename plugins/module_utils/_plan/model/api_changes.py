@@ -1,7 +1,7 @@
 # Copyright: Contributors to the kubeops.node_maintenance collection
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""A change as data: the one source of ``changed``, of ``--diff`` and of check mode's sentences."""
+"""A change as data: the source of ``changed``, of ``--diff`` and of check mode's sentences."""
 
 from __future__ import annotations
 
@@ -17,10 +17,9 @@ Verb = t.Literal["create", "patch", "scale", "status", "delete", "evict"]
 class Change:
     """One write.
 
-    ``body`` is the object to create, or a JSON merge patch (a patch carries ``resourceVersion`` in its
-    metadata, so that it fails when somebody was faster). ``scale`` and ``status`` patch these subresources.
-    ``fence`` names, for an eviction, the lock on whose behalf it is sent: ``<lease>=<run>/<nonce>``.
-    ``before`` and ``after`` are the parts of the object that people care about, for the diff.
+    ``body`` is the object to create, or a JSON merge patch, which is sent with ``resource_version`` so that it fails
+    if the object has changed. ``scale`` and ``status`` patch these subresources. ``fence`` names the lock on behalf of
+    which a pod is evicted: ``<lease>=<run>/<nonce>``. ``before`` and ``after`` are what the diff shows of the object.
     """
 
     verb: Verb
@@ -34,8 +33,21 @@ class Change:
     fence: str = ""
 
 
+def patch(
+    found: objects.Object,
+    sentence: str,
+    body: objects.Raw,
+    before: objects.Raw,
+    after: objects.Raw,
+    *,
+    verb: Verb = "patch",
+) -> Change:
+    """The patch of an object in the version that was read."""
+    return Change(verb, found.ref, sentence, body, before, after, found.resource_version)
+
+
 def eviction(pod: objects.Pod, *, delete: bool = False, grace_seconds: int | None = None, fence: str = "") -> Change:
-    """The end of a pod through the Eviction API or, with ``delete``, past it; for the rest see ``Change``."""
+    """Evict a pod or, with ``delete``, delete it without asking its budgets; for the rest see ``Change``."""
     verb: Verb = "delete" if delete else "evict"
     sentence = f"{verb.capitalize()} {pod.ref} from node {pod.node}"
     return Change(verb, pod.ref, sentence, grace_seconds=grace_seconds, fence=fence)
@@ -47,10 +59,9 @@ def diff_of(changes: t.Iterable[Change]) -> list[dict[str, t.Any]]:
     for change in changes:
         if change.before is None and change.after is None:
             continue
-        entry = merged.setdefault(
-            change.target,
-            {"before_header": str(change.target), "after_header": str(change.target), "before": change.before or {}},
-        )
+        header, before = str(change.target), change.before or {}
+        new = {"before_header": header, "after_header": header, "before": before}
+        entry = merged.setdefault(change.target, new)
         entry["after"] = change.after or {}
     return [entry for entry in merged.values() if entry["before"] != entry["after"]]
 

@@ -244,14 +244,12 @@ def rewrite(node: objects.Node, after: tuple[objects.Raw, ...]) -> api_changes.C
     added = [word for word in wanted if word not in before]
     gone = [word for word in before if word not in wanted]
     deeds = ([f"set {', '.join(added)}"] if added else []) + ([f"remove {', '.join(gone)}"] if gone else [])
-    return api_changes.Change(
-        "patch",
-        objects.Ref("Node", node.name, uid=node.uid, api_version="v1"),
+    return api_changes.patch(
+        node,
         f"On node {node.name}: {'; '.join(deeds)}",
-        body={"spec": {"taints": [dict(taint) for taint in after] or None}},
-        before={"taints": before},
-        after={"taints": wanted},
-        resource_version=node.resource_version,
+        {"spec": {"taints": [dict(taint) for taint in after] or None}},
+        {"taints": before},
+        {"taints": wanted},
     )
 
 

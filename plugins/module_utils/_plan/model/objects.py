@@ -1,7 +1,7 @@
 # Copyright: Contributors to the kubeops.node_maintenance collection
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""The objects that decisions read, as plain frozen data: dicts as the API server sends them come in.
+"""The objects that decisions read, as frozen data made from what the API server sends.
 
 An object keeps only what a decision reads. Kinds of which a decision reads a field or two stay raw.
 """
@@ -57,23 +57,54 @@ def _message(status: Raw, kind: str, state: str, reason: str) -> str:
     return ""
 
 
+@dataclass(frozen=True, slots=True)
+class Object:
+    """What every kind has; ``owner`` is the controller, ``deleting`` says that a deletionTimestamp is set."""
+
+    KIND: t.ClassVar[str]
+    API_VERSION: t.ClassVar[str]
+
+    namespace: str
+    name: str
+    uid: str
+    resource_version: str
+    labels: t.Mapping[str, str]
+    annotations: t.Mapping[str, str]
+    owner: Ref | None
+    deleting: bool
+
+    @property
+    def ref(self) -> Ref:
+        """The object's coordinates."""
+        return Ref(self.KIND, self.name, self.namespace, self.uid, self.API_VERSION)
+
+
+def _metadata(raw: Raw) -> dict[str, t.Any]:
+    """The fields of ``Object``."""
+    meta = raw["metadata"]
+    return {
+        "namespace": meta.get("namespace", ""),
+        "name": meta["name"],
+        "uid": meta.get("uid", ""),
+        "resource_version": meta.get("resourceVersion", ""),
+        "labels": meta.get("labels") or {},
+        "annotations": meta.get("annotations") or {},
+        "owner": controller_of(raw),
+        "deleting": bool(meta.get("deletionTimestamp")),
+    }
+
+
 def _number(generation: t.Any) -> int:
     """An observedGeneration: Argo Rollouts writes it as text, its early versions as a hash (never current)."""
     return int(generation) if str(generation or "").isdigit() else 0
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
-    """A node; ``ready`` is the Ready condition's ``True``; taints keep their order and all fields.
+class Node(Object):
+    """A node; taints keep their order and all fields; ``ready_since`` is when the Ready condition last changed."""
 
-    ``ready_since`` is when that condition last changed.
-    """
+    KIND, API_VERSION = "Node", "v1"
 
-    name: str
-    uid: str
-    resource_version: str
-    labels: t.Mapping[str, str]
-    annotations: t.Mapping[str, str]
     taints: tuple[Raw, ...]
     unschedulable: bool
     conditions: t.Mapping[str, str]
@@ -89,15 +120,11 @@ class Node:
     @classmethod
     def of(cls, raw: Raw) -> Node:
         """From a core/v1 Node."""
-        meta, spec, status = raw["metadata"], raw.get("spec") or {}, raw.get("status") or {}
+        spec, status = raw.get("spec") or {}, raw.get("status") or {}
         addresses = {a.get("type"): a.get("address", "") for a in status.get("addresses") or ()}
         changed = {c["type"]: c.get("lastTransitionTime") for c in status.get("conditions") or ()}
         return cls(
-            name=meta["name"],
-            uid=meta.get("uid", ""),
-            resource_version=meta.get("resourceVersion", ""),
-            labels=meta.get("labels") or {},
-            annotations=meta.get("annotations") or {},
+            **_metadata(raw),
             taints=tuple(spec.get("taints") or ()),
             unschedulable=bool(spec.get("unschedulable")),
             conditions={c["type"]: c.get("status", "") for c in status.get("conditions") or ()},
@@ -108,24 +135,18 @@ class Node:
 
 
 @dataclass(frozen=True, slots=True)
-class Pod:
-    """A pod; ``finished`` is phase Succeeded or Failed, ``deleting`` a set deletionTimestamp.
+class Pod(Object):
+    """A pod; ``deadline`` is its deletionTimestamp, the moment its grace period ends.
 
-    ``deadline`` is that timestamp: the moment at which the pod's grace ends. ``unschedulable`` is what
-    the scheduler said when it found no place, ``nominated`` the node where it preempts others for it.
+    ``unschedulable`` is the scheduler's message when it found no node, ``nominated`` the node on which it preempts
+    other pods for this one.
     """
 
-    namespace: str
-    name: str
-    uid: str
-    resource_version: str
+    KIND, API_VERSION = "Pod", "v1"
+
     node: str
-    labels: t.Mapping[str, str]
-    annotations: t.Mapping[str, str]
-    owner: Ref | None
     phase: str
     ready: bool
-    deleting: bool
     finalizers: tuple[str, ...]
     created: str
     grace_seconds: int
@@ -139,18 +160,13 @@ class Pod:
     nominated: str = ""
 
     @property
-    def ref(self) -> Ref:
-        """The pod's coordinates."""
-        return Ref("Pod", self.name, self.namespace, self.uid, "v1")
-
-    @property
     def finished(self) -> bool:
-        """Whether its containers have ended for good."""
+        """Whether all of its containers have terminated for good."""
         return self.phase in ("Succeeded", "Failed")
 
     @property
     def mirror(self) -> bool:
-        """Whether it is the API's picture of a static pod, which only its kubelet can end."""
+        """Whether it is the mirror of a static pod, which only its kubelet can stop."""
         return names.MIRROR in self.annotations
 
     @property
@@ -161,7 +177,7 @@ class Pod:
 
     @property
     def empty_dirs(self) -> tuple[str, ...]:
-        """Names of its emptyDir volumes, whose data goes with the pod."""
+        """Names of its emptyDir volumes, whose data is lost with the pod."""
         return tuple(v["name"] for v in self.volumes if "emptyDir" in v)
 
     @classmethod
@@ -169,23 +185,15 @@ class Pod:
         """From a core/v1 Pod."""
         meta, spec, status = raw["metadata"], raw.get("spec") or {}, raw.get("status") or {}
         conditions = {c["type"]: c.get("status") for c in status.get("conditions") or ()}
-        unplaced = _message(status, "PodScheduled", "False", "Unschedulable")
         requests: dict[str, str] = {}
         for index, container in enumerate(spec.get("containers") or ()):
             for resource, amount in ((container.get("resources") or {}).get("requests") or {}).items():
                 requests[f"{index}/{resource}"] = amount
         return cls(
-            namespace=meta.get("namespace", ""),
-            name=meta["name"],
-            uid=meta.get("uid", ""),
-            resource_version=meta.get("resourceVersion", ""),
+            **_metadata(raw),
             node=spec.get("nodeName", ""),
-            labels=meta.get("labels") or {},
-            annotations=meta.get("annotations") or {},
-            owner=controller_of(raw),
             phase=status.get("phase", ""),
             ready=conditions.get("Ready") == "True",
-            deleting=bool(meta.get("deletionTimestamp")),
             finalizers=tuple(meta.get("finalizers") or ()),
             created=meta.get("creationTimestamp", ""),
             grace_seconds=spec.get("terminationGracePeriodSeconds", 30),
@@ -195,24 +203,20 @@ class Pod:
             volumes=tuple(spec.get("volumes") or ()),
             requests=requests,
             deadline=meta.get("deletionTimestamp") or "",
-            unschedulable=unplaced,
+            unschedulable=_message(status, "PodScheduled", "False", "Unschedulable"),
             nominated=status.get("nominatedNodeName") or "",
         )
 
 
 @dataclass(frozen=True, slots=True)
-class Budget:
-    """A PodDisruptionBudget; ``observed`` says that its status is of its present generation.
+class Budget(Object):
+    """A PodDisruptionBudget; ``observed`` says that its status is of its current generation.
 
     ``sync_failed`` is why its controller cannot compute that status, empty when it can.
     """
 
-    namespace: str
-    name: str
-    uid: str
-    resource_version: str
-    labels: t.Mapping[str, str]
-    annotations: t.Mapping[str, str]
+    KIND, API_VERSION = "PodDisruptionBudget", "policy/v1"
+
     selector: Raw | None
     min_available: int | str | None
     max_unavailable: int | str | None
@@ -224,11 +228,6 @@ class Budget:
     expected: int
     disrupted: t.Mapping[str, str]
     sync_failed: str = ""
-
-    @property
-    def ref(self) -> Ref:
-        """The budget's coordinates."""
-        return Ref("PodDisruptionBudget", self.name, self.namespace, self.uid, "policy/v1")
 
     @property
     def ours(self) -> bool:
@@ -244,12 +243,7 @@ class Budget:
         """From a policy/v1 PodDisruptionBudget."""
         meta, spec, status = raw["metadata"], raw.get("spec") or {}, raw.get("status") or {}
         return cls(
-            namespace=meta.get("namespace", ""),
-            name=meta["name"],
-            uid=meta.get("uid", ""),
-            resource_version=meta.get("resourceVersion", ""),
-            labels=meta.get("labels") or {},
-            annotations=meta.get("annotations") or {},
+            **_metadata(raw),
             selector=spec.get("selector"),
             min_available=spec.get("minAvailable"),
             max_unavailable=spec.get("maxUnavailable"),
@@ -265,22 +259,16 @@ class Budget:
 
 
 @dataclass(frozen=True, slots=True)
-class Workload:
-    """Something with a replica count: Deployment, ReplicaSet, StatefulSet, or an unknown owner's Scale.
+class Workload(Object):
+    """An object with a replica count: Deployment, ReplicaSet, StatefulSet, or an unknown owner's Scale.
 
-    ``observed`` says that the controller has seen the present generation; ``spec`` is kept whole
-    because the routes read a dozen of its fields. ``failure`` is why it cannot make a pod it wants
-    (a quota, a LimitRange, a webhook), empty when it can.
+    ``observed`` says that the controller has seen the current generation; ``spec`` is kept whole because the routes
+    read a dozen of its fields. ``failure`` is why its controller cannot create a pod (a quota, a LimitRange, a
+    webhook), empty when it can.
     """
 
     api_version: str
     kind: str
-    namespace: str
-    name: str
-    uid: str
-    resource_version: str
-    annotations: t.Mapping[str, str]
-    owner: Ref | None
     replicas: int
     ready: int
     available: int
@@ -288,7 +276,6 @@ class Workload:
     observed: bool
     spec: Raw
     failure: str = ""
-    deleting: bool = False
 
     @property
     def ref(self) -> Ref:
@@ -300,19 +287,24 @@ class Workload:
         """Its pod selector."""
         return t.cast("Raw | None", self.spec.get("selector"))
 
+    @property
+    def template(self) -> Raw:
+        """Its pod template; empty where it has none, as a Rollout that refers to another workload."""
+        return self.spec.get("template") or {}
+
+    @property
+    def pod_spec(self) -> Raw:
+        """The spec of its pod template."""
+        return self.template.get("spec") or {}
+
     @classmethod
     def of(cls, raw: Raw, api_version: str = "", kind: str = "") -> Workload:
         """From an object with ``spec.replicas``; list items carry no kind, so it is given."""
         meta, spec, status = raw["metadata"], raw.get("spec") or {}, raw.get("status") or {}
         return cls(
+            **_metadata(raw),
             api_version=raw.get("apiVersion") or api_version,
             kind=raw.get("kind") or kind,
-            namespace=meta.get("namespace", ""),
-            name=meta["name"],
-            uid=meta.get("uid", ""),
-            resource_version=meta.get("resourceVersion", ""),
-            annotations=meta.get("annotations") or {},
-            owner=controller_of(raw),
             replicas=spec.get("replicas", 1),
             ready=status.get("readyReplicas", 0),
             available=status.get("availableReplicas", 0),
@@ -320,40 +312,27 @@ class Workload:
             observed=_number(status.get("observedGeneration")) >= meta.get("generation", 0),
             spec=spec,
             failure=_message(status, "ReplicaFailure", "True", "FailedCreate"),
-            deleting=bool(meta.get("deletionTimestamp")),
         )
 
 
 @dataclass(frozen=True, slots=True)
-class Autoscaler:
+class Autoscaler(Object):
     """A HorizontalPodAutoscaler; ``owner`` is set where something else (KEDA) writes it."""
 
-    namespace: str
-    name: str
-    uid: str
-    resource_version: str
-    owner: Ref | None
+    KIND, API_VERSION = "HorizontalPodAutoscaler", "autoscaling/v2"
+
     target_kind: str
     target_name: str
     minimum: int
     maximum: int
 
-    @property
-    def ref(self) -> Ref:
-        """The autoscaler's coordinates."""
-        return Ref("HorizontalPodAutoscaler", self.name, self.namespace, self.uid, "autoscaling/v2")
-
     @classmethod
     def of(cls, raw: Raw) -> Autoscaler:
         """From an autoscaling/v2 HorizontalPodAutoscaler."""
-        meta, spec = raw["metadata"], raw.get("spec") or {}
+        spec = raw.get("spec") or {}
         target = spec.get("scaleTargetRef") or {}
         return cls(
-            namespace=meta.get("namespace", ""),
-            name=meta["name"],
-            uid=meta.get("uid", ""),
-            resource_version=meta.get("resourceVersion", ""),
-            owner=controller_of(raw),
+            **_metadata(raw),
             target_kind=target.get("kind", ""),
             target_name=target.get("name", ""),
             minimum=spec.get("minReplicas", 1),
@@ -376,13 +355,6 @@ PARSERS: t.Mapping[str, t.Callable[[Raw], t.Any]] = {
     "clone_sets": functools.partial(Workload.of, api_version="apps.kruise.io/v1alpha1", kind="CloneSet"),
     "scales": Workload.of,
     "autoscalers": Autoscaler.of,
-    "daemon_sets": _raw,
-    "claims": _raw,
-    "volumes": _raw,
-    "quotas": _raw,
-    "limits": _raw,
-    "slices": _raw,
-    "leases": _raw,
-    "attachments": _raw,
+    **dict.fromkeys(("daemon_sets", "claims", "volumes", "quotas", "limits", "slices", "leases", "attachments"), _raw),
 }
-"""How an object of each kind that a snapshot may hold is read."""
+"""How an object of each kind that a snapshot may hold is parsed."""

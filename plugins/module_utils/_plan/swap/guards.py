@@ -1,11 +1,11 @@
 # Copyright: Contributors to the kubeops.node_maintenance collection
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""Guard budgets: a floor for pods that have none, as long as a node they run on is leaving.
+"""Guard budgets: a PodDisruptionBudget of ours for pods that have none, while one of their nodes is in maintenance.
 
-A guard is shared by all nodes and runs that need it; an annotation names the nodes, and the last one
-takes it away. It never lies over another budget, because two budgets make a pod un-evictable: a guard
-that would is not made, and one over which a foreign budget appears later goes.
+A guard is shared by all nodes and runs that need it; an annotation names the nodes, and the last one removes it. It
+never covers pods of another budget, because a pod with two budgets cannot be evicted: such a guard is not created, and
+one is removed when a foreign budget appears later.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.mod
 
 @dataclass(frozen=True, slots=True)
 class Guard:
-    """A workload's guard: ``change`` makes or widens it and is ``None`` where it serves the nodes already.
+    """A workload's guard: ``change`` creates or extends it and is ``None`` where it serves the nodes already.
 
-    ``serves`` maps its leaving nodes to their UIDs, ``creation`` makes it where it is not there.
-    ``instead`` names the budget that stands in its way; then there is no guard and no change.
+    ``serves`` maps its leaving nodes to their UIDs, ``creation`` creates it. ``instead`` names a budget that excludes
+    it; then there is no guard and no change.
     """
 
     workload: objects.Ref
@@ -46,7 +46,7 @@ class Guard:
 
 
 def guards(snapshot: snapshots.Snapshot, plans: t.Iterable[pod_plan.PodPlan]) -> tuple[Guard, ...]:
-    """The guards for all pods that are evicted with no budget over them (``PodPlan.guarded``)."""
+    """The guards for all pods that are evicted without a budget (``PodPlan.guarded``)."""
     wanted: dict[str, set[str]] = {}
     for plan in plans:
         if plan.guarded and plan.workload is not None:
@@ -65,7 +65,7 @@ def guards(snapshot: snapshots.Snapshot, plans: t.Iterable[pod_plan.PodPlan]) ->
 
 
 def again(snapshot: snapshots.Snapshot, guard: Guard) -> Guard:
-    """The guard as it has to be by now; the same where its workload is not there any more."""
+    """The guard by the current state; unchanged where its workload is gone."""
     workload = snapshot.workload(guard.workload.uid)
     return _guard(snapshot, workload, guard.nodes, {}) if workload else guard
 
@@ -85,12 +85,12 @@ def _guard(
 
 
 def _covered(snapshot: snapshots.Snapshot, workload: objects.Workload) -> t.Iterator[objects.Pod]:
-    """The pods that a guard of the workload is over."""
+    """The pods that a guard of the workload covers."""
     return (p for p in snapshot.selected(workload.namespace, workload.selector) if not p.finished)
 
 
 def laying(guard: Guard, existing: objects.Budget | None) -> api_changes.Change | None:
-    """What brings the guard's budget from what it is now to serving its nodes; ``None`` when it does already."""
+    """The change that makes the guard's budget serve its nodes; ``None`` if it does already."""
     if existing is None:
         return guard.creation
     now = nodes_of(existing)
@@ -98,12 +98,12 @@ def laying(guard: Guard, existing: objects.Budget | None) -> api_changes.Change 
 
 
 def workload_uid(budget: objects.Budget) -> str:
-    """The UID of the workload that one of our guards is for."""
+    """The UID of the workload of one of our guards."""
     return budget.name.removeprefix(names.GUARD_PREFIX)
 
 
 def nodes_of(budget: objects.Budget) -> dict[str, str]:
-    """The nodes a guard serves, with their UIDs; what cannot be read counts as none."""
+    """The nodes a guard serves, with their UIDs; none if the annotation cannot be parsed."""
     try:
         found = json.loads(budget.annotations.get(names.SERVES_NODES, "{}"))
         return {str(name): str(uid) for name, uid in found.items()}
@@ -112,7 +112,7 @@ def nodes_of(budget: objects.Budget) -> dict[str, str]:
 
 
 def unguards(snapshot: snapshots.Snapshot, nodes: t.Collection[str]) -> tuple[api_changes.Change, ...]:
-    """Take the nodes, and those that no longer exist, off every guard; a guard without nodes goes."""
+    """Remove the nodes, and those that no longer exist, from every guard; a guard without nodes is removed."""
     found = (unguard(snapshot, budget, nodes) for budget in snapshot.budgets if budget.ours)
     return tuple(change for change in found if change)
 
@@ -120,11 +120,11 @@ def unguards(snapshot: snapshots.Snapshot, nodes: t.Collection[str]) -> tuple[ap
 def unguard(
     snapshot: snapshots.Snapshot, budget: objects.Budget, nodes: t.Collection[str]
 ) -> api_changes.Change | None:
-    """Take the nodes, and those that no longer exist, off one guard; ``None`` where it serves none of them."""
+    """Remove the nodes, and those that no longer exist, from one guard; ``None`` where it serves none of them."""
     now = nodes_of(budget)
     left = {n: uid for n, uid in now.items() if n not in nodes and _exists(snapshot.nodes.get(n), uid)}
     if not left:
-        return _remove(budget, f"Remove {budget.ref}, which guards for no node any more")
+        return _remove(budget, f"Remove {budget.ref}, which guards no node any more")
     return _serve(budget, left) if left != now else None
 
 
@@ -134,17 +134,16 @@ def serving(snapshot: snapshots.Snapshot, nodes: t.Collection[str]) -> tuple[obj
 
 
 def yielding(snapshot: snapshots.Snapshot) -> tuple[api_changes.Change, ...]:
-    """Remove each guard over whose pods another budget has come."""
-    changes = []
-    for guard in (b for b in snapshot.budgets if b.ours):
-        for pod in snapshot.selected(guard.namespace, guard.selector):
-            rivals = [
-                b for b in snapshot.budgets_of(pod) if b.name != guard.name and (not b.ours or b.name < guard.name)
-            ]
-            if rivals and not pod.finished:
-                changes.append(_remove(guard, f"Remove {guard.ref}: {rivals[0].ref} covers its pods now"))
-                break
-    return tuple(changes)
+    """Remove each guard of which the pods are covered by another budget by now."""
+    rivals = [(guard, _rival(snapshot, guard)) for guard in snapshot.budgets if guard.ours]
+    return tuple(_remove(g, f"Remove {g.ref}: {rival.ref} covers its pods now") for g, rival in rivals if rival)
+
+
+def _rival(snapshot: snapshots.Snapshot, guard: objects.Budget) -> objects.Budget | None:
+    """A foreign budget, or of two guards the one to keep, over a pod of the guard."""
+    pods = (pod for pod in snapshot.selected(guard.namespace, guard.selector) if not pod.finished)
+    others = (b for pod in pods for b in snapshot.budgets_of(pod) if b.name != guard.name)
+    return next((b for b in others if not b.ours or b.name < guard.name), None)
 
 
 def _exists(node: objects.Node | None, uid: str) -> bool:
@@ -152,49 +151,33 @@ def _exists(node: objects.Node | None, uid: str) -> bool:
 
 
 def _create(workload: objects.Workload, ref: objects.Ref, serves: t.Mapping[str, str]) -> api_changes.Change:
-    # AlwaysAllow: a guard must never hold a pod that is broken, for without it nothing would.
+    # AlwaysAllow: a guard must never keep a broken pod, which could be evicted without the guard.
     spec = {"selector": workload.selector, "maxUnavailable": 1, "unhealthyPodEvictionPolicy": "AlwaysAllow"}
-    return api_changes.Change(
-        "create",
-        ref,
-        f"Guard {workload.ref} by {ref}",
-        body={
-            "apiVersion": "policy/v1",
-            "kind": "PodDisruptionBudget",
-            "metadata": {
-                "name": ref.name,
-                "namespace": ref.namespace,
-                "labels": {names.MANAGED_BY_LABEL: names.MANAGED_BY},
-                "annotations": {names.SERVES_NODES: _dump(serves)},
-            },
-            "spec": spec,
+    body = {
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": {
+            "name": ref.name,
+            "namespace": ref.namespace,
+            "labels": {names.MANAGED_BY_LABEL: names.MANAGED_BY},
+            "annotations": {names.SERVES_NODES: _dump(serves)},
         },
-        before={},
-        after={"nodes": sorted(serves), "spec": spec},
-    )
+        "spec": spec,
+    }
+    after = {"nodes": sorted(serves), "spec": spec}
+    return api_changes.Change("create", ref, f"Guard {workload.ref} by {ref}", body, {}, after)
 
 
 def _serve(budget: objects.Budget, serves: t.Mapping[str, str]) -> api_changes.Change:
-    return api_changes.Change(
-        "patch",
-        budget.ref,
-        f"Let {budget.ref} guard for {', '.join(sorted(serves))}",
-        body={"metadata": {"annotations": {names.SERVES_NODES: _dump(serves)}}},
-        before={"nodes": sorted(nodes_of(budget))},
-        after={"nodes": sorted(serves)},
-        resource_version=budget.resource_version,
-    )
+    after = {"nodes": sorted(serves)}
+    body = {"metadata": {"annotations": {names.SERVES_NODES: _dump(serves)}}}
+    sentence = f"Let {budget.ref} guard {', '.join(after['nodes'])}"
+    return api_changes.patch(budget, sentence, body, {"nodes": sorted(nodes_of(budget))}, after)
 
 
 def _remove(budget: objects.Budget, sentence: str) -> api_changes.Change:
-    return api_changes.Change(
-        "delete",
-        budget.ref,
-        sentence,
-        before={"nodes": sorted(nodes_of(budget))},
-        after={},
-        resource_version=budget.resource_version,
-    )
+    before = {"nodes": sorted(nodes_of(budget))}
+    return api_changes.Change("delete", budget.ref, sentence, None, before, {}, budget.resource_version)
 
 
 def _dump(serves: t.Mapping[str, str]) -> str:

@@ -1,11 +1,11 @@
 # Copyright: Contributors to the kubeops.node_maintenance collection
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""Pinned budgets: a foreign budget keeps its floor while its pods are more than usual.
+"""Pinned budgets: a foreign budget keeps its floor while its workload has more pods than usual.
 
-A floor that is a share of the pods (``maxUnavailable``, a percentage) moves up with a surge and keeps
-blocking. On request it becomes an absolute ``minAvailable`` for the time of the surge: the number of
-pods that had to be healthy before. Its rule is saved in the surge record and restored as it was.
+A floor relative to the number of pods (``maxUnavailable``, a percentage) rises with a surge and keeps blocking. On
+request it becomes an absolute ``minAvailable`` for the time of the surge: the number of pods that had to be healthy
+before. The original rule is saved in the surge record and restored.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swa
 
 
 def wanted(snapshot: snapshots.Snapshot, pods: t.Iterable[objects.Pod]) -> tuple[surge_records.Pin, ...]:
-    """The foreign budgets of the pods whose floor would move; their status has to be current."""
+    """The foreign budgets of the pods that have a floor that would move and a current status."""
     found: dict[str, surge_records.Pin] = {}
     for pod in pods:
         for budget in snapshot.budgets_of(pod):
@@ -34,7 +34,7 @@ def wanted(snapshot: snapshots.Snapshot, pods: t.Iterable[objects.Pod]) -> tuple
 
 
 def pinning(snapshot: snapshots.Snapshot, surge: surge_records.Surge) -> list[api_changes.Change]:
-    """Pin what the record names and nobody pinned or changed yet."""
+    """Pin the budgets of the record that still have their original rule."""
     return [
         _rule(budget, pin.floor, None, f"Pin {budget.ref} to minAvailable {pin.floor}")
         for pin, budget in _pinned(snapshot, surge)
@@ -45,14 +45,14 @@ def pinning(snapshot: snapshots.Snapshot, surge: surge_records.Surge) -> list[ap
 def unpinning(
     snapshot: snapshots.Snapshot, surge: surge_records.Surge
 ) -> tuple[list[api_changes.Change], tuple[str, ...]]:
-    """Restore the rules that are still ours; the others are named."""
+    """Restore the rules that are still ours; the others are returned as texts."""
     changes, kept = [], []
     for pin, budget in _pinned(snapshot, surge):
         now = (budget.min_available, budget.max_unavailable)
         if now == (pin.floor, None):
             changes.append(_rule(budget, pin.min_available, pin.max_unavailable, f"Restore the rule of {budget.ref}"))
         elif now != (pin.min_available, pin.max_unavailable):
-            kept.append(f"somebody else changed the rule of {budget.ref}; it stays so")
+            kept.append(f"somebody else changed the rule of {budget.ref}; left as is")
     return changes, tuple(kept)
 
 
@@ -60,23 +60,15 @@ def _pinned(
     snapshot: snapshots.Snapshot, surge: surge_records.Surge
 ) -> t.Iterator[tuple[surge_records.Pin, objects.Budget]]:
     budgets = {budget.uid: budget for budget in snapshot.budgets}
-    for pin in surge.pins:
-        if pin.uid in budgets:
-            yield pin, budgets[pin.uid]
+    return ((pin, budgets[pin.uid]) for pin in surge.pins if pin.uid in budgets)
 
 
 def _rule(
     budget: objects.Budget, minimum: int | str | None, maximum: int | str | None, sentence: str
 ) -> api_changes.Change:
-    return api_changes.Change(
-        "patch",
-        budget.ref,
-        sentence,
-        body={"spec": {"minAvailable": minimum, "maxUnavailable": maximum}},
-        before=_shown(budget.min_available, budget.max_unavailable),
-        after=_shown(minimum, maximum),
-        resource_version=budget.resource_version,
-    )
+    before, after = _shown(budget.min_available, budget.max_unavailable), _shown(minimum, maximum)
+    body = {"spec": {"minAvailable": minimum, "maxUnavailable": maximum}}
+    return api_changes.patch(budget, sentence, body, before, after)
 
 
 def _shown(minimum: int | str | None, maximum: int | str | None) -> objects.Raw:

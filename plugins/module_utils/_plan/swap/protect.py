@@ -1,17 +1,15 @@
 # Copyright: Contributors to the kubeops.node_maintenance collection
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""What may be swapped, and the budgets that guard pods which have none.
+"""Which workloads may be swapped.
 
-A swap (one more pod, wait for it, end the leaving one) is decided from the specification alone: a
-volume that only one node can mount, a workload that must never run twice or a rollout under way
-would look fine until the moment it does harm.
+A swap (one more pod, wait for it, delete the leaving one) is decided from the specification alone: a volume that only
+one node can mount, a workload that must never run twice or a rollout in progress would look fine until it does harm.
 """
 
 from __future__ import annotations
 
 import typing as t
-from dataclasses import dataclass
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import (
     names,
@@ -21,16 +19,6 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.mod
     snapshots,
 )
 
-RefusalCode = t.Literal[
-    "not_surgeable",
-    "stateful_single",
-    "recreate",
-    "rollout_in_progress",
-    "volume_single_node",
-    "autoscaler_owned",
-    "scaled_to_zero",
-]
-
 SURGEABLE: t.Collection[tuple[str, str]] = frozenset(
     {
         ("apps", "Deployment"),
@@ -39,7 +27,7 @@ SURGEABLE: t.Collection[tuple[str, str]] = frozenset(
         ("apps.kruise.io", "CloneSet"),
     }
 )
-"""Groups and kinds that are known to end the pod with the lowest deletion cost first."""
+"""Groups and kinds that are known to delete the pod with the lowest deletion cost first."""
 
 WITH_REPLICA_SETS = frozenset({"Deployment", "Rollout"})
 SINGLE_NODE_MODES = frozenset({"ReadWriteOnce", "ReadWriteOncePod"})
@@ -57,85 +45,73 @@ SINGLE_NODE_VOLUMES = (
 
 ACCEPT = f"accept the interruption with {option.options(allow_interruption=True)}"
 AGREE = (
-    f"It is dark while its pod restarts: agree on that for the run with {option.options(allow_interruption=True)}, "
+    f"It is down while its pod restarts: allow that for the run with {option.options(allow_interruption=True)}, "
     f'or on the workload with the annotation {names.ALLOW_INTERRUPTION}: "true".'
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Refusal(reasons.Reason):
-    """Why a workload cannot be swapped, and what its owner can do about it."""
-
-    code: RefusalCode
-
-
-def refusal(snapshot: snapshots.Snapshot, workload: objects.Workload) -> Refusal | None:
-    """Whether anything in the workload's specification stands against one more pod for a while."""
+def refusal(snapshot: snapshots.Snapshot, workload: objects.Workload) -> reasons.Reason | None:
+    """Why the workload's specification does not allow one more pod for a while, and what its owner can do."""
     checks = (_kind, _scaled_to_zero, _recreate, _volumes, _autoscaler, _rollout)
     return next((found for check in checks if (found := check(snapshot, workload))), None)
 
 
-def surgeable_kind(ref: objects.Ref) -> bool:
-    """Whether the kind is known to honour deletion costs when it is scaled down."""
-    return (ref.api_version.partition("/")[0], ref.kind) in SURGEABLE
-
-
-def _kind(snapshot: snapshots.Snapshot, workload: objects.Workload) -> Refusal | None:
+def _kind(snapshot: snapshots.Snapshot, workload: objects.Workload) -> reasons.Reason | None:
     if workload.kind == "StatefulSet" and workload.replicas <= 1:
-        return Refusal(
+        return reasons.Reason(
             "stateful_single",
-            f"{workload.ref} has one pod with an identity of its own; a second one would be another member.",
+            f"{workload.ref} has one pod with a fixed identity; a second one would be another member.",
             AGREE,
         )
     if workload.kind == "StatefulSet":
-        return Refusal(
+        return reasons.Reason(
             "not_surgeable",
-            f"{workload.ref} numbers its pods, so one more cannot take the place of a leaving one.",
-            "Its pods go one by one under its budget: give that budget room.",
+            f"{workload.ref} numbers its pods, so one more cannot replace a leaving one.",
+            "Its pods are evicted one by one under its budget: give that budget room.",
         )
     if workload.kind == "ReplicaSet" and workload.owner:
-        return Refusal(
+        return reasons.Reason(
             "not_surgeable",
             f"{workload.ref} belongs to {workload.owner} ({workload.owner.api_version}), which would undo a change to "
             "it.",
             f"Scale its owner by hand, or {ACCEPT}.",
         )
     top = workload.ref
-    if not surgeable_kind(top):
-        return Refusal(
+    if (top.api_version.partition("/")[0], top.kind) not in SURGEABLE:
+        return reasons.Reason(
             "not_surgeable",
-            f"{top} ({top.api_version}) is a kind of which nobody knows which pod it ends when scaled down.",
+            f"{top} ({top.api_version}) is of a kind that may delete any pod when it is scaled down.",
             f"Scale it by hand, or {ACCEPT}.",
         )
     return None
 
 
-def _scaled_to_zero(snapshot: snapshots.Snapshot, workload: objects.Workload) -> Refusal | None:
+def _scaled_to_zero(snapshot: snapshots.Snapshot, workload: objects.Workload) -> reasons.Reason | None:
     if workload.replicas > 0:
         return None
-    return Refusal(
+    return reasons.Reason(
         "scaled_to_zero",
-        f"{workload.ref} is scaled to 0: its pods are going anyway.",
+        f"{workload.ref} is scaled to 0: its pods are being deleted anyway.",
         "Nothing to do; they are evicted if they are still there.",
     )
 
 
-def _recreate(snapshot: snapshots.Snapshot, workload: objects.Workload) -> Refusal | None:
+def _recreate(snapshot: snapshots.Snapshot, workload: objects.Workload) -> reasons.Reason | None:
     strategy = (workload.spec.get("strategy") or {}).get("type")
     if strategy != "Recreate" or workload.replicas != 1:
         return None
-    return Refusal(
+    return reasons.Reason(
         "recreate",
         f"{workload.ref} has one replica and the strategy Recreate, so two of its pods may never run at once.",
         AGREE,
     )
 
 
-def _volumes(snapshot: snapshots.Snapshot, workload: objects.Workload) -> Refusal | None:
+def _volumes(snapshot: snapshots.Snapshot, workload: objects.Workload) -> reasons.Reason | None:
     for volume in _volumes_of(snapshot, workload):
         found = tied(snapshot, volume, workload.namespace)
         if found:
-            return Refusal(
+            return reasons.Reason(
                 "volume_single_node",
                 f"{workload.ref} mounts {found}, which a second pod on another node cannot attach.",
                 f"Move the data to a ReadWriteMany volume, or {ACCEPT}.",
@@ -145,14 +121,13 @@ def _volumes(snapshot: snapshots.Snapshot, workload: objects.Workload) -> Refusa
 
 def _volumes_of(snapshot: snapshots.Snapshot, workload: objects.Workload) -> t.Iterator[objects.Raw]:
     """Volumes of the template and of the pods: a Rollout may keep its template elsewhere."""
-    template = ((workload.spec.get("template") or {}).get("spec") or {}).get("volumes") or ()
-    yield from template
+    yield from workload.pod_spec.get("volumes") or ()
     for pod in snapshot.pods_of(workload):
         yield from pod.volumes
 
 
 def tied(snapshot: snapshots.Snapshot, volume: objects.Raw, namespace: str) -> str:
-    """What ties a pod with this volume to one node at a time, in words; empty where nothing does."""
+    """What ties a pod with this volume to one node at a time, as text; empty where nothing does."""
     for source in SINGLE_NODE_VOLUMES:
         if source in volume and not (volume[source] or {}).get("readOnly"):
             return f"the {source} volume {volume.get('name')}"
@@ -171,33 +146,33 @@ def tied(snapshot: snapshots.Snapshot, volume: objects.Raw, namespace: str) -> s
     return ""
 
 
-def _autoscaler(snapshot: snapshots.Snapshot, workload: objects.Workload) -> Refusal | None:
+def _autoscaler(snapshot: snapshots.Snapshot, workload: objects.Workload) -> reasons.Reason | None:
     scaler = snapshot.autoscaler_of(workload)
     if scaler is None or scaler.owner is None:
         return None
-    return Refusal(
+    return reasons.Reason(
         "autoscaler_owned",
-        f"{scaler.ref} of {workload.ref} is written by {scaler.owner}, which would take back any change to it.",
+        f"{scaler.ref} of {workload.ref} is managed by {scaler.owner}, which would revert any change to it.",
         f"Raise the minimum in {scaler.owner} by one for the maintenance (KEDA: minReplicaCount), or {ACCEPT}.",
     )
 
 
-def _rollout(snapshot: snapshots.Snapshot, workload: objects.Workload) -> Refusal | None:
+def _rollout(snapshot: snapshots.Snapshot, workload: objects.Workload) -> reasons.Reason | None:
     why = rollout(snapshot, workload)
     if not why:
         return None
-    return Refusal(
+    return reasons.Reason(
         "rollout_in_progress",
         f"{workload.ref} is being rolled out: {why}.",
-        "Wait for the rollout to end, or roll it back; a stuck one would lose a pod that serves.",
+        "Wait for the rollout to complete, or roll it back; a swap could delete a pod that serves.",
     )
 
 
 def rollout(snapshot: snapshots.Snapshot, workload: objects.Workload) -> str:
     """Why the workload is not at rest, empty where it is.
 
-    At rest means: its controller has seen the specification, and exactly one ReplicaSet has pods,
-    made from the present template unless the Deployment is paused; or none where none is wanted.
+    At rest: its controller has seen the specification, and exactly one ReplicaSet has pods, made from the current
+    template unless the Deployment is paused; or none has and none is wanted.
     """
     if not workload.observed:
         return "its controller has not seen the latest specification yet"
@@ -211,16 +186,14 @@ def rollout(snapshot: snapshots.Snapshot, workload: objects.Workload) -> str:
     if len(sets) != 1:
         return f"{len(sets)} of its ReplicaSets have replicas ({', '.join(s.name for s in sets) or 'none'})"
     if workload.kind == "Deployment" and not workload.spec.get("paused") and _differs(workload, sets[0]):
-        return f"ReplicaSet {sets[0].name} is not of its present template"
+        return f"ReplicaSet {sets[0].name} is not of the current template"
     return ""
 
 
 def _differs(workload: objects.Workload, replica_set: objects.Workload) -> bool:
-    """Whether the ReplicaSet's template is another one, its hash label aside."""
-    ours, theirs = workload.spec.get("template"), replica_set.spec.get("template")
-    if not ours or not theirs:
-        return False
-    return bool(_without_hash(ours) != _without_hash(theirs))
+    """Whether the ReplicaSet's template is another one, apart from its hash label."""
+    ours, theirs = workload.template, replica_set.template
+    return bool(ours and theirs and _without_hash(ours) != _without_hash(theirs))
 
 
 def _without_hash(template: objects.Raw) -> tuple[objects.Raw, objects.Raw, t.Any]:

@@ -1,10 +1,10 @@
 # Copyright: Contributors to the kubeops.node_maintenance collection
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""Whether a namespace's quotas and limit ranges leave room for the newcomers of a surge.
+"""Whether a namespace's quotas and limit ranges leave room for the new pods of a surge.
 
-Resources are computed as the API server's quota evaluator does it: containers and sidecars together,
-or the largest init container, plus the overhead; a limit without a request is its request.
+Resources are computed as in the API server's quota evaluator: containers and sidecars together, or the largest init
+container, plus the overhead; a limit without a request is its request.
 """
 
 from __future__ import annotations
@@ -27,30 +27,32 @@ _QUANTITY = re.compile(r"([+-]?[0-9.]+)(?:[eE]([+-]?[0-9]+)|([numkMGTPE]i?|))")
 
 Amounts = dict[str, Fraction]
 
+MUST_BE_SET = frozenset({"cpu", "memory", "requests.cpu", "requests.memory", "limits.cpu", "limits.memory"})
+"""What a pod has to specify where a quota limits it, or the API server rejects the pod."""
+
 
 def quantity(text: str | int | float) -> Fraction:
     """A resource quantity as an exact number.
 
     Raises:
-        ValueError: it is none.
+        ValueError: the text is not a quantity.
     """
     found = _QUANTITY.fullmatch(str(text))
     if not found or (found[3] or "") not in SUFFIXES:
-        raise ValueError(f"{text!r} is no resource quantity")
+        raise ValueError(f"{text!r} is not a resource quantity")
     return Fraction(found[1]) * Fraction(10) ** int(found[2] or 0) * SUFFIXES[found[3] or ""]
 
 
 @dataclass(frozen=True, slots=True)
 class Newcomers:
-    """``count`` more pods of the spec ``spec`` in a namespace."""
+    """``count`` more pods of one spec."""
 
-    namespace: str
     spec: objects.Raw
     count: int
 
 
 def usage(spec: objects.Raw, limits: t.Iterable[objects.Raw] = ()) -> Amounts:
-    """What one such pod takes of a quota, by the quota's names (``pods``, ``requests.cpu``, ``limits.memory``)."""
+    """What one such pod uses of a quota, by the quota's names (``pods``, ``requests.cpu``, ``limits.memory``)."""
     defaults = _defaults(limits)
     taken: Amounts = {"pods": Fraction(1), "count/pods": Fraction(1)}
     for side in ("requests", "limits"):
@@ -64,7 +66,7 @@ def usage(spec: objects.Raw, limits: t.Iterable[objects.Raw] = ()) -> Amounts:
 def exceeded(
     quotas: t.Iterable[objects.Raw], limits: t.Collection[objects.Raw], newcomers: t.Sequence[Newcomers]
 ) -> dict[str, str]:
-    """Why newcomers of one namespace do not fit, by the quota's name; all of them arrive at once."""
+    """Why the new pods of one namespace do not fit, by the quota's name; all of them exist at once."""
     found: dict[str, str] = {}
     for quota in quotas:
         name = quota["metadata"]["name"]
@@ -73,39 +75,33 @@ def exceeded(
         counted = [n for n in newcomers if _in_scope(quota, n.spec)]
         needed: Amounts = {}
         for newcomer in counted:
-            for resource, amount in usage(newcomer.spec, limits).items():
-                needed[resource] = needed.get(resource, Fraction(0)) + amount * newcomer.count
+            _add(needed, {name: amount * newcomer.count for name, amount in usage(newcomer.spec, limits).items()})
         for resource, top in hard.items():
-            used = quantity((status.get("used") or {}).get(resource, 0))
-            if resource in needed and used + needed[resource] > quantity(top):
-                taken = (status.get("used") or {}).get(resource, "0")
-                found[name] = f"{resource}: {taken} of {top} are used, and {_shown(needed[resource])} more are needed"
-            elif counted and resource not in needed and _must_be_said(resource):
-                found[name] = f"it limits {resource}, and the new pods do not say how much of it they take"
+            used = (status.get("used") or {}).get(resource, "0")
+            if resource in needed and quantity(used) + needed[resource] > quantity(top):
+                found[name] = f"{resource}: {used} of {top} are used, and {_shown(needed[resource])} more are needed"
+            elif counted and resource not in needed and resource in MUST_BE_SET:
+                found[name] = f"it limits {resource}, and the new pods do not specify it"
     return found
 
 
 def violated(limits: t.Iterable[objects.Raw], spec: objects.Raw) -> dict[str, str]:
-    """Which limit ranges such a pod breaks by what it says itself, by the range's name."""
+    """Which limit ranges such a pod violates by its own specification, by the range's name."""
     found: dict[str, str] = {}
     for limit_range in limits:
         for item in (limit_range.get("spec") or {}).get("limits") or ():
-            why = _broken(item, spec)
-            if why:
+            if why := _broken(item, spec):
                 found[limit_range["metadata"]["name"]] = why
     return found
 
 
 def _broken(item: objects.Raw, spec: objects.Raw) -> str:
+    sides, parts = ("requests", "limits"), []
     if item.get("type") == "Container":
-        parts = [
-            (f"container {c.get('name')}", {side: _own(c, side, {}) for side in ("requests", "limits")})
-            for c in spec.get("containers") or ()
-        ]
+        containers = spec.get("containers") or ()
+        parts = [(f"container {c.get('name')}", {side: _own(c, side, {}) for side in sides}) for c in containers]
     elif item.get("type") == "Pod":
-        parts = [("the pod", {side: _of_pod(spec, side, {}) for side in ("requests", "limits")})]
-    else:
-        return ""
+        parts = [("the pod", {side: _of_pod(spec, side, {}) for side in sides})]
     for what, said in parts:
         for resource, bound in (item.get("max") or {}).items():
             most = max((amounts[resource] for amounts in said.values() if resource in amounts), default=None)
@@ -119,14 +115,14 @@ def _broken(item: objects.Raw, spec: objects.Raw) -> str:
 
 
 def _defaults(limits: t.Iterable[objects.Raw]) -> dict[str, objects.Raw]:
-    """What limit ranges fill in for containers that say nothing."""
-    found: dict[str, dict[str, str]] = {"requests": {}, "limits": {}}
+    """What limit ranges set for containers that do not specify it."""
+    found: dict[str, dict[str, t.Any]] = {"requests": {}, "limits": {}}
     for limit_range in limits:
         for item in (limit_range.get("spec") or {}).get("limits") or ():
             if item.get("type") == "Container":
                 found["limits"].update(item.get("default") or {})
                 found["requests"].update(item.get("defaultRequest") or item.get("default") or {})
-    return t.cast("dict[str, objects.Raw]", found)
+    return {**found}
 
 
 def _own(container: objects.Raw, side: str, defaults: Mapping[str, objects.Raw]) -> Amounts:
@@ -154,22 +150,16 @@ def _of_pod(spec: objects.Raw, side: str, defaults: Mapping[str, objects.Raw]) -
     _add(total, sidecars)
     for name, amount in peak.items():
         total[name] = max(total.get(name, Fraction(0)), amount)
-    for name, amount in _own(spec, side, {}).items():
-        total[name] = amount
+    total |= _own(spec, side, {})
     for name, text in (spec.get("overhead") or {}).items():
         if name in total or side == "requests":
-            total[name] = total.get(name, Fraction(0)) + quantity(text)
+            _add(total, {name: quantity(text)})
     return total
 
 
 def _add(total: Amounts, more: Amounts) -> None:
     for name, amount in more.items():
         total[name] = total.get(name, Fraction(0)) + amount
-
-
-def _must_be_said(resource: str) -> bool:
-    """Whether a quota on it makes the API server refuse pods that do not say how much they take."""
-    return resource in ("cpu", "memory", "requests.cpu", "requests.memory", "limits.cpu", "limits.memory")
 
 
 def _in_scope(quota: objects.Raw, spec: objects.Raw) -> bool:

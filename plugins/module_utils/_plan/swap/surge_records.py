@@ -3,17 +3,16 @@
 
 """The write-ahead record of a surge, kept in a lease named after the workload's UID.
 
-Creating the lease is the lock on the workload, and it is written before anything else changes: whoever
-finds it later knows what was, what was made of it, and for whom. It holds for ``HOLD`` seconds after
-its last renewal; a call that works on it renews it every ``RENEW`` seconds, which is often enough for
-a taker on another clock and stays one request per surge and 20 seconds.
+Creating the lease locks the workload and comes before every other change: whoever finds it later knows the original
+state, what was changed and for whom. The lock lasts ``HOLD`` seconds after the last renewal; a call that works on the
+surge renews it every ``RENEW`` seconds, often enough for a reader with another clock.
 """
 
 from __future__ import annotations
 
 import json
 import typing as t
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import (
     api_changes,
@@ -30,9 +29,9 @@ Stage = t.Literal["raising", "ready"]
 
 
 class BadSurgeError(ValueError):
-    """The annotation of a surge lease cannot be understood; nobody may guess what it meant.
+    """The annotation of a surge lease cannot be parsed, and must not be guessed.
 
-    ``nodes`` are the nodes it names, as far as that much can be read.
+    ``nodes`` are the nodes it names, as far as they can be read.
     """
 
     def __init__(self, message: str, nodes: t.Collection[str] = ()) -> None:
@@ -42,7 +41,7 @@ class BadSurgeError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Leaver:
-    """A pod that shall leave: its name, and the deletion cost it had (``None``: no annotation)."""
+    """A leaving pod: its name and the deletion cost it had (``None``: no annotation)."""
 
     name: str
     cost: str | None
@@ -50,7 +49,7 @@ class Leaver:
 
 @dataclass(frozen=True, slots=True)
 class Pin:
-    """A foreign budget that was pinned to an absolute ``floor``, with the rule it had before."""
+    """A foreign budget that was pinned to an absolute ``floor``, with its original rule."""
 
     name: str
     uid: str
@@ -61,7 +60,7 @@ class Pin:
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """An autoscaler's minimum and maximum: as they were, and as the surge makes them."""
+    """An autoscaler's minimum and maximum: the original ones, and those of the surge."""
 
     name: str
     prior_min: int
@@ -69,15 +68,20 @@ class Bounds:
     minimum: int
     maximum: int
 
+    @classmethod
+    def raised(cls, scaler: objects.Autoscaler, target: int) -> Bounds:
+        """The bounds that let ``target`` replicas stand."""
+        low, high = scaler.minimum, scaler.maximum
+        return cls(scaler.name, low, high, max(target, low), max(target, high))
+
 
 @dataclass(frozen=True, slots=True)
 class Surge:
-    """One workload that runs more pods for a while, so that those on leaving nodes can end.
+    """One workload that runs more pods for a while, so that those on leaving nodes can be deleted.
 
-    ``nodes`` maps the leaving nodes to their UIDs, ``leaving`` the UIDs of the leaving pods to what
-    they were. ``run`` is a run's id without its nonce; ``holder`` is ``<run>/<nonce>`` as the lease
-    has it. ``stage`` ``ready`` says that the newcomers served for the settle time. The last fields
-    are the lease's own and empty before it was written.
+    ``nodes`` maps the leaving nodes to their UIDs, ``leaving`` is by pod UID. ``run`` is a run's id without its
+    nonce; ``holder`` is ``<run>/<nonce>`` from the lease. ``stage`` ``ready``: the new pods have served for the
+    settle time. The fields that are not compared are the lease's and empty before it is written.
     """
 
     api_version: str
@@ -110,25 +114,20 @@ class Surge:
     def lease(self) -> objects.Ref:
         """The lease's coordinates."""
         return objects.Ref(
-            "Lease",
-            names.surge_name(self.uid),
-            names.NAMESPACE,
-            self.lease_uid,
-            "coordination.k8s.io/v1",
+            "Lease", names.surge_name(self.uid), names.NAMESPACE, self.lease_uid, "coordination.k8s.io/v1"
         )
 
     def dump(self) -> str:
         """The annotation's value."""
-        own = ("holder", "duration", "created", "resource_version", "lease_uid")
-        data = {key: value for key, value in asdict(self).items() if key not in own}
+        data = {one.name: value for one, value in zip(fields(self), asdict(self).values(), strict=True) if one.compare}
         return json.dumps({"v": VERSION, **data}, sort_keys=True, separators=(",", ":"))
 
     @classmethod
     def from_lease(cls, raw: objects.Raw) -> Surge | None:
-        """From a lease; ``None`` where it is not that of a surge.
+        """From a lease; ``None`` where it belongs to no surge.
 
         Raises:
-            BadSurgeError: it is one, but of a version or shape this code does not know.
+            BadSurgeError: its record is of a version or shape this code does not know.
         """
         meta, spec = raw["metadata"], raw.get("spec") or {}
         text = (meta.get("annotations") or {}).get(names.SURGE)
@@ -154,15 +153,16 @@ class Surge:
         except (ValueError, TypeError, KeyError, AttributeError) as error:
             raise BadSurgeError(
                 f"Lease {names.NAMESPACE}/{meta['name']}: annotation {names.SURGE} cannot be read "
-                f"({error}). It is the only memory of what to give back: repair it, or put the "
-                "workload's replicas back by hand and delete the lease.",
+                f"({error}). It is the only record of the original state: repair it, or restore the "
+                "workload's replicas by hand and delete the lease.",
                 _nodes_named(text),
             ) from error
 
     def writing(self, holder: str, now: str) -> api_changes.Change:
         """Create the lease: the intent, and the lock on the workload. ``now`` is RFC 3339 (ms)."""
+        stamp = micro_time(now)
         body = {
-            "apiVersion": "coordination.k8s.io/v1",
+            "apiVersion": self.lease.api_version,
             "kind": "Lease",
             "metadata": {
                 "name": self.lease.name,
@@ -173,53 +173,34 @@ class Surge:
             "spec": {
                 "holderIdentity": holder,
                 "leaseDurationSeconds": HOLD,
-                "acquireTime": micro_time(now),
-                "renewTime": micro_time(now),
+                "acquireTime": stamp,
+                "renewTime": stamp,
             },
         }
-        return api_changes.Change(
-            "create",
-            self.lease,
-            f"Record the surge of {self.workload}: {self.prior_replicas} -> {self.target} replicas",
-            body=body,
-            before={},
-            after={"workload": str(self.workload), "replicas": self.target},
-        )
+        sentence = f"Record the surge of {self.workload}: {self.prior_replicas} -> {self.target} replicas"
+        return api_changes.Change("create", self.lease, sentence, body, {}, self._shown())
+
+    def _shown(self) -> dict[str, t.Any]:
+        return {"workload": str(self.workload), "replicas": self.target}
 
     def renewing(self, holder: str, now: str) -> api_changes.Change:
-        """Renew the lease in the name of ``holder``, with the record as it is here."""
+        """Renew the lease for ``holder``, and write this record into it."""
         spec: dict[str, t.Any] = {"leaseDurationSeconds": HOLD, "renewTime": micro_time(now)}
         if holder != self.holder:
             spec |= {"holderIdentity": holder, "acquireTime": micro_time(now)}
-        return api_changes.Change(
-            "patch",
-            self.lease,
-            f"Hold the surge of {self.workload}",
-            body={"metadata": {"annotations": {names.SURGE: self.dump()}}, "spec": spec},
-            resource_version=self.resource_version,
-        )
+        body = {"metadata": {"annotations": {names.SURGE: self.dump()}}, "spec": spec}
+        sentence = f"Hold the surge of {self.workload}"
+        return api_changes.Change("patch", self.lease, sentence, body, resource_version=self.resource_version)
 
     def forgetting(self) -> api_changes.Change:
-        """Delete the lease, as it was read and no other."""
-        return api_changes.Change(
-            "delete",
-            self.lease,
-            f"Forget the surge of {self.workload}",
-            before={"workload": str(self.workload), "replicas": self.target},
-            after={},
-            resource_version=self.resource_version,
-        )
+        """Delete the lease, in the version that was read only."""
+        sentence = f"Forget the surge of {self.workload}"
+        return api_changes.Change("delete", self.lease, sentence, None, self._shown(), {}, self.resource_version)
 
     def with_record_of(self, other: Surge) -> Surge:
         """The other's record in this version of the lease."""
-        return replace(
-            other,
-            holder=self.holder,
-            duration=self.duration,
-            created=self.created,
-            resource_version=self.resource_version,
-            lease_uid=self.lease_uid,
-        )
+        own = {one.name: getattr(self, one.name) for one in fields(self) if not one.compare}
+        return replace(other, **own)
 
 
 def surges_in(snapshot: snapshots.Snapshot) -> tuple[Surge, ...]:
@@ -228,21 +209,18 @@ def surges_in(snapshot: snapshots.Snapshot) -> tuple[Surge, ...]:
 
 
 def unreadable(snapshot: snapshots.Snapshot) -> dict[str, BadSurgeError]:
-    """Records of surges that nobody can read, by the UID of their workload."""
+    """Records of surges that cannot be parsed, by the UID of their workload."""
     return {uid: one for uid, one in _recorded(snapshot).items() if isinstance(one, BadSurgeError)}
 
 
 def _recorded(snapshot: snapshots.Snapshot) -> dict[str, Surge | BadSurgeError]:
     found: dict[str, Surge | BadSurgeError] = {}
     for raw in snapshot.leases:
-        uid = raw["metadata"]["name"].removeprefix(names.SURGE_PREFIX)
         try:
-            surge = Surge.from_lease(raw)
-        except BadSurgeError as error:
-            found[uid] = error
-        else:
-            if surge:
+            if surge := Surge.from_lease(raw):
                 found[surge.uid] = surge
+        except BadSurgeError as error:
+            found[raw["metadata"]["name"].removeprefix(names.SURGE_PREFIX)] = error
     return found
 
 
@@ -252,7 +230,7 @@ def surges_for(snapshot: snapshots.Snapshot, nodes: t.Collection[str]) -> tuple[
 
 
 def orphaned(snapshot: snapshots.Snapshot, surge: Surge) -> bool:
-    """Whether none of its nodes exists any more (a namesake with another UID is another node)."""
+    """Whether none of its nodes exists any more (the same name with another UID is another node)."""
     here = ((snapshot.nodes.get(name), uid) for name, uid in surge.nodes.items())
     return not any(node and uid in ("", node.uid) for node, uid in here)
 
@@ -265,5 +243,5 @@ def _nodes_named(text: str) -> tuple[str, ...]:
 
 
 def micro_time(text: str) -> str:
-    """RFC 3339 with milliseconds as the MicroTime that leases want."""
+    """RFC 3339 with milliseconds as the MicroTime of leases."""
     return text.replace("Z", "000Z") if "." in text else text

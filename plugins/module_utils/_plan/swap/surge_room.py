@@ -1,7 +1,7 @@
 # Copyright: Contributors to the kubeops.node_maintenance collection
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""Whether the newcomers of a surge, and the guards, can be made at all: quotas, limit ranges, namespaces."""
+"""Whether the new pods of a surge, and the guards, can be created: quotas, limit ranges, namespaces."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ def findings(
     waves: t.Iterable[t.Collection[str]],
     terminating: t.Collection[str],
 ) -> list[reasons.Finding]:
-    """What keeps surges from being raised; surges that are up already are not asked again.
+    """What prevents surges; those that are raised already are not checked again.
 
-    Newcomers of one wave are there at the same time, those of different waves are not.
+    The new pods of one wave exist at the same time, those of different waves do not.
     """
     up = {surge.uid for surge in surge_records.surges_in(snapshot)}
     swaps = [p for p in plans if p.route == "swap" and p.workload and p.workload.uid not in up]
@@ -43,33 +43,27 @@ def findings(
 def _of_workload(
     snapshot: snapshots.Snapshot, workload: objects.Workload, group: list[pod_plan.PodPlan]
 ) -> list[reasons.Finding]:
-    found = []
     nodes = _nodes(group)
+    found = [
+        reasons.Finding(
+            "limit_range_forbids_surge",
+            f"One more pod of {workload.ref} violates LimitRange {workload.namespace}/{name}: {why}.",
+            "Change the LimitRange or the workload.",
+            "blocker",
+            f"LimitRange {workload.namespace}/{name}",
+            nodes,
+        )
+        for name, why in quota.violated(_in(snapshot.limits, workload.namespace), workload.pod_spec).items()
+    ]
     leaving = {plan.pod.uid for plan in group}
     waiting = [p for p in snapshot.pods_of(workload) if p.uid not in leaving and not p.ready and not p.deleting]
     if waiting:
-        found.append(
-            reasons.Finding(
-                "not_ready_elsewhere",
-                f"{', '.join(str(p.ref) for p in waiting[:5])} of {workload.ref} is not Ready: while that is so, "
-                "lowering the count could end a pod that serves.",
-                "Repair or remove that pod first.",
-                "blocker",
-                str(workload.ref),
-                nodes,
-            )
+        message = (
+            f"{', '.join(str(p.ref) for p in waiting[:5])} of {workload.ref} is not Ready: until it is, lowering the "
+            "replicas could delete a pod that serves."
         )
-    for name, why in quota.violated(_in(snapshot.limits, workload.namespace), _spec(workload)).items():
-        found.append(
-            reasons.Finding(
-                "limit_range_forbids_surge",
-                f"One more pod of {workload.ref} breaks LimitRange {workload.namespace}/{name}: {why}.",
-                "Change the LimitRange or the workload.",
-                "blocker",
-                f"LimitRange {workload.namespace}/{name}",
-                nodes,
-            )
-        )
+        remedy = "Repair or remove that pod first."
+        found.append(reasons.Finding("not_ready_elsewhere", message, remedy, "blocker", str(workload.ref), nodes))
     return found
 
 
@@ -79,16 +73,16 @@ def _quotas(
     found = []
     for namespace in dict.fromkeys(workload.namespace for workload, _group in moves):
         inside = [(workload, group) for workload, group in moves if workload.namespace == namespace]
-        newcomers = [quota.Newcomers(namespace, _spec(workload), len(group)) for workload, group in inside]
+        newcomers = [quota.Newcomers(workload.pod_spec, len(group)) for workload, group in inside]
         limits = _in(snapshot.limits, namespace)
+        count = sum(newcomer.count for newcomer in newcomers)
         for name, why in quota.exceeded(_in(snapshot.quotas, namespace), limits, newcomers).items():
-            count = sum(newcomer.count for newcomer in newcomers)
             found.append(
                 reasons.Finding(
                     "quota_forbids_surge",
                     f"ResourceQuota {namespace}/{name} has no room for {count} more pod{'s' if count > 1 else ''} "
                     f"({', '.join(str(workload.ref) for workload, _group in inside)}): {why}.",
-                    "Raise the quota for the maintenance, or take fewer nodes at a time.",
+                    "Raise the quota for the maintenance, or drain fewer nodes at a time.",
                     "blocker",
                     f"ResourceQuota {namespace}/{name}",
                     _nodes(plan for _workload, group in inside for plan in group),
@@ -101,7 +95,7 @@ def _terminating(plans: list[pod_plan.PodPlan], terminating: t.Collection[str]) 
     return [
         reasons.Finding(
             "namespace_terminating",
-            f"Namespace {namespace} is being deleted: no newcomer and no guard can be made in it.",
+            f"Namespace {namespace} is being deleted: no new pod and no guard can be created in it.",
             "Wait until it is gone.",
             "blocker",
             f"Namespace {namespace}",
@@ -110,10 +104,6 @@ def _terminating(plans: list[pod_plan.PodPlan], terminating: t.Collection[str]) 
         for namespace in dict.fromkeys(plan.pod.namespace for plan in plans)
         if namespace in terminating
     ]
-
-
-def _spec(workload: objects.Workload) -> objects.Raw:
-    return (workload.spec.get("template") or {}).get("spec") or {}
 
 
 def _in(raws: t.Iterable[objects.Raw], namespace: str) -> list[objects.Raw]:

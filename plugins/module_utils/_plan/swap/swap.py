@@ -1,12 +1,12 @@
 # Copyright: Contributors to the kubeops.node_maintenance collection
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""The steps of a swap, each decided anew from what is there now.
+"""The steps of a swap, each decided from the current state of the cluster.
 
-Raise (deletion costs, then the autoscaler's bounds, then the count), wait until the newcomers serve,
-lower (the bounds first, then the count once), give back. A step that is done already yields nothing,
-so a surge that was interrupted anywhere goes on, or back, by asking the same questions again. Every
-field follows the three-way rule: what is neither as it was nor as we made it is somebody else's.
+Raise (deletion costs, then the autoscaler's bounds, then the replicas), wait until the new pods serve, lower (the
+bounds first, then the replicas once), give back. A step that is already done yields no change, so an interrupted
+surge is continued or undone by asking the same questions again. Every field follows the three-way rule: a value that
+is neither the original one nor ours belongs to somebody else.
 """
 
 from __future__ import annotations
@@ -32,25 +32,11 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swa
 
 
 @dataclass(frozen=True, slots=True)
-class Blocked(reasons.Reason):
-    """Why a surge cannot succeed: ``code`` is a finding's, too."""
-
-    code: t.Literal[
-        "surge_refused",
-        "surge_unschedulable",
-        "surge_preempts",
-        "surge_on_leaving_node",
-        "surge_reverted",
-        "workload_gone",
-    ]
-
-
-@dataclass(frozen=True, slots=True)
 class Undo:
     """The next step of giving a surge back.
 
-    ``waiting`` says for what the next step has to wait; without it, and once ``changes`` are made, only
-    the lease is left. ``kept`` is what stays because somebody else wrote it.
+    ``waiting`` says what the step after it waits for; if it is empty, only the lease is left once ``changes`` are
+    made. ``kept`` names the values that somebody else wrote, which are not restored.
     """
 
     changes: tuple[api_changes.Change, ...] = ()
@@ -67,7 +53,7 @@ def surges(
     since: str,
     pin: bool = False,
 ) -> tuple[surge_records.Surge, ...]:
-    """One surge for every workload with pods that leave by swap, however many of the nodes they are on."""
+    """One surge for each workload with pods that leave by swap, on however many of the nodes."""
     leaving: dict[str, list[objects.Pod]] = {}
     for plan in plans:
         if plan.route == "swap" and plan.workload is not None:
@@ -75,51 +61,32 @@ def surges(
     found = []
     for uid, pods in leaving.items():
         workload = snapshot.workload(uid)
-        if workload is not None:
-            found.append(_surge(snapshot, workload, pods, run=run, by=by, since=since, pin=pin))
+        if workload is None:
+            continue
+        scaler, target = snapshot.autoscaler_of(workload), workload.replicas + len(pods)
+        nodes = {name: node.uid for name in sorted({pod.node for pod in pods}) if (node := snapshot.nodes.get(name))}
+        surge = surge_records.Surge(
+            api_version=workload.api_version,
+            kind=workload.kind,
+            namespace=workload.namespace,
+            name=workload.name,
+            uid=uid,
+            prior_replicas=workload.replicas,
+            target=target,
+            nodes=nodes,
+            leaving={pod.uid: surge_records.Leaver(pod.name, pod.annotations.get(names.DELETION_COST)) for pod in pods},
+            run=run,
+            by=by,
+            since=since,
+            bounds=surge_records.Bounds.raised(scaler, target) if scaler else None,
+            pins=pins.wanted(snapshot, pods) if pin else (),
+        )
+        found.append(surge)
     return tuple(found)
 
 
-def _surge(
-    snapshot: snapshots.Snapshot,
-    workload: objects.Workload,
-    pods: list[objects.Pod],
-    *,
-    run: str,
-    by: str,
-    since: str,
-    pin: bool,
-) -> surge_records.Surge:
-    scaler, target = snapshot.autoscaler_of(workload), workload.replicas + len(pods)
-    return surge_records.Surge(
-        api_version=workload.api_version,
-        kind=workload.kind,
-        namespace=workload.namespace,
-        name=workload.name,
-        uid=workload.uid,
-        prior_replicas=workload.replicas,
-        target=target,
-        nodes={name: snapshot.nodes[name].uid for name in sorted({pod.node for pod in pods}) if name in snapshot.nodes},
-        leaving={pod.uid: surge_records.Leaver(pod.name, pod.annotations.get(names.DELETION_COST)) for pod in pods},
-        run=run,
-        by=by,
-        since=since,
-        bounds=_bounds(scaler, target) if scaler else None,
-        pins=pins.wanted(snapshot, pods) if pin else (),
-    )
-
-
-def _bounds(scaler: objects.Autoscaler, target: int) -> surge_records.Bounds:
-    return surge_records.Bounds(
-        scaler.name, scaler.minimum, scaler.maximum, max(target, scaler.minimum), max(target, scaler.maximum)
-    )
-
-
-# -- what is there ----------------------------------------------------------------------------------
-
-
 def restless(snapshot: snapshots.Snapshot, uid: str) -> str:
-    """Why the workload is between two states, empty where it is at rest or gone."""
+    """Why the workload is not at rest, empty where it is or where it is gone."""
     workload = snapshot.workload(uid)
     if workload is None:
         return ""
@@ -131,18 +98,18 @@ def restless(snapshot: snapshots.Snapshot, uid: str) -> str:
 
 
 def active(snapshot: snapshots.Snapshot, surge: surge_records.Surge) -> tuple[objects.Pod, ...]:
-    """The workload's pods that count for its controller: neither ending nor finished."""
+    """The workload's pods that its controller counts: neither terminating nor finished."""
     workload = snapshot.workload(surge.uid)
     return tuple(pod for pod in snapshot.pods_of(workload) if not pod.deleting) if workload else ()
 
 
 def alive(snapshot: snapshots.Snapshot, surge: surge_records.Surge) -> tuple[objects.Pod, ...]:
-    """The leaving pods that nothing has ended yet, by their UIDs."""
+    """The leaving pods that still run."""
     return tuple(pod for pod in active(snapshot, surge) if pod.uid in surge.leaving)
 
 
 def settled(snapshot: snapshots.Snapshot, surge: surge_records.Surge) -> str:
-    """Why the controller is still at work on the count, empty once it has caught up."""
+    """Why the controller has not applied the replica count yet, empty once it has."""
     workload = snapshot.workload(surge.uid)
     if workload is None:
         return ""
@@ -155,19 +122,14 @@ def settled(snapshot: snapshots.Snapshot, surge: surge_records.Surge) -> str:
 
 
 def scaler_of(snapshot: snapshots.Snapshot, surge: surge_records.Surge) -> objects.Autoscaler | None:
-    """The autoscaler whose bounds the surge changed, as it is now."""
-    if surge.bounds is None:
-        return None
-    return snapshot.autoscaler(surge.namespace, surge.bounds.name)
-
-
-# -- raising ----------------------------------------------------------------------------------------
+    """The autoscaler of which the surge changed the bounds, as it is now."""
+    return snapshot.autoscaler(surge.namespace, surge.bounds.name) if surge.bounds else None
 
 
 def raising(snapshot: snapshots.Snapshot, surge: surge_records.Surge) -> tuple[api_changes.Change, ...]:
-    """What is still to do until the workload is asked for ``target`` pods, in the protocol's order.
+    """The changes still missing until the workload wants ``target`` replicas, in the protocol's order.
 
-    The costs go first: if anybody puts the count back, the pod that ends is one that leaves anyway.
+    The costs come first: if anybody resets the replicas, a leaving pod is the one that is deleted.
     """
     workload = snapshot.workload(surge.uid)
     if workload is None:
@@ -182,7 +144,7 @@ def raising(snapshot: snapshots.Snapshot, surge: surge_records.Surge) -> tuple[a
 
 
 def raised(snapshot: snapshots.Snapshot, surge: surge_records.Surge) -> bool:
-    """Whether the workload's specification asks for the target, as far as this snapshot knows."""
+    """Whether the workload's specification wants the target in this snapshot."""
     workload = snapshot.workload(surge.uid)
     return workload is not None and workload.replicas == surge.target
 
@@ -190,19 +152,15 @@ def raised(snapshot: snapshots.Snapshot, surge: surge_records.Surge) -> bool:
 def _costs(
     snapshot: snapshots.Snapshot, surge: surge_records.Surge, workload: objects.Workload
 ) -> list[api_changes.Change]:
-    """The lowest cost on every leaving pod, and on no other (an undo that was cut short put it there)."""
-    changes = []
-    for pod in active(snapshot, surge):
-        now = pod.annotations.get(names.DELETION_COST)
-        if pod.uid in surge.leaving:
-            if now != names.LOWEST_COST:
-                changes.append(surge_changes.cost(pod, names.LOWEST_COST))
-        elif now == names.LOWEST_COST != surge_changes.template_cost(workload):
-            changes.append(surge_changes.cost(pod, surge_changes.template_cost(workload)))
-    return changes
+    """The lowest cost on every leaving pod, and on no other (an interrupted undo may have left it there)."""
+    pods = active(snapshot, surge)
+    others = [pod for pod in pods if pod.uid not in surge.leaving]
+    return _lowest(pod for pod in pods if pod.uid in surge.leaving) + _costs_back(others, surge, workload)
 
 
-# -- waiting ----------------------------------------------------------------------------------------
+def _lowest(pods: t.Iterable[objects.Pod]) -> list[api_changes.Change]:
+    wanted = names.LOWEST_COST
+    return [surge_changes.cost(pod, wanted) for pod in pods if pod.annotations.get(names.DELETION_COST) != wanted]
 
 
 def waiting_for(
@@ -213,11 +171,11 @@ def waiting_for(
     *,
     lowering: bool = False,
 ) -> str:
-    """What is missing until the newcomers serve; empty when the leaving pods may end.
+    """What is missing until the new pods serve; empty when the leaving pods may be deleted.
 
-    Before the drain, pods on the leaving nodes that are no part of the swap are left out: one that is
-    not ready is evicted there. ``lowering`` leaves nobody out, because a pod that is not ready is
-    ended before any other, whatever the costs say.
+    Before the drain, pods on the leaving nodes that take no part in the swap do not count: one that is not ready is
+    evicted there. ``lowering`` counts all, because a pod that is not ready is deleted before any other, whatever
+    the costs.
     """
     workload = snapshot.workload(surge.uid)
     if workload is None:
@@ -241,43 +199,43 @@ def waiting_for(
 
 def blocked(
     snapshot: snapshots.Snapshot, surge: surge_records.Surge, leaving_nodes: t.Collection[str]
-) -> Blocked | None:
-    """Why the surge cannot succeed, as far as anybody has said so yet."""
+) -> reasons.Reason | None:
+    """Why the surge cannot succeed, as far as is known; ``code`` is ``workload_gone`` or a ``WorkloadOutcome``."""
     workload = snapshot.workload(surge.uid)
     if workload is None:
-        return Blocked("workload_gone", f"{surge.workload} is gone.", "Nothing to do.")
+        return reasons.Reason("workload_gone", f"{surge.workload} is gone.", "Nothing to do.")
     if workload.replicas < surge.target:
-        return Blocked(
+        return reasons.Reason(
             "surge_reverted",
-            f"Somebody put {workload.ref} back to {workload.replicas} replicas while {surge.target} were needed.",
-            "Pause what reverts it (GitOps self-heal, an operator) for the maintenance, or let it ignore replicas.",
+            f"Somebody reset {workload.ref} to {workload.replicas} replicas while {surge.target} were needed.",
+            "Pause what reverts it (GitOps self-heal, an operator) for the maintenance, or make it ignore replicas.",
         )
     for owner in (workload, *snapshot.owned_by(workload)):
         if owner.failure and owner.current < owner.replicas:
-            return Blocked(
+            return reasons.Reason(
                 "surge_refused",
-                f"One more pod of {workload.ref} is refused: {owner.failure.rstrip('.')}.",
+                f"One more pod of {workload.ref} is rejected: {owner.failure.rstrip('.')}.",
                 "Make room for one more pod (quota, LimitRange, admission), or accept the interruption.",
             )
     newcomers = [p for p in active(snapshot, surge) if p.uid not in surge.leaving and p.created >= surge.created]
     for pod in newcomers:
         if pod.nominated:
-            return Blocked(
+            return reasons.Reason(
                 "surge_preempts",
-                f"{pod.ref} would take its place on {pod.nominated} from other pods.",
+                f"{pod.ref} would preempt other pods on {pod.nominated}.",
                 "Make room in the cluster, or accept the interruption.",
             )
         if not pod.node and pod.unschedulable:
-            return Blocked(
+            return reasons.Reason(
                 "surge_unschedulable",
-                f"{pod.ref} has no place in the cluster: {pod.unschedulable.rstrip('.')}.",
-                "Make room (add a node, end something), or accept the interruption.",
+                f"{pod.ref} cannot be scheduled: {pod.unschedulable.rstrip('.')}.",
+                "Make room (add a node, remove something), or accept the interruption.",
             )
         node = snapshot.nodes.get(pod.node)
         if pod.node in leaving_nodes or (node and node.unschedulable):
-            return Blocked(
+            return reasons.Reason(
                 "surge_on_leaving_node",
-                f"{pod.ref} was placed on {pod.node}, which takes no pods: it tolerates that.",
+                f"{pod.ref} was scheduled to {pod.node} although that node is cordoned: the pod tolerates it.",
                 "Remove the toleration, or accept the interruption.",
             )
     return None
@@ -286,11 +244,10 @@ def blocked(
 def rebased(
     snapshot: snapshots.Snapshot, surge: surge_records.Surge, *, lowered: bool = False
 ) -> surge_records.Surge | None:
-    """The surge on the count that somebody else set meanwhile; ``None`` where the count is as it was or ours.
+    """The surge on top of the replicas that somebody else set meanwhile; ``None`` if they are as before or ours.
 
-    What they set is what is wanted from now on, and the pods that leave come on top of it again. An
-    autoscaler sets the count all the time, so there the bounds tell what is ours. ``lowered`` says that
-    we put the count back already.
+    Their count is the wanted one from now on, and the leaving pods are added to it again. An autoscaler changes the
+    count all the time, so there only the bounds tell what is ours. ``lowered``: we have restored the count already.
     """
     workload, leaving = snapshot.workload(surge.uid), alive(snapshot, surge)
     if workload is None or surge.bounds is not None or not leaving or workload.replicas == 0:
@@ -301,15 +258,12 @@ def rebased(
     return replace(surge, prior_replicas=workload.replicas, target=workload.replicas + len(leaving), stage="raising")
 
 
-# -- lowering and giving back -----------------------------------------------------------------------
-
-
 def lowering(snapshot: snapshots.Snapshot, surge: surge_records.Surge) -> tuple[api_changes.Change, ...]:
-    """End the leaving pods: the autoscaler's bounds as they were, then the count, once.
+    """Delete the leaving pods: restore the autoscaler's bounds, then lower the replicas, once.
 
-    Ask only when ``waiting_for`` has nothing to wait for. Without an autoscaler the count goes back to
-    what it was, unless somebody else changed it; under one it goes down by the leaving pods still
-    alive, for the count is the autoscaler's own.
+    Call it only when ``waiting_for`` returns nothing. Without an autoscaler the original count is restored, unless
+    somebody else changed it; with one it is lowered by the leaving pods still alive, since the count is the
+    autoscaler's.
     """
     workload = snapshot.workload(surge.uid)
     if workload is None:
@@ -322,7 +276,7 @@ def lowering(snapshot: snapshots.Snapshot, surge: surge_records.Surge) -> tuple[
 
 
 def lowered_count(snapshot: snapshots.Snapshot, surge: surge_records.Surge, workload: objects.Workload) -> int | None:
-    """The count after lowering; ``None`` where it is somebody else's now."""
+    """The replicas after lowering; ``None`` where somebody else has set them."""
     if workload.replicas == surge.target:
         return surge.prior_replicas
     leaving = len(alive(snapshot, surge))
@@ -332,17 +286,17 @@ def lowered_count(snapshot: snapshots.Snapshot, surge: surge_records.Surge, work
 
 
 def giving_back(snapshot: snapshots.Snapshot, surge: surge_records.Surge, *, lowered: bool = False) -> Undo:
-    """The next step back to what was, from wherever the surge is.
+    """The next step back to the original state, from whatever state the surge is in.
 
-    Where the count is still ours, the newcomers get the lowest cost and the leaving pods their own, so
-    that those end which came last. Costs that remain are taken away after the controller has acted.
-    A rollout that began meanwhile is left to end first: lowering would cost it a pod that serves.
-    ``lowered`` says that the count was lowered already, so whatever it is now is not ours.
+    While the count is ours, the new pods get the lowest cost and the leaving ones their own, so that the newest pods
+    are deleted. Remaining costs are removed after the controller has acted. A rollout that began meanwhile is
+    completed first: lowering could delete a pod that serves. ``lowered``: the count was lowered already, so its
+    present value is not ours.
     """
     workload = snapshot.workload(surge.uid)
     changes, kept = _bounds_back(snapshot, surge)
     unpinned, kept_pins = pins.unpinning(snapshot, surge)
-    kept = (*kept, *kept_pins)
+    kept += kept_pins
     if workload is None:
         orphans = [pod for uid in surge.leaving if (pod := snapshot.pod(uid))]
         return Undo((*changes, *unpinned, *_costs_back(orphans, surge, None)), kept=kept)
@@ -353,26 +307,19 @@ def giving_back(snapshot: snapshots.Snapshot, surge: surge_records.Surge, *, low
         extra = surge.target - surge.prior_replicas
         newest = sorted((p for p in pods if p.uid not in surge.leaving), key=lambda p: (p.created, p.name))[-extra:]
         ending = [p for p in newest if p.created >= surge.created]
-        changes += [
-            surge_changes.cost(p, names.LOWEST_COST)
-            for p in ending
-            if p.annotations.get(names.DELETION_COST) != names.LOWEST_COST
-        ]
+        changes += _lowest(ending)
         changes += _costs_back([p for p in pods if p not in ending], surge, workload)
-        return Undo(
-            (*changes, surge_changes.scale(workload, surge.prior_replicas)), f"{workload.ref} to lower its count", kept
-        )
+        changes.append(surge_changes.scale(workload, surge.prior_replicas))
+        return Undo(tuple(changes), f"{workload.ref} to lower its count", kept)
     if workload.replicas != surge.prior_replicas and surge.bounds is None and not lowered:
-        kept = (*kept, f"somebody else set {workload.ref} to {workload.replicas} replicas; it stays so")
+        kept += (f"somebody else set {workload.ref} to {workload.replicas} replicas; left as is",)
     costs = _costs_back(pods, surge, workload)
     waiting = settled(snapshot, surge) if costs else ""
-    if waiting:
-        return Undo((*changes, *unpinned), waiting, kept)
-    return Undo((*changes, *unpinned, *costs), kept=kept)
+    return Undo((*changes, *unpinned, *(() if waiting else costs)), waiting, kept)
 
 
 def shrunk(snapshot: snapshots.Snapshot, surge: surge_records.Surge, nodes: t.Collection[str]) -> surge_records.Surge:
-    """The surge as it serves these nodes only; its target stays, the end of the swap lowers it all."""
+    """The surge reduced to these nodes; its target stays, since the end of the swap lowers it as a whole."""
     gone = {uid for uid in surge.leaving if (pod := snapshot.pod(uid)) and pod.node not in nodes}
     return replace(
         surge,
@@ -384,7 +331,7 @@ def shrunk(snapshot: snapshots.Snapshot, surge: surge_records.Surge, nodes: t.Co
 def shrinking(
     snapshot: snapshots.Snapshot, surge: surge_records.Surge, smaller: surge_records.Surge
 ) -> tuple[api_changes.Change, ...]:
-    """Give the pods that leave no more their own costs back; the record is written after that."""
+    """Restore the costs of the pods that no longer leave; the record is written after that."""
     stay = [pod for pod in alive(snapshot, surge) if pod.uid not in smaller.leaving]
     return tuple(_costs_back(stay, surge, snapshot.workload(surge.uid)))
 
@@ -392,7 +339,7 @@ def shrinking(
 def whole_undo(
     snapshot: snapshots.Snapshot, surge: surge_records.Surge
 ) -> tuple[tuple[api_changes.Change, ...], tuple[str, ...]]:
-    """Every change that giving back will make if nothing else happens, in order, and what is kept."""
+    """Every change that giving back makes if nothing else happens, in order, and what is kept."""
     step = giving_back(snapshot, surge)
     unpinned, _kept = pins.unpinning(snapshot, surge)
     rest = [change for change in unpinned if change not in step.changes]
@@ -402,7 +349,7 @@ def whole_undo(
 def _bounds_back(
     snapshot: snapshots.Snapshot, surge: surge_records.Surge
 ) -> tuple[list[api_changes.Change], tuple[str, ...]]:
-    """Both bounds as they were, each only where it is still ours."""
+    """Restore both bounds, each only where it is still ours."""
     scaler, bounds = scaler_of(snapshot, surge), surge.bounds
     if scaler is None or bounds is None:
         return [], ()
@@ -411,18 +358,18 @@ def _bounds_back(
     if minimum == bounds.minimum:
         minimum = bounds.prior_min
     elif minimum != bounds.prior_min:
-        kept.append(f"somebody else set minReplicas of {scaler.ref} to {minimum}; it stays so")
+        kept.append(f"somebody else set minReplicas of {scaler.ref} to {minimum}; left as is")
     if maximum == bounds.maximum:
         maximum = bounds.prior_max
     elif maximum != bounds.prior_max:
-        kept.append(f"somebody else set maxReplicas of {scaler.ref} to {maximum}; it stays so")
+        kept.append(f"somebody else set maxReplicas of {scaler.ref} to {maximum}; left as is")
     return surge_changes.bounds(scaler, minimum, max(minimum, maximum), "Restore"), tuple(kept)
 
 
 def _costs_back(
     pods: t.Iterable[objects.Pod], surge: surge_records.Surge, workload: objects.Workload | None
 ) -> list[api_changes.Change]:
-    """What our cost replaced on the pods that stay; a cost that is not ours is left alone."""
+    """The cost that ours replaced, or that of the template; a cost that is not ours is left alone."""
     changes = []
     for pod in pods:
         leaver = surge.leaving.get(pod.uid)
