@@ -12,7 +12,7 @@ import pytest
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.verbs import Request
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs.migration_jobs import NO_LIMITER
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs.migration_jobs import EVICT
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.migration_controller import (
     Controller,
@@ -23,8 +23,13 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.mod
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.routes import job_route
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.routes.migrate import routes
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.pod_moves import Move
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.jobs import feed, sweeping
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.jobs.feed import JobFeed
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.jobs import (
+    cleanup,
+    dispatcher,
+    starter,
+    tracker,
+)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.jobs.dispatcher import JobDispatcher
 from ansible_collections.kubeops.node_maintenance.tests.unit.plan import objects
 from ansible_collections.kubeops.node_maintenance.tests.unit.run.job_cluster import (
     becomes,
@@ -59,7 +64,7 @@ class Scene:
             self.world.actors["me"].process.kill()
         self.me = self.world.process("me")
         self.ctx = self.me.ctx()
-        self.feed = JobFeed(self.ctx, self.choices, lambda: None, lambda: None, {"n1": "r1"})
+        self.feed = JobDispatcher(self.ctx, self.choices, lambda: None, lambda: None, {"n1": "r1"})
         self.me.run(lambda _ctx: self.feed.start())
 
     def snapshot(self) -> Snapshot:
@@ -164,7 +169,7 @@ def test_a_successor_of_the_same_name_is_let_off_the_limiter_once_the_pod_is_gon
     scene.gone("web-0")
     for _tick in range(5):
         scene.step()
-    assert (NO_LIMITER in jobs_of(world)[job]["metadata"]["annotations"]) is let_off
+    assert (EVICT in jobs_of(world)[job]["metadata"]["annotations"]) is let_off
     assert len(scene.sent("PATCH")) == let_off
 
 
@@ -192,10 +197,10 @@ def test_a_reminder_that_is_refused_ends_nothing_else(world: World, what: What) 
     scene = Scene(world, 1)
     scene.step()
     scene.becomes("web-0", passed=True, phase="Running")
-    scene.me.faults.when(lambda request: request.method == "PATCH", Fault(what), times=feed.TRIES)
+    scene.me.faults.when(lambda request: request.method == "PATCH", Fault(what), times=starter.TRIES)
     for _tick in range(100):
         scene.step()
-    assert len(scene.sent("PATCH")) > feed.TRIES
+    assert len(scene.sent("PATCH")) > starter.TRIES
     told = [event.message for event in scene.ctx.timeline if event.what == "kept"]
     assert any("could not be reminded" in message for message in told) == (what in ("forbidden", "error"))
     assert scene.moves[0].plan.route == "job"
@@ -231,11 +236,23 @@ def test_after_two_jobs_that_no_scheduler_answered_no_more_are_made(world: World
 def test_a_controller_that_never_ends_a_job_is_not_waited_for(world: World) -> None:
     scene = Scene(world, 1)
     scene.step()
-    scene.step(170 + sweeping.OVERDUE + 1)
+    scene.step(170 + dispatcher.OVERDUE + 1)
     assert scene.moves[0].plan.route == "evict"
     [status] = [r for r in scene.sent("PATCH") if r.path.endswith("/status")]
     assert t.cast("t.Any", status.body)["status"]["phase"] == "Failed"
     assert jobs_of(world) == {}, "ended first, deleted then"
+
+
+def test_a_job_whose_pod_left_otherwise_is_ended_before_its_ttl(world: World) -> None:
+    scene = Scene(world, 1, "StatefulSet")
+    scene.step()
+    scene.becomes("web-0", passed=True, phase="Running")
+    scene.gone("web-0")
+    began = world.machine.now
+    while scene.feed.flying("n1"):
+        assert world.machine.now < began + tracker.GONE + 3
+        scene.step()
+    assert jobs_of(world)[scene.job("web-0")]["status"]["reason"] == "Rejected"
 
 
 def forbid(server: ApiServer) -> None:
@@ -276,7 +293,7 @@ def test_a_server_that_fails_again_and_again_is_left_alone_and_rivals_are_outlas
     world: World, what: What, route: str
 ) -> None:
     scene = Scene(world, 1)
-    scene.me.faults.when(lambda request: request.method == "POST", Fault(what), times=feed.TRIES)
+    scene.me.faults.when(lambda request: request.method == "POST", Fault(what), times=starter.TRIES)
     scene.step()
     assert (jobs_of(world), scene.moves[0].plan.route) == ({}, route)
     for _tick in range(3):
@@ -300,7 +317,7 @@ def test_what_served_is_swept_and_what_a_killed_run_left_is_ended(world: World) 
     for _tick in range(5):
         scene.step()
         assert not scene.done_with("n1")
-    assert NO_LIMITER in jobs_of(world)[left]["metadata"]["annotations"]
+    assert EVICT in jobs_of(world)[left]["metadata"]["annotations"]
     assert scene.done_with("n2"), "it serves another node"
     becomes(world, left, phase="Succeeded")
     for _tick in range(3):
@@ -324,7 +341,7 @@ def test_a_reservation_that_nobody_deletes_is_deleted(world: World) -> None:
     while not scene.done_with("n1"):
         assert world.machine.now < began + 10
         scene.step()
-    assert world.machine.now > began + sweeping.VANISHING
+    assert world.machine.now > began + cleanup.VANISHING
     assert [request.name for request in scene.sent("DELETE")] == [name, reservation]
     assert world.find(kinds.RESERVATIONS, reservation) is None
 

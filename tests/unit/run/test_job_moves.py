@@ -18,7 +18,7 @@ import pytest
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.verbs import Request
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs.migration_jobs import (
-    NO_LIMITER,
+    EVICT,
     Job,
     Wish,
 )
@@ -27,10 +27,12 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.mod
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Pod
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import Context
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.jobs.boards import AROUND, Board
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.jobs.job_moves import GONE, STILL, Moves
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.jobs.job_moves import Moves
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.jobs.job_rulings import Ruling, Rulings
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.jobs.job_work import WOKEN, Work, approve
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.jobs.job_view import Board, watched
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.jobs.job_work import Work
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.jobs.job_writes import WOKEN, approve
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.jobs.tracker import GONE, SILENT
 from ansible_collections.kubeops.node_maintenance.tests.unit.run.job_cluster import becomes, jobs_of, reserve, writes
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator import koordinator, manifests
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.faults import Fault, What
@@ -95,7 +97,7 @@ class Scene:
         """Call it with all jobs as they are; a step happens each second."""
 
         def call(_ctx: Context) -> None:
-            with Board(ctx, Controller(), AROUND) as board:
+            with watched(ctx, Controller()) as board:
                 loop(board)
 
         task = self.world.process("me").call(call)
@@ -206,7 +208,7 @@ def test_a_job_whose_pod_vanished_is_ended_and_its_place_given_back(build: Build
 
 def test_the_job_of_a_pod_that_keeps_its_name_is_freed_of_the_limiter_once_it_has_evicted(build: Build) -> None:
     def evicts(scene: Scene) -> None:
-        assert NO_LIMITER not in scene.job()["metadata"]["annotations"]
+        assert EVICT not in scene.job()["metadata"]["annotations"]
         scene.vanishes()
         scene.becomes(phase="Running", conditions=EVICTED)
 
@@ -217,20 +219,45 @@ def test_the_job_of_a_pod_that_keeps_its_name_is_freed_of_the_limiter_once_it_ha
     one = scene.work()
     scene.follow(one, steps=[evicts, nothing, ends])
     assert one.outcome == "moved"
-    assert scene.job()["metadata"]["annotations"][NO_LIMITER] == "true"
+    assert scene.job()["metadata"]["annotations"][EVICT] == "true"
 
 
 def test_a_job_on_which_nothing_happens_is_woken(build: Build) -> None:
     scene = build()
-    scene.follow(scene.work(), steps=[lambda scene: scene.becomes(phase="Running")], within=STILL * 2.5)
+    scene.follow(scene.work(), steps=[lambda scene: scene.becomes(phase="Running")], within=SILENT * 2.5)
     assert WOKEN in scene.job()["metadata"]["annotations"]
+
+
+def test_a_reminder_that_is_refused_ends_nothing_else(build: Build) -> None:
+    scene = build()
+    one = scene.work()
+    scene.world.process("me").faults.when(lambda request: request.method == "PATCH", Fault("forbidden"), times=4)
+    ctx = scene.follow(one, steps=[lambda scene: scene.becomes(phase="Running")], within=SILENT * 2.5)
+    assert one.outcome == "timeout"
+    assert any("could not be reminded" in event.message for event in ctx.timeline)
+
+
+def test_a_job_that_names_no_uid_is_about_the_pod_that_its_controller_fills_in(build: Build) -> None:
+    def starts(scene: Scene) -> None:
+        scene.world.patch(kinds.PODMIGRATIONJOBS, JOB, {"spec": {"podRef": {"uid": uid}}})
+        scene.becomes(phase="Running")
+
+    scene = build()
+    uid = scene.pods[0]["metadata"]["uid"]
+    kind = {"apiVersion": kinds.PODMIGRATIONJOBS.api_version, "kind": kinds.PODMIGRATIONJOBS.kind}
+    pod = {"namespace": scene.pods[0]["metadata"]["namespace"], "name": scene.pods[0]["metadata"]["name"]}
+    scene.world.apply({**kind, "metadata": {"name": JOB}, "spec": {"podRef": pod}})
+    job = Job.of(scene.job())
+    one = Work(job.pod, name=JOB, job=job, state="following")
+    scene.follow(one, steps=[starts, *[nothing] * int(GONE * 2), succeeds])
+    assert one.outcome == "moved"
 
 
 @pytest.mark.parametrize("paused", [False, True])
 def test_a_job_that_waits_for_arbitration_is_never_written(build: Build, paused: bool) -> None:
     scene = build()
     one = scene.work()
-    scene.follow(one, wish=Wish(paused=paused), within=STILL * 2.5)
+    scene.follow(one, wish=Wish(paused=paused), within=SILENT * 2.5)
     assert writes(scene.world) == [f"create podmigrationjobs {JOB}"]
     assert one.outcome == "timeout"
     assert one.cause
@@ -283,8 +310,8 @@ def test_a_job_of_that_name_for_this_pod_is_adopted_and_another_is_not(build: Bu
 
 
 def ruled(scene: Scene, ruling: Ruling, steps: t.Iterable[Step] = (), wait: bool = True, check: bool = False) -> Work:
-    raw = scene.job()
-    one = Work(Job.of(raw).pod, name=JOB, raw=raw, state="following")
+    job = Job.of(scene.job())
+    one = Work(job.pod, name=JOB, job=job, state="following")
     ctx = scene.world.process("me").ctx(check=check)
     rulings = Rulings(ctx, ruling, [one], "Rejected by me")
     scene.play(lambda board: rulings.carry_out(board, ctx.clock.now() + 30, wait), ctx, steps)

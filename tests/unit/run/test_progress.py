@@ -9,6 +9,9 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs.causes import limited
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.migration_controller import (
+    Controller,
+)
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Pod
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.pod_plan import PodPlan
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.pod_moves import Move
@@ -43,5 +46,13 @@ def test_what_changes_is_said_and_what_flaps_not_more_than_every_two_seconds() -
 
 
 def test_the_seconds_for_which_a_limiter_holds_a_pod_are_no_news() -> None:
-    lines = told(299.0, lambda now: limited("workload", "Deployment shop/web", 300.0, 300.0 - now).message)
+    web = objects.snapshot(
+        objects.deployment("web", 3), pods=[objects.pod("web-0", owner=objects.owned("ReplicaSet", "web"))]
+    )
+
+    def why(now: float) -> str:
+        found = limited(web, web.pods[0], Controller(), lambda key: [0.0], now)
+        return found.message if found else ""
+
+    lines = told(299.0, why)
     assert [line.rpartition(": ")[2] for line in lines] == [f"less than {m} min are left." for m in (5, 4, 3, 2, 1)]

@@ -14,6 +14,7 @@ import datetime
 import math
 import typing as t
 
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs import migration_jobs
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import (
     migration_controller,
     objects,
@@ -22,13 +23,13 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.mod
     snapshots,
 )
 
-EVICT = "descheduler.alpha.kubernetes.io/evict"
-"""On a pod: every filter lets it pass. On a job: the object limiter does. The value does not matter."""
+Key = tuple[str, str]
+"""What an object limiter counts by: (``workload``, UID of a pod's controller) or (``namespace``, its name)."""
+
 EVICTION_COST = "scheduling.koordinator.sh/eviction-cost"
 NEVER_EVICT = 2**31 - 1
 CONFIG_SOURCE = "kubernetes.io/config.source"
 SYSTEM_CRITICAL = 2_000_000_000
-PASSED = "descheduler.koordinator.sh/passed-arbitration"
 SCALABLE = ("Deployment", "ReplicaSet", "StatefulSet", "CloneSet", "Rollout")
 
 
@@ -36,7 +37,7 @@ def forbidden(
     snapshot: snapshots.Snapshot, pod: objects.Pod, controller: migration_controller.Controller
 ) -> reasons.Reason | None:
     """Why arbitration would fail a job for the pod at once (``ForbiddenMigratePod``); ``None`` if it would not."""
-    if EVICT in pod.annotations:
+    if migration_jobs.EVICT in pod.annotations:
         return None
     for rule in (_namespace, _cost, _kind, _bare, _priority, _storage, _labels):
         if found := rule(pod, controller):
@@ -72,17 +73,15 @@ def waiting(
     snapshot: snapshots.Snapshot,
     pod: objects.Pod,
     controller: migration_controller.Controller,
-    jobs: t.Iterable[objects.Raw],
+    jobs: t.Collection[migration_jobs.Job],
     now: str = "",
 ) -> reasons.Reason | None:
-    """What holds a job for the pod now: a filter that is asked again, or the object limiter.
+    """What holds a job for the pod now: a filter that koord-descheduler retries, or the object limiter.
 
-    ``jobs`` are all PodMigrationJobs as the API server has them, ``now`` is RFC 3339; without it the object
-    limiter is left out.
+    ``jobs`` are all PodMigrationJobs of the cluster. The object limiter is checked only if ``now`` (RFC 3339) is given.
     """
-    jobs = list(jobs)
-    others = [job for job in jobs if counts(job) and _pod_uid(job) != pod.uid]
-    if EVICT not in pod.annotations:
+    others = [job for job in jobs if counts(job) and job.pod.uid != pod.uid]
+    if migration_jobs.EVICT not in pod.annotations:
         for found in (
             _globally(others, controller),
             _on_node(snapshot, pod, others, controller),
@@ -91,33 +90,55 @@ def waiting(
         ):
             if found:
                 return found
-    return _limited(snapshot, pod, jobs, controller, now) if now else None
+    if not now or any(migration_jobs.EVICT in job.annotations for job in jobs if job.pod.uid == pod.uid):
+        return None
+    taken = evictions(jobs)
+    return limited(snapshot, pod, controller, lambda key: taken.get(key, ()), seconds_of(now))
 
 
-def counts(job: objects.Raw) -> bool:
-    """Whether limits count the job: it is Running, or it has passed arbitration and is about to."""
-    phase = (job.get("status") or {}).get("phase") or ""
-    return phase == "Running" or (phase in ("", "Pending") and PASSED in ((job["metadata"].get("annotations")) or {}))
+def counts(job: migration_jobs.Job) -> bool:
+    """Whether limits count the job: it is Running, or it has passed arbitration and is about to run."""
+    return job.phase == "Running" or (job.phase in ("", "Pending") and migration_jobs.PASSED in job.annotations)
 
 
-def evictions(jobs: t.Iterable[objects.Raw]) -> dict[tuple[str, str], list[float]]:
-    """When jobs evicted pods, as seconds since the epoch, by (``workload``, UID of the pod's controller) and
-    (``namespace``, name).
-
-    The controller is known from the Reservation's template in the job's spec, which koord-descheduler writes.
-    """
-    found: dict[tuple[str, str], list[float]] = {}
+def evictions(jobs: t.Iterable[migration_jobs.Job]) -> dict[Key, list[float]]:
+    """When jobs evicted pods, as seconds since the epoch."""
+    found: dict[Key, list[float]] = {}
     for job in jobs:
-        at = _evicted_at(job)
-        if at is None:
-            continue
-        spec = job.get("spec") or {}
-        found.setdefault(("namespace", (spec.get("podRef") or {}).get("namespace", "")), []).append(at)
-        template = (spec.get("reservationOptions") or {}).get("template") or {}
-        for owner in (template.get("spec") or {}).get("owners") or ():
-            if uid := (owner.get("controller") or {}).get("uid"):
-                found.setdefault(("workload", uid), []).append(at)
+        if at := job.condition("Eviction").get("lastTransitionTime"):
+            for key in (("namespace", job.pod.namespace), *(("workload", uid) for uid in job.workloads)):
+                found.setdefault(key, []).append(seconds_of(at))
     return found
+
+
+def keys_of(pod: objects.Pod) -> tuple[Key, ...]:
+    """What the object limiters count the pod's eviction by."""
+    by_namespace = ("namespace", pod.namespace)
+    return (("workload", pod.owner.uid), by_namespace) if pod.owner else (by_namespace,)
+
+
+def limited(
+    snapshot: snapshots.Snapshot,
+    pod: objects.Pod,
+    controller: migration_controller.Controller,
+    taken: t.Callable[[Key], t.Iterable[float]],
+    now: float,
+) -> reasons.Reason | None:
+    """The object limiter that holds the pod at ``now``; ``taken`` gives the times at which evictions took a token."""
+    workload = snapshot.workload_of(pod)
+    for scope, key in keys_of(pod):
+        gap, burst = migration_controller.interval(controller, scope, workload.replicas if workload else 0)
+        left = next_token(taken((scope, key)), gap, burst) - now if gap else 0.0
+        if left > 0:
+            what = str(workload.ref if workload else pod.owner) if scope == "workload" else f"namespace {key}"
+            # In minutes: a message that is repeated when it changes is not repeated every second.
+            minutes = math.ceil(left / 60.0)
+            return reasons.Reason(
+                "object_limiter",
+                f"The object limiter lets one pod of {what} go in {gap:g} s: less than {minutes} min are left.",
+                f"Wait, or change objectLimiters.{scope} of the MigrationController.",
+            )
+    return None
 
 
 def next_token(times: t.Iterable[float], gap: float, burst: int) -> float:
@@ -269,7 +290,7 @@ def _replicas(
 # -- filters that are asked again -----------------------------------------------------------------------
 
 
-def _globally(others: list[objects.Raw], controller: migration_controller.Controller) -> reasons.Reason | None:
+def _globally(others: list[migration_jobs.Job], controller: migration_controller.Controller) -> reasons.Reason | None:
     limit = controller.max_migrating_globally
     return _full("max_migrating_globally", "in the cluster", len(others), limit, "maxMigratingGlobally")
 
@@ -277,13 +298,13 @@ def _globally(others: list[objects.Raw], controller: migration_controller.Contro
 def _on_node(
     snapshot: snapshots.Snapshot,
     pod: objects.Pod,
-    others: list[objects.Raw],
+    others: list[migration_jobs.Job],
     controller: migration_controller.Controller,
 ) -> reasons.Reason | None:
     if not pod.node or controller.max_migrating_per_node <= 0:
         return None
-    uids = {_pod_uid(job) for job in others}
-    named = {_pod_name(job) for job in others}
+    uids = {job.pod.uid for job in others}
+    named = {(job.pod.namespace, job.pod.name) for job in others}
     count = sum(
         1
         for found in snapshot.pods_on({pod.node})
@@ -294,9 +315,9 @@ def _on_node(
 
 
 def _in_namespace(
-    pod: objects.Pod, others: list[objects.Raw], controller: migration_controller.Controller
+    pod: objects.Pod, others: list[migration_jobs.Job], controller: migration_controller.Controller
 ) -> reasons.Reason | None:
-    count = sum(1 for job in others if _pod_name(job)[0] == pod.namespace)
+    count = sum(1 for job in others if job.pod.namespace == pod.namespace)
     limit, where = controller.max_migrating_per_namespace, f"in namespace {pod.namespace}"
     return _full("max_migrating_per_namespace", where, count, limit, "maxMigratingPerNamespace")
 
@@ -310,7 +331,7 @@ def _full(code: str, where: str, count: int, limit: int, name: str) -> reasons.R
 def _of_workload(
     snapshot: snapshots.Snapshot,
     pod: objects.Pod,
-    others: list[objects.Raw],
+    others: list[migration_jobs.Job],
     controller: migration_controller.Controller,
 ) -> reasons.Reason | None:
     """``filterMaxMigratingOrUnavailablePerWorkload``: migrating pods are those of the same direct owner."""
@@ -318,7 +339,7 @@ def _of_workload(
     if pod.owner is None or workload is None:
         return None
     pods = _pods_of(snapshot, workload)
-    named = {_pod_name(job) for job in others}
+    named = {(job.pod.namespace, job.pod.name) for job in others}
     moving = {p.uid for p in pods if (p.namespace, p.name) in named and p.owner and p.owner.uid == pod.owner.uid}
     most, unavailable = migration_controller.per_workload(controller, workload.replicas)
     if "MaxMigratingPerWorkload" not in controller.skipped and moving and len(moving) >= most:
@@ -343,52 +364,3 @@ def _pods_of(snapshot: snapshots.Snapshot, workload: objects.Workload) -> list[o
     """The workload's pods, those that have ended among them: they count as unavailable."""
     found = snapshot.selected(workload.namespace, workload.selector) if workload.selector else snapshot.pods
     return [pod for pod in found if (owner := snapshot.workload_of(pod)) and owner.uid == workload.uid]
-
-
-def _limited(
-    snapshot: snapshots.Snapshot,
-    pod: objects.Pod,
-    jobs: list[objects.Raw],
-    controller: migration_controller.Controller,
-    now: str,
-) -> reasons.Reason | None:
-    if any(EVICT in (job["metadata"].get("annotations") or {}) for job in jobs if _pod_uid(job) == pod.uid):
-        return None
-    taken = evictions(jobs)
-    workload = snapshot.workload_of(pod)
-    for scope, key in (("workload", pod.owner.uid if pod.owner else ""), ("namespace", pod.namespace)):
-        gap, burst = migration_controller.interval(controller, scope, workload.replicas if workload else 0)
-        left = next_token(taken.get((scope, key), ()), gap, burst) - seconds_of(now) if gap and key else 0.0
-        if left > 0:
-            what = str(workload.ref if workload else pod.owner) if scope == "workload" else f"namespace {pod.namespace}"
-            return limited(scope, what, gap, left)
-    return None
-
-
-def limited(scope: str, what: str, gap: float, left: float) -> reasons.Reason:
-    """The object limiter holds a pod of ``what`` for ``left`` seconds more; ``gap`` is what it puts between two.
-
-    The time left is told in minutes: who hears of it as often as it changes does not hear of every second.
-    """
-    minutes = math.ceil(left / 60.0)
-    return reasons.Reason(
-        "object_limiter",
-        f"The object limiter lets one pod of {what} go in {gap:g} s: less than {minutes} min are left.",
-        f"Wait, or change objectLimiters.{scope} of the MigrationController.",
-    )
-
-
-def _pod_uid(job: objects.Raw) -> str:
-    return str(((job.get("spec") or {}).get("podRef") or {}).get("uid") or "")
-
-
-def _pod_name(job: objects.Raw) -> tuple[str, str]:
-    ref = (job.get("spec") or {}).get("podRef") or {}
-    return str(ref.get("namespace") or ""), str(ref.get("name") or "")
-
-
-def _evicted_at(job: objects.Raw) -> float | None:
-    for condition in (job.get("status") or {}).get("conditions") or ():
-        if condition.get("type") == "Eviction" and condition.get("lastTransitionTime"):
-            return seconds_of(condition["lastTransitionTime"])
-    return None

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 import typing as t
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs import (
     causes,
@@ -27,9 +27,6 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.mod
     reasons,
     snapshots,
 )
-
-Key = tuple[str, str]
-"""(``workload``, UID of a pod's controller) or (``namespace``, its name): what an object limiter counts by."""
 
 STEPS = 30.0
 """Seconds for what the controller does in steps of 3 s: arbitration, reserving, evicting, binding."""
@@ -46,8 +43,8 @@ class Traffic:
     happened, on the same clock as ``now``.
     """
 
-    jobs: t.Sequence[objects.Raw]
-    taken: t.Mapping[Key, t.Sequence[float]]
+    jobs: t.Collection[migration_jobs.Job]
+    taken: t.Mapping[causes.Key, t.Sequence[float]]
     now: float
     evicting: t.Collection[str] = ()
 
@@ -68,7 +65,7 @@ def admit(
 ) -> Admission:
     """Go through the line once; a pod that has to wait lets those behind it pass."""
     found = Admission()
-    jobs = [_running(job) for job in traffic.jobs]
+    jobs = [replace(job, phase="Running") for job in traffic.jobs]
     for plan in line:
         why = (
             causes.forbidden(snapshot, plan.pod, controller)
@@ -78,16 +75,11 @@ def admit(
         )
         if why is None:
             found.start.append(plan)
-            jobs.append(_started(plan.pod))
+            started = migration_jobs.manifest("", plan.pod.ref, migration_jobs.Wish())
+            jobs.append(migration_jobs.Job.of({**started, "status": {"phase": "Running"}}))
         else:
             found.held[plan.pod.uid] = why
     return found
-
-
-def keys_of(pod: objects.Pod) -> tuple[Key, ...]:
-    """What the object limiters count the pod's eviction by."""
-    by_namespace = ("namespace", pod.namespace)
-    return (("workload", pod.owner.uid), by_namespace) if pod.owner else (by_namespace,)
 
 
 def ttl_of(snapshot: snapshots.Snapshot, plan: pod_plan.PodPlan, controller: migration_controller.Controller) -> float:
@@ -109,18 +101,9 @@ def keeps_name(pod: objects.Pod) -> bool:
     return pod.owner is None or pod.owner.kind != "ReplicaSet"
 
 
-def _running(job: objects.Raw) -> objects.Raw:
-    return {**job, "status": {**(job.get("status") or {}), "phase": "Running"}}
-
-
-def _started(pod: objects.Pod) -> objects.Raw:
-    ref = {"namespace": pod.namespace, "name": pod.name, "uid": pod.uid}
-    return {"metadata": {"name": "", "annotations": {}}, "spec": {"podRef": ref}, "status": {"phase": "Running"}}
-
-
-def _flying(snapshot: snapshots.Snapshot, traffic: Traffic, jobs: t.Iterable[objects.Raw]) -> list[objects.Pod]:
+def _flying(snapshot: snapshots.Snapshot, traffic: Traffic, jobs: t.Iterable[migration_jobs.Job]) -> list[objects.Pod]:
     """The pods of jobs that have not sent their eviction yet."""
-    uids = {migration_jobs.Job.of(job).pod.uid for job in jobs} - set(traffic.evicting)
+    uids = {job.pod.uid for job in jobs} - set(traffic.evicting)
     return [pod for pod in snapshot.pods if pod.uid in uids and not pod.deleting]
 
 
@@ -129,24 +112,18 @@ def _limited(
     pod: objects.Pod,
     controller: migration_controller.Controller,
     traffic: Traffic,
-    jobs: t.Sequence[objects.Raw],
+    jobs: t.Collection[migration_jobs.Job],
 ) -> reasons.Reason | None:
-    workload = snapshot.workload_of(pod)
-    for key in keys_of(pod):
-        gap, burst = migration_controller.interval(controller, key[0], workload.replicas if workload else 0)
-        if not gap:
-            continue
-        flying = sum(1 for one in _flying(snapshot, traffic, jobs) if key in keys_of(one))
-        taken = [*traffic.taken.get(key, ()), *[traffic.now] * flying]
-        left = causes.next_token(taken, gap, burst) - traffic.now
-        if left > 0:
-            what = str(workload.ref if workload else pod.owner) if key[0] == "workload" else f"namespace {key[1]}"
-            return causes.limited(key[0], what, gap, left)
-    return None
+    flying = [key for one in _flying(snapshot, traffic, jobs) for key in causes.keys_of(one)]
+
+    def taken(key: causes.Key) -> list[float]:
+        return [*traffic.taken.get(key, ()), *[traffic.now] * flying.count(key)]
+
+    return causes.limited(snapshot, pod, controller, taken, traffic.now)
 
 
 def _budgeted(
-    snapshot: snapshots.Snapshot, pod: objects.Pod, traffic: Traffic, jobs: t.Sequence[objects.Raw]
+    snapshot: snapshots.Snapshot, pod: objects.Pod, traffic: Traffic, jobs: t.Collection[migration_jobs.Job]
 ) -> reasons.Reason | None:
     """A refused eviction makes the controller pause longer and longer, so none is provoked."""
     verdict = budgets.diagnose(snapshot, pod)

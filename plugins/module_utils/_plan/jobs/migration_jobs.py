@@ -28,8 +28,8 @@ PASSED = "descheduler.koordinator.sh/passed-arbitration"
 CREATED_BY = "koordinator.sh/job-created-by"
 REASON = "koordinator.sh/evict-reason"
 TRIGGER = "koordinator.sh/evict-trigger"
-NO_LIMITER = "descheduler.alpha.kubernetes.io/evict"
-"""On a job: the limit per workload and time does not hold it. On a pod: nothing at all does."""
+EVICT = "descheduler.alpha.kubernetes.io/evict"
+"""On a job: object limiters let it pass. On a pod: every filter does. The value does not matter."""
 
 POD_UID_LABEL = f"{names.PREFIX}/pod-uid"
 RUN_LABEL = f"{names.PREFIX}/run"
@@ -53,7 +53,8 @@ class Job:
     ``pod`` is what it moves; its UID is what the job's own delete options demand, else what the controller
     filled in when it started the job (until then the pod of that name may be another one). ``ttl`` is in
     seconds, 0 without one. ``node``, ``new_pod`` and ``reservation`` are empty until the controller knows them;
-    ``new_pod`` stays so in mode EvictDirectly.
+    ``new_pod`` stays so in mode EvictDirectly. ``workloads`` are the UIDs of the pod's controllers, which
+    koord-descheduler writes into the Reservation's template in the job's spec.
     """
 
     name: str
@@ -74,12 +75,13 @@ class Job:
     message: str
     node: str
     new_pod: objects.Ref | None
-    conditions: tuple[objects.Raw, ...] = field(default=())
+    conditions: tuple[objects.Raw, ...] = ()
+    workloads: tuple[str, ...] = ()
 
     @property
     def ref(self) -> objects.Ref:
         """The job's coordinates."""
-        return objects.Ref(KIND, self.name, "", self.uid, API_VERSION)
+        return ref_of(self.name, self.uid)
 
     @property
     def ended(self) -> bool:
@@ -122,7 +124,8 @@ class Job:
         labels = meta.get("labels") or {}
         pod, arrived = spec.get("podRef") or {}, status.get("podRef") or {}
         guard = ((spec.get("deleteOptions") or {}).get("preconditions") or {}).get("uid", "")
-        reference = (spec.get("reservationOptions") or {}).get("reservationRef") or {}
+        options = spec.get("reservationOptions") or {}
+        owners = ((options.get("template") or {}).get("spec") or {}).get("owners") or ()
         return cls(
             name=meta["name"],
             uid=meta.get("uid", ""),
@@ -135,7 +138,7 @@ class Job:
             mode=spec.get("mode") or "",
             paused=bool(spec.get("paused")),
             ttl=values.seconds(spec.get("ttl")) or 0.0,
-            reservation=reference.get("name", ""),
+            reservation=(options.get("reservationRef") or {}).get("name", ""),
             phase=status.get("phase") or "",
             status=status.get("status") or "",
             reason=status.get("reason") or "",
@@ -143,6 +146,7 @@ class Job:
             node=status.get("nodeName") or "",
             new_pod=_pod(arrived) if arrived.get("name") else None,
             conditions=tuple(status.get("conditions") or ()),
+            workloads=tuple(uid for owner in owners if (uid := (owner.get("controller") or {}).get("uid"))),
         )
 
 
@@ -170,6 +174,11 @@ class Wish:
     reason: str = ""
     trigger: str = ""
     run: str = ""
+
+
+def ref_of(name: str, uid: str = "") -> objects.Ref:
+    """A job's coordinates."""
+    return objects.Ref(KIND, name, "", uid, API_VERSION)
 
 
 def name_of(pod: objects.Ref, wish: Wish, attempt: int = 0) -> str:

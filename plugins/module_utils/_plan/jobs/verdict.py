@@ -27,13 +27,13 @@ REJECTED = "Rejected"
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """What is known beside the job: the cluster, the controller's limits (``None``: unreadable), all jobs as the
-    API server has them, the time (RFC 3339).
+    """What is known beside the job: the cluster, the controller's limits (``None``: unreadable), all jobs by
+    name, the time (RFC 3339).
     """
 
     snapshot: snapshots.Snapshot
     controller: migration_controller.Controller | None
-    jobs: t.Sequence[objects.Raw] = ()
+    jobs: t.Mapping[str, migration_jobs.Job]
     now: str = ""
 
     def pod(self, job: migration_jobs.Job) -> objects.Pod | None:
@@ -158,7 +158,7 @@ def holding(job: migration_jobs.Job, view: View) -> reasons.Reason | None:
 
 
 def _arbitration(job: migration_jobs.Job, pod: objects.Pod | None, view: View) -> reasons.Reason | None:
-    others = [raw for raw in view.jobs if raw["metadata"]["name"] != job.name]
+    others = [other for other in view.jobs.values() if other.name != job.name]
     if pod and view.controller and (found := causes.waiting(view.snapshot, pod, view.controller, others)):
         return found
     if not view.now or not job.created or causes.seconds_of(view.now) - causes.seconds_of(job.created) < _PATIENCE:
@@ -177,8 +177,8 @@ _PATIENCE = 15.0
 
 def _limited(job: migration_jobs.Job, pod: objects.Pod, view: View) -> reasons.Reason | None:
     """The object limiter; it is asked again and again until the pod is evicted."""
-    others = [raw for raw in view.jobs if raw["metadata"]["name"] != job.name]
-    if view.controller is None or not view.now or causes.EVICT in job.annotations:
+    others = [other for other in view.jobs.values() if other.name != job.name]
+    if view.controller is None or not view.now or migration_jobs.EVICT in job.annotations:
         return None
     found = causes.waiting(view.snapshot, pod, view.controller, others, view.now)
     return found if found and found.code == "object_limiter" else None

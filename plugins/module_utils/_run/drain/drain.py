@@ -42,7 +42,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drai
     replaced,
     routing,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.jobs import feed
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.jobs import dispatcher
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.protect import swaps
 
 QUIET = 1.0
@@ -121,7 +121,7 @@ class _Drain:
         todo = [site for site in self.sites.values() if site.open]
         if not todo:
             return
-        self.jobs = self._feed()
+        self.jobs = self._dispatcher()
         if self.ctx.check:
             self._fenced(todo)
             prediction.predict(self.ctx, self.options, [site for site in todo if site.open], self.jobs.predicted)
@@ -229,8 +229,8 @@ class _Drain:
             self.ctx.tell("kept", f"a guard of ours stays where a foreign budget is: {error}")
         self.budgets = present
 
-    def _feed(self) -> feed.JobFeed:
-        return feed.JobFeed(
+    def _dispatcher(self) -> dispatcher.JobDispatcher:
+        return dispatcher.JobDispatcher(
             self.ctx,
             self.routing.choices,
             self._fence_all,

@@ -16,11 +16,9 @@ import typing as t
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs import migration_jobs, verdict
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import outcomes, reasons
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import context
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.jobs import boards, job_work
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.jobs import job_view, job_work, job_writes
 
 Ruling = t.Literal["approved", "rejected", "absent"]
-
-LOOK_AGAIN = 2.0
 
 
 class Rulings:
@@ -29,27 +27,22 @@ class Rulings:
     def __init__(self, ctx: context.Context, ruling: Ruling, works: t.Sequence[job_work.Work], why: str) -> None:
         self.ctx, self.ruling, self.works, self.why = ctx, ruling, works, why
 
-    def carry_out(self, board: boards.Board, deadline: float | None, wait: bool) -> None:
+    def carry_out(self, board: job_view.Board, deadline: float, wait: bool) -> None:
         """Rule over each job as soon as it may be written, at most until ``deadline``; then fail those left."""
-        while True:
-            view = board.view()
-            raws = {raw["metadata"]["name"]: raw for raw in view.jobs}
+        for view in board.looks(deadline):
             for work in self.works:
                 if work.state != "following":
                     continue
-                work.raw = raws.get(work.name, work.raw)
-                job = t.cast("migration_jobs.Job", work.job)
-                if self._must_wait(job, present=work.name in raws):
+                work.job = job = view.jobs.get(work.name) or t.cast("migration_jobs.Job", work.job)
+                if self._must_wait(job, present=work.name in view.jobs):
                     job_work.tell_stage(self.ctx, work, verdict.verdict(job, view))
                 else:
                     self._rule(work, job)
             waiting = [work for work in self.works if work.state == "following"]
             if not waiting:
                 return
-            left = LOOK_AGAIN if deadline is None else deadline - self.ctx.clock.now()
-            if not wait or self.ctx.check or left <= 0:
+            if not wait or self.ctx.check:
                 break
-            board.wait(min(left, LOOK_AGAIN))
         for work in waiting:
             self._left(work, verdict.verdict(t.cast("migration_jobs.Job", work.job), view))
 
@@ -80,7 +73,7 @@ class Rulings:
         elif not job.paused:
             work.close(outcomes.JobOutcome.ALREADY_APPROVED, f"Job {job.name} is not paused.")
         else:
-            work.raw = job_work.approve(self.ctx, job) or work.raw
+            work.job = job_writes.approve(self.ctx, job) or job
             work.created = True
             work.close(outcomes.JobOutcome.APPROVED, f"Job {job.name} goes on and moves {job.pod}.")
             self._tell(work)
@@ -94,25 +87,19 @@ class Rulings:
                 f"Job {job.name} has ended without moving {job.pod} ({job.reason}).",
             )
         else:
-            written = job_work.reject(self.ctx, job, self.why)
-            work.raw = written or work.raw
-            if written and migration_jobs.Job.of(written).evicting:
+            work.job = job_writes.reject(self.ctx, job, self.why) or job
+            if work.job.evicting:
                 work.close(outcomes.JobOutcome.TOO_LATE, f"Job {job.name} has evicted {job.pod}: nothing undoes that.")
                 return
             work.close(outcomes.JobOutcome.REJECTED, f"Job {job.name} is rejected; {job.pod} stays where it is.")
             self._tell(work)
 
     def _remove(self, work: job_work.Work, job: migration_jobs.Job) -> None:
-        found = job_work.reread(self.ctx, job.name)
+        found = job_writes.reread(self.ctx, job.name)
         if found is None or found.uid != job.uid:
             work.close(outcomes.JobOutcome.ALREADY_ABSENT, f"There is no job {job.name} any more.")
             return
-        if not found.ended:
-            job_work.reject(self.ctx, found, self.why)
-        job_work.remove(self.ctx, found)
-        # The controller deletes a job's Reservation with it, unless it is not there to see it.
-        if found.reservation and not found.succeeded and not self.ctx.check:
-            job_work.free(self.ctx, found.reservation)
+        job_writes.let_go(self.ctx, found, self.why)
         work.close(outcomes.JobOutcome.ABSENT, f"Job {job.name} is deleted.")
         self._tell(work)
 

@@ -13,7 +13,7 @@ with suppress(ImportError):  # the `kubernetes` package brings it; the connectio
     import yaml
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import errors, kinds, verbs
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs import limits
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs import limits, migration_jobs
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import (
     migration_controller,
     objects,
@@ -48,7 +48,7 @@ class Koordinator:
     ``controller`` is ``None`` where its configuration cannot be read, and ``doubt`` says why, or why it is not all.
     """
 
-    jobs: tuple[objects.Raw, ...] = ()
+    jobs: tuple[migration_jobs.Job, ...] = ()
     controller: migration_controller.Controller | None = None
     source: str = ""
     doubt: str = ""
@@ -66,7 +66,8 @@ def look(ctx: context.Context, namespace: str = "", *, reserves: bool = True) ->
     """
     missing: list[reasons.Finding] = []
     try:
-        jobs = tuple(ctx.cluster.items(kinds.PODMIGRATIONJOBS, patience=act.PATIENCE).items)
+        listed = ctx.cluster.items(kinds.PODMIGRATIONJOBS, patience=act.PATIENCE).items
+        jobs = tuple(migration_jobs.Job.of(raw) for raw in listed)
         # Also EvictDirectly needs it: without this kind the controller's caches never fill.
         ctx.cluster.send(verbs.list_page(kinds.RESERVATIONS, limit=1), patience=act.PATIENCE)
     except errors.NotFound as error:

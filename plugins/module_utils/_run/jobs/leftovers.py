@@ -12,7 +12,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.job
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.runs import state
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import act, context
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.jobs import sweeping
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.jobs import tracker
 
 
 def left(ctx: context.Context) -> tuple[migration_jobs.Job, ...]:
@@ -46,8 +46,8 @@ def give_up(ctx: context.Context, run: str | None, recorded: t.Collection[str]) 
 
     ``recorded`` are the nodes that are. A job that has evicted its pod ends by itself.
     """
-    sweep = sweeping.Sweep(ctx, lambda: None)
+    giver = tracker.JobTracker(ctx)
     for job in left(ctx):
         mine = run in (None, job.labels.get(migration_jobs.RUN_LABEL, ""))
         if mine and job.annotations[names.SERVES_NODES] not in recorded and (job.ended or not job.evicting):
-            sweep.give_up(job, "The maintenance for which it was made has ended.")
+            giver.give_up(job, "The maintenance for which it was made has ended.")

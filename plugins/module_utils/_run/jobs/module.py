@@ -24,10 +24,11 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.mod
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import act, context, observe, writing
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.jobs import (
-    boards,
     job_moves,
     job_rulings,
+    job_view,
     job_work,
+    job_writes,
     koordinator,
 )
 
@@ -102,10 +103,9 @@ def _deadline(ctx: context.Context, options: JobOptions, ttl: float | None) -> f
 
 
 def _present(ctx: context.Context, options: JobOptions, found: koordinator.Koordinator) -> list[job_work.Work]:
-    snapshot = observe.gather(ctx.cluster, ("nodes", *boards.AROUND))
+    snapshot = observe.gather(ctx.cluster, ("nodes", *job_view.AROUND))
     wanted = _targets(snapshot, options)
-    known = [migration_jobs.Job.of(raw) for raw in found.jobs]
-    works = [_work(ctx, target, known, options, found, snapshot) for target in wanted]
+    works = [_work(target, options, found, snapshot) for target in wanted]
     deadline = _deadline(ctx, options, options.wish.ttl)
     queued = [work for work in works if work.state == "queued"]
     if options.wish.reservation and queued:
@@ -117,7 +117,7 @@ def _present(ctx: context.Context, options: JobOptions, found: koordinator.Koord
     elif not options.wait:
         moves.start()
     elif any(work.state != "done" for work in works):
-        with boards.Board(ctx, found.controller, boards.AROUND) as board:
+        with job_view.watched(ctx, found.controller) as board:
             moves.follow(board, deadline)
     return works
 
@@ -144,9 +144,7 @@ def _targets(snapshot: snapshots.Snapshot, options: JobOptions) -> tuple[targets
 
 
 def _work(
-    ctx: context.Context,
     target: targets.Target,
-    known: t.Sequence[migration_jobs.Job],
     options: JobOptions,
     found: koordinator.Koordinator,
     snapshot: snapshots.Snapshot,
@@ -154,10 +152,9 @@ def _work(
     """What a pod needs, decided before the first write."""
     # The name that is derived from a wish knows its template; the Reservation made beforehand has it then.
     wish = options.wish if options.wish.reservation else replace(options.wish, template=options.template)
-    choice = targets.choose(target, known, wish, options.name)
+    choice = targets.choose(target, found.jobs, wish, options.name)
     work = job_work.Work(target.ref, target.pod, choice.name or (choice.job.name if choice.job else ""))
-    raws = {raw["metadata"]["name"]: raw for raw in found.jobs}
-    work.raw = raws.get(choice.job.name) if choice.job else None
+    work.job = choice.job
     if target.pod and target.pod.owner:
         owner = target.pod.owner.uid
         work.siblings = frozenset(pod.uid for pod in snapshot.pods if pod.owner and pod.owner.uid == owner)
@@ -195,7 +192,7 @@ def _reserve(ctx: context.Context, options: JobOptions, work: job_work.Work, dea
     name, pod = options.wish.reservation, work.pod
     if pod is None:
         return
-    raw = _reservation(ctx, name)
+    raw = writing.read(ctx, reserve.ref_of(name))
     if raw is None and options.template is None:
         raise context.StopRun(
             "unknown_reservation",
@@ -225,19 +222,12 @@ def _reserve(ctx: context.Context, options: JobOptions, work: job_work.Work, dea
         _wait_for_place(ctx, work, name, deadline, made=made)
 
 
-def _reservation(ctx: context.Context, name: str) -> objects.Raw | None:
-    try:
-        return ctx.cluster.send(verbs.get(kinds.RESERVATIONS, name), patience=act.PATIENCE)
-    except errors.NotFound:
-        return None
-
-
 def _wait_for_place(ctx: context.Context, work: job_work.Work, name: str, deadline: float, *, made: bool) -> None:
     """Wait until the Reservation is available; one of ours that gets no place is deleted again."""
     where = {"namespace": work.target.namespace, "name": work.target.name}
     told = ""
     while True:
-        raw = _reservation(ctx, name)
+        raw = writing.read(ctx, reserve.ref_of(name))
         if raw and reserve.phase(raw) == "Available":
             ctx.tell("reserved", f"Reservation {name} has a place on node {reserve.node(raw)}", **where)
             why = reserve.unusable(raw, t.cast("t.Any", work.pod))
@@ -256,7 +246,7 @@ def _wait_for_place(ctx: context.Context, work: job_work.Work, name: str, deadli
         ctx.clock.sleep(1.0)
     if why:
         if made:
-            job_work.free(ctx, name)
+            job_writes.free(ctx, name)
         work.close(outcomes.JobOutcome.FAILED, f"{work.target} gets no job:", why)
 
 
@@ -264,11 +254,8 @@ def _wait_for_place(ctx: context.Context, work: job_work.Work, name: str, deadli
 
 
 def _ruled(ctx: context.Context, options: JobOptions, found: koordinator.Koordinator) -> list[job_work.Work]:
-    raws = _named(ctx, options, found)
-    works = [
-        job_work.Work(migration_jobs.Job.of(raw).pod, name=raw["metadata"]["name"], raw=raw, state="following")
-        for raw in raws
-    ]
+    named = _named(ctx, options, found)
+    works = [job_work.Work(job.pod, name=job.name, job=job, state="following") for job in named]
     if not works and options.name:
         missing = job_work.Work(objects.Ref("Pod", ""), name=options.name)
         if options.state == "absent":
@@ -281,14 +268,19 @@ def _ruled(ctx: context.Context, options: JobOptions, found: koordinator.Koordin
         return [missing]
     if not works:
         return []
-    lengths = [migration_jobs.Job.of(raw).ttl for raw in raws]
+    lengths = [job.ttl for job in named]
     deadline = _deadline(ctx, options, max(lengths) if all(lengths) else None)
     if options.state == "present":
-        _follow(ctx, works, options, found, deadline)
+        moves = job_moves.Moves(ctx, works, options.wish, found.controller)
+        if ctx.check or not options.wait:
+            moves.start()
+            return works
+        with job_view.watched(ctx, found.controller) as board:
+            moves.follow(board, deadline)
         return works
     why = f"Rejected by {ctx.by}" + (f": {options.wish.reason}" if options.wish.reason else "")
     rulings = job_rulings.Rulings(ctx, options.state, works, why)
-    with boards.Board(ctx, found.controller, boards.AROUND) as board:
+    with job_view.watched(ctx, found.controller) as board:
         rulings.carry_out(board, deadline, options.wait)
         approved = [work for work in works if work.outcome in GOING_ON] if options.wait else []
         if ctx.check:
@@ -301,40 +293,22 @@ def _ruled(ctx: context.Context, options: JobOptions, found: koordinator.Koordin
     return works
 
 
-def _follow(
-    ctx: context.Context,
-    works: t.Sequence[job_work.Work],
-    options: JobOptions,
-    found: koordinator.Koordinator,
-    deadline: float,
-) -> None:
-    moves = job_moves.Moves(ctx, works, options.wish, found.controller)
-    if ctx.check or not options.wait:
-        moves.start()
-        return
-    with boards.Board(ctx, found.controller, boards.AROUND) as board:
-        moves.follow(board, deadline)
-
-
-def _named(ctx: context.Context, options: JobOptions, found: koordinator.Koordinator) -> list[objects.Raw]:
+def _named(ctx: context.Context, options: JobOptions, found: koordinator.Koordinator) -> list[migration_jobs.Job]:
     """The jobs that are meant: by their own name, else the newest of each pod, else all of the run."""
     if options.name:
-        return [raw for raw in found.jobs if raw["metadata"]["name"] == options.name]
+        return [job for job in found.jobs if job.name == options.name]
     selection, run = options.selection, options.wish.run
     if selection == targets.Selection():
-        return [raw for raw in found.jobs if (raw["metadata"].get("labels") or {}).get(migration_jobs.RUN_LABEL) == run]
+        return [job for job in found.jobs if job.labels.get(migration_jobs.RUN_LABEL) == run]
     refs: t.Iterable[objects.Ref] = selection.pods
     if not selection.names_pods:
         refs = (target.ref for target in targets.targets(observe.gather(ctx.cluster, ("pods",)), selection)[0])
     wanted = {(ref.namespace, ref.name): ref.uid for ref in refs}
-    newest: dict[tuple[str, str], objects.Raw] = {}
-    for raw in sorted(
-        found.jobs, key=lambda raw: (raw["metadata"].get("creationTimestamp", ""), raw["metadata"]["name"])
-    ):
-        job = migration_jobs.Job.of(raw)
+    newest: dict[tuple[str, str], migration_jobs.Job] = {}
+    for job in sorted(found.jobs, key=lambda job: (job.created, job.name)):
         key = (job.pod.namespace, job.pod.name)
         if key in wanted and (not wanted[key] or job.pod.uid in ("", wanted[key])):
-            newest[key] = raw
+            newest[key] = job
     return list(newest.values())
 
 

@@ -9,6 +9,11 @@ import typing as t
 import pytest
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs import causes
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs.migration_jobs import (
+    EVICT,
+    PASSED,
+    Job,
+)
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.migration_controller import (
     Controller,
@@ -73,7 +78,7 @@ HOST: list[Raw] = [{"name": "logs", "hostPath": {"path": "/var/log"}}]
         (Controller(max_migrating_per_workload="100%"), {}, "all_replicas"),
         (Controller(), {"owner": owned("Job", "import", "batch/v1")}, "unknown_workload"),
         (Controller(skip_check_expected_replicas=True), {"owner": owned("Job", "import", "batch/v1")}, ""),
-        (Controller(exclude=("shop",)), {"annotations": {causes.EVICT: "false"}, "replicas": 1}, ""),
+        (Controller(exclude=("shop",)), {"annotations": {EVICT: "false"}, "replicas": 1}, ""),
     ],
 )
 def test_what_arbitration_refuses_at_once(controller: Controller, changes: t.Any, expected: str) -> None:
@@ -121,7 +126,7 @@ def job(name: str, *, phase: str = "Running", passed: bool = True, **changes: t.
         conditions = [{"type": "Eviction", "status": "True", "lastTransitionTime": changes["evicted"]}]
     owners = [{"controller": {"uid": changes.get("owner", "uid-ReplicaSet-web")}}]
     return {
-        "metadata": {"name": f"job-{name}", "annotations": {causes.PASSED: "true"} if passed else {}},
+        "metadata": {"name": f"job-{name}", "annotations": {PASSED: "true"} if passed else {}},
         "spec": {
             "podRef": {"namespace": changes.get("namespace", "shop"), "name": name, "uid": f"uid-{name}"},
             "reservationOptions": {"template": {"spec": {"owners": owners}}},
@@ -135,7 +140,8 @@ def held(jobs: list[Raw], controller: Controller | None = None, replicas: int = 
     pods = [pod("web-1", owner=WEB, **changes.pop("own", {})), pod("web-2", owner=WEB, **changes.pop("other", {}))]
     pods += [pod(f"db-{i}", owner=owned("StatefulSet", "db"), labels={"app": "db"}) for i in range(3)]
     found = snapshot(deployment("web", replicas), stateful_sets=[workload("StatefulSet", "db", 3)], pods=pods)
-    why = causes.waiting(found, found.pods[0], controller or Controller(max_migrating_per_node=0), jobs, **changes)
+    known = [Job.of(raw) for raw in jobs]
+    why = causes.waiting(found, found.pods[0], controller or Controller(max_migrating_per_node=0), known, **changes)
     return why.code if why else ""
 
 
@@ -173,7 +179,7 @@ def test_limits_of_the_workload() -> None:
 
 
 def test_the_annotation_on_the_pod_passes_every_filter() -> None:
-    assert held(DB, Controller(), own={"annotations": {causes.EVICT: "true"}}) == ""
+    assert held(DB, Controller(), own={"annotations": {EVICT: "true"}}) == ""
 
 
 def test_the_object_limiter_counts_evictions_by_controller_and_namespace() -> None:
@@ -187,7 +193,7 @@ def test_the_object_limiter_counts_evictions_by_controller_and_namespace() -> No
     by_namespace = Controller(max_migrating_per_node=0, object_limiters={"namespace": Limiter(600.0, 1)})
     assert held([of_another], by_namespace, now=NOW) == "object_limiter"
     mine = job("web-1")
-    mine["metadata"]["annotations"][causes.EVICT] = "true"
+    mine["metadata"]["annotations"][EVICT] = "true"
     assert held([ended, mine], now=NOW) == ""
 
 

@@ -6,13 +6,14 @@ from __future__ import annotations
 
 import typing as t
 
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs import causes
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs.feed import (
     Admission,
     Traffic,
     admit,
-    keys_of,
     ttl_of,
 )
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs.migration_jobs import Job
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.migration_controller import (
     Controller,
     Limiter,
@@ -43,22 +44,22 @@ def cluster(*, web: int = 2, db: int = 2, **more: list[Raw]) -> Snapshot:
     return snapshot(deployment("web", 9), stateful_sets=[workload("StatefulSet", "db", 5)], pods=pods, **more)
 
 
-def job(name: str, phase: str = "", namespace: str = "shop") -> Raw:
+def job(name: str, phase: str = "", namespace: str = "shop") -> Job:
     ref = {"namespace": namespace, "name": name, "uid": f"uid-{name}"}
-    return {"metadata": {"name": f"job-{name}"}, "spec": {"podRef": ref}, "status": {"phase": phase}}
+    return Job.of({"metadata": {"name": f"job-{name}"}, "spec": {"podRef": ref}, "status": {"phase": phase}})
 
 
 def admitted(
     found: Snapshot,
     controller: Controller,
-    *jobs: Raw,
+    *jobs: Job,
     taken: dict[tuple[str, str], list[float]] | None = None,
     now: float = 1000.0,
     evicting: tuple[str, ...] = (),
 ) -> tuple[list[str], dict[str, str]]:
     """Names that may start, and the codes of those that wait, in the order of the list without those under way."""
     choices = Choices(backend="koordinator", controller=controller)
-    under_way = {one["spec"]["podRef"]["uid"] for one in jobs}
+    under_way = {one.pod.uid for one in jobs}
     line = [plan for plan in routes(found, {"n1"}, choices) if plan.pod.uid not in under_way]
     result: Admission = admit(found, line, controller, Traffic(jobs, taken or {}, now, evicting))
     return [p.pod.name for p in result.start], {uid[4:]: why.code for uid, why in result.held.items()}
@@ -133,4 +134,4 @@ def test_the_ttl_leaves_time_for_everything() -> None:
 
 
 def test_an_eviction_counts_for_the_controller_and_the_namespace() -> None:
-    assert keys_of(cluster().pods[0]) == (("workload", "uid-ReplicaSet-web"), ("namespace", "shop"))
+    assert causes.keys_of(cluster().pods[0]) == (("workload", "uid-ReplicaSet-web"), ("namespace", "shop"))

@@ -57,7 +57,7 @@ def world(replicas: int = 2, scheduler: str = "koord-scheduler", there: bool = T
         pod["spec"]["schedulerName"] = scheduler
         pod["spec"]["containers"][0]["resources"] = {"requests": {"cpu": "10m"}}
     found = objects.snapshot(objects.deployment("web", replicas), pods=pods if there else pods[1:], **more)
-    return View(found, Controller(), [], LATER)
+    return View(found, Controller(), {}, LATER)
 
 
 def code(job: Raw, view: View) -> str:
@@ -118,9 +118,12 @@ def test_the_verdict(job: Raw, view: View, expected: str) -> None:
 def test_a_limit_holds_a_job_that_waits() -> None:
     other = raw(RUNS)
     other["metadata"]["name"] = "other"
-    other["spec"]["podRef"] = {"namespace": "shop", "name": "web-2", "uid": "uid-web-2"}
+    other["spec"].update(podRef={"namespace": "shop", "name": "web-2", "uid": "uid-web-2"}, deleteOptions={})
     view = world()
-    assert code(raw({}), View(view.snapshot, view.controller, [other, raw({})], LATER)) == "max_migrating_per_workload"
+    assert (
+        code(raw({}), View(view.snapshot, view.controller, {"other": Job.of(other)}, LATER))
+        == "max_migrating_per_workload"
+    )
 
 
 def test_the_object_limiter_holds_a_job_that_runs() -> None:
@@ -129,21 +132,22 @@ def test_the_object_limiter_holds_a_job_that_runs() -> None:
     owner = {"controller": {"uid": "uid-ReplicaSet-web"}}
     other["spec"].update(
         podRef={"namespace": "shop", "name": "web-0", "uid": "uid-web-0"},
+        deleteOptions={},
         reservationOptions={"template": {"spec": {"owners": [owner]}}},
     )
     view = world()
-    assert code(raw(RUNS), View(view.snapshot, view.controller, [other], LATER)) == "object_limiter"
+    assert code(raw(RUNS), View(view.snapshot, view.controller, {"other": Job.of(other)}, LATER)) == "object_limiter"
 
 
 def test_nothing_is_made_up_without_the_configuration() -> None:
-    view = View(world(1).snapshot, None, [], LATER)
+    view = View(world(1).snapshot, None, {}, LATER)
     assert code(raw({"phase": "Failed", "reason": "ForbiddenMigratePod"}), view) == "forbidden"
     assert code(raw(RUNS, CREATED, reservation="r"), view) == "no_scheduler"
 
 
 def test_a_successor_of_the_name_is_not_the_pod() -> None:
     pods = [{**objects.pod("web-1", "n2"), "metadata": {**objects.pod("web-1")["metadata"], "uid": "successor"}}]
-    view = View(objects.snapshot(pods=pods), Controller(), [], LATER)
+    view = View(objects.snapshot(pods=pods), Controller(), {}, LATER)
     assert view.pod(Job.of(raw(RUNS))) is None
     assert code(raw(RUNS), view) == "pod_gone"
 

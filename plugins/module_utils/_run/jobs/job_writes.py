@@ -1,0 +1,167 @@
+# Copyright: Contributors to the kubeops.node_maintenance collection
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""The writes that a PodMigrationJob may get after its creation. ``None`` as a result: the job is gone."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs import (
+    causes,
+    migration_jobs,
+    reserve,
+    verdict,
+)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import api_changes, names, objects
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import act, context, writing
+
+WOKEN = f"{names.PREFIX}/woken"
+"""The annotation with the time at which koord-descheduler was last reminded of a job."""
+
+
+def reread(ctx: context.Context, name: str, patience: float = act.PATIENCE) -> migration_jobs.Job | None:
+    """The job as the API server has it now."""
+    found = writing.read(ctx, migration_jobs.ref_of(name), patience=patience)
+    return migration_jobs.Job.of(found) if found else None
+
+
+def approve(ctx: context.Context, job: migration_jobs.Job) -> migration_jobs.Job | None:
+    """Let a paused job go on that has passed arbitration, with its whole ttl from now on.
+
+    The ttl counts from the job's creation, also while it is paused; without more of it a job that was approved
+    late would fail at once.
+    """
+
+    def change(job: migration_jobs.Job) -> api_changes.Change | None:
+        if job.ended or not job.paused:
+            return None
+        spec: dict[str, t.Any] = {"paused": False}
+        before: dict[str, t.Any] = {"paused": True}
+        if job.ttl:
+            elapsed = max(0.0, causes.seconds_of(ctx.clock.server()) - causes.seconds_of(job.created))
+            spec["ttl"], before["ttl"] = (
+                migration_jobs.go_duration(round(job.ttl + elapsed)),
+                migration_jobs.go_duration(job.ttl),
+            )
+        return api_changes.Change(
+            "patch",
+            job.ref,
+            f"Approve {job.ref}, which moves {job.pod}",
+            body={"spec": spec},
+            before=before,
+            after=spec,
+            resource_version=job.resource_version,
+        )
+
+    return _write(ctx, job, change)
+
+
+def reject(
+    ctx: context.Context, job: migration_jobs.Job, why: str, fence: act.Fence | None = None
+) -> migration_jobs.Job | None:
+    """End a job that has not evicted its pod, and delete its Reservation."""
+
+    def change(job: migration_jobs.Job) -> api_changes.Change | None:
+        if job.ended or job.evicting:
+            return None
+        status = {"phase": "Failed", "reason": verdict.REJECTED, "message": why}
+        return api_changes.Change(
+            "status",
+            job.ref,
+            f"Reject {job.ref}, which would move {job.pod}",
+            body={"status": status},
+            before={"phase": job.phase},
+            after=status,
+            resource_version=job.resource_version,
+        )
+
+    found = _write(ctx, job, change, fence)
+    if found and found.reservation and (ctx.check or (found.ended and not found.succeeded)):
+        free(ctx, found.reservation, fence)
+    return found
+
+
+def unlimit(ctx: context.Context, job: migration_jobs.Job, fence: act.Fence | None = None) -> migration_jobs.Job | None:
+    """Let a job end whose eviction was sent, whatever the object limiter says.
+
+    The limiter is asked for the pod of the job's name. After the eviction of a StatefulSet's pod that is its
+    successor, and the token that would be needed is the one that the job itself has taken: without this the job
+    stays Running until the limiter's window or its ttl is over.
+    """
+
+    def change(job: migration_jobs.Job) -> api_changes.Change | None:
+        if job.ended or not job.evicting or migration_jobs.EVICT in job.annotations:
+            return None
+        return api_changes.Change(
+            "patch",
+            job.ref,
+            f"Let {job.ref} end without the object limiter: its pod is evicted",
+            body={"metadata": {"annotations": {migration_jobs.EVICT: "true"}}},
+            resource_version=job.resource_version,
+        )
+
+    return _write(ctx, job, change, fence)
+
+
+def wake(ctx: context.Context, job: migration_jobs.Job, fence: act.Fence | None = None) -> migration_jobs.Job | None:
+    """Have the controller look at a job that has passed arbitration.
+
+    After a restart it does not look at a job that was Running (seen with v1.7.0), and after refusals by a budget
+    it waits longer and longer. Any update puts the job into its queue again.
+    """
+
+    def change(job: migration_jobs.Job) -> api_changes.Change | None:
+        if job.ended or job.paused or job.waiting:
+            return None
+        return api_changes.Change(
+            "patch",
+            job.ref,
+            f"Have koord-descheduler look at {job.ref} again",
+            body={"metadata": {"annotations": {WOKEN: ctx.clock.wall()}}},
+            resource_version=job.resource_version,
+        )
+
+    return _write(ctx, job, change, fence)
+
+
+def let_go(ctx: context.Context, job: migration_jobs.Job, why: str, fence: act.Fence | None = None) -> None:
+    """End a job that has not evicted its pod, then delete it and its Reservation.
+
+    koord-descheduler never forgets a job that was deleted before its end.
+    """
+    if not job.ended:
+        reject(ctx, job, why, fence)
+    before = {"phase": job.phase, "pod": f"{job.pod.namespace}/{job.pod.name}"}
+    change = api_changes.Change("delete", job.ref, f"Delete {job.ref}", before=before, after={})
+    writing.remove(ctx, change, fence=fence)
+    # The controller deletes a job's Reservation with it, unless it is not there to see it.
+    if job.reservation and not job.succeeded and not ctx.check:
+        free(ctx, job.reservation, fence)
+
+
+def free(ctx: context.Context, reservation: str, fence: act.Fence | None = None) -> None:
+    """Delete a Reservation that no pod has taken, as the controller does when a job's ttl runs out."""
+    raw = writing.read(ctx, reserve.ref_of(reservation))
+    if raw is None or (raw.get("status") or {}).get("currentOwners"):
+        return
+    ref = reserve.ref_of(reservation, raw["metadata"].get("uid", ""))
+    before = {"phase": reserve.phase(raw), "node": reserve.node(raw)}
+    writing.remove(ctx, api_changes.Change("delete", ref, f"Delete {ref}", before=before, after={}), fence=fence)
+
+
+def _write(
+    ctx: context.Context,
+    job: migration_jobs.Job,
+    change: t.Callable[[migration_jobs.Job], api_changes.Change | None],
+    fence: act.Fence | None = None,
+) -> migration_jobs.Job | None:
+    """Write what ``change`` makes of the job; its last state."""
+
+    def decide(raw: objects.Raw | None) -> api_changes.Change | None:
+        found = migration_jobs.Job.of(raw) if raw else None
+        return change(found) if found and found.uid == job.uid else None
+
+    raw = writing.write(ctx, job.ref, decide, fence=fence).object
+    found = migration_jobs.Job.of(raw) if raw else None
+    return found if found and found.uid == job.uid else None
