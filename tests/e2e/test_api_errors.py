@@ -92,11 +92,9 @@ def test_writes_on_what_was_read(cluster: Cluster, arena: Arena) -> None:
     read = made(cluster, kinds.CONFIGMAPS, arena.namespace, "a", data={"x": "0"})
     with pytest.raises(errors.AlreadyExists):
         made(cluster, kinds.CONFIGMAPS, arena.namespace, "a")
-    cluster.send(verbs.replace(kinds.CONFIGMAPS, {**read, "data": {"x": "1"}}))
-    with pytest.raises(errors.Conflict):
-        cluster.send(verbs.replace(kinds.CONFIGMAPS, {**read, "data": {"x": "2"}}))
     version = read["metadata"]["resourceVersion"]
-    old = {"metadata": {"resourceVersion": version}, "data": {"x": "3"}}
+    seen, old = ({"metadata": {"resourceVersion": version}, "data": {"x": x}} for x in ("1", "3"))
+    cluster.send(verbs.merge_patch(kinds.CONFIGMAPS, "a", seen, arena.namespace))
     with pytest.raises(errors.Conflict):
         cluster.send(verbs.merge_patch(kinds.CONFIGMAPS, "a", old, arena.namespace))
     with pytest.raises(errors.Conflict):

@@ -1,85 +1,30 @@
 # Copyright: Contributors to the kubeops.node_maintenance collection
 # SPDX-License-Identifier: BSD-2-Clause
-"""Sending requests to one cluster: retries, deadlines, pages, streams.
+"""Requests to one cluster: retries, pages, streams.
 
-The connection below (see connection.py) moves bytes; everything that is a decision about HTTP is
-here. Times are seconds of the clock that is given, so a re-set wall clock bends nothing.
+exchange.py sends a single request; what happens when it fails, or when there is more to fetch, is decided here.
+Times are seconds of the given clock, so setting the wall clock has no effect.
 """
 
 from __future__ import annotations
 
-import email.utils
-import functools
 import json
-import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import (
     clocks,
     errors,
+    exchange,
     kinds,
     retry,
     tunnel,
     verbs,
 )
 
-CONNECT_TIMEOUT = 10.0
-FIRST_CONTACT = 4.0
-"""Seconds a server is sought that nobody has heard of yet: more likely a wrong address than a bad moment."""
 _RESTARTS = 2
 _REFUSED = 30.0
-# Refusals that come only after the look at rights.
-_PAST_RIGHTS = (404, 409, 410, 422)
-
-
-class Lost(Exception):
-    """The request may have arrived, its answer did not: a cut connection or a silent server."""
-
-
-class Body(Protocol):
-    """An open answer. `chunks` ends at its clean end and raises Lost when cut or silent."""
-
-    status: int
-    headers: Mapping[str, str]
-
-    def chunks(self) -> Iterator[bytes]:
-        """The pieces of the answer as they come."""
-
-    def close(self) -> None:
-        """From any thread, also while another one waits in `chunks`."""
-
-    def wire(self) -> tunnel.Wire:
-        """The bare connection, where the status is 101."""
-
-
-class Connection(Protocol):
-    """What moves bytes. `generation` counts how often the credentials were read."""
-
-    generation: int
-
-    @property
-    def source(self) -> str:
-        """Where the credentials are from, for messages."""
-
-    def open(
-        self, request: verbs.Request, *, read_timeout: float, connect_timeout: float, fence: Callable[[], None] | None
-    ) -> Body:
-        """Sends; raises Unreachable when the request surely never left, Lost when it may have.
-
-        `fence` is called when all is ready and the first byte would leave now; what it raises keeps it here.
-        """
-
-    def renew(self, seen: int, request: verbs.Request, within: float) -> None:
-        """Reads the credentials again for `request`, unless that has happened since `generation` was `seen`.
-
-        Raises:
-            Unrenewed: there are no new ones, or not `within` so many seconds.
-        """
-
-    def close(self) -> None:
-        """Gives idle connections back."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +38,7 @@ class Listing:
 class Stream:
     """The events of one watch. Iterating blocks; `close` ends that from any thread."""
 
-    def __init__(self, body: Body, request: verbs.Request) -> None:
+    def __init__(self, body: exchange.Body, request: verbs.Request) -> None:
         self._body = body
         self._request = request
 
@@ -101,7 +46,7 @@ class Stream:
         """The events until the server ends the watch.
 
         Raises:
-            Unreachable: cut, or silent for longer than the read timeout.
+            Unreachable: the connection was cut, or silent for longer than the read timeout.
         """
         rest = b""
         try:
@@ -110,7 +55,7 @@ class Stream:
                 for line in lines:
                     if line:
                         yield json.loads(line)
-        except Lost as error:
+        except exchange.Lost as error:
             raise errors.Unreachable(str(error), request=self._request) from error
         except ValueError as error:
             raise errors.ServerError("the watch sent no JSON", request=self._request) from error
@@ -122,15 +67,15 @@ class Stream:
 
 
 class Cluster:
-    """One cluster. Safe to use from many threads. `requests` counts what was sent, retries too.
+    """One cluster. Safe to use from many threads.
 
-    `answered` says that the server is known to be there; until it has answered for the first time,
-    no patience is longer than FIRST_CONTACT.
+    `answered` says that the server is known to be there. Until a server has answered for the first time,
+    requests to it are retried for FIRST_CONTACT seconds at most.
     """
 
     def __init__(
         self,
-        connection: Connection,
+        connection: exchange.Connection,
         guard: Callable[[], None] | None = None,
         *,
         answered: bool = True,
@@ -138,16 +83,18 @@ class Cluster:
     ) -> None:
         self.clock = clock or clocks.Clock()
         self._connection = connection
-        self._guard = guard
-        self._answered = answered
-        self._lock = threading.Lock()
+        self._exchange = exchange.Exchange(connection, guard, answered=answered, clock=self.clock)
         self._closed = self.clock.event()
-        self._granted: set[tuple[str, str, str]] = set()
-        self.requests = 0
+        self.granted = self._exchange.granted
+
+    @property
+    def requests(self) -> int:
+        """How many requests were sent, retries included."""
+        return self._exchange.requests
 
     @property
     def source(self) -> str:
-        """Where the connection comes from, for messages: never a secret."""
+        """Where the credentials come from, for messages; never a secret."""
         return self._connection.source
 
     def send(
@@ -163,13 +110,13 @@ class Cluster:
         Args:
             request: from verbs.py.
             timeout: seconds for one attempt, from connecting to the last byte.
-            patience: seconds in which an unreachable or overloaded server is asked again; 30 at most of them
-                where it refuses what it allowed before, and once where it never did. A write is repeated only
-                when it surely was not processed.
-            fence: called right before the first byte of every attempt leaves; what it raises ends the request unsent.
+            patience: seconds for which a request to an unreachable or overloaded server is retried. A refusal of
+                what was allowed before is retried for at most 30 of them, any other refusal once. A write is
+                repeated only if it was certainly not processed.
+            fence: called right before the first byte of every attempt; if it raises, nothing is sent.
 
         Raises:
-            ClusterError: a type of errors.py; whatever `guard` or `fence` raises comes through as it is.
+            ClusterError: one of the types in errors.py; whatever `guard` or `fence` raises is passed on.
         """
         began = self.clock.now()
         deadline = began + patience
@@ -178,31 +125,19 @@ class Cluster:
         while True:
             try:
                 return self._once(request, timeout, fence)
-            except (errors.Forbidden, errors.Unauthorized) as error:
-                pause = refusals.delay(error, self.granted(request))
+            except (errors.Forbidden, errors.Unauthorized, errors.Unreachable, errors.Overloaded) as error:
+                if isinstance(error, (errors.Forbidden, errors.Unauthorized)):
+                    delay = refusals.delay(error, self.granted(request))
+                else:
+                    if not (self._exchange.answered or isinstance(error, errors.Unrenewed)):
+                        deadline = min(deadline, began + exchange.FIRST_CONTACT)
+                        error.advice = f"Check the address in {self.source}, the network and the proxy."
+                    delay = backoff.delay(error)
                 left = deadline - self.clock.now()
-                if pause is None or left <= 0 or self._closed.is_set():
+                if delay is None or left <= 0 or self._closed.is_set() or (error.retry_after or 0.0) > left:
                     raise
-                delay = min(pause, left)
-            except (errors.Unreachable, errors.Overloaded) as error:
-                if not self._answered and not isinstance(error, errors.Unrenewed):
-                    deadline = min(deadline, began + FIRST_CONTACT)
-                    error.advice = f"Check the address in {self.source}, the network and the proxy."
-                delay = backoff.delay(error)
-                left = deadline - self.clock.now()
-                if left <= 0 or self._closed.is_set():
-                    raise
-                if delay >= left:
-                    if error.retry_after is not None and error.retry_after > left:
-                        raise
-                    delay = left
-            self._closed.wait(delay)
+            self._closed.wait(min(delay, left))
             timeout = min(timeout, max(1.0, deadline - self.clock.now()))
-
-    def granted(self, request: verbs.Request) -> bool:
-        """Whether the server has allowed such a request before: the same verb, resource and namespace."""
-        with self._lock:
-            return _right(request) in self._granted
 
     def items(
         self,
@@ -212,10 +147,9 @@ class Cluster:
         labels: str = "",
         fields: str = "",
         patience: float = 0.0,
-        limit: int = 1000,
-        timeout: float = 60.0,
+        limit: int = verbs.PAGE,
     ) -> Listing:
-        """The whole list, page by page. Begins again when the pages expire on the way.
+        """The whole list, fetched page by page; starts over if the pages expire on the way.
 
         Raises:
             ClusterError: as `send`; Expired only if the list cannot be had in one piece either.
@@ -226,7 +160,7 @@ class Cluster:
         while True:
             page = verbs.list_page(kind, namespace, labels, fields, limit, token)
             try:
-                answer = self.send(page, timeout=timeout, patience=patience)
+                answer = self.send(page, timeout=60.0, patience=patience)
             except errors.Expired:
                 if not token:
                     raise
@@ -244,163 +178,31 @@ class Cluster:
                 return Listing(items, str(metadata.get("resourceVersion") or ""))
 
     def stream(self, request: verbs.Request, *, read_timeout: float) -> Stream:
-        """Opens a watch. `read_timeout`: the longest silence, in seconds.
+        """Opens a watch, without retries. `read_timeout`: the longest silence, in seconds; raises ClusterError."""
+        return Stream(self._exchange.opened(request, read_timeout), request)
 
-        Raises:
-            ClusterError: as `send`, without patience.
-        """
-        body = self._open(request, read_timeout, min(CONNECT_TIMEOUT, read_timeout))
-        if body.status == 200:
-            return Stream(body, request)
-        raise self._error(request, body, self.clock.now() + CONNECT_TIMEOUT)
-
-    def text(self, request: verbs.Request, *, timeout: float = 30.0) -> str:
-        """Sends a request whose answer is no object but text, such as a container's log.
-
-        Raises:
-            ClusterError: as `send`, without patience.
-        """
-        deadline = self.clock.now() + timeout
-        body = self._open(request, timeout, min(CONNECT_TIMEOUT, timeout))
-        if body.status >= 300:
-            raise self._error(request, body, deadline)
-        try:
-            return self._read(body, deadline).decode("utf-8", "replace")
-        except Lost as error:
-            raise _lost(request, str(error)) from error
+    def text(self, request: verbs.Request) -> str:
+        """The plain text in the answer, such as a container's log; without retries; raises ClusterError."""
+        return self._exchange.whole(request, 30.0).decode("utf-8", "replace")
 
     def page(self, request: verbs.Request, path: str, *, timeout: float = 10.0) -> Any:
-        """The JSON document at `path` of the pod's port that `request` (`verbs.port_forward`) opens.
+        """The JSON document at `path` of the pod's port that `request` (`verbs.port_forward`) opens; without retries.
 
         Raises:
-            ClusterError: as `send`, without patience; Unreachable also where nobody listens at the port.
+            ClusterError: as `send`; Unreachable also if nothing listens on the port.
         """
         deadline = self.clock.now() + timeout
-        body = self._open(request, timeout, min(CONNECT_TIMEOUT, timeout))
-        if body.status != 101:
-            raise self._error(request, body, deadline)
+        body = self._exchange.opened(request, timeout)
         return tunnel.fetch(body.wire(), path, request=request, late=lambda: self.clock.now() > deadline)
 
     def close(self) -> None:
-        """Ends waits for a retry and gives idle connections back."""
+        """Ends waits for a retry and closes idle connections."""
         self._closed.set()
         self._connection.close()
 
     def _once(self, request: verbs.Request, timeout: float, fence: Callable[[], None] | None) -> dict[str, Any]:
-        deadline = self.clock.now() + timeout
-        body = self._open(request, timeout, min(CONNECT_TIMEOUT, timeout), fence)
-        if body.status >= 300:
-            raise self._error(request, body, deadline)
-        try:
-            raw = self._read(body, deadline)
-        except Lost as error:
-            raise _lost(request, str(error)) from error
-        answer = _parsed(raw)
+        answer = exchange.parsed(self._exchange.whole(request, timeout, fence))
         if answer is None:
-            text = "the answer is not JSON: is this the address of an API server?"
-            if request.writes:
-                raise errors.UnknownOutcome(text, request=request, status=body.status)
-            raise errors.ServerError(text, request=request, status=body.status)
+            kind = errors.UnknownOutcome if request.writes else errors.ServerError
+            raise kind("the answer is not JSON: is this the address of an API server?", request=request)
         return answer
-
-    def _open(
-        self,
-        request: verbs.Request,
-        read_timeout: float,
-        connect_timeout: float,
-        fence: Callable[[], None] | None = None,
-    ) -> Body:
-        """Sends. A 401 is met once with credentials read anew: the request was not processed."""
-        seen = self._connection.generation
-        body = self._attempt(request, read_timeout, connect_timeout, fence)
-        if body.status == 401:
-            body.close()
-            self._connection.renew(seen, request, read_timeout)
-            body = self._attempt(request, read_timeout, connect_timeout, fence)
-        if body.status < 300 or body.status in _PAST_RIGHTS:
-            with self._lock:
-                self._granted.add(_right(request))
-        return body
-
-    def _attempt(
-        self, request: verbs.Request, read_timeout: float, connect_timeout: float, fence: Callable[[], None] | None
-    ) -> Body:
-        if self._guard is not None:
-            self._guard()
-        with self._lock:
-            self.requests += 1
-        if not self._answered:
-            connect_timeout = min(connect_timeout, FIRST_CONTACT)
-        try:
-            body = self._connection.open(
-                request, read_timeout=read_timeout, connect_timeout=connect_timeout, fence=fence
-            )
-        except Lost as error:
-            raise _lost(request, str(error)) from error
-        self._answered = True
-        date = _moment(body.headers.get("Date"))
-        if date is not None:
-            self.clock.hear(date)
-        return body
-
-    def _read(self, body: Body, deadline: float) -> bytes:
-        """The whole answer; Lost when it is cut or drips beyond the deadline."""
-        parts = []
-        try:
-            for chunk in body.chunks():
-                parts.append(chunk)
-                if self.clock.now() > deadline:
-                    raise Lost("the answer took too long")
-        finally:
-            body.close()
-        return b"".join(parts)
-
-    def _error(self, request: verbs.Request, body: Body, deadline: float) -> errors.ClusterError:
-        try:
-            raw = self._read(body, deadline)
-        except Lost:
-            raw = b""
-        text = raw[:2000].decode("utf-8", "replace")
-        error = errors.from_answer(
-            request,
-            body.status,
-            _parsed(raw),
-            text="" if "<html" in text.lower() else text,
-            retry_after=_seconds(body.headers.get("Retry-After")),
-        )
-        if body.status == 401:
-            error.advice = f"Renew {self.source}; it has expired or belongs to another cluster."
-        return error
-
-
-def _right(request: verbs.Request) -> tuple[str, str, str]:
-    return request.verb, request.resource, request.namespace
-
-
-def _lost(request: verbs.Request, why: str) -> errors.ClusterError:
-    kind = errors.UnknownOutcome if request.writes else errors.Unreachable
-    return kind(why, request=request)
-
-
-def _parsed(raw: bytes) -> dict[str, Any] | None:
-    try:
-        answer = json.loads(raw)
-    except ValueError:
-        return None
-    return answer if isinstance(answer, dict) else None
-
-
-@functools.lru_cache(maxsize=1024)  # answers of the same second have the same one
-def _moment(header: str | None) -> float | None:
-    """A Date header in seconds since 1970; ``None`` where it is none."""
-    try:
-        return email.utils.parsedate_to_datetime(header or "").timestamp()
-    except ValueError:
-        return None
-
-
-def _seconds(header: str | None) -> float | None:
-    """Retry-After in seconds; API servers never send a date, other senders' dates are ignored."""
-    if header is None or not header.strip().isdigit():
-        return None
-    return float(header)

@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import (
-    client,
     clocks,
     errors,
+    exchange,
     exec_plugin,
     retry,
     transports,
@@ -119,7 +119,7 @@ class Credentials:
         read_timeout: float,
         connect_timeout: float,
         fence: Callable[[], None] | None = None,
-    ) -> client.Body:
+    ) -> exchange.Body:
         began = self._clock.now()
         loaded = self._current(request, read_timeout)
         left = read_timeout - (self._clock.now() - began)

@@ -1,11 +1,32 @@
 # Copyright: Contributors to the kubeops.node_maintenance collection
 # SPDX-License-Identifier: BSD-2-Clause
-"""What can go wrong between us and an API server, as one tree of types.
+"""What can go wrong with a request, as one tree of types.
 
-An answer is classed by its HTTP status and by the fields of its `Status` body (code, reason,
-causes, retryAfterSeconds). Message text decides only where the server sends no such field: a denial by
-a webhook or an admission policy, a quota's, and two budgets on one pod (all read in kube-apiserver 1.36
-and recorded in tests/unit/cluster).
+ClusterError
+  + ConfigError            the connection cannot be set up
+  + Unreachable            no answer; a write certainly never left
+  |   + Unrenewed          the credentials have expired and cannot be renewed
+  + UnknownOutcome         a write was sent and may have happened
+  + Unauthorized           401
+  + Forbidden              403
+  |   + AgainstRule        403 by a rule for the object, such as a quota
+  |   + NamespaceTerminating
+  + DeniedByWebhook        an admission webhook or policy
+  + NotFound               404
+  + AlreadyExists          409
+  + Conflict               409, no longer as it was read
+  + Expired                410
+  + Invalid                400, 422
+  + BudgetSpent            429 by a PodDisruptionBudget
+  + BudgetNotObserved      429 by a budget without a current status
+  + TwoBudgets             500 on an eviction
+  + Overloaded             429, 503; for reads 502 and 504 too
+  + ServerError            anything else
+
+An answer is classified by its HTTP status and the fields of its `Status` body (code, reason, causes,
+retryAfterSeconds). The text of the message decides only where the server sends no such field: a denial by a
+webhook, an admission policy or a quota, and two budgets on one pod (kube-apiserver 1.36, recorded in
+tests/unit/cluster).
 """
 
 from __future__ import annotations
@@ -21,13 +42,13 @@ _LONGEST = 600
 _DENIED = re.compile(
     r"admission webhook \".+\" denied the request|AdmissionPolicy '.+' with binding '.+' denied request"
 )
-# Authorization names the user; what else forbids an object by its name is admission, once it is ready.
+# Authorization names the user; any other refusal of a named object comes from admission, once that is ready.
 _RULE = re.compile(r" is forbidden: (?!User |not yet ready)")
 
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """One of `details.causes`: a machine word, its message, and the field it is about."""
+    """One of `details.causes`, with the field that it is about."""
 
     reason: str = ""
     message: str = ""
@@ -35,9 +56,9 @@ class Cause:
 
 
 class ClusterError(Exception):
-    """A request that failed. `status` is 0 when no answer came; `retry_after` is in seconds.
+    """A request that failed. `status` is 0 if there was no answer; `retry_after` is in seconds.
 
-    `str()` names what was asked, what rule stands against it, what the server said, and the remedy.
+    `str()` gives the request, the rule that refused it, the server's own words, and the remedy.
     """
 
     rule: ClassVar[str] = "the request failed"
@@ -71,16 +92,12 @@ class ClusterError(Exception):
         told = [self.message, *(c.message for c in self.causes if c.reason == "DisruptionBudget")]
         said = _short(" ".join(part for part in told if part))
         code = " ".join(part for part in (str(self.status or ""), self.reason) if part)
-        text = f"{asked}{self.rule}"
-        text += f" ({code})" if code else ""
-        text += f": {said}" if said else ""
-        if self.advice:
-            text = f"{text.rstrip('.')}. {self.advice}"
-        return text
+        text = f"{asked}{self.rule}" + (f" ({code})" if code else "") + (f": {said}" if said else "")
+        return f"{text.rstrip('.')}. {self.advice}" if self.advice else text
 
 
 class ConfigError(ClusterError):
-    """The connection itself cannot be set up: kubeconfig, credentials, certificates or proxy."""
+    """The connection cannot be set up: kubeconfig, credentials, certificates or proxy."""
 
     rule = "the connection to the cluster cannot be set up"
 
@@ -89,28 +106,28 @@ class ConfigError(ClusterError):
 
 
 class Unreachable(ClusterError):
-    """No answer; for a write: it surely never left, nothing was changed."""
+    """No answer. A write certainly never left, so nothing was changed."""
 
     rule = "the API server cannot be reached"
     remedy = "Check the address, the network and the proxy."
 
 
 class Unrenewed(Unreachable):
-    """The credentials have expired or were refused, and there are no new ones; nothing was sent."""
+    """The credentials have expired or were refused, and there are no new ones. Nothing was sent."""
 
     rule = "the credentials cannot be renewed"
     remedy = "Log in again."
 
 
 class UnknownOutcome(ClusterError):
-    """A write was sent and no clear answer came back: it may have happened. Read again."""
+    """A write was sent and no clear answer came back, so it may have happened."""
 
     rule = "it is not known whether the change was made"
-    remedy = "Read the object again before anything else."
+    remedy = "Read the object again first."
 
 
 class Unauthorized(ClusterError):
-    """401, also with credentials that were read anew."""
+    """401, even with credentials that were just read again."""
 
     rule = "the API server does not accept the credentials"
     remedy = "Renew them; they have expired or belong to another cluster."
@@ -120,89 +137,89 @@ class Forbidden(ClusterError):
     """403: no permission."""
 
     rule = "not allowed"
-    remedy = "Grant the permission named here, or change the rule that refuses it."
+    remedy = "Grant this permission, or change the rule that refuses it."
 
 
 class AgainstRule(Forbidden):
-    """403 by a rule for the object, such as a quota: whoever asks, and however often."""
+    """403 by a rule for the object, such as a quota: no permission and no retry helps."""
 
-    remedy = "Meet the rule named here, or change it."
+    remedy = "Comply with this rule, or change it."
 
 
 class NamespaceTerminating(Forbidden):
-    """403 with the cause NamespaceTerminating: nothing new can be made there."""
+    """403 with the cause NamespaceTerminating: nothing new can be created there."""
 
     rule = "its namespace is being deleted"
     remedy = "Wait until the namespace is gone."
 
 
 class DeniedByWebhook(ClusterError):
-    """An admission webhook or an admission policy said no, whatever status it chose."""
+    """An admission webhook or policy refused the request, with whatever status."""
 
     rule = "an admission webhook or policy denied it"
-    remedy = "Ask the owner of the policy, or meet what it demands."
+    remedy = "Comply with the policy, or ask its owner to change it."
 
 
 class NotFound(ClusterError):
-    """404: the object, or the whole kind, is not there."""
+    """404: the object, or its kind, does not exist."""
 
-    rule = "not there"
+    rule = "not found"
 
 
 class AlreadyExists(ClusterError):
     """409 with the reason AlreadyExists."""
 
-    rule = "there already"
+    rule = "already exists"
 
 
 class Conflict(ClusterError):
-    """409: the object is no longer as it was read (resourceVersion), or is another one (UID)."""
+    """409: the object is no longer as it was read (resourceVersion), or it is another one (UID)."""
 
     rule = "changed by someone else in the meantime"
     remedy = "Read it again."
 
 
 class Expired(ClusterError):
-    """410: a continue token or a resourceVersion is too old. List again."""
+    """410: a continue token or a resourceVersion is too old; list again."""
 
-    rule = "the server no longer knows that state"
+    rule = "the server no longer has that state"
 
 
 class Invalid(ClusterError):
-    """400 or 422: the object or the question is wrong."""
+    """400 or 422: the object or the query is wrong."""
 
     rule = "refused as invalid"
 
 
 class BudgetSpent(ClusterError):
-    """429 with the cause DisruptionBudget: no more pods may go until another is healthy again."""
+    """429 with the cause DisruptionBudget: no more pods may be evicted until another one is healthy."""
 
-    rule = "the disruption budget allows no more pods to go now"
-    remedy = "Wait for its pods to become healthy, or give it more room."
+    rule = "the disruption budget allows no more evictions now"
+    remedy = "Wait for its pods to become healthy, or relax the budget."
 
 
 class BudgetNotObserved(ClusterError):
-    """429 with that cause and Retry-After: the budget's status is not computed yet, or a race."""
+    """429 with that cause and Retry-After: the budget's status has not been computed yet, or two evictions raced."""
 
     rule = "the disruption budget has not been observed yet"
-    remedy = "Wait; if it lasts, look at kube-controller-manager."
+    remedy = "Wait; if this persists, check kube-controller-manager."
 
 
 class TwoBudgets(ClusterError):
-    """500 on an eviction: several budgets select the pod, it cannot be evicted as long as they do."""
+    """500 on an eviction: the pod cannot be evicted as long as several budgets select it."""
 
     rule = "more than one PodDisruptionBudget selects the pod"
-    remedy = "Remove all of them but one."
+    remedy = "Remove all but one of them."
 
 
 class Overloaded(ClusterError):
-    """429 without a budget, or 503: nothing was done, try later. For reads 502 and 504 too."""
+    """429 without a budget, or 503: nothing was done, try again later. For reads 502 and 504 too."""
 
     rule = "the API server is overloaded or not ready"
 
 
 class ServerError(ClusterError):
-    """Any other failure of the server or of something before it."""
+    """Any other failure of the server, or of a proxy in front of it."""
 
     rule = "the server failed"
 
@@ -230,10 +247,10 @@ def from_answer(
     text: str = "",
     retry_after: float | None = None,
 ) -> ClusterError:
-    """The error in an answer of 300 and above, or in the Status of a watch's ERROR event.
+    """The error in an answer with a status of 300 and above, or in a watch's ERROR event.
 
-    `body` is the parsed Status, None when the answer was something else: then it need not come
-    from the API server, and 502, 503 and 504 leave a write in doubt. `text` is what it said instead.
+    `body` is the parsed Status, or None if the answer was something else, given as `text`: then it need not come
+    from the API server, and 502, 503 and 504 leave a write in doubt.
     """
     known = body is not None and body.get("kind") == "Status"
     said = body if body is not None and known else {}
@@ -249,14 +266,7 @@ def from_answer(
     kind = _class_of(request, status, reason, message, {c.reason for c in causes}, retry_after)
     if request is not None and request.writes and _in_doubt(kind, status, reason, known):
         kind = UnknownOutcome
-    return kind(
-        message,
-        request=request,
-        status=status,
-        reason=reason,
-        causes=causes,
-        retry_after=retry_after,
-    )
+    return kind(message, request=request, status=status, reason=reason, causes=causes, retry_after=retry_after)
 
 
 def _class_of(
@@ -284,10 +294,10 @@ def _class_of(
 
 
 def _in_doubt(kind: type[ClusterError], status: int, reason: str, known: bool) -> bool:
-    """Whether a write may have been done although an error came back.
+    """Whether a write may have happened although an error came back.
 
-    502 and 504 always; a 500 without a reason is a raw error of the storage ("etcdserver: request
-    timed out"); a 503 that does not come from the API server comes from a proxy that lost it.
+    502 and 504: always. A 500 without a reason is a raw storage error ("etcdserver: request timed out"). A 503
+    that does not come from the API server comes from a proxy that lost the answer.
     """
     if kind is ServerError and status == 500:
         return not reason

@@ -1,11 +1,11 @@
 # Copyright: Contributors to the kubeops.node_maintenance collection
 # SPDX-License-Identifier: BSD-2-Clause
-"""The kinds of objects this collection reads and writes, with their fixed paths.
+"""The kinds of objects that this collection reads and writes, with their fixed paths.
 
-All of them have been stable since Kubernetes 1.25 at the latest (autoscaling/v2 since 1.23, policy/v1
-and batch/v1 CronJobs since 1.21), so no discovery is needed to address them. Policies for admission are
-there since 1.30, the fence's kind where that was installed; Argo's Rollouts, Kruise's CloneSets and
-Koordinator's kinds only where these projects are.
+No discovery is needed to address them: Kubernetes' own have been stable since 1.25 at the latest (autoscaling/v2
+since 1.23, policy/v1 and CronJobs in batch/v1 since 1.21), except admission policies, which are stable since 1.30.
+NodeFences exist where `maintenance_access` has installed them; Argo's Rollouts, Kruise's CloneSets and Koordinator's
+kinds where these projects are installed.
 """
 
 from __future__ import annotations
@@ -68,11 +68,7 @@ PODMIGRATIONJOBS = Kind(
 )
 RESERVATIONS = Kind("scheduling.koordinator.sh", "v1alpha1", "reservations", "Reservation", namespaced=False)
 ADMISSION_POLICIES = Kind(
-    "admissionregistration.k8s.io",
-    "v1",
-    "validatingadmissionpolicies",
-    "ValidatingAdmissionPolicy",
-    namespaced=False,
+    "admissionregistration.k8s.io", "v1", "validatingadmissionpolicies", "ValidatingAdmissionPolicy", namespaced=False
 )
 ADMISSION_BINDINGS = Kind(
     "admissionregistration.k8s.io",
@@ -86,51 +82,11 @@ DEFINITIONS = Kind(
 )
 NODE_FENCES = Kind("maintenance.kubeops.io", "v1", "nodefences", "NodeFence")
 SELF_SUBJECT_ACCESS_REVIEWS = Kind(
-    "authorization.k8s.io",
-    "v1",
-    "selfsubjectaccessreviews",
-    "SelfSubjectAccessReview",
-    namespaced=False,
+    "authorization.k8s.io", "v1", "selfsubjectaccessreviews", "SelfSubjectAccessReview", namespaced=False
 )
 SELF_SUBJECT_REVIEWS = Kind("authentication.k8s.io", "v1", "selfsubjectreviews", "SelfSubjectReview", namespaced=False)
 
 KINDS: Mapping[tuple[str, str], Kind] = {
-    (kind.api_version, kind.kind): kind
-    for kind in (
-        NODES,
-        PODS,
-        NAMESPACES,
-        PVCS,
-        PVS,
-        SERVICES,
-        EVENTS,
-        CONFIGMAPS,
-        RESOURCE_QUOTAS,
-        LIMIT_RANGES,
-        REPLICATION_CONTROLLERS,
-        DEPLOYMENTS,
-        REPLICA_SETS,
-        STATEFUL_SETS,
-        DAEMON_SETS,
-        ROLLOUTS,
-        CLONE_SETS,
-        JOBS,
-        CRON_JOBS,
-        BUDGETS,
-        LEASES,
-        HPAS,
-        ENDPOINT_SLICES,
-        VOLUME_ATTACHMENTS,
-        STORAGE_CLASSES,
-        CSI_NODES,
-        PRIORITY_CLASSES,
-        PODMIGRATIONJOBS,
-        RESERVATIONS,
-        ADMISSION_POLICIES,
-        ADMISSION_BINDINGS,
-        DEFINITIONS,
-        NODE_FENCES,
-        SELF_SUBJECT_ACCESS_REVIEWS,
-        SELF_SUBJECT_REVIEWS,
-    )
+    (value.api_version, value.kind): value for value in tuple(globals().values()) if isinstance(value, Kind)
 }
+"""All of the above by `apiVersion` and `kind`, as objects name them."""

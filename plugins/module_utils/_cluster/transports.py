@@ -15,9 +15,9 @@ from typing import Any
 from urllib.parse import urlencode
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import (
-    client,
     endpoints,
     errors,
+    exchange,
     pool,
     verbs,
 )
@@ -88,7 +88,7 @@ class Transport:
             if _untrusted(error):
                 raise self._distrust(error) from error
             if attempt.sent:
-                raise client.Lost(_words(error)) from error
+                raise exchange.Lost(_words(error)) from error
             where = endpoints.plain(self._endpoint.base)
             raise errors.Unreachable(f"{where}: {_words(error)}", request=request) from error
         return Answer(response)
@@ -126,7 +126,7 @@ class Answer:
             yield from self._response.stream(_CHUNK, decode_content=True)
         except (HTTPError, HTTPException, OSError, ValueError, AttributeError) as error:
             # ValueError and AttributeError: read after another thread has closed it.
-            raise client.Lost(_words(error)) from error
+            raise exchange.Lost(_words(error)) from error
         else:
             with self._lock:
                 self._done = True

@@ -1,16 +1,15 @@
 # Copyright: Contributors to the kubeops.node_maintenance collection
 # SPDX-License-Identifier: BSD-2-Clause
-"""What to ask of the API, as data. Nothing here sends anything.
+"""Requests to the API, as data; nothing here sends anything.
 
-Paths and options follow the Kubernetes API conventions; every write that has the parameter carries
-our field manager, so that `managedFields` tells which changes were ours.
+Paths and options follow the Kubernetes API conventions. Every write that takes a field manager carries ours,
+so that `managedFields` shows which changes this collection made.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from dataclasses import replace as replace_fields
+from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import quote
 
@@ -19,17 +18,16 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster 
 FIELD_MANAGER = "kubeops-node-maintenance"
 PAGE = 1000
 
-_MERGE_PATCH = "application/merge-patch+json"
 _MANAGED = (("fieldManager", FIELD_MANAGER),)
 _REVIEWS = frozenset({kinds.SELF_SUBJECT_ACCESS_REVIEWS.resource, kinds.SELF_SUBJECT_REVIEWS.resource})
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One request. `verb`, `resource`, `namespace` and `name` are the words of RBAC and of messages.
+    """One request. `verb`, `resource`, `namespace` and `name` are as RBAC and messages have them.
 
-    `upgrade` asks for a WebSocket.
-    `resource` has its group and subresource: `pods`, `pods/eviction`, `deployments.apps/scale`.
+    `resource` includes group and subresource: `pods`, `pods/eviction`, `deployments.apps/scale`. `upgrade` requests
+    a WebSocket.
     """
 
     method: str
@@ -45,12 +43,12 @@ class Request:
 
     @property
     def writes(self) -> bool:
-        """Whether the cluster may be different afterwards; access reviews are POSTs that only ask."""
+        """Whether it may change the cluster; access reviews are POSTs that change nothing."""
         return self.method != "GET" and self.resource not in _REVIEWS
 
     @property
     def object(self) -> str:
-        """`namespace/name`, or what there is of it."""
+        """`namespace/name`, or whichever of them there is."""
         return "/".join(part for part in (self.namespace, self.name) if part)
 
 
@@ -58,8 +56,7 @@ def path(kind: kinds.Kind, namespace: str = "", name: str = "", subresource: str
     """The path of a collection, an object or a subresource.
 
     Raises:
-        ValueError: a single object of a namespaced kind without its namespace, which the server
-            would take for something else.
+        ValueError: a single object of a namespaced kind has no namespace; the path would mean something else.
     """
     if kind.namespaced and (name or subresource) and not namespace:
         raise ValueError(f"{kind.kind} {name!r} needs a namespace")
@@ -85,55 +82,38 @@ def list_page(
     limit: int = PAGE,
     continue_token: str = "",
 ) -> Request:
-    """One page of a list; without `namespace` of all of them. `limit` 0 asks for all at once."""
-    query = [("labelSelector", labels), ("fieldSelector", fields), ("continue", continue_token)]
-    if limit:
-        query.append(("limit", str(limit)))
-    return Request(
-        "GET",
-        path(kind, namespace),
-        tuple(pair for pair in query if pair[1]),
-        verb="list",
-        resource=kind.resource,
-        namespace=namespace,
+    """One page of a list, of all namespaces if `namespace` is empty. `limit` 0 requests the whole list at once."""
+    return _many(
+        "list",
+        kind,
+        namespace,
+        ("labelSelector", labels),
+        ("fieldSelector", fields),
+        ("continue", continue_token),
+        ("limit", str(limit or "")),
     )
 
 
 def watch(
-    kind: kinds.Kind,
-    namespace: str = "",
-    labels: str = "",
-    fields: str = "",
-    resource_version: str = "",
-    timeout_seconds: int = 290,
+    kind: kinds.Kind, namespace: str = "", labels: str = "", resource_version: str = "", timeout_seconds: int = 290
 ) -> Request:
     """A watch with bookmarks that the server ends after `timeout_seconds`."""
-    query = [
+    return _many(
+        "watch",
+        kind,
+        namespace,
         ("watch", "true"),
         ("allowWatchBookmarks", "true"),
         ("labelSelector", labels),
-        ("fieldSelector", fields),
         ("resourceVersion", resource_version),
         ("timeoutSeconds", str(timeout_seconds)),
-    ]
-    return Request(
-        "GET",
-        path(kind, namespace),
-        tuple(pair for pair in query if pair[1]),
-        verb="watch",
-        resource=kind.resource,
-        namespace=namespace,
     )
 
 
 def create(
-    kind: kinds.Kind,
-    obj: Mapping[str, Any],
-    namespace: str = "",
-    subresource: str = "",
-    name: str = "",
+    kind: kinds.Kind, obj: Mapping[str, Any], namespace: str = "", subresource: str = "", name: str = ""
 ) -> Request:
-    """Creates an object, or POSTs to a subresource of `name`; the namespace may be the object's own."""
+    """Creates an object, or POSTs to a subresource of `name`; `namespace` defaults to the object's own."""
     metadata = obj.get("metadata") or {}
     namespace = namespace or metadata.get("namespace", "")
     if kind.namespaced and not namespace:
@@ -150,35 +130,12 @@ def create(
     )
 
 
-def replace(kind: kinds.Kind, obj: Mapping[str, Any]) -> Request:
-    """Writes a whole object back; conditional, because it carries the `resourceVersion` it was read at."""
-    metadata = obj["metadata"]
-    return _one(
-        "PUT",
-        "update",
-        kind,
-        metadata["name"],
-        metadata.get("namespace", ""),
-        query=_MANAGED,
-        body=obj,
-    )
-
-
 def merge_patch(
     kind: kinds.Kind, name: str, body: Mapping[str, Any], namespace: str = "", subresource: str = ""
 ) -> Request:
-    """A JSON merge patch; conditional when `body` has `metadata.resourceVersion` (or `uid`)."""
-    return _one(
-        "PATCH",
-        "patch",
-        kind,
-        name,
-        namespace,
-        subresource,
-        query=_MANAGED,
-        body=body,
-        content_type=_MERGE_PATCH,
-    )
+    """A JSON merge patch; conditional if `body` has `metadata.resourceVersion` (or `uid`)."""
+    request = _one("PATCH", "patch", kind, name, namespace, subresource, _MANAGED, body)
+    return replace(request, content_type="application/merge-patch+json")
 
 
 def delete(
@@ -188,18 +145,9 @@ def delete(
     uid: str = "",
     resource_version: str = "",
     grace_seconds: int | None = None,
-    propagation: str = "",
 ) -> Request:
     """Deletes exactly this object: `uid` and `resource_version` are preconditions. Grace 0 means 0."""
-    body: dict[str, Any] = {"apiVersion": "v1", "kind": "DeleteOptions"}
-    conditions = {"uid": uid, "resourceVersion": resource_version}
-    conditions = {key: value for key, value in conditions.items() if value}
-    if conditions:
-        body["preconditions"] = conditions
-    if grace_seconds is not None:
-        body["gracePeriodSeconds"] = grace_seconds
-    if propagation:
-        body["propagationPolicy"] = propagation
+    body = _delete_options(grace_seconds, uid=uid, resourceVersion=resource_version)
     return _one("DELETE", "delete", kind, name, namespace, body=body)
 
 
@@ -212,26 +160,19 @@ def evict(
 ) -> Request:
     """Evicts the pod with this UID and no other of the same name. Grace 0 means 0, None the pod's own.
 
-    `annotations` are the request's own, for admission to read; the pod does not get them.
+    `annotations` belong to the request, for admission policies to read; the pod does not get them.
     """
-    options: dict[str, Any] = {"apiVersion": "v1", "kind": "DeleteOptions"}
-    options["preconditions"] = {"uid": uid}
-    if grace_seconds is not None:
-        options["gracePeriodSeconds"] = grace_seconds
-    metadata: dict[str, Any] = {"namespace": namespace, "name": name}
-    if annotations:
-        metadata["annotations"] = dict(annotations)
     eviction = {
         "apiVersion": kinds.BUDGETS.api_version,
         "kind": "Eviction",
-        "metadata": metadata,
-        "deleteOptions": options,
+        "metadata": {"namespace": namespace, "name": name, **({"annotations": annotations} if annotations else {})},
+        "deleteOptions": _delete_options(grace_seconds, uid=uid),
     }
     return create(kinds.PODS, eviction, namespace, subresource="eviction", name=name)
 
 
 def pod_log(namespace: str, name: str, container: str, *, previous: bool = False, tail_lines: int = 0) -> Request:
-    """A container's log as text; `previous` is that of the container's last life. At most 4 MiB."""
+    """A container's log as text, 4 MiB at most; `previous` selects the container's previous instance."""
     query = [("container", container), ("limitBytes", str(4 * 1024 * 1024))]
     query += [("previous", "true")] if previous else []
     query += [("tailLines", str(tail_lines))] if tail_lines else []
@@ -239,25 +180,35 @@ def pod_log(namespace: str, name: str, container: str, *, previous: bool = False
 
 
 def port_forward(namespace: str, name: str, port: int) -> Request:
-    """Opens a WebSocket to a port of a pod; a GET, and since Kubernetes 1.35 the verb `create` is asked for too."""
+    """Opens a WebSocket to a port of a pod; a GET, though since Kubernetes 1.35 it needs the verb `create` as well."""
     request = _one("GET", "get", kinds.PODS, name, namespace, "portforward", (("ports", str(port)),))
-    return replace_fields(request, upgrade=True)
+    return replace(request, upgrade=True)
 
 
 def api_resources(group_version: str) -> Request:
-    """What a group has (`v1`, `argoproj.io/v1alpha1`): the one use of discovery, for unknown owners."""
+    """The resources of a group (`v1`, `argoproj.io/v1alpha1`): discovery, needed only for owners of unknown kinds."""
     prefix = "/apis" if "/" in group_version else "/api"
-    return Request(
-        "GET",
-        f"{prefix}/{quote(group_version)}",
-        verb="get",
-        resource="apiresources",
-        name=group_version,
-    )
+    url = f"{prefix}/{quote(group_version)}"
+    return Request("GET", url, verb="get", resource="apiresources", name=group_version)
 
 
 def _resource(kind: kinds.Kind, subresource: str) -> str:
     return f"{kind.resource}/{subresource}" if subresource else kind.resource
+
+
+def _delete_options(grace_seconds: int | None, **preconditions: str) -> dict[str, Any]:
+    options: dict[str, Any] = {"apiVersion": "v1", "kind": "DeleteOptions"}
+    if any(preconditions.values()):
+        options["preconditions"] = {key: value for key, value in preconditions.items() if value}
+    if grace_seconds is not None:
+        options["gracePeriodSeconds"] = grace_seconds
+    return options
+
+
+def _many(verb: str, kind: kinds.Kind, namespace: str, *query: tuple[str, str]) -> Request:
+    """A request for many objects; empty parts of the query are left out."""
+    given = tuple(pair for pair in query if pair[1])
+    return Request("GET", path(kind, namespace), given, verb=verb, resource=kind.resource, namespace=namespace)
 
 
 def _one(
@@ -269,7 +220,6 @@ def _one(
     subresource: str = "",
     query: tuple[tuple[str, str], ...] = (),
     body: Mapping[str, Any] | None = None,
-    content_type: str = "application/json",
 ) -> Request:
     if not name:
         raise ValueError(f"{verb} {kind.resource}: no name")
@@ -278,9 +228,8 @@ def _one(
         path(kind, namespace, name, subresource),
         query,
         body,
-        content_type,
-        verb,
-        _resource(kind, subresource),
-        namespace if kind.namespaced else "",
-        name,
+        verb=verb,
+        resource=_resource(kind, subresource),
+        namespace=namespace if kind.namespaced else "",
+        name=name,
     )

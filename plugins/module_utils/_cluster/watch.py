@@ -1,9 +1,9 @@
 # Copyright: Contributors to the kubeops.node_maintenance collection
 # SPDX-License-Identifier: BSD-2-Clause
-"""A local copy of one kind of objects that a watch keeps current.
+"""A local copy of all objects of a kind, kept current by a watch.
 
-It costs one list and then one watch for every 290 s or lost connection. A server sends a bookmark
-about once a minute, so a silence that lasts longer means a dead connection, not a quiet cluster.
+It costs one list, then one watch per 290 s or lost connection. A server sends a bookmark about once a minute,
+so a longer silence means a dead connection, not a quiet cluster.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ Key = tuple[str, str]
 WATCH_SECONDS = 290
 SILENCE_SECONDS = 75.0
 _JOIN_SECONDS = 0.2
-# A connection that held this long was a good one: what ends it is news, not a storm.
+# After a connection that held this long, the backoff starts anew.
 _LIVED_SECONDS = 10.0
 REFUSED_SECONDS = 60.0
-"""How long a watch may be refused that was allowed before, until that is why it ends."""
+"""How long a watch that was allowed before may be refused until the reflector gives up."""
 _REFUSAL = (errors.Forbidden, errors.Unauthorized, errors.Unrenewed)
 _TRANSIENT = (errors.Unreachable, errors.Overloaded, errors.ServerError)
 
@@ -37,15 +37,15 @@ _TRANSIENT = (errors.Unreachable, errors.Overloaded, errors.ServerError)
 class Reflector:
     """Watches the objects of a kind, in a thread of its own.
 
-    Everything below changes only under `wake`'s lock, and `wake` is notified after each change; hold
-    it while reading more than one attribute.
+    Everything below changes only under the lock of `wake`, which is notified after each change; hold it while
+    reading more than one attribute.
 
     Attributes:
         objects: (namespace, name) -> object, trimmed by `keep`.
         version: grows with every change of `objects`.
         synced: the first list is in.
-        error: why it gave up, for good (no such kind, `guard` said stop, no permission: at once where there never was
-            one, else after REFUSED_SECONDS); else None.
+        error: why it gave up (no such kind, `guard` refused, no permission: at once if there never was
+            one, otherwise after REFUSED_SECONDS); else None.
         trouble: why it is not connected at the moment; None while it is.
     """
 
@@ -56,26 +56,23 @@ class Reflector:
         *,
         namespace: str = "",
         labels: str = "",
-        fields: str = "",
         wake: threading.Condition,
-        keep: Callable[[Object], Object] | None = None,
-        on_event: Callable[[str, Object], None] | None = None,
+        keep: Callable[[Object], Object] = lambda obj: obj,
+        on_event: Callable[[str, Object], None] = lambda what, obj: None,
         silence: float = SILENCE_SECONDS,
     ) -> None:
         """Prepares; nothing is sent before `start`.
 
         Args:
-            cluster: where.
-            kind: what.
+            cluster: where to watch.
+            kind: what to watch.
             namespace: empty for all.
             labels: a label selector.
-            fields: a field selector.
             wake: notified on every change, and when `error` is set.
-            keep: trims an object on arrival, to hold less memory; metadata's name, namespace, uid
-                and resourceVersion have to stay.
-            on_event: called with ADDED, MODIFIED or DELETED and the (trimmed) object, in order, in
-                the reflector's thread with `wake` held; also for what a new list shows to have
-                changed or vanished unseen.
+            keep: trims an object on arrival to save memory; it must keep the metadata's name, namespace, uid
+                and resourceVersion.
+            on_event: called with ADDED, MODIFIED or DELETED and the trimmed object, in order, in the reflector's
+                thread with `wake` held; also for changes that only a new list reveals.
             silence: seconds without any byte after which the watch counts as dead.
         """
         self._cluster = cluster
@@ -83,7 +80,6 @@ class Reflector:
         self._kind = kind
         self._namespace = namespace
         self._labels = labels
-        self._fields = fields
         self._wake = wake
         self._keep = keep
         self._on_event = on_event
@@ -91,7 +87,6 @@ class Reflector:
         self._stopping = self._clock.event()
         self._stream: client.Stream | None = None
         self._resource_version = ""
-        self._alive = False
         self._quiet_since = 0.0
         self._refusals = retry.Refusals(self._clock, REFUSED_SECONDS)
         self._thread = self._clock.thread(self._run, f"watch {kind.plural}")
@@ -105,20 +100,19 @@ class Reflector:
         self._thread.start()
 
     def stop(self) -> None:
-        """Ends the watch within 0.2 s; a list still under way ends unheard. Nothing changes after."""
+        """Ends the watch within 0.2 s and ignores a list that is under way. Nothing changes afterwards."""
         with self._wake:
             self._stopping.set()
-            self._alive = False
-            stream = self._stream
+            stream, self._stream = self._stream, None
         if stream is not None:
             stream.close()
         if self._thread.is_alive() and self._thread is not threading.current_thread():
             self._thread.join(_JOIN_SECONDS)
 
     def quiet_for(self) -> float:
-        """Seconds in which the watch was connected and told of no change; 0 while it is not."""
+        """Seconds for which the watch has been connected without a change; 0 while it is not connected."""
         with self._wake:
-            return self._clock.now() - self._quiet_since if self._alive else 0.0
+            return self._clock.now() - self._quiet_since if self._stream else 0.0
 
     def _run(self) -> None:
         backoff = retry.Backoff(self._clock, longest=5.0)
@@ -126,7 +120,7 @@ class Reflector:
             began = self._clock.now()
             try:
                 if not self._resource_version:
-                    self._take(self._list())
+                    self._take(self._cluster.items(self._kind, namespace=self._namespace, labels=self._labels))
                 if not self._stopping.is_set():
                     self._follow()
                 if self._clock.now() - began > 1.0:
@@ -139,40 +133,29 @@ class Reflector:
             except _REFUSAL as error:
                 pause = self._refusals.delay(error, error.request is not None and self._cluster.granted(error.request))
                 if pause is None:
-                    self._give_up(error)
+                    self._ended(error)
                     return
-                self._tell_trouble(error)
+                self._cut(error)
                 delay = pause
             except _TRANSIENT as error:
-                self._tell_trouble(error)
+                self._cut(error)
                 if self._clock.now() - began > _LIVED_SECONDS:
                     backoff.reset()
                 delay = backoff.delay(error)
-            except Exception as error:  # what `guard` raises is not ours to name
-                self._give_up(error)
+            except Exception as error:  # whatever `guard` raises
+                self._ended(error)
                 return
             self._stopping.wait(delay)
 
-    def _list(self) -> client.Listing:
-        return self._cluster.items(self._kind, namespace=self._namespace, labels=self._labels, fields=self._fields)
-
     def _follow(self) -> None:
         """One watch, from the last resourceVersion to its end."""
-        request = verbs.watch(
-            self._kind,
-            self._namespace,
-            self._labels,
-            self._fields,
-            resource_version=self._resource_version,
-            timeout_seconds=WATCH_SECONDS,
-        )
+        request = verbs.watch(self._kind, self._namespace, self._labels, self._resource_version, WATCH_SECONDS)
         stream = self._cluster.stream(request, read_timeout=self._silence)
         try:
             with self._wake:
                 if self._stopping.is_set():
                     return
                 self._stream = stream
-                self._alive = True
                 self.trouble = None
                 self._refusals.reset()
                 self._quiet_since = self._clock.now()
@@ -186,28 +169,27 @@ class Reflector:
         finally:
             with self._wake:
                 self._stream = None
-                self._alive = False
             stream.close()
 
     def _see(self, what: str, obj: Object) -> bool:
-        """Takes in one event; False when we are to stop."""
+        """Takes in one event; False if the watch is to stop."""
         version = str((obj.get("metadata") or {}).get("resourceVersion") or "")
         with self._wake:
             if self._stopping.is_set():
                 return False
             self._resource_version = version or self._resource_version
             if what != "BOOKMARK":
-                self._change(what, self._trimmed(obj))
+                self._change(what, self._keep(obj))
                 self._quiet_since = self._clock.now()
                 self._wake.notify_all()
         return True
 
     def _take(self, listing: client.Listing) -> None:
-        """Takes in a list: the difference to what is known becomes events."""
+        """Takes in a list; its differences from what is known become events."""
         with self._wake:
             if self._stopping.is_set():
                 return
-            fresh = {_key(obj): self._trimmed(obj) for obj in listing.items}
+            fresh = {_key(obj): self._keep(obj) for obj in listing.items}
             for key in [key for key in self.objects if key not in fresh]:
                 self._change("DELETED", self.objects[key])
             for key, obj in fresh.items():
@@ -229,18 +211,14 @@ class Reflector:
         else:
             self.objects[_key(obj)] = obj
         self.version += 1
-        if self._on_event is not None:
-            self._on_event(what, obj)
+        self._on_event(what, obj)
 
-    def _trimmed(self, obj: Object) -> Object:
-        return obj if self._keep is None else self._keep(obj)
-
-    def _tell_trouble(self, error: errors.ClusterError) -> None:
+    def _cut(self, error: errors.ClusterError) -> None:
         with self._wake:
             self.trouble = error
             self._wake.notify_all()
 
-    def _give_up(self, error: Exception) -> None:
+    def _ended(self, error: Exception) -> None:
         with self._wake:
             self.error = error
             self._wake.notify_all()

@@ -66,7 +66,6 @@ def test_writes_carry_our_field_manager() -> None:
     lease = {"metadata": {"name": "node-n1", "namespace": "x", "resourceVersion": "3"}}
     for request in (
         verbs.create(kinds.LEASES, lease),
-        verbs.replace(kinds.LEASES, lease),
         verbs.merge_patch(kinds.NODES, "n1", {}),
         verbs.evict("shop", "a", "u1"),
     ):
@@ -108,12 +107,11 @@ def test_grace_zero_means_zero() -> None:
 
 
 def test_a_deletion_is_conditional_on_what_was_read() -> None:
-    request = verbs.delete(kinds.BUDGETS, "b", "shop", uid="u", resource_version="5", propagation="Foreground")
+    request = verbs.delete(kinds.BUDGETS, "b", "shop", uid="u", resource_version="5")
     assert request.body == {
         "apiVersion": "v1",
         "kind": "DeleteOptions",
         "preconditions": {"uid": "u", "resourceVersion": "5"},
-        "propagationPolicy": "Foreground",
     }
 
 

@@ -115,12 +115,12 @@ def test_a_list_and_one_watch_are_all_it_takes(api: Api, cluster: Cluster, watch
     assert pods.error is None
 
 
-def test_selectors_go_with_both_requests(api: Api, watching: Watching) -> None:
-    wanted = {"labelSelector": "app=web", "fieldSelector": "spec.nodeName=n1"}
+def test_the_selector_goes_with_both_requests(api: Api, watching: Watching) -> None:
+    wanted = {"labelSelector": "app=web"}
     path = "/api/v1/namespaces/shop/pods"
     api.expect("GET", path, listing("Pod"), query=wanted, matches=is_list)
     api.expect("GET", path, query={**wanted, "watch": "true"}, events=[], hold=True)
-    pods = watching(namespace="shop", labels="app=web", fields="spec.nodeName=n1")
+    pods = watching(namespace="shop", labels="app=web")
     pods.wait(lambda: pods.quiet_for() > 0)
 
 

@@ -18,8 +18,8 @@ import typing as t
 from dataclasses import dataclass
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import tunnel
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.client import Lost
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.errors import Unreachable
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.exchange import Lost
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.verbs import Request
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator import answers

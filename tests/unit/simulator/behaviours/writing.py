@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import typing as t
+from dataclasses import replace
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds, verbs
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.behaviours.here import Here, Raw, behaviour
@@ -109,7 +110,8 @@ def put_of_an_old_version_and_of_none(here: Here) -> t.Any:
     made = here.make(CONFIG, "a", data={"key": "x"})
     stale = {**made, "metadata": {**made["metadata"], "resourceVersion": "1"}}
     free = {**made, "data": {"key": "z"}, "metadata": {"name": "a", "namespace": here.namespace}}
-    told = [here.told(verbs.replace(CONFIG, body)) for body in (stale, free)]
+    patches = [verbs.merge_patch(CONFIG, "a", body, here.namespace) for body in (stale, free)]
+    told = [here.told(replace(x, method="PUT", verb="update", content_type="application/json")) for x in patches]
     return [*told, here.get(CONFIG, "a")["data"]]
 
 
