@@ -1,9 +1,9 @@
 # Copyright: Contributors to the kubeops.node_maintenance collection
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Writes the tables of descheduler settings in docs/ from the schema data; a unit test says when they are old.
+"""Writes the tables of descheduler settings in docs/ from the schema data; a unit test fails if they are outdated.
 
-What stands before the mark in the pages of settings is written by hand, and stays.
+In the pages of settings, everything before the mark is written by hand and kept.
 
 PYTHONPATH=.build/collections python .ci/descheduler_tables.py
 """
@@ -14,7 +14,6 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.check import schema_of
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.rules import RULES
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.schemas import (
     LABEL_SELECTOR,
     Field,
@@ -22,6 +21,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.des
     Schema,
 )
 from ansible_collections.kubeops.node_maintenance.tests.unit.descheduler import differences
+from ansible_collections.kubeops.node_maintenance.tests.unit.descheduler.rules import RULES
 
 RST = Path(__file__).parents[1] / "docs" / "docsite" / "rst"
 LABEL = "ansible_collections.kubeops.node_maintenance.docsite."
@@ -34,8 +34,8 @@ HEAD = """..
 """
 MARK = ".. From here on written by .ci/descheduler_tables.py from the schema data; edit those.\n"
 REAL = {
-    "drops": "starts as if it were not there",
-    "starts": "starts and does not do it",
+    "drops": "starts without it",
+    "starts": "starts, without the intended effect",
 }
 INTRO = {
     "koordinator": """What ``DeschedulerConfiguration`` may contain, from the source of v1.7.0. Additions of v1.8.0 are
@@ -70,9 +70,9 @@ def kind(field: Field) -> str:
 
 
 def limits(field: Field) -> str:
-    """What the value may be."""
+    """The limits of the value."""
     inner = field.item or field
-    parts = ["needed"] if field.required else []
+    parts = ["required"] if field.required else []
     if words := field.enum or inner.enum or field.keys:
         parts.append("one of " + ", ".join(f"``{word}``" for word in words if word))
     source = field if field.type not in ("list", "map") else inner
@@ -84,7 +84,7 @@ def limits(field: Field) -> str:
         parts.append(f"at most {source.maximum:.0f}")
     parts += [f"not {' and '.join(group)} together" for group in field.exclusive]
     if field.forbidden:
-        parts.append("may not be given")
+        parts.append("not allowed")
     return "; ".join(parts)
 
 
@@ -110,20 +110,20 @@ def rows(fields: Mapping[str, Field]) -> Iterator[tuple[str, ...]]:
 
 
 def lenient(schema: Schema) -> Iterator[tuple[str, ...]]:
-    """Where the descheduler starts and we say no, and why."""
+    """What we reject although the descheduler starts with it, and why."""
     for one in differences.of(schema):
         yield one.said, " ".join(f"``{rule}``" for rule in one.rules), REAL[one.real], one.reason
 
 
 def points(plugin: Plugin) -> str:
-    """Where it may be enabled, since when, and how it is read."""
+    """What the plugin does, its extension points, since when it exists, and how its arguments are read."""
     since = f" Since {plugin.since}." if plugin.since else ""
     strict = "strictly" if plugin.strict else "leniently"
     return f"{plugin.does[:1].upper()}{plugin.does[1:]}. At {' and '.join(plugin.points)}; read {strict}.{since}"
 
 
 def page(schema: Schema) -> str:
-    """The whole page of a flavor: the guide as it is there, and the tables."""
+    """The whole page of a flavor: the present guide, and the tables."""
     guide, _mark, _old = (RST / f"descheduler_{schema.name}.rst").read_text().partition(MARK)
     head = ("key", "type", "default", "about")
     lines = [
@@ -165,14 +165,14 @@ both accept and reject the same ones."""
 
 RULES_INTRO = """A finding has a ``path``, one of these rules, a message and a remedy. ``real`` says what the
 descheduler itself would do: it ``refuses`` or ``crashes`` (it exits in both cases), it ``drops`` the setting and
-starts without it, or it ``starts`` but ignores it. Errors stop the call, warnings are only reported."""
+starts without it, or it ``starts`` without the intended effect. Errors stop the call, warnings are only reported."""
 
 
 def rules() -> str:
     """The page of the rules."""
     title = "What can be wrong with a descheduler's configuration"
     lines = [HEAD, f".. _{LABEL}descheduler_rules:", "", title, "=" * len(title), "", RULES_INTRO, ""]
-    lines += table("24 76", ("rule", "means"), ((f"``{rule}``", about) for rule, about in RULES.items()))
+    lines += table("24 76", ("rule", "meaning"), ((f"``{rule}``", about) for rule, about in RULES.items()))
     return "\n".join(lines).rstrip() + "\n"
 
 

@@ -100,7 +100,7 @@ def test_what_is_wrong_by_the_schema_starts_nowhere(labs: list[Lab], play: Playe
     wrong = yaml.safe_load(config_of(labs[0])) | {"dryrun": True}
     run = play("descheduler", **options(labs, wrong))
     assert not run.ok
-    assert "It is called dryRun." in run.text
+    assert "Write dryRun." in run.text
     nameless: dict[str, Json] = {name: {} for name in fleet(labs)}
     stranger = play("descheduler", **{**options(labs, wrong), "inventory": nameless})
     assert not stranger.ok

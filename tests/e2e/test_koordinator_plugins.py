@@ -131,7 +131,7 @@ def test_custom_priority_moves_pods_to_the_cheap_node(lab: Lab, arena: Arena, pl
     config = here(balancing("CustomPriority", {"evictionOrder": order}), arena)
     run = play.module("descheduler_config", config=config)
     assert not run.ok
-    assert "CustomPriority came with version 1.8.0" in run.text
+    assert "CustomPriority was added in version 1.8.0" in run.text
     if "next" in lab.name:
         run = play.module("descheduler_config", config=config, version="1.8.0")
         assert run.ok, run.text

@@ -2,10 +2,10 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Where a descheduler starts and we say no, each with the reason; all others are errors of the descheduler itself.
+"""What we reject although the descheduler starts with it, and why; every other error is the descheduler's own.
 
-The documentation has the table, and the tests hold it against what the real binaries do with thousands of
-configurations: what is not in it does not differ, and what is in it does.
+The documentation shows these tables, and the tests compare them with what the real binaries do with thousands of
+configurations: the verdicts differ for everything that is listed, and for nothing else.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.des
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """What it is, in words for people; ``places`` are paths with ``*``, of arguments the plugin's name and the key."""
+    """``said`` describes it to people; ``places`` are paths with ``*``; of arguments, plugin and key."""
 
     said: str
     places: tuple[str, ...]
@@ -43,81 +43,81 @@ _TEXT = Difference(
 )
 
 _FIT = Difference(
-    "``nodeSelector`` of an evictor that is no selector",
+    "an invalid ``nodeSelector`` of an evictor",
     ("DefaultEvictor nodeSelector", f"{_MC} nodeSelector"),
     ("malformed",),
     "starts",
-    "It is read when a pod is about to go: no node is ever found to fit.",
+    "It is parsed when a pod is about to be evicted: no node ever fits.",
 )
 
 _AFFINITY = Difference(
-    "``nodeAffinityType`` of an unknown kind",
+    "an unknown ``nodeAffinityType``",
     ("RemovePodsViolatingNodeAffinity nodeAffinityType[]",),
     _WORDS,
     "starts",
-    "It is logged in each cycle, and nothing is done for it.",
+    "It is logged in each cycle and otherwise ignored.",
 )
 
 _KIND = Difference(
-    "``apiVersion`` or ``kind`` of other arguments, where the plugin is one of sigs.k8s.io",
+    "a wrong ``apiVersion`` or ``kind`` in the arguments of a plugin of sigs.k8s.io",
     ("* kind", "* apiVersion"),
     ("wrong_document",),
     "starts",
-    "Nobody asks for them, but they say that these are the arguments of something else.",
+    "They are not validated, but they declare the arguments to be those of something else.",
 )
 
 KOORDINATOR: tuple[Difference, ...] = (
     Difference(
-        "a limiter of an unknown kind",
+        "an unknown limiter",
         (f"{_MC} objectLimiters.*",),
         ("unknown_key",),
         "drops",
         "It limits nothing.",
     ),
     Difference(
-        "an unknown key among the arguments of DefaultEvictor or of a plugin of sigs.k8s.io",
+        "an unknown key in the arguments of DefaultEvictor or of a plugin of sigs.k8s.io",
         ("* *",),
         _KEYS,
         "drops",
-        "It is dropped without a word, and the plugin evicts more pods, or other ones, than was asked for.",
+        "It is silently dropped, and the plugin evicts more pods, or other ones, than intended.",
     ),
     Difference(
         "an entry of pluginConfig for a plugin that does not exist, or without a name",
         ("profiles[].pluginConfig[]", "profiles[].pluginConfig[].name"),
         ("unknown_plugin", "look_alike", "too_new", "required"),
         "drops",
-        "Nobody reads these arguments; the plugin that was meant runs with its defaults.",
+        "The arguments are not read; the intended plugin runs with its defaults.",
     ),
     Difference(
-        "an entry of disabled without a name",
+        "an entry in disabled without a name",
         ("profiles[].plugins.*.disabled[].name",),
         ("required",),
         "starts",
         "It disables nothing.",
     ),
     Difference(
-        "a plugin of sigs.k8s.io at the other one of deschedule and balance",
+        "a plugin of sigs.k8s.io at the wrong one of deschedule and balance",
         ("profiles[].plugins.deschedule.enabled[]", "profiles[].plugins.balance.enabled[]"),
         ("wrong_point",),
         "starts",
-        "Every cycle ends with an error, and the profiles after it have no turn.",
+        "Every cycle ends with an error, and the following profiles do not run.",
     ),
     Difference(
-        "two plugins at filter, or another one than at evict",
+        "two plugins at filter, or a different one from evict",
         ("profiles[].plugins.filter",),
         ("one_evictor",),
         "starts",
-        "Pods that the arguments of one let go are kept by the other one, without a word.",
+        "Pods that one plugin lets pass are silently kept by the other.",
     ),
     Difference(
-        "``nodeSelector`` of a profile, of CustomPriority or of its evictionOrder that is no label selector",
+        "an invalid ``nodeSelector`` of a profile, of CustomPriority or of its evictionOrder",
         ("profiles[].nodeSelector.*", "CustomPriority nodeSelector.*", "CustomPriority evictionOrder[].nodeSelector.*"),
         _SELECTOR,
         "starts",
-        "It is read in each cycle, which then ends with an error, or does nothing for these nodes.",
+        "It is parsed in each cycle, which then fails or skips these nodes.",
     ),
     Difference(
-        "numbers of pods, times and bursts below zero",
+        "negative numbers of pods, durations and bursts",
         (
             f"{_MC} maxMigratingPerWorkload",
             f"{_MC} maxUnavailablePerWorkload",
@@ -129,59 +129,59 @@ KOORDINATOR: tuple[Difference, ...] = (
         ),
         ("out_of_range",),
         "starts",
-        "Nobody means it, and what the descheduler makes of it is written nowhere.",
+        "It is a mistake, and its effect is not documented.",
     ),
     Difference(
-        "``objectLimiters.*.maxMigrating`` that is no number and no percentage",
+        "``objectLimiters.*.maxMigrating`` that is neither a number nor a percentage",
         (f"{_MC} objectLimiters.*.maxMigrating",),
         ("malformed",),
         "starts",
-        "It is read as 0: after its first pod the workload has no second one moved.",
+        "It means 0: after its first pod, no second pod of the workload is moved.",
     ),
     Difference(
         "``objectLimiters.namespace.maxMigrating`` as a percentage",
         (f"{_MC} objectLimiters.namespace.maxMigrating",),
         ("wrong_type",),
         "starts",
-        "Of a namespace there is nothing to take a percentage of: it is read as 0.",
+        "A namespace has no replicas to take a percentage of: it means 0.",
     ),
     Difference(
-        "``defaultDeleteOptions`` with words that the API does not know",
+        "unknown values in ``defaultDeleteOptions``",
         (f"{_MC} defaultDeleteOptions.propagationPolicy", f"{_MC} defaultDeleteOptions.dryRun[]"),
         _WORDS,
         "starts",
-        "The API server refuses every eviction.",
+        "The API server rejects every eviction.",
     ),
     Difference(
-        "``priorityThreshold`` with value and name",
+        "``priorityThreshold`` with both value and name",
         ("DefaultEvictor priorityThreshold",),
         ("exclusive",),
         "starts",
-        "The value is taken, the name is not looked at.",
+        "The value is used, the name is ignored.",
     ),
     Difference(
         "``priorityThreshold.value`` above 2000000000 together with evictSystemCriticalPods",
         ("DefaultEvictor priorityThreshold.value", f"{_MC} priorityThreshold.value"),
         ("out_of_range",),
         "starts",
-        "evictSystemCriticalPods switches the threshold off, so that nobody looks at it.",
+        "evictSystemCriticalPods disables the threshold, so that it is not read.",
     ),
     Difference(
-        "null as the first of ``constraints``",
+        "null as the first element of ``constraints``",
         ("RemovePodsViolatingTopologySpreadConstraint constraints[]",),
         ("not_in_list",),
         "starts",
-        "It leaves the default in its place.",
+        "The default stays in its place.",
     ),
     Difference(
-        "an address whose port is 0 or no number, since 1.8.0",
+        "an address whose port is 0 or not a number, since 1.8.0",
         ("healthzBindAddress", "metricsBindAddress"),
         ("malformed",),
         "starts",
-        "Nobody listens there: the pod never gets ready.",
+        "The descheduler does not listen: the pod never becomes ready.",
     ),
     Difference(
-        "CustomPriority: thresholds not in 0 to 100, include with exclude, an unknown mode, selectors without a name",
+        "CustomPriority: thresholds outside 0 to 100, include with exclude, an unknown mode, selectors without a name",
         (
             "CustomPriority evictionOrder[].*Threshold.*",
             "CustomPriority evictableNamespaces",
@@ -190,7 +190,7 @@ KOORDINATOR: tuple[Difference, ...] = (
         ),
         ("out_of_range", "exclusive", "required", *_WORDS),
         "starts",
-        "Koordinator has a check for them and never calls it.",
+        "Koordinator has a validation for them, but never calls it.",
     ),
     _AFFINITY,
     _FIT,
@@ -200,61 +200,61 @@ KOORDINATOR: tuple[Difference, ...] = (
 
 SIGS: tuple[Difference, ...] = (
     Difference(
-        "an unknown key of the policy, of a profile or of an entry of pluginConfig",
+        "an unknown key in the policy, in a profile or in an entry of pluginConfig",
         ("*",),
         _KEYS,
         "drops",
-        "It is dropped without a word; dryRun, for example, is a flag and no key: pods are evicted.",
+        "It is silently dropped; dryRun, for example, is a command-line flag: pods are evicted.",
     ),
-    Difference("a key that is there twice", ("",), ("duplicate_key",), "drops", "The last one is taken."),
+    Difference("a duplicate key", ("",), ("duplicate_key",), "drops", "The last one is used."),
     Difference(
-        "a plugin twice in pluginConfig",
+        "a duplicate plugin in pluginConfig",
         ("profiles[].pluginConfig[]",),
         ("duplicate",),
         "starts",
-        "The first one is taken.",
+        "The first one is used.",
     ),
     Difference(
         "a plugin at presort or sort",
         ("profiles[].plugins.presort.enabled[]", "profiles[].plugins.sort.enabled[]"),
         ("wrong_point",),
         "starts",
-        "Nothing runs there.",
+        "These extension points never run.",
     ),
     Difference(
-        "no apiVersion or kind, or nothing at all",
+        "a missing apiVersion or kind, or an empty text",
         ("apiVersion", "kind", ""),
         ("wrong_document", "wrong_type"),
         "starts",
-        "The text does not say what it is; with nothing in it, nothing is done.",
+        "The text does not declare what it is; with an empty text, nothing is done.",
     ),
     Difference(
-        "a source of metrics of an unknown kind",
+        "an unknown source of metrics",
         ("metricsProviders[].source", "LowNodeUtilization metricsUtilization.source"),
         ("required", *_WORDS),
         "starts",
         "No plugin gets metrics from it.",
     ),
     Difference(
-        "``prometheus.url`` that is no http or https URL",
+        "``prometheus.url`` that is not an http or https URL",
         ("metricsProviders[].prometheus.url",),
         ("malformed",),
         "starts",
-        "It leads nowhere: every cycle has an error.",
+        "It cannot be reached: every cycle has an error.",
     ),
     Difference(
-        "times below zero",
+        "negative durations",
         ("DefaultEvictor minPodAge", "gracePeriodSeconds"),
         ("out_of_range",),
         "starts",
-        "No pod is that young; the API server refuses evictions with a grace period below zero.",
+        "No pod is that young; the API server rejects evictions with a negative grace period.",
     ),
     Difference(
         "``protectedStorageClasses`` without a name while PodsWithPVC is not in extraEnabled",
         ("DefaultEvictor podProtections.config.PodsWithPVC.protectedStorageClasses[].name",),
         ("required",),
         "starts",
-        "Nobody looks at it until PodsWithPVC is enabled, and then the descheduler ends.",
+        "It is not read until PodsWithPVC is enabled, and then the descheduler exits.",
     ),
     _AFFINITY,
     _FIT,
@@ -263,15 +263,15 @@ SIGS: tuple[Difference, ...] = (
 )
 
 UNSEEN: tuple[tuple[str, str], ...] = (
-    ("``priorityThreshold.name``", "a PriorityClass of that name has to exist, else the descheduler ends"),
-    ("``clientConnection.kubeconfig``", "the file has to be there, in the descheduler's own container"),
-    ("``healthzBindAddress``, ``metricsBindAddress``", "the port has to be free"),
+    ("``priorityThreshold.name``", "a PriorityClass of that name must exist, otherwise the descheduler exits"),
+    ("``clientConnection.kubeconfig``", "the file must exist in the descheduler's own container"),
+    ("``healthzBindAddress``, ``metricsBindAddress``", "the port must be free"),
     (
         "PodMigrationJob, Reservation, NodeMetric",
-        "their CRDs have to be there; LowNodeLoad waits for NodeMetric for ever",
+        "their CRDs must be installed; LowNodeLoad waits for NodeMetric forever",
     ),
 )
-"""What no configuration shows: it depends on the cluster."""
+"""What depends on the cluster, and cannot be seen in a configuration."""
 
 _ARGS = re.compile(r"profiles\[(\d+)\]\.pluginConfig\[(\d+)\]\.args\.?(.*)", re.DOTALL)
 
@@ -282,7 +282,7 @@ def of(schema: Schema) -> tuple[Difference, ...]:
 
 
 def place(path: str, config: t.Any) -> str:
-    """The path as ``places`` have it: the plugin's name before the key of an argument, no indices."""
+    """The path as in ``places``: no indices, and for arguments the plugin's name and the key."""
     found = _ARGS.fullmatch(path)
     if found:
         plugin = config["profiles"][int(found[1])]["pluginConfig"][int(found[2])]["name"]
@@ -291,7 +291,7 @@ def place(path: str, config: t.Any) -> str:
 
 
 def explaining(fault: Fault, config: t.Any, schema: Schema) -> Difference | None:
-    """The difference that an error is, or nothing where the descheduler says no as well or nobody knows of it."""
+    """The listed difference that explains an error; ``None`` if the descheduler rejects it too, or it is not listed."""
     where = place(fault.path, config)
     for difference in of(schema):
         fits = fault.code in difference.rules and fault.real == difference.real

@@ -11,8 +11,8 @@ from support.verdicts.cases import Flavor, cases, handmade, judged, whole
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.yaml_text import read
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.check import errors, schema_of
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.rules import RULES
 from ansible_collections.kubeops.node_maintenance.tests.unit.descheduler import differences
+from ansible_collections.kubeops.node_maintenance.tests.unit.descheduler.rules import RULES
 
 VERSIONS: list[tuple[Flavor, str]] = [("koordinator", "1.7.0"), ("koordinator", "1.8.0"), ("sigs", "0.36.0")]
 

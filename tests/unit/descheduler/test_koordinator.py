@@ -15,10 +15,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.des
     errors,
     schema_of,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.rules import (
-    RULES,
-    Fault,
-)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.rules import Fault
 from ansible_collections.kubeops.node_maintenance.tests.unit.descheduler.documents import (
     GONE,
     Raw,
@@ -26,6 +23,7 @@ from ansible_collections.kubeops.node_maintenance.tests.unit.descheduler.documen
     koord,
     spoiled,
 )
+from ansible_collections.kubeops.node_maintenance.tests.unit.descheduler.rules import RULES
 
 PROFILE = "profiles[0]"
 MC, LNL = "MigrationController", "LowNodeLoad"

@@ -243,9 +243,9 @@ def test_every_variable_is_documented() -> None:
         ({"flavor": "koord"}, "one of koordinator, ack, sigs"),
         ({"flavor": "ack"}, "{pause: true}"),
         ({"pause": "maybe"}, "true or false"),
-        ({"config": {"kind": "DeschedulerPolicy"}}, "flavor sigs"),
+        ({"config": {"kind": "DeschedulerPolicy"}}, "flavor: sigs"),
         ({"version": "9", "config": {}}, "1.7.0"),
-        ("config: {apiVersion: descheduler/v1alpha2, kind: DeschedulerConfiguration, dryrun: 1}", "called dryRun"),
+        ("config: {apiVersion: descheduler/v1alpha2, kind: DeschedulerConfiguration, dryrun: 1}", "Write dryRun"),
     ],
 )
 def test_wrong_words_about_the_descheduler_are_told_before_the_first_write(value: object, said: str) -> None:

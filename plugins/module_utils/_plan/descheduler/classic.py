@@ -1,10 +1,10 @@
 # Copyright: Contributors to the kubeops.node_maintenance collection
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""The ten plugins of ``sigs.k8s.io/descheduler`` as both deschedulers have them.
+"""The ten plugins of ``sigs.k8s.io/descheduler`` that both deschedulers have.
 
-Koordinator 1.7.0 builds them in from v0.28.0, Koordinator 1.8.0 from v0.35.1, whose arguments are those of
-v0.36.0. Read in the ``types.go`` and ``validation.go`` of these tags.
+Koordinator 1.7.0 builds them from v0.28.0, Koordinator 1.8.0 from v0.35.1, with the arguments of v0.36.0.
+Source: ``types.go`` and ``validation.go`` of these tags.
 """
 
 from __future__ import annotations
@@ -17,13 +17,12 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.des
 _CHOICE = {"namespaces": schemas.NAMESPACES, "labelSelector": schemas.LABEL_SELECTOR}
 
 _THRESHOLDS = schemas.percents(
-    "resource and percentage of requests; all nodes below are underused", required=True, nonempty=True
+    "resource and percentage of requests; nodes below are underutilized", required=True, nonempty=True
 )
 
-_UTILIZATION = {
-    "numberOfNodes": schemas.whole("0", "acts only when more nodes than this are underused"),
-    "evictableNamespaces": schemas.EXCLUDED_NAMESPACES,
-}
+NUMBER_OF_NODES = schemas.whole("0", "acts only if more nodes than this are underutilized")
+
+_UTILIZATION = {"numberOfNodes": NUMBER_OF_NODES, "evictableNamespaces": schemas.EXCLUDED_NAMESPACES}
 
 _STATES = ("Running", "Pending", "PodInitializing", "ContainerCreating")
 
@@ -45,51 +44,49 @@ def _plugin(point: str, does: str, fields: t.Mapping[str, schemas.Field], **rule
 V028: t.Mapping[str, schemas.Plugin] = {
     "HighNodeUtilization": _plugin(
         "balance",
-        "empties nodes of low utilization so that they can be scaled away",
+        "drains nodes of low utilization so that they can be scaled down",
         {"thresholds": _THRESHOLDS, **_UTILIZATION},
     ),
     "LowNodeUtilization": _plugin(
         "balance",
         "moves pods from nodes above targetThresholds to nodes below thresholds, by requests",
         {
-            "useDeviationThresholds": schemas.boolean(note="thresholds are distances from the mean"),
+            "useDeviationThresholds": schemas.boolean(note="thresholds are deviations from the mean"),
             "thresholds": _THRESHOLDS,
-            "targetThresholds": schemas.percents(
-                "the same resources as thresholds; nodes above are overused", required=True, nonempty=True
+            "targetThresholds": replace(
+                _THRESHOLDS, note="the same resources as thresholds; nodes above are overutilized"
             ),
             **_UTILIZATION,
         },
     ),
     "PodLifeTime": _plugin(
         "deschedule",
-        "evicts pods that are older than a limit",
+        "evicts pods older than a limit",
         {
             **_CHOICE,
             "maxPodLifeTimeSeconds": schemas.count(required=True),
-            "states": schemas.several(
-                schemas.text(enum=_STATES), "phases or reasons of waiting; without them all pods"
-            ),
+            "states": schemas.several(schemas.text(enum=_STATES), "phases or waiting reasons; without it all pods"),
         },
     ),
     "RemoveDuplicates": _plugin(
         "balance",
-        "spreads the pods of one owner over the nodes",
+        "spreads the pods of each owner over the nodes",
         {"namespaces": schemas.NAMESPACES, "excludeOwnerKinds": schemas.TEXTS},
     ),
     "RemoveFailedPods": _plugin(
         "deschedule",
-        "removes pods of phase Failed",
+        "removes pods in phase Failed",
         {
             **_CHOICE,
             "excludeOwnerKinds": schemas.TEXTS,
-            "minPodLifetimeSeconds": schemas.count("3600", "pods younger than this stay"),
-            "reasons": schemas.several(schemas.text(), "only pods that failed for one of these"),
+            "minPodLifetimeSeconds": schemas.count("3600", "younger pods stay"),
+            "reasons": replace(schemas.TEXTS, note="only pods that failed for one of these reasons"),
             "includingInitContainers": schemas.boolean(),
         },
     ),
     "RemovePodsHavingTooManyRestarts": _plugin(
         "deschedule",
-        "evicts pods whose containers restarted too often",
+        "evicts pods whose containers have restarted too often",
         {
             **_CHOICE,
             "podRestartThreshold": schemas.whole(required=True, minimum=1, width=schemas.INT32),
@@ -98,16 +95,16 @@ V028: t.Mapping[str, schemas.Plugin] = {
         },
     ),
     "RemovePodsViolatingInterPodAntiAffinity": _plugin(
-        "deschedule", "evicts pods that break another pod's anti-affinity", _CHOICE
+        "deschedule", "evicts pods that violate another pod's anti-affinity", _CHOICE
     ),
     "RemovePodsViolatingNodeAffinity": _plugin(
         "deschedule",
-        "evicts pods whose node no longer fits their affinity",
+        "evicts pods whose node no longer satisfies their affinity",
         {
             **_CHOICE,
             "nodeAffinityType": schemas.several(
                 schemas.text(enum=_AFFINITY, real="starts"),
-                "an unknown type is only logged while it runs",
+                "an unknown type is only logged at run time",
                 required=True,
                 nonempty=True,
             ),
@@ -118,13 +115,13 @@ V028: t.Mapping[str, schemas.Plugin] = {
         "evicts pods that do not tolerate a NoSchedule taint of their node",
         {
             **_CHOICE,
-            "includePreferNoSchedule": schemas.boolean(note="PreferNoSchedule taints count as well"),
-            "excludedTaints": schemas.several(schemas.text(), "taints that do not count, as key or key=value"),
+            "includePreferNoSchedule": schemas.boolean(note="also consider PreferNoSchedule taints"),
+            "excludedTaints": replace(schemas.TEXTS, note="taints to ignore, as key or key=value"),
         },
     ),
     "RemovePodsViolatingTopologySpreadConstraint": _plugin(
         "balance",
-        "evicts pods until topology spread constraints hold",
+        "evicts pods until topology spread constraints are satisfied",
         {
             **_CHOICE,
             "constraints": schemas.several(
@@ -137,7 +134,7 @@ V028: t.Mapping[str, schemas.Plugin] = {
 
 
 def _with(name: str, fields: t.Mapping[str, schemas.Field], **rules: t.Any) -> schemas.Plugin:
-    """The plugin of v0.28.0 with more, or other, arguments."""
+    """The plugin of v0.28.0 with additional or changed arguments."""
     old = V028[name]
     return replace(old, args=replace(old.args, fields={**old.args.fields, **fields}, **rules))
 
@@ -149,7 +146,7 @@ _CONDITION = schemas.record(
         "reason": schemas.text(),
         "minTimeSinceLastTransitionSeconds": schemas.count(),
     },
-    "at least one of its keys",
+    "at least one of these keys",
     nonempty=True,
 )
 
@@ -174,7 +171,7 @@ V036: t.Mapping[str, schemas.Plugin] = {
                     ),
                     "prometheus": schemas.record({"query": schemas.text()}),
                 },
-                "real use instead of requests",
+                "actual usage instead of requests",
             ),
             "evictionLimits": schemas.record({"node": schemas.count()}),
         },
@@ -183,7 +180,7 @@ V036: t.Mapping[str, schemas.Plugin] = {
         "PodLifeTime",
         {
             "ownerKinds": schemas.NAMESPACES,
-            "maxPodLifeTimeSeconds": schemas.count(note="one of this, states, conditions, exitCodes is needed"),
+            "maxPodLifeTimeSeconds": schemas.count(note="this, states, conditions or exitCodes is required"),
             "states": schemas.several(schemas.text(enum=_MORE_STATES)),
             "conditions": schemas.several(_CONDITION),
             "exitCodes": _EXIT_CODES,
@@ -194,7 +191,7 @@ V036: t.Mapping[str, schemas.Plugin] = {
     "RemoveFailedPods": _with("RemoveFailedPods", {"exitCodes": _EXIT_CODES}),
     "RemovePodsViolatingNodeTaints": _with(
         "RemovePodsViolatingNodeTaints",
-        {"includedTaints": schemas.several(schemas.text(), "only these taints count, as key or key=value")},
+        {"includedTaints": replace(schemas.TEXTS, note="only these taints are considered, as key or key=value")},
         exclusive=(("excludedTaints", "includedTaints"),),
     ),
 }

@@ -1,15 +1,13 @@
 # Copyright: Contributors to the kubeops.node_maintenance collection
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""``DeschedulerConfiguration`` of koord-descheduler, read in the sources of v1.7.0 and v1.8.0.
+"""``DeschedulerConfiguration`` of koord-descheduler, from the sources of v1.7.0 and v1.8.0.
 
-ACK's ack-koord-descheduler takes the same document; where ACK's own pages say something else, the
-differences are here too.
+ACK's ack-koord-descheduler takes the same document; deviations of ACK's documentation are noted here too.
 """
 
 from __future__ import annotations
 
-import typing as t
 from dataclasses import replace
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler import classic, schemas
@@ -26,12 +24,12 @@ _LEADER_ELECTION = schemas.record(
         "resourceName": schemas.text("koord-descheduler"),
         "resourceNamespace": schemas.text("koordinator-system"),
     },
-    "checked only while leaderElect is true",
+    "validated only if leaderElect is true",
 )
 
 _CONNECTION = schemas.record(
     {
-        "kubeconfig": schemas.text(note="without it, the pod's own account; there is no flag for it"),
+        "kubeconfig": schemas.text(note="default: the pod's service account; there is no flag for it"),
         "acceptContentTypes": schemas.text(),
         "contentType": schemas.text("application/vnd.kubernetes.protobuf"),
         "qps": schemas.Field(type="float", default="50", width=schemas.FLOAT32),
@@ -44,21 +42,21 @@ _PLUGIN_SET = schemas.record(
         "enabled": schemas.several(schemas.record({"name": schemas.text(required=True)})),
         "disabled": schemas.several(
             schemas.record({"name": schemas.text(required=True, real="starts")}),
-            '"*" clears what is enabled by default at this point',
+            '"*" removes the default plugins of this extension point',
         ),
     }
 )
 
 _PROFILE = schemas.record(
     {
-        "name": schemas.text(note="needed where there are several profiles, each name once"),
+        "name": schemas.text(note="required and unique if there are several profiles"),
         "plugins": schemas.record(dict.fromkeys(("deschedule", "balance", "evict", "filter"), _PLUGIN_SET)),
         "pluginConfig": schemas.several(
             schemas.record({"name": schemas.text(required=True, real="drops"), "args": schemas.Field(type="args")}),
             unique="name",
         ),
         "nodeSelector": replace(
-            schemas.LABEL_SELECTOR, note="the profile's nodes; not checked at the start", malformed="starts"
+            schemas.LABEL_SELECTOR, note="the profile's nodes; not validated at the start", malformed="starts"
         ),
     }
 )
@@ -68,26 +66,26 @@ ROOT = schemas.record(
         "leaderElection": _LEADER_ELECTION,
         "clientConnection": _CONNECTION,
         "enableProfiling": schemas.boolean("true"),
-        "enableContentionProfiling": schemas.boolean("true", "by default only with enableProfiling"),
+        "enableContentionProfiling": schemas.boolean("true", "default: only with enableProfiling"),
         "healthzBindAddress": schemas.Field(type="address", default="0.0.0.0:10251"),
         "metricsBindAddress": schemas.Field(type="address", default="0.0.0.0:10251"),
         "deschedulingInterval": schemas.duration(
             "0s", "0 runs the plugins once", minimum=0, real="starts", nullable=False
         ),
-        "dryRun": schemas.boolean(
-            note="stops evictions by plugins; PodMigrationJobs made by hand are still carried out"
-        ),
-        "profiles": schemas.several(_PROFILE, "without one, a default profile", unique="name"),
-        "nodeSelector": replace(schemas.LABEL_SELECTOR, note="the nodes that are looked at; a label selector, no text"),
-        "maxNoOfPodsToEvictPerNode": schemas.count(note="without it, no limit"),
-        "maxNoOfPodsToEvictPerNamespace": schemas.count(note="without it, no limit"),
-        "maxNoOfPodsToEvictTotal": schemas.count(note="without it, no limit"),
+        "dryRun": schemas.boolean(note="no plugin evicts; PodMigrationJobs created by others are still processed"),
+        "profiles": schemas.several(_PROFILE, "default: one profile with the default plugins", unique="name"),
+        "nodeSelector": replace(schemas.LABEL_SELECTOR, note="the nodes to consider; a label selector, not a string"),
+        **schemas.EVICTION_LIMITS,
     }
 )
 
-_LIMIT = "without it or 0: 1 below 4 replicas, 2 up to 10, else 10 %"
-
-_PER_WORKLOAD = schemas.Field(type="int_or_percent", minimum=0, width=schemas.INT32, real="starts", note=_LIMIT)
+_PER_WORKLOAD = schemas.Field(
+    type="int_or_percent",
+    minimum=0,
+    width=schemas.INT32,
+    real="starts",
+    note="without it or 0: 1 below 4 replicas, 2 up to 10, otherwise 10 %",
+)
 
 _GATES = (
     *("MaxUnavailablePerWorkload", "MaxMigratingPerWorkload", "MaxMigratingPerNode", "MaxMigratingPerNamespace"),
@@ -97,14 +95,9 @@ _GATES = (
 
 _LIMITER = schemas.record(
     {
-        "duration": schemas.duration("", "0s switches the limiter off", minimum=0, real="starts", nullable=False),
-        "maxMigrating": schemas.Field(
-            type="int_or_percent",
-            minimum=0,
-            width=schemas.INT32,
-            real="starts",
-            malformed="starts",
-            note="without it, maxMigratingPerWorkload; for namespace a number",
+        "duration": schemas.duration("", "0s disables the limiter", minimum=0, real="starts", nullable=False),
+        "maxMigrating": replace(
+            _PER_WORKLOAD, malformed="starts", note="default: maxMigratingPerWorkload; a number for namespace"
         ),
         "burst": schemas.whole("1", "0 means 1", minimum=0, real="starts"),
     }
@@ -125,57 +118,52 @@ _DELETE_OPTIONS = schemas.record(
 
 MIGRATION_CONTROLLER = schemas.Plugin(
     points=("evict", "filter"),
-    does="moves pods by PodMigrationJobs, with limits for each node, namespace and workload",
+    does="moves pods by PodMigrationJobs, with limits per node, namespace and workload",
     args=schemas.record(
         {
-            "dryRun": schemas.boolean(note="jobs made by hand are still carried out"),
+            "dryRun": schemas.boolean(note="jobs created by others are still processed"),
             "maxConcurrentReconciles": schemas.whole("1", minimum=1, width=schemas.INT32),
             "evictFailedBarePods": schemas.boolean(),
             "evictAllBarePods": schemas.boolean(),
             "evictLocalStoragePods": schemas.boolean(note="pods with hostPath or emptyDir volumes"),
-            "evictSystemCriticalPods": schemas.boolean(note="true also switches priorityThreshold off"),
+            "evictSystemCriticalPods": schemas.boolean(note="true also disables priorityThreshold"),
             "ignorePvcPods": schemas.boolean(),
-            "priorityThreshold": schemas.record(
-                {
-                    "value": schemas.PRIORITY_VALUE,
-                    "name": schemas.text(note="an existing PriorityClass; the filter reads value alone"),
-                }
+            "priorityThreshold": replace(
+                schemas.PRIORITY_THRESHOLD, exclusive=(), note="only value has an effect on the filter"
             ),
             "labelSelector": schemas.LABEL_SELECTOR,
             "namespaces": schemas.NAMESPACES,
-            "nodeFit": schemas.boolean(note="only for pods that a plugin evicts"),
+            "nodeFit": schemas.boolean(note="only for pods evicted by a plugin"),
             "nodeSelector": schemas.selector_text("only with nodeFit"),
             "maxMigratingGlobally": schemas.count(note="without it or 0, no limit", width=schemas.INT32),
             "maxMigratingPerNode": schemas.count("2", "0: no limit", width=schemas.INT32),
             "maxMigratingPerNamespace": schemas.count(note="without it or 0, no limit", width=schemas.INT32),
             "maxMigratingPerWorkload": _PER_WORKLOAD,
             "maxUnavailablePerWorkload": _PER_WORKLOAD,
-            "skipCheckExpectedReplicas": schemas.boolean(note="true admits single replicas"),
+            "skipCheckExpectedReplicas": schemas.boolean(note="true also moves pods of workloads with one replica"),
             "objectLimiters": schemas.by_name(
                 _LIMITER,
-                "evictions in a time; to switch it off, workload with a duration of 0s",
+                "evictions per duration; to disable it, give workload a duration of 0s",
                 default="{workload: {duration: 5m}}",
                 keys=("workload", "namespace"),
                 real="drops",
             ),
             "defaultJobMode": schemas.text("ReservationFirst", enum=("ReservationFirst", "EvictDirectly")),
             "defaultJobTTL": schemas.duration(
-                "5m", "0: no timeout; only for jobs that the controller makes", minimum=0
+                "5m", "0: no timeout; only for jobs created by the controller", minimum=0
             ),
-            "schedulerNames": schemas.several(
-                schemas.text(), "schedulers that know reservations", default="[koord-scheduler]"
+            "schedulerNames": replace(
+                schemas.TEXTS, note="schedulers that support Reservations", default="[koord-scheduler]"
             ),
             "evictQPS": schemas.Field(type="float_or_string", default="10", above=0),
             "evictBurst": schemas.whole("1", minimum=1, width=schemas.INT32),
             "evictionPolicy": schemas.text(
-                "Eviction",
-                enum=("Eviction", "Delete", "SoftEviction"),
-                alike={"Soft": "SoftEviction"},
+                "Eviction", enum=("Eviction", "Delete", "SoftEviction"), alike={"Soft": "SoftEviction"}
             ),
             "defaultDeleteOptions": _DELETE_OPTIONS,
             "arbitrationArgs": schemas.record(
                 {
-                    "enabled": schemas.boolean("true", "read but without effect"),
+                    "enabled": schemas.boolean("true", "has no effect"),
                     "interval": schemas.duration("500ms", minimum=0, real="starts"),
                 },
                 default="{enabled: true, interval: 500ms}",
@@ -186,21 +174,19 @@ MIGRATION_CONTROLLER = schemas.Plugin(
 )
 
 _THRESHOLDS = {
-    "useDeviationThresholds": schemas.boolean(note="thresholds are distances from the mean"),
+    "useDeviationThresholds": schemas.boolean(note="thresholds are deviations from the mean"),
     "highThresholds": schemas.percents("nodes above are hot", maximum=None),
-    "lowThresholds": schemas.percents("nodes below take pods; the same resources as highThresholds", maximum=None),
+    "lowThresholds": schemas.percents("nodes below receive pods; the same resources as highThresholds", maximum=None),
     "prodHighThresholds": schemas.percents("of production pods, at most highThresholds", maximum=None),
     "prodLowThresholds": schemas.percents("of production pods, at most prodHighThresholds", maximum=None),
     "resourceWeights": schemas.by_name(
-        schemas.whole("1", zero_is_default=True), "0 and less mean 1", default="{cpu: 1, memory: 1}"
+        schemas.whole("1", zero_is_default=True), "0 and negative numbers mean 1", default="{cpu: 1, memory: 1}"
     ),
     "anomalyCondition": schemas.record(
         {
-            "timeout": schemas.duration(
-                "1m", "the default holds without anomalyCondition alone", minimum=0, real="starts"
-            ),
+            "timeout": schemas.duration("1m", "no default inside anomalyCondition", minimum=0, real="starts"),
             "consecutiveAbnormalities": schemas.count(
-                "5", "acts when the count is above it; 1 acts at once", width=schemas.UINT32, zero_is_default=True
+                "5", "acts above this count; 1 acts at once", width=schemas.UINT32, zero_is_default=True
             ),
             "consecutiveNormalities": schemas.count("3", width=schemas.UINT32, zero_is_default=True),
         }
@@ -213,29 +199,25 @@ _ORDER = (
     ("prodLowThresholds", "prodHighThresholds"),
 )
 
-_EVICTABLE = replace(schemas.NAMESPACES, alike=schemas.INCLUDE_TYPO)
-
 LOW_NODE_LOAD = schemas.Plugin(
     points=("balance",),
-    does="moves pods from nodes of high real use to nodes of low use; needs NodeMetrics of koordlet",
+    does="moves pods from nodes with high actual usage to nodes with low usage; needs NodeMetrics from koordlet",
     checked="enabled",
     args=schemas.record(
         {
             "paused": schemas.boolean(),
             "dryRun": schemas.boolean(),
-            "numberOfNodes": schemas.count(
-                "0", "acts only when more nodes than this are underused", width=schemas.INT32
-            ),
+            "numberOfNodes": replace(classic.NUMBER_OF_NODES, width=schemas.INT32, minimum=0),
             "nodeMetricExpirationSeconds": schemas.whole("180", minimum=1),
-            "evictableNamespaces": _EVICTABLE,
+            "evictableNamespaces": schemas.NAMESPACES,
             "nodeSelector": schemas.LABEL_SELECTOR,
             "podSelectors": schemas.several(
-                schemas.record({"name": schemas.text(), "selector": schemas.LABEL_SELECTOR}), "one of them is enough"
+                schemas.record({"name": schemas.text(), "selector": schemas.LABEL_SELECTOR}), "one match is enough"
             ),
             "nodeFit": schemas.boolean("true"),
             **_THRESHOLDS,
             "detectorCacheTimeout": schemas.duration(
-                "5m", "at least deschedulingInterval, else nothing is ever abnormal", minimum=0, real="starts"
+                "5m", "at least deschedulingInterval, otherwise no node is ever abnormal", minimum=0, real="starts"
             ),
             "nodePools": schemas.several(
                 schemas.record(
@@ -250,22 +232,18 @@ LOW_NODE_LOAD = schemas.Plugin(
 
 DEFAULT_EVICTOR = schemas.Plugin(
     points=("evict", "filter"),
-    does="evicts by the Eviction API, without limits for workloads",
+    does="evicts through the Eviction API, without limits per workload",
     strict=False,
     checked="enabled",
     args=schemas.record(
         {
             "nodeSelector": schemas.selector_text("only with nodeFit"),
             "evictLocalStoragePods": schemas.boolean(),
-            "evictSystemCriticalPods": schemas.boolean(note="true also switches priorityThreshold off"),
+            "evictSystemCriticalPods": schemas.boolean(note="true also disables priorityThreshold"),
             "ignorePvcPods": schemas.boolean(),
             "evictFailedBarePods": schemas.boolean(),
             "labelSelector": schemas.LABEL_SELECTOR,
-            "priorityThreshold": schemas.record(
-                {"value": schemas.PRIORITY_VALUE, "name": schemas.text(note="an existing PriorityClass")},
-                exclusive=(("value", "name"),),
-                real="starts",
-            ),
+            "priorityThreshold": replace(schemas.PRIORITY_THRESHOLD, real="starts"),
             "nodeFit": schemas.boolean(),
         }
     ),
@@ -276,7 +254,7 @@ _SHARES = schemas.by_name(schemas.Field(type="float", minimum=0, maximum=100, re
 _ORDER_ITEM = schemas.record(
     {
         "name": schemas.text(required=True),
-        "nodeSelector": replace(schemas.LABEL_SELECTOR, note="needed; empty: all nodes", malformed="starts"),
+        "nodeSelector": replace(schemas.LABEL_SELECTOR, note="required; empty: all nodes", malformed="starts"),
         "keepThreshold": _SHARES,
         "rejectThreshold": _SHARES,
     }
@@ -284,14 +262,14 @@ _ORDER_ITEM = schemas.record(
 
 CUSTOM_PRIORITY = schemas.Plugin(
     points=("balance",),
-    does="moves pods from nodes of low priority to nodes of high priority",
+    does="moves pods from nodes of lower priority to nodes of higher priority",
     checked="enabled",
     since="1.8.0",
     args=schemas.record(
         {
             "paused": schemas.boolean(),
             "dryRun": schemas.boolean(),
-            "evictableNamespaces": replace(_EVICTABLE, real="starts"),
+            "evictableNamespaces": replace(schemas.NAMESPACES, real="starts"),
             "nodeSelector": replace(schemas.LABEL_SELECTOR, malformed="starts"),
             "podSelectors": schemas.several(
                 schemas.record({"name": schemas.text(required=True, real="starts"), "selector": schemas.LABEL_SELECTOR})
@@ -305,19 +283,15 @@ CUSTOM_PRIORITY = schemas.Plugin(
 )
 
 
-def schema(version: str = "1.7.0", *, ack: bool = False) -> schemas.Schema:
-    """The schema of a version of ``VERSIONS``; ``ack`` is ACK's build of it.
+_EVICTOR = ("MigrationController",)
 
-    Of the plugins from sigs.k8s.io unknown keys are dropped, and both extension points are taken.
+
+def schema(version: str = "1.7.0", *, ack: bool = False) -> schemas.Schema:
+    """The schema of a version in ``VERSIONS``; ``ack`` is ACK's build of it.
+
+    Plugins from sigs.k8s.io drop unknown keys and start at the wrong one of deschedule and balance.
     """
     ported = classic.V028 if version == "1.7.0" else classic.V036
-    plugins: dict[str, schemas.Plugin] = {
-        "MigrationController": MIGRATION_CONTROLLER,
-        "LowNodeLoad": LOW_NODE_LOAD,
-        "DefaultEvictor": DEFAULT_EVICTOR,
-        "CustomPriority": CUSTOM_PRIORITY,
-        **{n: replace(p, strict=False, checked="enabled", stray="starts") for n, p in ported.items()},
-    }
     return schemas.Schema(
         name="ack" if ack else "koordinator",
         version=version,
@@ -325,20 +299,15 @@ def schema(version: str = "1.7.0", *, ack: bool = False) -> schemas.Schema:
         kind="DeschedulerConfiguration",
         root=ROOT,
         strict=True,
-        points={
-            "deschedule": (),
-            "balance": (),
-            "evict": ("MigrationController",),
-            "filter": ("MigrationController",),
+        points={"deschedule": (), "balance": (), "evict": _EVICTOR, "filter": _EVICTOR},
+        plugins={
+            "MigrationController": MIGRATION_CONTROLLER,
+            "LowNodeLoad": LOW_NODE_LOAD,
+            "DefaultEvictor": DEFAULT_EVICTOR,
+            "CustomPriority": CUSTOM_PRIORITY,
+            **{n: replace(p, strict=False, checked="enabled", stray="starts") for n, p in ported.items()},
         },
-        plugins=plugins,
         plugin_type="object",
-        alike=ALIKE,
+        # Misspellings in ACK's documentation.
+        alike={"RemoveFailedPod": "RemoveFailedPods", "MirgrationController": "MigrationController"},
     )
-
-
-ALIKE: t.Mapping[str, str] = {
-    "RemoveFailedPod": "RemoveFailedPods",
-    "MirgrationController": "MigrationController",
-}
-"""Names on ACK's pages that no binary knows."""

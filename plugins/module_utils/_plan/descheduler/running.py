@@ -1,12 +1,12 @@
 # Copyright: Contributors to the kubeops.node_maintenance collection
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""Whether a configuration that runs is the one that is wanted.
+"""Comparison of the configuration that a descheduler runs with the desired one.
 
-What runs is told by ``/configz`` (JSON with Go's field names, ``MaxMigratingPerNode``) or by the log line "Using
-component config" (YAML with the document's names). Both are completed: every default is filled in, the profiles'
-plugins are merged with those that are enabled by default. Durations, percentages and addresses are compared by
-what they mean, keys without regard to case.
+The running configuration comes from ``/configz`` (JSON with Go's field names, ``MaxMigratingPerNode``) or from the
+log line "Using component config" (YAML with the document's keys). Both contain every default, and each profile's
+plugins merged with the default plugins. Durations, percentages and addresses are compared by meaning, keys
+case-insensitively.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from __future__ import annotations
 import json
 import re
 import typing as t
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler import (
     profiles,
@@ -23,61 +23,52 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.des
 )
 
 DEFAULT_PROFILE = "koord-descheduler"
-"""The name of a single profile without one."""
+"""The name of a single profile that has none."""
 
 _SKIPPED = ("apiVersion", "kind", "profiles")
 
 OWN_POOL = "__default_node_pool__"
-"""The pool as which LowNodeLoad tells its rules beside ``nodePools`` (``conversion_plugins.go``)."""
+"""The pool into which LowNodeLoad converts its settings outside of ``nodePools`` (``conversion_plugins.go``)."""
 
 OVERRIDDEN = ("leaderElection", "clientConnection", "healthzBindAddress", "metricsBindAddress")
-"""What flags of the process may override: where it runs as another value, the configuration is there all the same."""
+"""What command-line flags may override: another value does not mean that another configuration runs."""
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
     """How two configurations differ, as sentences.
 
-    ``conflicts``: a value that is wanted runs as another one. ``extras``: a value runs that nobody asks for and
-    that is not the default as far as the schema knows it. ``overridden``: the same of what flags may override.
+    ``conflicts``: a desired value is not the running one. ``extras``: a running value is neither desired nor the
+    schema's default. ``overridden``: either of them, in a setting that flags may override.
     """
 
     conflicts: tuple[str, ...] = ()
     extras: tuple[str, ...] = ()
     overridden: tuple[str, ...] = ()
 
-    @property
-    def same(self) -> bool:
-        """Whether nothing speaks against their being the same."""
-        return not self.conflicts and not self.extras
-
 
 def compare(wanted: t.Mapping[str, t.Any], running: t.Mapping[str, t.Any], schema: schemas.Schema) -> Comparison:
-    """Hold what runs against what is wanted."""
-    walk, process, recased = _Walk([], []), _Walk([], []), _recased(running, schema.root)
+    """Compare the running configuration with the desired one."""
+    walk, process, recased = _Walk(), _Walk(), _recased(running, schema.root)
     walk.fields(schema.root, wanted, recased, "", skipped=(*_SKIPPED, *OVERRIDDEN))
     others = [name for name in schema.root.fields if name not in OVERRIDDEN]
     process.fields(schema.root, wanted, recased, "", skipped=others)
-    mine, theirs = profiles.profiles_of(wanted, schema), _running_profiles(running)
+    mine, theirs = profiles.profiles_of(wanted, schema), _objects(_folded(running), "profiles")
     if len(mine) != len(theirs):
         walk.conflict("profiles", len(mine), len(theirs))
-    raws = _list(wanted.get("profiles")) or [{}]
+    raws = profiles.list_at(wanted, "profiles") or [{}]
     for profile, raw, found in zip(mine, raws, theirs, strict=False):
         _profile(walk, profile, raw if isinstance(raw, dict) else {}, found, schema)
     return Comparison(tuple(walk.conflicts), tuple(walk.extras), (*process.conflicts, *process.extras))
 
 
-def _running_profiles(running: t.Mapping[str, t.Any]) -> list[dict[str, t.Any]]:
-    found = _list(_folded(running).get("profiles"))
-    return [_folded(entry) for entry in found if isinstance(entry, dict)]
+def _objects(raw: profiles.Raw, key: str) -> list[dict[str, t.Any]]:
+    """The objects in the list under the key, with lower-case keys."""
+    return [_folded(entry) for entry in profiles.list_at(raw, key) if isinstance(entry, dict)]
 
 
 def _profile(
-    walk: _Walk,
-    wanted: profiles.Profile,
-    raw: t.Mapping[str, t.Any],
-    running: t.Mapping[str, t.Any],
-    schema: schemas.Schema,
+    walk: _Walk, wanted: profiles.Profile, raw: profiles.Raw, running: profiles.Raw, schema: schemas.Schema
 ) -> None:
     path = wanted.path
     name = raw.get("name") or DEFAULT_PROFILE
@@ -85,54 +76,53 @@ def _profile(
         walk.conflict(f"{path}.name", name, running.get("name"))
     points = _folded(running.get("plugins"))
     for point, names in wanted.enabled.items():
-        enabled = tuple(_folded(entry).get("name") for entry in _list(_folded(points.get(point)).get("enabled")))
+        enabled = tuple(entry.get("name") for entry in _objects(_folded(points.get(point)), "enabled"))
         if enabled != names:
             walk.conflict(f"{path}.plugins.{point}.enabled", list(names), list(enabled))
-    configs = [_folded(entry) for entry in _list(running.get("pluginconfig"))]
-    args = {entry.get("name"): entry.get("args") for entry in configs}
-    for plugin, asked in wanted.args.items():
+    args = {entry.get("name"): entry.get("args") for entry in _objects(running, "pluginconfig")}
+    for plugin, desired in wanted.args.items():
         known = schema.plugins.get(plugin)
-        if known is None or (plugin not in args and plugin not in wanted.plugins):
-            continue
-        here = f"{path}.pluginConfig[{plugin}].args"
-        told = _unpooled(asked, _recased(args.get(plugin) or {}, known.args))
-        walk.fields(known.args, asked, told, here, skipped=_SKIPPED)
+        if known and (plugin in args or plugin in wanted.plugins):
+            found = _unpooled(desired, _recased(args.get(plugin) or {}, known.args))
+            walk.fields(known.args, desired, found, f"{path}.pluginConfig[{plugin}].args", skipped=_SKIPPED)
 
 
-def _unpooled(asked: t.Mapping[str, t.Any], told: dict[str, t.Any]) -> dict[str, t.Any]:
-    """The arguments of LowNodeLoad with its own rules where they were written, and without what pools inherit."""
-    own, *others = _list(told.get("nodePools")) or [None]
+def _unpooled(desired: profiles.Raw, running: dict[str, t.Any]) -> dict[str, t.Any]:
+    """LowNodeLoad's arguments with its own settings outside of ``nodePools``, and pools without inherited values."""
+    own, *others = profiles.list_at(running, "nodePools") or [None]
     if not isinstance(own, dict) or own.get("name") != OWN_POOL:
-        return told
-    mine = [*_list(asked.get("nodePools")), *[{}] * len(others)]
+        return running
+    mine = [*profiles.list_at(desired, "nodePools"), *[{}] * len(others)]
     pools = [_without_inherited(one, other, own) for one, other in zip(mine, others, strict=False)]
-    return {**told, **{key: value for key, value in own.items() if key != "name"}, "nodePools": pools}
+    return {**running, **{key: value for key, value in own.items() if key != "name"}, "nodePools": pools}
 
 
-def _without_inherited(asked: t.Any, told: t.Any, own: t.Any) -> t.Any:
-    """v1.8.0 gives a pool the rules of the plugin where it has none (``SetDefaults_LowNodeLoadNodePools``)."""
-    if not isinstance(told, dict) or not isinstance(asked, dict) or not isinstance(own, dict):
-        return told
+def _without_inherited(desired: t.Any, running: t.Any, own: t.Any) -> t.Any:
+    """Since v1.8.0 a pool inherits missing settings from the plugin (``SetDefaults_LowNodeLoadNodePools``)."""
+    if not isinstance(running, dict) or not isinstance(desired, dict) or not isinstance(own, dict):
+        return running
     return {
-        key: _without_inherited(asked.get(key), value, own.get(key))
-        for key, value in told.items()
-        if key in asked or value != own.get(key)
+        key: _without_inherited(desired.get(key), value, own.get(key))
+        for key, value in running.items()
+        if key in desired or value != own.get(key)
     }
 
 
 @dataclass(slots=True)
 class _Walk:
-    conflicts: list[str]
-    extras: list[str]
+    """Collects the differences between two values of the same field."""
+
+    conflicts: list[str] = field(default_factory=list)
+    extras: list[str] = field(default_factory=list)
 
     def conflict(self, path: str, wanted: t.Any, running: t.Any) -> None:
-        self.conflicts.append(f"{path}: wanted {_shown(wanted)}, running {_shown(running)}")
+        self.conflicts.append(f"{path}: wanted {values.shown(wanted, 80)}, running {values.shown(running, 80)}")
 
     def value(self, field: schemas.Field, wanted: t.Any, running: t.Any, path: str) -> None:
         if _blank(wanted) and _blank(running):
             return
         if wanted is None:
-            self._unasked(field, running, path)
+            self._undesired(field, running, path)
         elif _left_to_default(field, wanted) and _runs_as_default(field, running):
             return
         elif field.type == "object" and isinstance(wanted, dict):
@@ -160,25 +150,23 @@ class _Walk:
             if key not in skipped:
                 self.value(known, wanted.get(key), running.get(key), f"{path}.{key}" if path else key)
 
-    def _unasked(self, field: schemas.Field, running: t.Any, path: str) -> None:
-        """A value that runs although nobody wrote it: it should be the default."""
-        default = _default(field)
-        if default is None and field.type == "object" and isinstance(running, dict):
+    def _undesired(self, field: schemas.Field, running: t.Any, path: str) -> None:
+        """A running value that was not configured: it should be the default."""
+        if _default(field) is None and field.type == "object" and isinstance(running, dict):
             self.fields(field, {}, running, path)
-            return
-        if not _runs_as_default(field, running):
-            self.extras.append(f"{path}: running {_shown(running)}, which nobody asks for")
+        elif not _runs_as_default(field, running):
+            self.extras.append(f"{path}: running {values.shown(running, 80)}, which is not configured")
 
 
 def _runs_as_default(field: schemas.Field, running: t.Any) -> bool:
-    default, walk = _default(field), _Walk([], [])
+    default, walk = _default(field), _Walk()
     if default is not None:
         walk.value(field, default, running, "")
     return default is not None and not walk.conflicts and not walk.extras
 
 
 def _left_to_default(field: schemas.Field, wanted: t.Any) -> bool:
-    """Whether a value is written that Go may take for none, so that it fills in the default."""
+    """Whether Go may take the value for unset and fill in the default."""
     if field.zero_is_default and isinstance(wanted, int):
         return wanted <= 0
     return wanted == {} or (wanted == "" and bool(field.enum))
@@ -189,13 +177,12 @@ def _same(field: schemas.Field, wanted: t.Any, running: t.Any) -> bool:
         mine, theirs = values.seconds(str(wanted)), values.seconds(str(running))
         return mine is not None and mine == theirs
     if field.type == "address":
-        return _address(str(wanted)) == _address(str(running))
-    mine, theirs = _scalar(wanted), _scalar(running)
-    return bool(mine == theirs)
+        return values.address(str(wanted)) == values.address(str(running))
+    return bool(_scalar(wanted) == _scalar(running))
 
 
 def _scalar(value: t.Any) -> t.Any:
-    """Numbers by their value however they are written; booleans and all other texts as texts."""
+    """A number, also one in a string, as a float; booleans and other strings as strings."""
     if isinstance(value, bool) or value is None:
         return str(value or False).lower()
     try:
@@ -204,15 +191,8 @@ def _scalar(value: t.Any) -> t.Any:
         return value if isinstance(value, (dict, list)) else str(value)
 
 
-def _address(text: str) -> tuple[str, str]:
-    host, colon, port = text.rpartition(":")
-    if not colon:
-        host, port = text, "10251"
-    return host.strip("[]") or "0.0.0.0", port
-
-
 def _blank(value: t.Any) -> bool:
-    """What Go shows where nothing was set."""
+    """Whether this is how Go shows an unset value."""
     if isinstance(value, dict):
         return all(_blank(inner) for inner in value.values())
     return value in (None, "", False, "0s") or value == [] or (isinstance(value, (int, float)) and value == 0)
@@ -222,7 +202,7 @@ _WORD = re.compile(r"[^\s{}\[\]:,]+")
 
 
 def _default(field: schemas.Field) -> t.Any:
-    """A default as the schema writes it for people, ``[koord-scheduler]`` or ``{workload: {duration: 5m}}``."""
+    """The value of a default that the schema writes as ``[koord-scheduler]`` or ``{workload: {duration: 5m}}``."""
     if field.default[:1] in ("{", "["):
         return json.loads(_WORD.sub(lambda word: json.dumps(word[0]), field.default))
     return field.default or None
@@ -232,12 +212,8 @@ def _folded(value: t.Any) -> dict[str, t.Any]:
     return {str(key).lower(): inner for key, inner in value.items()} if isinstance(value, dict) else {}
 
 
-def _list(value: t.Any) -> list[t.Any]:
-    return value if isinstance(value, list) else []
-
-
 def _recased(value: t.Any, field: schemas.Field) -> t.Any:
-    """The value with the document's own keys instead of Go's."""
+    """The value with the document's keys instead of Go's."""
     if field.type == "object" and isinstance(value, dict):
         names = {name.lower(): name for name in field.fields}
         return {
@@ -252,20 +228,16 @@ def _recased(value: t.Any, field: schemas.Field) -> t.Any:
     return value
 
 
-def _shown(value: t.Any) -> str:
-    text = json.dumps(value, default=str)
-    return text if len(text) <= 80 else f"{text[:77]}..."
-
-
 _MARK = '"Using component config"'
 
 
-def told_in_log(log: str) -> str:
-    """The configuration's text that koord-descheduler logs when it starts (from ``-v 2``), the last one; or nothing."""
+def logged(log: str) -> str:
+    """The last configuration that koord-descheduler logged at its start (with ``-v 2`` or more), or nothing."""
     found, lines = "", iter(log.splitlines())
     for line in lines:
         if line.startswith("{") and "Using component config" in line:
-            found = _json_line(line) or found
+            entry = _json(line)
+            found = str((entry if isinstance(entry, dict) else {}).get("config") or "") or found
         elif _MARK in line and line.rstrip().endswith("config=<"):
             block: list[str] = []
             for inner in lines:
@@ -274,19 +246,12 @@ def told_in_log(log: str) -> str:
                     break
                 block.append(inner.removeprefix("\t"))
         elif _MARK in line and 'config="' in line:
-            found = _quoted(line.partition("config=")[2]) or found
+            found = str(_json(line.partition("config=")[2]) or "") or found
     return found
 
 
-def _json_line(line: str) -> str:
+def _json(text: str) -> t.Any:
     try:
-        return str(json.loads(line).get("config") or "")
+        return json.loads(text)
     except ValueError:
-        return ""
-
-
-def _quoted(text: str) -> str:
-    try:
-        return str(json.loads(text))
-    except ValueError:
-        return ""
+        return None

@@ -1,11 +1,10 @@
 # Copyright: Contributors to the kubeops.node_maintenance collection
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""The language in which a descheduler's configuration is described: what a value is, and what it may be.
+"""The types in which the schema of a descheduler's configuration is written.
 
-The descriptions themselves (``koordinator``, ``sigs``) are data without code; ``values`` holds a configuration
-against them, ``profiles`` and ``traps`` know what cannot be said of one value alone, and the tables in the
-documentation are made from them.
+The schemas (``koordinator``, ``sigs``, ``classic``) are data. ``values`` validates single values against them,
+``profiles`` and ``traps`` what depends on several; the tables in the documentation are generated from them.
 """
 
 from __future__ import annotations
@@ -13,41 +12,28 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass, field, replace
 
-Type = t.Literal[
-    "bool",
-    "int",
-    "float",
-    "string",
-    "duration",
-    "int_or_percent",
-    "float_or_string",
-    "address",
-    "selector_text",
-    "args",
-    "object",
-    "list",
-    "map",
-]
+_Scalar = t.Literal["bool", "int", "float", "string", "duration", "int_or_percent", "float_or_string", "address"]
+
+Type = t.Literal[_Scalar, "selector_text", "args", "object", "list", "map"]
 
 Real = t.Literal["refuses", "crashes", "drops", "starts"]
-"""What the descheduler itself does with such a configuration.
+"""What the descheduler itself does with a wrong setting.
 
-``refuses``: exits and says why. ``crashes``: exits all the same (a panic, or an error after its checks).
-``drops``: starts as if the words were not there. ``starts``: takes it, and it does not do what it says.
+``refuses``: it exits with a validation error. ``crashes``: it panics, or exits after the validation.
+``drops``: it starts without the setting. ``starts``: it starts, but does not do what the setting says.
 """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Field:
-    """One value: its type, its default (as the documentation shows it), and its limits.
+    """One value: its type, its default (as the documentation shows it) and its limits.
 
-    ``fields`` are an object's keys, ``item`` is what a list or a map holds, ``keys`` the only keys of a map.
-    ``real`` says what the descheduler does where the limits are broken, ``malformed`` where a text of the
-    right type cannot be read. Of each of ``exclusive``'s groups of keys only one may be set. ``le`` are pairs
-    of keys: a number under the first may not be greater than the one of the same name under the second.
-    ``alike`` are wrong words that only look right, with the right ones. ``width`` are the numbers that the Go type
-    holds: another one cannot even be decoded. ``nullable`` is whether null is as good as nothing, and
-    ``zero_is_default`` whether 0 and less are.
+    ``fields`` are an object's keys, ``item`` the elements of a list or map, ``keys`` the only keys of a map.
+    ``real`` applies where a limit is broken, ``malformed`` where a string cannot be parsed. Of each group in
+    ``exclusive`` one key may be set. For each pair of maps in ``le``, no number under the first key may exceed the
+    number of the same name under the second. ``unique`` is the key that distinguishes the elements of a list, ``*``
+    the element itself. ``alike`` maps misspellings to the right word. ``width`` is the range of the Go type: other
+    numbers cannot be decoded. ``zero_is_default``: 0 and negative numbers mean the default.
     """
 
     type: Type
@@ -78,16 +64,16 @@ class Field:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plugin:
-    """A plugin: where it may stand, what it takes, and how carefully the descheduler reads that.
+    """A plugin: its extension points, its arguments, and how strictly the descheduler reads them.
 
-    ``strict``: an unknown key ends the descheduler, else it is dropped. ``checked``: whether its values are
-    checked always, only when it is enabled, or never. ``stray`` is what happens at a wrong extension point.
+    ``strict``: on an unknown key the descheduler exits; otherwise it drops the key. ``checked``: whether values are
+    validated always or only when the plugin is enabled. ``stray``: what happens at a wrong extension point.
     """
 
     points: tuple[str, ...]
     args: Field
     strict: bool = True
-    checked: t.Literal["always", "enabled", "never"] = "always"
+    checked: t.Literal["always", "enabled"] = "always"
     stray: Real = "refuses"
     needs_config: bool = False
     since: str = ""
@@ -96,7 +82,7 @@ class Plugin:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Schema:
-    """One descheduler: its document, its extension points (with what is enabled by default), its plugins."""
+    """One descheduler: its document, its plugins, and its extension points with the plugins enabled by default."""
 
     name: str
     version: str
@@ -110,12 +96,9 @@ class Schema:
     alike: t.Mapping[str, str] = field(default_factory=dict)
 
     def knows(self, since: str) -> bool:
-        """Whether this version has what came with ``since``; the empty text was always there."""
-        return not since or _numbers(since) <= _numbers(self.version)
-
-
-def _numbers(version: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in version.split("."))
+        """Whether this version has what was added in ``since``; without ``since`` every version has it."""
+        added, present = ([int(part) for part in text.split(".")] for text in (since or "0", self.version))
+        return added <= present
 
 
 INT32 = (-(2**31), 2**31 - 1)
@@ -126,27 +109,27 @@ FLOAT32 = (-3.4028235677973366e38, 3.4028235677973366e38)
 
 
 def boolean(default: str = "false", note: str = "", **more: t.Any) -> Field:
-    """True or false; text such as ``"true"`` is neither."""
+    """True or false; not a string such as ``"true"``."""
     return Field(type="bool", default=default, note=note, **more)
 
 
 def whole(default: str = "", note: str = "", **more: t.Any) -> Field:
-    """An integer of 64 bits unless ``width`` says otherwise."""
+    """An integer, of 64 bits unless ``width`` is given."""
     return Field(type="int", default=default, note=note, **{"width": INT64, **more})
 
 
 def count(default: str = "", note: str = "", **more: t.Any) -> Field:
-    """An integer that is not negative; unsigned, of 64 bits, unless ``width`` says otherwise."""
-    return Field(type="int", default=default, note=note, minimum=0, **{"width": UINT64, **more})
+    """A non-negative integer, of 64 bits unless ``width`` is given."""
+    return whole(default, note, minimum=0, **{"width": UINT64, **more})
 
 
 def text(default: str = "", note: str = "", **more: t.Any) -> Field:
-    """A text, perhaps one of ``enum``."""
+    """A string."""
     return Field(type="string", default=default, note=note, **more)
 
 
 def duration(default: str = "", note: str = "", **more: t.Any) -> Field:
-    """A duration as Go writes it: ``90s``, ``5m``, ``1h30m``; a bare number is none."""
+    """A duration in Go's format: ``90s``, ``5m``, ``1h30m``; not a bare number."""
     return Field(type="duration", default=default, note=note, **more)
 
 
@@ -166,7 +149,7 @@ def by_name(item: Field, note: str = "", **more: t.Any) -> Field:
 
 
 def selector_text(note: str = "", malformed: Real = "starts") -> Field:
-    """A label selector as kubectl takes it: ``pool=a,tier!=db``; a plugin reads it while it runs."""
+    """A label selector as kubectl accepts it, ``pool=a,tier!=db``; plugins parse it while they run."""
     return Field(type="selector_text", note=note, malformed=malformed)
 
 
@@ -177,39 +160,33 @@ def percents(note: str = "", *, maximum: float | None = 100, **more: t.Any) -> F
 
 TEXTS = several(text())
 
+_EXPRESSION = record({"key": text(), "operator": text(), "values": TEXTS})
+
 LABEL_SELECTOR = record(
-    {
-        "matchLabels": by_name(text()),
-        "matchExpressions": several(
-            record(
-                {
-                    "key": text(),
-                    "operator": text(),
-                    "values": TEXTS,
-                }
-            )
-        ),
-    },
+    {"matchLabels": by_name(text()), "matchExpressions": several(_EXPRESSION)},
     "a label selector: matchLabels, matchExpressions",
 )
-"""What its words may be is one rule of the API machinery's (``values``): not every descheduler asks for it."""
+"""Its labels and operators are validated by ``values``, because not every descheduler does so at the start."""
 
-INCLUDE_TYPO = {"include the following:": "include", "include the following": "include"}
-"""A stored page of ACK has this translated key under evictableNamespaces."""
+_TYPO = {"include the following:": "include", "include the following": "include"}
+"""A page of ACK's documentation has this translated key under evictableNamespaces."""
 
-NAMESPACES = record(
-    {"include": TEXTS, "exclude": TEXTS},
-    exclusive=(("include", "exclude"),),
-    alike=INCLUDE_TYPO,
-)
+NAMESPACES = record({"include": TEXTS, "exclude": TEXTS}, exclusive=(("include", "exclude"),), alike=_TYPO)
 
 EXCLUDED_NAMESPACES = record(
-    {"include": replace(TEXTS, forbidden="only namespaces to exclude can be given here"), "exclude": TEXTS},
-    "exclude alone",
-    alike=INCLUDE_TYPO,
+    {"include": replace(TEXTS, forbidden="Only exclude is allowed here."), "exclude": TEXTS},
+    "exclude only",
+    alike=_TYPO,
 )
 
 HIGHEST_PRIORITY = 2_000_000_000
 """``SystemCriticalPriority``: no threshold may be higher."""
 
-PRIORITY_VALUE = whole("", "at most 2000000000", width=INT32)
+PRIORITY_THRESHOLD = record(
+    {"value": whole("", f"at most {HIGHEST_PRIORITY}", width=INT32), "name": text(note="an existing PriorityClass")},
+    exclusive=(("value", "name"),),
+)
+
+EVICTION_LIMITS = {
+    f"maxNoOfPodsToEvict{part}": count(note="without it, no limit") for part in ("PerNode", "PerNamespace", "Total")
+}

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the kubeops.node_maintenance collection
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""``DeschedulerPolicy`` of ``sigs.k8s.io/descheduler``, read in the source of v0.36.0."""
+"""``DeschedulerPolicy`` of ``sigs.k8s.io/descheduler``, from the source of v0.36.0."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ POINTS: t.Mapping[str, tuple[str, ...]] = {
 
 _PLUGIN_SET = schemas.record({"enabled": schemas.TEXTS, "disabled": schemas.several(schemas.text(), "never read")})
 
-_SECRET = schemas.record({"namespace": schemas.text(note="needed"), "name": schemas.text(note="needed")}, "needed")
+_NEEDED = schemas.text(note="required")
+
+_SECRET = schemas.record({"namespace": _NEEDED, "name": _NEEDED}, "required")
 
 ROOT = schemas.record(
     {
-        "nodeSelector": schemas.selector_text("a text such as pool=a; the nodes that are looked at", "refuses"),
-        "maxNoOfPodsToEvictPerNode": schemas.count(note="without it, no limit"),
-        "maxNoOfPodsToEvictPerNamespace": schemas.count(note="without it, no limit"),
-        "maxNoOfPodsToEvictTotal": schemas.count(note="without it, no limit"),
-        "evictionFailureEventNotification": schemas.boolean(note="an Event on each pod that could not be evicted"),
+        "nodeSelector": schemas.selector_text("the nodes to consider; a string such as pool=a", "refuses"),
+        **schemas.EVICTION_LIMITS,
+        "evictionFailureEventNotification": schemas.boolean(note="an Event for each pod that could not be evicted"),
         "metricsCollector": schemas.record(
             {"enabled": schemas.boolean()}, deprecated="metricsProviders with source KubernetesMetrics"
         ),
@@ -40,14 +40,14 @@ ROOT = schemas.record(
                 {
                     "source": schemas.text(required=True, enum=("KubernetesMetrics", "Prometheus"), real="starts"),
                     "prometheus": schemas.record(
-                        {"url": schemas.text(note="needed"), "authToken": schemas.record({"secretReference": _SECRET})},
-                        "needed with source Prometheus",
+                        {"url": _NEEDED, "authToken": schemas.record({"secretReference": _SECRET})},
+                        "required with source Prometheus",
                     ),
                 }
             ),
             unique="source",
         ),
-        "gracePeriodSeconds": schemas.whole(note="without it, the pod's own", minimum=0, real="starts"),
+        "gracePeriodSeconds": schemas.whole(note="default: the pod's own", minimum=0, real="starts"),
         "profiles": schemas.several(
             schemas.record(
                 {
@@ -78,41 +78,30 @@ OLD_FLAGS: t.Mapping[str, str] = {
     "ignorePodsWithoutPDB": "podProtections.extraEnabled: [PodsWithoutPDB]",
     "evictFailedBarePods": "podProtections.defaultDisabled: [FailedBarePods]",
 }
-"""Flags that still work, but not together with the lists of podProtections."""
+"""Flags that still work, but not together with the lists in podProtections."""
+
+_STORAGE_CLASSES = schemas.record(
+    {"protectedStorageClasses": schemas.several(schemas.record({"name": _NEEDED}))}, "without it, every PVC protects"
+)
 
 DEFAULT_EVICTOR = schemas.Plugin(
     points=("filter", "preevictionfilter"),
-    does="says which pods may be evicted; always enabled",
+    does="decides which pods may be evicted; always enabled",
     args=schemas.record(
         {
             "nodeSelector": schemas.selector_text("only with nodeFit"),
             "labelSelector": schemas.LABEL_SELECTOR,
             "namespaceLabelSelector": schemas.LABEL_SELECTOR,
-            "priorityThreshold": schemas.record(
-                {"value": schemas.PRIORITY_VALUE, "name": schemas.text(note="an existing PriorityClass")},
-                "without it 2000000000",
-                exclusive=(("value", "name"),),
-            ),
+            "priorityThreshold": replace(schemas.PRIORITY_THRESHOLD, note=f"default: {schemas.HIGHEST_PRIORITY}"),
             "nodeFit": schemas.boolean(),
-            "minReplicas": schemas.count("0", "0 and 1: not checked"),
+            "minReplicas": schemas.count("0", "0 and 1: no check"),
             "minPodAge": schemas.duration(minimum=0, real="starts"),
             "noEvictionPolicy": schemas.text("Preferred", enum=("", "Preferred", "Mandatory")),
             "podProtections": schemas.record(
                 {
                     "defaultDisabled": schemas.several(schemas.text(enum=DEFAULT_PROTECTIONS), unique="*"),
                     "extraEnabled": schemas.several(schemas.text(enum=EXTRA_PROTECTIONS), unique="*"),
-                    "config": schemas.record(
-                        {
-                            "PodsWithPVC": schemas.record(
-                                {
-                                    "protectedStorageClasses": schemas.several(
-                                        schemas.record({"name": schemas.text(note="needed")})
-                                    )
-                                },
-                                "without it all claims protect",
-                            )
-                        }
-                    ),
+                    "config": schemas.record({"PodsWithPVC": _STORAGE_CLASSES}),
                 }
             ),
             **{name: schemas.boolean(deprecated=instead) for name, instead in OLD_FLAGS.items()},
@@ -122,10 +111,10 @@ DEFAULT_EVICTOR = schemas.Plugin(
 
 
 def schema(version: str = "0.36.0") -> schemas.Schema:
-    """The schema of a version of ``VERSIONS``.
+    """The schema of a version in ``VERSIONS``.
 
-    Keys of the policy are dropped when unknown, arguments of plugins end the descheduler. Every enabled
-    plugin but DefaultEvictor needs an entry in pluginConfig.
+    Unknown keys of the policy are dropped; on unknown arguments of a plugin the descheduler exits. Every enabled
+    plugin except DefaultEvictor needs an entry in pluginConfig.
     """
     return schemas.Schema(
         name="sigs",

@@ -1,13 +1,13 @@
 # Copyright: Contributors to the kubeops.node_maintenance collection
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""A value held against its description, as Go's JSON decoder and the deschedulers' validators would read it."""
+"""Single values validated against their schema, as Go's JSON decoder and the deschedulers' own validation do it."""
 
 from __future__ import annotations
 
 import difflib
 import ipaddress
-import math
+import json
 import re
 import sys
 import typing as t
@@ -24,47 +24,45 @@ _PERCENT = re.compile(r"([+-]?\d+)%", re.ASCII)
 _FLOAT = re.compile(rf"[+-]?(?:{_NUMBER}(?:e[+-]?\d+)?|inf|infinity|nan)", re.ASCII | re.IGNORECASE)
 _PORT = re.compile(r"\+?\d+", re.ASCII)
 
-_SAID = {
-    "bool": "true or false, without quotes",
-    "int": "a whole number",
-    "float": "a number",
-    "string": "a text (numbers and true/false in quotes)",
-    "duration": "a duration such as 90s, 5m or 1h30m",
-    "int_or_percent": 'a whole number or a percentage such as "10%"',
-    "float_or_string": "a number",
-    "address": "an IP address and a port such as 0.0.0.0:10251",
-    "selector_text": "a label selector as text, such as pool=a,tier!=db",
-    "args": "keys and values",
-    "object": "keys and values",
-    "list": "a list",
-    "map": "names and values",
+_TYPES: t.Mapping[schemas.Type, tuple[str, type]] = {
+    "bool": ("true or false, without quotes", bool),
+    "int": ("an integer", int),
+    "float": ("a number", float),
+    "string": ("a string (numbers and true/false in quotes)", str),
+    "duration": ("a duration such as 90s, 5m or 1h30m", str),
+    "int_or_percent": ('an integer or a percentage such as "10%"', str),
+    "float_or_string": ("a number", str),
+    "address": ("an IP address and a port such as 0.0.0.0:10251", str),
+    "selector_text": ("a label selector as a string, such as pool=a,tier!=db", str),
+    "args": ("keys and values", object),
+    "object": ("keys and values", dict),
+    "list": ("a list", list),
+    "map": ("names and values", dict),
 }
+"""How messages describe each type, and its Python type."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reader:
-    """How a part of the document is read: by which schema, and whether unknown keys end the descheduler."""
+    """Validates a part of the document. ``strict``: on an unknown key the descheduler exits."""
 
     schema: schemas.Schema
     strict: bool
 
-    def faults(self, field: schemas.Field, value: t.Any, path: str) -> t.Iterator[rules.Fault]:
-        """Everything that is wrong with the value; ``None`` is as good as no value, where the field is nullable."""
+    def faults(self, field: schemas.Field, value: t.Any, path: str) -> rules.Faults:
+        """Everything that is wrong with the value; ``None`` counts as absent if the field is nullable."""
         if value is None and field.nullable:
             return
         if value is None or not _fits(field, value):
-            said = "null" if value is None else _short(value)
-            yield rules.Fault(
-                "wrong_type", f"{said} is not {_SAID[field.type]}.", _hint(field, value), path, decoding=True
-            )
+            message = f"{shown(value)} is not {_TYPES[field.type][0]}."
+            yield rules.Fault("wrong_type", message, _hint(field, value), path, decoding=True)
             return
-        if field.width and not _within(field, value):
-            low, high = field.width
-            remedy = f"Give a number from {low:.17g} to {high:.17g}."
-            yield rules.Fault("out_of_range", f"{_short(value)} is out of range.", remedy, path, decoding=True)
+        if field.width and not isinstance(value, str) and not field.width[0] <= value <= field.width[1]:
+            remedy = f"Give a number from {field.width[0]:.17g} to {field.width[1]:.17g}."
+            yield rules.Fault("out_of_range", f"{shown(value)} is out of range.", remedy, path, decoding=True)
             return
         if field.forbidden and is_set(value):
-            yield rules.Fault("forbidden", f"{_said(field.forbidden)}.", "Remove it.", path, field.real)
+            yield rules.Fault("forbidden", field.forbidden, "Remove it.", path, field.real)
         match field.type:
             case "object":
                 yield from self._object(field, value, path)
@@ -75,22 +73,15 @@ class Reader:
             case _:
                 yield from _scalar(field, value, path)
 
-    def _object(self, field: schemas.Field, value: t.Mapping[str, t.Any], path: str) -> t.Iterator[rules.Fault]:
+    def _object(self, field: schemas.Field, value: t.Mapping[str, t.Any], path: str) -> rules.Faults:
+        lost: schemas.Real = "refuses" if self.strict else "drops"
         for key, inner in value.items():
             here = _join(path, key)
             known = field.fields.get(key)
             if known is None:
-                yield self._unknown(field, key, here)
+                yield replace(_unknown_key(field, key, here), real=lost, decoding=True)
             elif not self.schema.knows(known.since):
-                message = f"{key} came with version {known.since}."
-                yield rules.Fault(
-                    "too_new",
-                    message,
-                    "Remove it, or name the newer version.",
-                    here,
-                    self._lost,
-                    decoding=True,
-                )
+                yield too_new(key, known.since, here, lost)
             else:
                 if known.deprecated and inner not in (None, False):
                     yield rules.warning("deprecated", f"{key} is deprecated.", f"Use {known.deprecated}.", here)
@@ -98,11 +89,11 @@ class Reader:
         for key, known in field.fields.items():
             missing = known.required or known.nonempty
             if missing and not is_set(value.get(key)) and self.schema.knows(known.since):
-                yield rules.Fault("required", f"{key} has to be given.", "", _join(path, key), known.real)
+                yield rules.required(_join(path, key), known.real)
         for group in field.exclusive:
             given = [key for key in group if is_set(value.get(key))]
             if len(given) > 1:
-                message = f"Only one of {' and '.join(given)} may be given."
+                message = f"Only one of {' and '.join(given)} may be set."
                 yield rules.Fault("exclusive", message, "Remove all but one of them.", path, field.real)
         for low, high in field.le:
             yield from _ordered(value, low, high, path)
@@ -110,23 +101,9 @@ class Reader:
             for fault in _selector(value, path):
                 yield replace(fault, real=field.malformed)
 
-    @property
-    def _lost(self) -> t.Literal["refuses", "drops"]:
-        return "refuses" if self.strict else "drops"
-
-    def _unknown(self, field: schemas.Field, key: str, path: str) -> rules.Fault:
-        right = field.alike.get(key) or similar(key, field.fields)
-        message = f"There is no key {key} here."
-        rule, remedy = "unknown_key", f"Known are {', '.join(field.fields)}."
-        if right:
-            rule, remedy = "look_alike", f"It is called {right}."
-        elif field.fields is schemas.LABEL_SELECTOR.fields:
-            remedy = f"Write labels below matchLabels: {{{key}: …}}."
-        return rules.Fault(rule, message, remedy, path, self._lost, decoding=True)
-
-    def _list(self, field: schemas.Field, value: t.Sequence[t.Any], path: str) -> t.Iterator[rules.Fault]:
+    def _list(self, field: schemas.Field, value: t.Sequence[t.Any], path: str) -> rules.Faults:
         if field.minimum is not None and len(value) < field.minimum:
-            yield rules.Fault("out_of_range", f"At least {field.minimum:g} are needed.", "", path, field.real)
+            yield rules.Fault("out_of_range", f"At least {field.minimum:g} are required.", "", path, field.real)
         item = t.cast("schemas.Field", field.item)
         seen: dict[t.Any, int] = {}
         for index, given in enumerate(value):
@@ -135,38 +112,65 @@ class Reader:
             yield from self.faults(item, inner, here)
             if item.enum and inner == "":
                 kept = given is None and index == 0 and field.default and not self.strict
-                remedy = f"Known are {_listed(item)}."
-                yield rules.Fault(
-                    "not_in_list", "There is nothing here.", remedy, here, "starts" if kept else item.real
-                )
+                yield unknown("value", "", item.enum, here, "starts" if kept else item.real)
             if item.nonempty and not is_set(inner):
-                yield rules.Fault("required", f"{_said(item.note)} has to be given.", path=here)
+                yield rules.Fault("required", "At least one key is required.", path=here)
             name = inner if field.unique == "*" else inner.get(field.unique) or "" if isinstance(inner, dict) else None
             if field.unique and isinstance(name, str):
                 if name in seen:
-                    where = f"{path}[{seen[name]}]"
-                    yield rules.Fault("duplicate", f"{name!r} is there already, see {where}.", "", here, field.real)
+                    message = f"{shown(name)} occurs twice, first in {path}[{seen[name]}]."
+                    yield rules.Fault("duplicate", message, "", here, field.real)
                 seen.setdefault(name, index)
 
-    def _map(self, field: schemas.Field, value: t.Mapping[str, t.Any], path: str) -> t.Iterator[rules.Fault]:
+    def _map(self, field: schemas.Field, value: t.Mapping[str, t.Any], path: str) -> rules.Faults:
+        item = t.cast("schemas.Field", field.item)
         for key, inner in value.items():
             here = _join(path, key)
             if field.keys and key not in field.keys:
-                right = similar(key, field.keys)
-                remedy = f"It is called {right}." if right else f"Known are {', '.join(field.keys)}."
-                rule = "look_alike" if right else "unknown_key"
-                yield rules.Fault(rule, f"There is no {key} here.", remedy, here, field.real)
-            item = t.cast("schemas.Field", field.item)
+                yield unknown("key", key, field.keys, here, field.real)
             yield from self.faults(item, _zero(item) if inner is None else inner, here)
 
 
+_UNKNOWN = {"key": "unknown_key", "plugin": "unknown_plugin", "value": "not_in_list"}
+
+
+def unknown(
+    kind: t.Literal["key", "plugin", "value"],
+    word: str,
+    known: t.Iterable[str],
+    path: str,
+    real: schemas.Real = "refuses",
+    alike: t.Mapping[str, str] | None = None,
+) -> rules.Fault:
+    """A word that is not among ``known``; a ``look_alike`` if it resembles one of them or is a key of ``alike``."""
+    words = [each for each in known if each]
+    message = f"Unknown {kind} {shown(word)}."
+    right = (alike or {}).get(word) or similar(word, words)
+    if right:
+        return rules.Fault("look_alike", message, f"Write {right}.", path, real)
+    return rules.Fault(_UNKNOWN[kind], message, f"Use one of {', '.join(words)}.", path, real)
+
+
+def _unknown_key(field: schemas.Field, key: str, path: str) -> rules.Fault:
+    fault = unknown("key", key, field.fields, path, alike=field.alike)
+    if fault.code == "unknown_key" and field.fields is schemas.LABEL_SELECTOR.fields:
+        return replace(fault, remedy=f"Write labels under matchLabels: {{{key}: …}}.")
+    return fault
+
+
+def too_new(name: str, since: str, path: str, real: schemas.Real = "refuses") -> rules.Fault:
+    """A key or plugin that was added after the schema's version."""
+    message = f"{name} was added in version {since}."
+    return rules.Fault("too_new", message, "Remove it, or set the newer version.", path, real, decoding=True)
+
+
 def is_set(value: t.Any) -> bool:
-    """Whether Go would call the value set: not null, and no empty text, list or map; 0 and false are set."""
+    """Whether Go considers the value set: not null, an empty string, list or map; 0 and false are set."""
     return value is not None and value != "" and value != [] and value != {}
 
 
 def _zero(field: schemas.Field) -> t.Any:
-    """What Go makes of null in a list or a map: the type's zero value, not nothing."""
+    """What Go makes of null in a list or map: the zero value of the type."""
     match field.type:
         case "object":
             return {}
@@ -176,14 +180,14 @@ def _zero(field: schemas.Field) -> t.Any:
 
 
 def number(value: t.Any) -> float | None:
-    """A number of a map, where null is 0, or ``None``."""
+    """A number in a map, where null is 0; ``None`` for anything else."""
     if value is None:
         return 0.0
-    return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else None
+    return float(value) if _is_number(value) else None
 
 
 def similar(word: str, known: t.Iterable[str]) -> str:
-    """The known word that was most likely meant, or the empty text."""
+    """The known word that was most likely meant, or the empty string."""
     words = list(known)
     for candidate in words:
         if candidate.lower() == word.lower():
@@ -192,7 +196,7 @@ def similar(word: str, known: t.Iterable[str]) -> str:
 
 
 def seconds(text: t.Any) -> float | None:
-    """A duration as Go's ``time.ParseDuration`` reads it, or ``None``."""
+    """A duration as Go's ``time.ParseDuration`` parses it, or ``None``."""
     if not isinstance(text, str):
         return None
     if text in ("0", "+0", "-0"):
@@ -203,57 +207,52 @@ def seconds(text: t.Any) -> float | None:
     return -total if text.startswith("-") else total
 
 
+def address(text: str) -> tuple[str, str]:
+    """Host and port of an address, with their defaults."""
+    host, colon, port = text.rpartition(":")
+    if not colon:
+        host, port = text, "10251"
+    return host.strip("[]") or "0.0.0.0", port
+
+
+def shown(value: t.Any, length: int = 40) -> str:
+    """The value as JSON, a string in single quotes, shortened to ``length`` characters."""
+    text = f"'{value}'" if isinstance(value, str) else json.dumps(value, default=str, ensure_ascii=False)
+    return text if len(text) <= length else f"{text[: length - 3]}..."
+
+
 def _fits(field: schemas.Field, value: t.Any) -> bool:
     match field.type:
-        case "bool":
-            return isinstance(value, bool)
         case "int":
-            return _whole(value)
+            return _is_whole(value)
         case "float":
-            return isinstance(value, (int, float)) and not isinstance(value, bool) and _finite(value)
-        case "string" | "selector_text" | "address":
-            return isinstance(value, str)
+            return _is_number(value)
         case "duration":
             return seconds(value) is not None
         case "int_or_percent":
-            return _whole(value) or isinstance(value, str)
+            return _is_whole(value) or isinstance(value, str)
         case "float_or_string":
-            return isinstance(value, (int, float, str)) and not isinstance(value, bool) and _finite(value)
-        case "list":
-            return isinstance(value, list)
-        case "args":
-            return True
-    return isinstance(value, dict)
+            return _is_number(value) or isinstance(value, str)
+    return isinstance(value, _TYPES[field.type][1])
 
 
-def _finite(value: float | str) -> bool:
-    return isinstance(value, str) or (abs(value) <= sys.float_info.max and not math.isnan(value))
+def _is_number(value: t.Any) -> bool:
+    """Whether it is a finite number, not a boolean."""
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) <= sys.float_info.max
 
 
-def _within(field: schemas.Field, value: t.Any) -> bool:
-    """Whether the Go type holds the number; a text has no width."""
-    low, high = t.cast("tuple[float, float]", field.width)
-    return isinstance(value, str) or low <= value <= high
+def _is_whole(value: t.Any) -> bool:
+    """Whether it is an integer; 1.0 is written as 1 when YAML becomes JSON."""
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and value % 1 == 0
 
 
-def _whole(value: t.Any) -> bool:
-    """1.0 is written as 1 when YAML becomes JSON."""
-    if isinstance(value, bool):
-        return False
-    return isinstance(value, int) or (isinstance(value, float) and _finite(value) and value.is_integer())
-
-
-def _scalar(field: schemas.Field, value: t.Any, path: str) -> t.Iterator[rules.Fault]:
+def _scalar(field: schemas.Field, value: t.Any, path: str) -> rules.Faults:
     number = _number(field, value)
     if isinstance(number, str):
         yield rules.Fault("malformed", number, "", path, field.malformed)
         return
     if field.enum and value and value not in field.enum:
-        right = field.alike.get(value) or similar(value, field.enum)
-        remedy = f"It is called {right}." if right else f"Known are {_listed(field)}."
-        yield rules.Fault(
-            "look_alike" if right else "not_in_list", f"There is no {value!r} here.", remedy, path, field.real
-        )
+        yield unknown("value", value, field.enum, path, field.real, field.alike)
     if number is None:
         return
     low, above, high = field.minimum, field.above, field.maximum
@@ -265,21 +264,20 @@ def _scalar(field: schemas.Field, value: t.Any, path: str) -> t.Iterator[rules.F
 
 
 def _number(field: schemas.Field, value: t.Any) -> float | str | None:
-    """The value as a number, ``None`` where it has none, or a text: why it cannot be read."""
+    """The value as a number, ``None`` if the type is not numeric, or a message why it cannot be parsed."""
+    wrong = f"{shown(value)} is not {_TYPES[field.type][0]}."
     match field.type:
-        case "int" | "float":
-            return float(value)
         case "duration":
             return seconds(value)
         case "int_or_percent" if isinstance(value, str):
             found = _PERCENT.fullmatch(value)
-            return float(found[1]) if found else f"{value!r} is not {_SAID['int_or_percent']}."
+            return float(found[1]) if found else wrong
         case "float_or_string" if isinstance(value, str):
-            return float(value) if _FLOAT.fullmatch(value) else f"{value!r} is not a number."
-        case "int_or_percent" | "float_or_string":
+            return float(value) if _FLOAT.fullmatch(value) else wrong
+        case "int" | "float" | "int_or_percent" | "float_or_string":
             return float(value)
-        case "address":
-            return None if _address(value) else f"{value!r} is not {_SAID['address']}."
+        case "address" if not _is_address(value):
+            return wrong
         case "selector_text":
             try:
                 selectors.parse(value)
@@ -288,17 +286,17 @@ def _number(field: schemas.Field, value: t.Any) -> float | str | None:
     return None
 
 
-def _address(value: str) -> bool:
-    """As ``net.SplitHostPort`` takes it apart; an IP address alone gets the default port."""
+def _is_address(value: str) -> bool:
+    """Whether ``net.SplitHostPort`` accepts it; an IP address alone gets the default port."""
     host, colon, port = value.rpartition(":")
     if host.startswith("[") and host.endswith("]"):
         host = host[1:-1]
     elif not colon or ":" in host:
-        return _ip(value)
-    return _ip(host or "0.0.0.0") and bool(_PORT.fullmatch(port)) and 1 <= int(port) <= 65535
+        return _is_ip(value)
+    return _is_ip(host or "0.0.0.0") and bool(_PORT.fullmatch(port)) and 1 <= int(port) <= 65535
 
 
-def _ip(text: str) -> bool:
+def _is_ip(text: str) -> bool:
     try:
         ipaddress.ip_address(text)
     except ValueError:
@@ -306,12 +304,12 @@ def _ip(text: str) -> bool:
     return "%" not in text
 
 
-def _ordered(value: t.Mapping[str, t.Any], low: str, high: str, path: str) -> t.Iterator[rules.Fault]:
+def _ordered(value: t.Mapping[str, t.Any], low: str, high: str, path: str) -> rules.Faults:
     lows, highs = value.get(low), value.get(high)
     if not isinstance(lows, dict) or not isinstance(highs, dict):
         return
-    for name, given in lows.items():
-        one, limit = number(given), number(highs[name]) if name in highs else None
+    for name in [name for name in lows if name in highs]:
+        one, limit = number(lows[name]), number(highs[name])
         if one is not None and limit is not None and one > limit:
             message = f"{low} of {name} is {one:g}, {high} is {limit:g}."
             yield rules.Fault("order", message, f"Keep {low} at or below {high}.", _join(_join(path, low), name))
@@ -320,57 +318,40 @@ def _ordered(value: t.Mapping[str, t.Any], low: str, high: str, path: str) -> t.
 _OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist")
 
 
-def _selector(value: t.Mapping[str, t.Any], path: str) -> t.Iterator[rules.Fault]:
-    """What the API machinery checks of a label selector beyond its shape (``LabelSelectorAsSelector``)."""
+def _selector(value: t.Mapping[str, t.Any], path: str) -> rules.Faults:
+    """What the API machinery (``LabelSelectorAsSelector``) validates of a label selector apart from its types."""
     labels, expressions = value.get("matchLabels"), value.get("matchExpressions")
     for key, label in labels.items() if isinstance(labels, dict) else ():
         if not node_taints.is_qualified(key) or (isinstance(label, str) and not node_taints.is_label_value(label)):
-            yield rules.Fault("malformed", f"{key}={label} is no label.", path=_join(_join(path, "matchLabels"), key))
+            where = _join(_join(path, "matchLabels"), key)
+            yield rules.Fault("malformed", f"{key}={label} is not a valid label.", path=where)
     for index, given in enumerate(expressions if isinstance(expressions, list) else ()):
         expression = {} if given is None else given
         if isinstance(expression, dict):
             yield from _expression(expression, f"{path}.matchExpressions[{index}]")
 
 
-def _expression(expression: t.Mapping[str, t.Any], path: str) -> t.Iterator[rules.Fault]:
+def _expression(expression: t.Mapping[str, t.Any], path: str) -> rules.Faults:
     key, operator, values = (expression.get(name) for name in ("key", "operator", "values"))
     if not is_set(key):
-        yield rules.Fault("required", "key has to be given.", path=f"{path}.key")
+        yield rules.required(f"{path}.key")
     elif isinstance(key, str) and not node_taints.is_qualified(key):
-        yield rules.Fault("malformed", f"{key!r} is no label key.", path=f"{path}.key")
+        yield rules.Fault("malformed", f"{shown(key)} is not a valid label key.", path=f"{path}.key")
     if not is_set(operator):
-        yield rules.Fault(
-            "required", "operator has to be given.", f"Known are {', '.join(_OPERATORS)}.", f"{path}.operator"
-        )
+        yield replace(rules.required(f"{path}.operator"), remedy=f"Use one of {', '.join(_OPERATORS)}.")
     elif isinstance(operator, str) and operator not in _OPERATORS:
-        right = similar(operator, _OPERATORS)
-        remedy = f"It is called {right}." if right else f"Known are {', '.join(_OPERATORS)}."
-        rule = "look_alike" if right else "not_in_list"
-        yield rules.Fault(rule, f"There is no {operator!r} here.", remedy, f"{path}.operator")
+        yield unknown("value", operator, _OPERATORS, f"{path}.operator")
     if operator in ("In", "NotIn") and not is_set(values):
-        yield rules.Fault("required", "In and NotIn need values.", path=f"{path}.values")
+        yield rules.Fault("required", "In and NotIn require values.", path=f"{path}.values")
     if operator in ("Exists", "DoesNotExist") and is_set(values):
         yield rules.Fault("forbidden", "Exists and DoesNotExist take no values.", "Remove them.", f"{path}.values")
     for word in values if isinstance(values, list) else ():
         if isinstance(word, str) and not node_taints.is_label_value(word):
-            yield rules.Fault("malformed", f"{word!r} is no label value.", path=f"{path}.values")
-
-
-def _listed(field: schemas.Field) -> str:
-    return ", ".join(word for word in field.enum if word)
+            yield rules.Fault("malformed", f"{shown(word)} is not a valid label value.", path=f"{path}.values")
 
 
 def _join(path: str, key: str) -> str:
     return f"{path}.{key}" if path else key
-
-
-def _said(words: str) -> str:
-    return words[:1].upper() + words[1:]
-
-
-def _short(value: t.Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 40 else f"{text[:37]}..."
 
 
 def _hint(field: schemas.Field, value: t.Any) -> str:

@@ -92,7 +92,7 @@ class Prover:
             except errors.ClusterError as error:
                 why += f" Its log cannot be read either: {error}"
                 continue
-            config = self.means(running.told_in_log(log))
+            config = self.means(running.logged(log))
             if isinstance(config, dict):
                 return "log", running.compare(self.wanted, config, self.schema), why
         return "", None, why

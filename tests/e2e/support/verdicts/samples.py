@@ -92,7 +92,10 @@ class Maker:
         made: Raw = {}
         for key, inner in field.fields.items():
             wanted = (
-                inner.required or inner.nonempty or inner.note.startswith("needed") or self.chance.random() < self.share
+                inner.required
+                or inner.nonempty
+                or inner.note.startswith("required")
+                or self.chance.random() < self.share
             )
             if wanted and key not in barred and not inner.forbidden and self.schema.knows(inner.since):
                 made[key] = self.value(inner, key)
