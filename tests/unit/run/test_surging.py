@@ -230,6 +230,16 @@ def test_a_surge_that_another_run_took_over_is_left_to_it(world: World) -> None:
     assert not world.ended
 
 
+def test_the_record_of_a_surge_whose_only_node_somebody_else_holds_is_left_to_them(world: World) -> None:
+    Play(world).rounds()
+    end, before = End(world), recorded(world)
+    end.swaps.lose("n1", "Node n1 is held by run r2")
+    end.does(end.swaps.hold)
+    end.does(end.swaps.close)
+    assert not end.writes
+    assert (recorded(world).nodes, recorded(world).holder) == (before.nodes, before.holder)
+
+
 def test_a_second_look_at_an_old_view_does_not_lower_twice(world: World) -> None:
     Play(world).rounds()
     end, before = End(world), world.snapshot()

@@ -3,9 +3,9 @@
 
 """``pdb_guard``: a floor under the pods that will be evicted, and a surge for those that will be swapped.
 
-``present`` prepares: one more pod for every one that leaves by a swap, serving before the call ends,
-and a budget of ours for pods that have none. Ending the swaps is the drain's work. ``absent`` gives
-everything back from wherever it is. With nothing to do no lock is taken and nothing is written.
+``present`` prepares: an extra pod for each one that leaves by a swap, which serves before the call ends,
+and a budget of ours for pods that have none. Ending the swaps is the drain's work. ``absent`` undoes all of it
+from whatever state it is in. Where there is nothing to do, no lock is taken and nothing is written.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class GuardOptions:
 
 
 def guard(ctx: context.Context, options: GuardOptions) -> context.Result:
-    """Bring the nodes' pods under protection, or give it back; what fails is said of each node."""
+    """Protect the nodes' pods, or undo that; each node has its own outcome."""
     work = guard_work.Work(ctx, {name: guard_work.Site(name) for name in dict.fromkeys(options.nodes)}, {})
     try:
         work.read("nodes", "pods", "budgets", "leases")
@@ -95,9 +95,6 @@ def _read_record(work: guard_work.Work, site: guard_work.Site, *, present: bool)
         site.outcome, site.message = outcomes.GuardOutcome.ADOPTED_BY, record.owner(site.name)
 
 
-# -- present ------------------------------------------------------------------------------------------
-
-
 def _present(work: guard_work.Work, options: GuardOptions) -> None:
     pods = work.snapshot.pods_on(work.nodes)
     work.read(*observe.owners_of(pods), *(("claims", "volumes") if volumes.claimants(pods) else ()))
@@ -120,7 +117,7 @@ def _present(work: guard_work.Work, options: GuardOptions) -> None:
 
 
 def _protect(work: guard_work.Work, options: GuardOptions, nodes: list[str]) -> None:
-    """Prepare all pods of nodes that belong to one run."""
+    """Prepare all pods on nodes of one run."""
     ctx, wave = work.ctx, _Wave(work, options, nodes)
     if ctx.check:
         wave.predict()
@@ -129,7 +126,7 @@ def _protect(work: guard_work.Work, options: GuardOptions, nodes: list[str]) -> 
         try:
             locked = work.lock(nodes)
             if locked != nodes:
-                # A surge of what is left serves other pods; nothing was written yet.
+                # For fewer nodes other pods need a surge; nothing was written yet.
                 wave = _Wave(work, options, locked)
             if wave.todo:
                 wave.work()
@@ -139,7 +136,7 @@ def _protect(work: guard_work.Work, options: GuardOptions, nodes: list[str]) -> 
 
 
 class _Wave:
-    """The surges and guards of nodes that belong to one run, as the first look at the cluster wants them."""
+    """The surges and guards that nodes of one run need, by the first snapshot."""
 
     def __init__(self, call: guard_work.Work, options: GuardOptions, nodes: list[str]) -> None:
         self.call, self.options, self.nodes, self.me = call, options, nodes, call.identity(nodes)
@@ -151,7 +148,7 @@ class _Wave:
         self.cases = [
             surge_case.Case(s.workload, tuple(s.nodes), "plan") for uid, s in self.wanted.items() if uid not in done
         ]
-        plans = _routes(call.ctx, options, seen, nodes)
+        plans = self._routes(seen, nodes)
         self.floors = guard_floors.Floors(call.ctx, guards.guards(seen, plans), call.fence)
         self.refused = [plan for plan in plans if plan.code == outcomes.WorkloadOutcome.BAD_SURGE]
 
@@ -162,11 +159,29 @@ class _Wave:
 
     def plan(self, seen: snapshots.Snapshot) -> dict[str, surge_records.Surge]:
         """The surges that are wanted now, by the UID of the workload; nodes that were lost since need none."""
-        lost = self.call.lost()
-        return _wanted(self.call.ctx, self.options, seen, [name for name in self.nodes if name not in lost], self.me)
+        if not self.options.surge:
+            return {}
+        ctx, lost = self.call.ctx, self.call.lost()
+        plans = self._routes(seen, [name for name in self.nodes if name not in lost])
+        pin = self.options.pin_budgets
+        found = swap.surges(seen, plans, run=self.me.id, by=ctx.by, since=ctx.clock.server(), pin=pin)
+        return {surge.uid: surge for surge in found}
+
+    def _routes(self, seen: snapshots.Snapshot, nodes: t.Collection[str]) -> tuple[pod_plan.PodPlan, ...]:
+        """The pods' routes, as if everything were allowed that the drain may be allowed later.
+
+        What is refused in the end stops the run before any pod is moved; the plan reports that.
+        """
+        choices = pod_plan.Choices(
+            force=True,
+            delete_emptydir_data=True,
+            swap_blocked=self.options.swap_blocked,
+            reactive_budgets=self.options.reactive_budgets,
+        )
+        return migrate.routes(seen, nodes, choices, now=self.call.ctx.clock.server())
 
     def _is_ready(self, uid: str, wanted: surge_records.Surge) -> surge_records.Surge | None:
-        """The recorded surge, where an earlier call of this run did it all and nobody took it back."""
+        """The recorded surge, if an earlier call of this run made it ready and nobody undid it."""
         old = self.recorded.get(uid)
         if old is None or old.run != self.me.id or old.stage != "ready":
             return None
@@ -174,7 +189,7 @@ class _Wave:
         return old if fits else None
 
     def work(self) -> None:
-        """Do it, until it is decided or time is up."""
+        """Raise the surges and write the guards, until all are decided or time is up."""
         call, ctx = self.call, self.call.ctx
         watched = (*guard_work.SURGING, *observe.surged(self.wanted.values())) if self.cases else ("budgets", "pods")
         surging = surge_machine.Surging(
@@ -185,7 +200,7 @@ class _Wave:
             call.loop(surging, self.floors, live, self.options.timeout)
 
     def close(self) -> None:
-        """Say what came of it, for every workload and for the nodes that failed."""
+        """Add what came of every workload to the result."""
         for surge in self.ready:
             self.call.show_surge(surge, outcomes.WorkloadOutcome.ALREADY_RAISED)
         for floor in self.floors.floors:
@@ -193,9 +208,8 @@ class _Wave:
         for case in self.cases:
             _close_present(self.call, case, self.wanted[case.workload.uid])
         for plan in self.refused:
-            self.call.fail(
-                [plan.pod.node], outcomes.WorkloadOutcome.BAD_SURGE, str(plan.workload), plan.reason, plan.remedy
-            )
+            bad = outcomes.WorkloadOutcome.BAD_SURGE
+            self.call.fail([plan.pod.node], bad, str(plan.workload), plan.reason, plan.remedy)
 
     def predict(self) -> None:
         """Check mode: what a real call would change, in its order."""
@@ -218,39 +232,11 @@ class _Wave:
             call.show_surge(surge, outcomes.WorkloadOutcome.ALREADY_RAISED)
 
 
-def _routes(
-    ctx: context.Context, options: GuardOptions, snapshot: snapshots.Snapshot, nodes: t.Collection[str]
-) -> tuple[pod_plan.PodPlan, ...]:
-    """The pods' routes, as if everything the drain may be allowed later were allowed.
-
-    What is refused in the end stops the run before any pod moves; that is the plan's to say.
-    """
-    choices = pod_plan.Choices(
-        force=True,
-        delete_emptydir_data=True,
-        swap_blocked=options.swap_blocked,
-        reactive_budgets=options.reactive_budgets,
-    )
-    return migrate.routes(snapshot, nodes, choices, now=ctx.clock.server())
-
-
-def _wanted(
-    ctx: context.Context, options: GuardOptions, snapshot: snapshots.Snapshot, nodes: t.Collection[str], me: context.Run
-) -> dict[str, surge_records.Surge]:
-    if not options.surge:
-        return {}
-    plans = _routes(ctx, options, snapshot, nodes)
-    pin = options.pin_budgets
-    found = swap.surges(snapshot, plans, run=me.id, by=ctx.by, since=ctx.clock.server(), pin=pin)
-    return {surge.uid: surge for surge in found}
-
-
 def _close_present(work: guard_work.Work, case: surge_case.Case, wanted: surge_records.Surge) -> None:
     outcome, message = t.cast("outcomes.WorkloadOutcome", case.outcome), case.message
     if case.open:
         outcome = outcomes.WorkloadOutcome.NOT_GIVEN_BACK
-        message = f"{case.message}. Its surge could not be taken back in time: {case.waiting}"
+        message = f"{case.message} Its surge could not be undone in time: {case.waiting}"
     work.show_surge(case.surge or wanted, outcome, message)
-    if not case.open and not case.failed:
-        return
-    work.fail(wanted.nodes, outcome, str(case.workload), message, case.remedy)
+    if case.open or case.failed:
+        work.fail(wanted.nodes, outcome, str(case.workload), message, case.remedy)

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the kubeops.node_maintenance collection
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""``pdb_guard`` with ``state: absent``: what protected the pods of nodes is given back, from wherever it is."""
+"""``pdb_guard`` with ``state: absent``: undo what protected the pods of nodes, from whatever state it is in."""
 
 from __future__ import annotations
 
@@ -27,9 +27,11 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.prot
     surge_machine,
 )
 
+REMEDY = "Once that is over, run recover -e recover_state=undone."
+
 
 def absent(work: guard_work.Work) -> None:
-    """Give back what serves the nodes, and what serves nodes that no longer exist."""
+    """Undo what serves the nodes, and what serves nodes that no longer exist."""
     ctx = work.ctx
     for uid, error in surge_records.unreadable(work.snapshot).items():
         here, lease = error.nodes & frozenset(work.nodes), f"Lease {names.NAMESPACE}/{names.surge_name(uid)}"
@@ -57,16 +59,15 @@ def absent(work: guard_work.Work) -> None:
         finally:
             work.unlock()
     for name in work.nodes:
-        site, did = work.sites[name], any(name in w["nodes"] for w in work.workloads)
-        if did:
+        site = work.sites[name]
+        if any(name in line["nodes"] for line in work.workloads):
             site.outcome = outcomes.GuardOutcome.GIVEN_BACK
-            site.message = f"What protected the pods of node {name} is given back."
-        else:
-            ours = site.record is not None
-            site.outcome = (
-                outcomes.GuardOutcome.ALREADY_GIVEN_BACK if ours else outcomes.GuardOutcome.NOT_IN_MAINTENANCE_ANY_MORE
-            )
-            site.message = f"Nothing protects the pods of node {name} any more."
+            site.message = f"The protection of the pods on node {name} was undone."
+            continue
+        site.outcome = outcomes.GuardOutcome.ALREADY_GIVEN_BACK
+        if site.record is None:
+            site.outcome = outcomes.GuardOutcome.NOT_IN_MAINTENANCE_ANY_MORE
+        site.message = f"Nothing protects the pods on node {name} any more."
 
 
 def _surges(work: guard_work.Work, nodes: frozenset[str]) -> list[surge_records.Surge]:
@@ -79,7 +80,7 @@ def _surges(work: guard_work.Work, nodes: frozenset[str]) -> list[surge_records.
 
 
 def _staying(work: guard_work.Work, surge: surge_records.Surge, nodes: t.Collection[str]) -> frozenset[str]:
-    """The nodes that still need the surge: they are not given back, and their record is of its run."""
+    """The surge's other nodes that still need it, by their records."""
     found = (work.snapshot.nodes.get(name) for name in surge.nodes if name not in nodes)
     return frozenset(node.name for node in found if node and _needs(node, surge))
 
@@ -93,28 +94,30 @@ def _needs(node: objects.Node, surge: surge_records.Surge) -> bool:
     return record is not None and record.run == surge.run
 
 
-def _predict(work: guard_work.Work, surge: surge_records.Surge, nodes: t.Collection[str]) -> None:
+def _shrunk(work: guard_work.Work, surge: surge_records.Surge, nodes: t.Collection[str]) -> surge_records.Surge | None:
+    """What is left of the surge where other nodes than these still need it, else ``None``."""
     staying = _staying(work, surge, nodes)
     shrunk = swap.shrunk(work.snapshot, surge, staying)
-    if staying and shrunk.leaving:
-        for change in swap.shrinking(work.snapshot, surge, shrunk):
-            work.ctx.changed(change)
-        work.show_surge(surge, outcomes.WorkloadOutcome.GIVEN_BACK_IN_PART)
-        return
-    changes, kept = swap.whole_undo(work.snapshot, surge)
+    return shrunk if staying and shrunk.leaving else None
+
+
+def _predict(work: guard_work.Work, surge: surge_records.Surge, nodes: t.Collection[str]) -> None:
+    outcome, kept = outcomes.WorkloadOutcome.GIVEN_BACK, tuple[str, ...]()
+    if shrunk := _shrunk(work, surge, nodes):
+        outcome, changes = outcomes.WorkloadOutcome.GIVEN_BACK_IN_PART, swap.shrinking(work.snapshot, surge, shrunk)
+    else:
+        changes, kept = swap.whole_undo(work.snapshot, surge)
     for change in changes:
         work.ctx.changed(change)
-    work.show_surge(surge, outcomes.WorkloadOutcome.GIVEN_BACK, "; ".join(kept))
+    work.show_surge(surge, outcome, "; ".join(kept))
 
 
 def _give_back(work: guard_work.Work, nodes: frozenset[str], surges: list[surge_records.Surge]) -> None:
     ctx, me = work.ctx, work.identity(sorted(nodes))
-    cases = [surge_case.Case(surge.workload, tuple(surge.nodes), "undo", surge) for surge in surges]
-    for case, surge in zip(cases, surges, strict=True):
-        staying = _staying(work, surge, nodes)
-        shrunk = swap.shrunk(work.snapshot, surge, staying)
-        if staying and shrunk.leaving:
-            case.shrunk = shrunk
+    cases = [
+        surge_case.Case(one.workload, tuple(one.nodes), "undo", surge=one, shrunk=_shrunk(work, one, nodes))
+        for one in surges
+    ]
     for budget in guards.serving(work.snapshot, nodes):
         _remove_guard(work, budget, nodes)
     if not cases:
@@ -128,33 +131,21 @@ def _give_back(work: guard_work.Work, nodes: frozenset[str], surges: list[surge_
 
 
 def _remove_guard(work: guard_work.Work, budget: objects.Budget, nodes: frozenset[str]) -> None:
-    """Take the nodes off one guard; what cannot be taken off stands against its own nodes only."""
+    """Take the nodes off one guard; a failure is that of its own nodes only."""
 
     def decide(found: objects.Raw | None) -> api_changes.Change | None:
         return guards.unguard(work.snapshot, objects.Budget.of(found), nodes) if found else None
 
     serves = guards.nodes_of(budget)
     here = [name for name in serves if name in nodes]
-    change = t.cast("api_changes.Change", guards.unguard(work.snapshot, budget, nodes))
+    first = writing.at_first(t.cast("api_changes.Change", guards.unguard(work.snapshot, budget, nodes)), decide)
     try:
-        writing.write(
-            work.ctx,
-            budget.ref,
-            writing.at_first(change, decide),
-            known=None,
-            fence=functools.partial(work.fence, here),
-        )
+        writing.write(work.ctx, budget.ref, first, known=None, fence=functools.partial(work.fence, here))
     except (context.StopRun, errors.ClusterError) as error:
-        message = f"{budget.ref} could not be given back: {error}"
-        work.fail(
-            here,
-            outcomes.WorkloadOutcome.NOT_GIVEN_BACK,
-            str(budget.ref),
-            message,
-            "Later: recover -e recover_state=undone.",
-        )
-        return
-    work.show_unguarded(budget, serves)
+        outcome, message = outcomes.WorkloadOutcome.NOT_GIVEN_BACK, f"{budget.ref} could not be removed: {error}"
+        work.fail(here, outcome, str(budget.ref), message, REMEDY)
+    else:
+        work.show_unguarded(budget, serves)
 
 
 def _close(work: guard_work.Work, case: surge_case.Case, surge: surge_records.Surge) -> None:
@@ -164,11 +155,5 @@ def _close(work: guard_work.Work, case: surge_case.Case, surge: surge_records.Su
     message = case.waiting if case.open else "; ".join(case.kept) or case.message
     work.show_surge(surge, outcome, message)
     if failed:
-        text = f"the surge of {case.workload} is still there: {message}"
-        work.fail(
-            surge.nodes,
-            outcome,
-            str(case.workload),
-            text,
-            case.remedy or "Once that is over: recover -e recover_state=undone.",
-        )
+        text = f"The surge of {case.workload} is still there: {message}"
+        work.fail(surge.nodes, outcome, str(case.workload), text, case.remedy or REMEDY)

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the kubeops.node_maintenance collection
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""Laying guards under workloads: each is made, and made again, until it is seen in place."""
+"""Guards, the budgets of our own: each is written, and written again, until the watch shows it in place."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.mod
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap import guards
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import context, node_locks, writing
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.protect import surge_lease
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.protect import surge_case, surge_lease
 
 AGAIN = 1.0
 """Seconds before a guard that was written and is not seen is written again: its watch may be behind."""
@@ -26,7 +26,7 @@ AGAIN = 1.0
 
 @dataclass
 class Floor:
-    """One guard on its way; ``outcome`` says why it is not had, ``None`` while it is had or tried for."""
+    """One guard; ``outcome`` says why there is none, ``None`` while it is in place or tried for."""
 
     guard: guards.Guard
     there: bool = False
@@ -39,12 +39,12 @@ class Floor:
 
     @property
     def settled(self) -> bool:
-        """Whether it is in place, not needed, or cannot be had."""
+        """Whether it is in place, not needed, or not to be had."""
         return self.there or self.outcome is not None or self.guard.instead is not None
 
 
 class Floors:
-    """The guards of one call. ``fence`` proves the nodes that a guard is for before every write."""
+    """The guards of one call. ``fence`` proves a guard's nodes before every write."""
 
     def __init__(self, ctx: context.Context, wanted: t.Iterable[guards.Guard], fence: surge_lease.NodesFence) -> None:
         self._ctx, self._fence = ctx, fence
@@ -62,11 +62,11 @@ class Floors:
 
     @property
     def waiting(self) -> list[str]:
-        """What is waited for, in words."""
+        """What is waited for."""
         return [floor.waiting for floor in self.floors if not floor.settled and floor.waiting]
 
     def step(self, snapshot: snapshots.Snapshot) -> None:
-        """Look whether the guards are in place, and write those that are not."""
+        """Write the guards that are not in place."""
         for floor in self.floors:
             if floor.outcome or floor.guard.instead:
                 continue
@@ -75,28 +75,24 @@ class Floors:
             except writing.PASSING as error:
                 floor.waiting = str(error)
             except errors.NotFound:
-                self._end(
-                    floor, outcomes.WorkloadOutcome.ENDED, f"{floor.guard.workload} is gone with its namespace.", ""
-                )
+                gone = f"{floor.guard.workload} is gone with its namespace."
+                self._end(floor, outcomes.WorkloadOutcome.ENDED, gone)
             except node_locks.LostLockError as lost:
                 self._without(floor, lost, snapshot)
             except context.StopRun as stop:
                 self._end(floor, outcomes.WorkloadOutcome.FAILED, stop.reason.message, stop.reason.remedy)
             except errors.ClusterError as error:
-                self._end(floor, outcomes.WorkloadOutcome.GUARD_DENIED, str(error), "Mend that, then run again.")
+                self._end(floor, outcomes.WorkloadOutcome.GUARD_DENIED, str(error), "Fix that, then run again.")
 
     def give_up(self) -> None:
         """Time is up."""
+        remedy = "Check what removes it, and kube-controller-manager."
         for floor in self.floors:
             if not floor.settled:
-                text = f"{floor.guard.budget} is not in place in time"
-                text += f": {floor.waiting}." if floor.waiting else "."
-                self._end(
-                    floor,
-                    outcomes.WorkloadOutcome.TIMED_OUT,
-                    text,
-                    "Look at who removes it, or at kube-controller-manager.",
+                text = f"{floor.guard.budget} was not in place in time" + (
+                    f": {floor.waiting}." if floor.waiting else "."
                 )
+                self._end(floor, outcomes.WorkloadOutcome.TIMED_OUT, text, remedy)
 
     def _step(self, floor: Floor, snapshot: snapshots.Snapshot) -> None:
         place = (floor.guard.budget.namespace, floor.guard.budget.name)
@@ -131,11 +127,10 @@ class Floors:
         fence = functools.partial(self._fence, guard.nodes)
         made = writing.write(self._ctx, guard.budget, writing.at_first(change, decide), known=None, fence=fence).change
         if made:
-            where = {"namespace": guard.workload.namespace, "name": guard.workload.name}
-            self._ctx.tell("guarded", made.sentence, node=guard.nodes[0] if guard.nodes else "", **where)
+            surge_case.tell(self._ctx, "guarded", f"guarded by {guard.budget}", guard.workload, guard.nodes)
         return made is not None
 
-    def _end(self, floor: Floor, outcome: outcomes.WorkloadOutcome, message: str, remedy: str) -> None:
+    def _end(self, floor: Floor, outcome: outcomes.WorkloadOutcome, message: str, remedy: str = "") -> None:
         floor.outcome, floor.message, floor.remedy, floor.there = outcome, message, remedy, False
-        where = {"namespace": floor.guard.workload.namespace, "name": floor.guard.workload.name}
-        self._ctx.tell("failed" if outcome.failed else "note", message, **where)
+        what = "failed" if outcome.failed else "note"
+        surge_case.tell(self._ctx, what, message, floor.guard.workload, floor.guard.nodes)

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the kubeops.node_maintenance collection
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""What both states of ``pdb_guard`` share: the call's findings, its locks, its loop and its lines."""
+"""What both states of ``pdb_guard`` share: the snapshot, the locks, the loop and the result."""
 
 from __future__ import annotations
 
@@ -17,27 +17,31 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.mod
     snapshots,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap import guards, surge_records
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import context, locking, observe
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.protect import guard_floors, surge_machine
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import context, observe, record_locks
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.protect import (
+    guard_floors,
+    surge_case,
+    surge_machine,
+)
 
 TICK = 0.5
 """Longest pause of the loop; every change in the cluster ends it early."""
 TELL_EVERY = 10.0
 PACE = 1.0
-"""Least seconds between two lines about one workload; its controllers pass through many states in that."""
+"""Least seconds between two lines about one workload, whose controllers pass through many states meanwhile."""
 UNDO_WITHIN = 60.0
-"""Seconds for taking surges back after the call's own time is up."""
+"""Seconds for undoing surges after the call's own time is up."""
 
 SURGING = ("pods", "budgets", "slices", "leases")
-"""What is watched while surges are raised or taken back, beside the workloads' own kinds."""
+"""What is watched while surges are raised or undone, beside the workloads' own kinds."""
 
 RAISED = frozenset({outcomes.WorkloadOutcome.RAISED, outcomes.WorkloadOutcome.ALREADY_RAISED})
-"""Outcomes of workloads that have more replicas meanwhile."""
+"""Outcomes of workloads that run extra replicas now."""
 FAILS_NODE = {
     outcomes.WorkloadOutcome.TIMED_OUT: outcomes.GuardOutcome.TIMED_OUT,
     outcomes.WorkloadOutcome.NOT_GIVEN_BACK: outcomes.GuardOutcome.NOT_GIVEN_BACK,
 }
-"""What a node comes to by a workload that failed so; by any other failure it is blocked."""
+"""The outcome of a node by that of a workload that failed; any other failure blocks the node."""
 
 
 @dataclass
@@ -60,7 +64,7 @@ class Site:
         return self.outcome is not None and self.outcome.failed
 
     def close(self, outcome: outcomes.GuardOutcome, message: str) -> None:
-        """Decide the outcome. The first word stays, and what else is wrong is added to the message."""
+        """Decide the outcome. The first one stays; later ones only add to the message."""
         self.outcome = self.outcome or outcome
         if message not in self.message:
             self.message = f"{self.message}; {message}" if self.message else message
@@ -80,12 +84,12 @@ class Work:
     found: dict[str, list[t.Any]]
     workloads: list[dict[str, t.Any]] = field(default_factory=list)
     findings: list[reasons.Finding] = field(default_factory=list)
-    _locks: list[locking.Locks] = field(default_factory=list)
     _told: dict[str, tuple[str, float]] = field(default_factory=dict)
     _told_at: float = 0.0
 
     def __post_init__(self) -> None:
         self.began = self.ctx.clock.now()
+        self._locks = record_locks.RecordLocks(self.ctx)
         self.snapshot = snapshots.Snapshot.of(self.found)
 
     @property
@@ -110,20 +114,12 @@ class Work:
             return context.Run(record.run, record.nonce)
         return self.ctx.run if self.ctx.run and self.ctx.run.id else context.Run("none")
 
-    # -- locks ----------------------------------------------------------------------------------------
-
     def lock(self, nodes: t.Collection[str]) -> list[str]:
-        """Lock the nodes, and give those that are ours to write for now. The others are closed, each for itself."""
-        groups: dict[context.Run, dict[str, str]] = {}
-        for name in nodes:
-            if record := self.sites[name].record:
-                groups.setdefault(context.Run(record.run, record.nonce), {})[name] = record.lease
-        for me, places in groups.items():
-            locks = locking.Locks(self.ctx, me, places)
-            self._locks.append(locks)
-            for name, held in locks.take(borrowed=self.ctx.run is None or not self.ctx.run.nonce).items():
-                self.sites[name].close(outcomes.GuardOutcome.HELD, held.message)
-        if groups:
+        """Lock the nodes, and give those that are ours to write for now; the others are closed."""
+        records = {name: record for name in nodes if (record := self.sites[name].record)}
+        for name, why in self._locks.take(records).items():
+            self.sites[name].close(outcomes.GuardOutcome.HELD, why)
+        if records:
             self._look_again()
         return [name for name in nodes if self.sites[name].open]
 
@@ -141,28 +137,25 @@ class Work:
 
     def lost(self) -> dict[str, str]:
         """The nodes that somebody took over while we held them, and who, in words."""
-        return {name: why for locks in self._locks for name, why in locks.lost().items()}
+        return self._locks.lost()
 
     def unlock(self) -> None:
         """Leave the locks for the next call of the run."""
         for name, why in self.lost().items():
             self.sites[name].close(outcomes.GuardOutcome.ADOPTED_BY, f"Node {name} was taken over: {why}")
-        locking.leave_all(self.ctx, self._locks)
-        self._locks.clear()
+        self._locks.leave()
+        self._locks = record_locks.RecordLocks(self.ctx)
 
-    def fence(self, nodes: t.Collection[str] | None = None) -> None:
-        """Prove that these nodes (``None``: all of the call) are still ours."""
-        for locks in self._locks:
-            locks.fence(nodes)
-
-    # -- the loop -------------------------------------------------------------------------------------
+    def fence(self, nodes: t.Collection[str]) -> None:
+        """Prove that these nodes are still ours."""
+        self._locks.fence(nodes)
 
     def loop(
         self, surging: surge_machine.Surging, floors: guard_floors.Floors, live: observe.Live, limit: float | None
     ) -> None:
-        """Step the surges and the guards until all of it is decided, or time is up.
+        """Step the surges and the guards until all are decided, or ``limit`` seconds of the call are over.
 
-        What is not ready in time is taken back, for which there is a minute more. ``limit`` is in seconds.
+        What is not ready by then is undone, within ``UNDO_WITHIN`` seconds more.
         """
         ctx, late = self.ctx, False
         self._told_at = ctx.clock.now()
@@ -192,50 +185,47 @@ class Work:
             text, at = self._told.setdefault(case.workload.uid, ("", now))
             if text != case.waiting and now - at >= PACE:
                 self._told[case.workload.uid], self._told_at = (case.waiting, now), now
-                where = {"namespace": case.workload.namespace, "name": case.workload.name}
-                node = case.nodes[0] if case.nodes else ""
-                self.ctx.tell("waiting", f"waiting: {case.waiting}", node=node, **where)
+                surge_case.tell(self.ctx, "waiting", f"waiting: {case.waiting}", case.workload, case.nodes)
         if now - self._told_at >= TELL_EVERY:
             texts = [*(case.waiting for case in waiting), *pending]
             more = f" (and {len(texts) - 3} more)" if len(texts) > 3 else ""
             self._told_at = now
             self.ctx.tell("waiting", "still waiting: " + "; ".join(texts[:3]) + more)
 
-    # -- what is shown --------------------------------------------------------------------------------
-
     def show_surge(self, surge: surge_records.Surge, outcome: outcomes.WorkloadOutcome, message: str = "") -> None:
         """Add a workload's line about its surge."""
         leaving = (pod for uid in surge.leaving if (pod := self.snapshot.pod(uid)))
-        over = [budget.name for pod in leaving for budget in self.snapshot.budgets_of(pod)]
+        over = (budget.name for pod in leaving for budget in self.snapshot.budgets_of(pod))
         during = surge.target if outcome in RAISED else surge.prior_replicas
-        self._show(surge.workload, surge.prior_replicas, during, over[:1], outcome, surge.nodes, message)
+        replicas = (surge.prior_replicas, during)
+        self._show(surge.workload, replicas, next(over, None), outcome, surge.nodes, message)
 
     def show_guard(self, floor: guard_floors.Floor) -> None:
-        """Add a workload's line about its guard; where it cannot be had, its nodes have failed."""
+        """Add a workload's line about its guard; without it, its nodes have failed."""
         guard, message = floor.guard, floor.message
         outcome = outcomes.WorkloadOutcome.GUARDED if floor.written else outcomes.WorkloadOutcome.ALREADY_GUARDED
         budget = guard.budget
         if guard.instead:
             outcome, budget = outcomes.WorkloadOutcome.NOT_GUARDED, guard.instead
-            message = f"{guard.instead} covers pods of the same selector, and two budgets would hold them for good."
-            remedy = "Its pods go without a floor."
+            message = f"{guard.instead} covers some of its pods, and no pod with two budgets can be evicted."
+            remedy = "Its pods are evicted without a guard."
             self.findings.append(reasons.Finding("guard_overlaps", message, remedy, "info", str(guard.workload)))
         outcome = floor.outcome or outcome
-        self._show(guard.workload, guard.replicas, guard.replicas, [budget.name], outcome, guard.nodes, message)
+        replicas = (guard.replicas, guard.replicas)
+        self._show(guard.workload, replicas, budget.name, outcome, guard.nodes, message)
         if outcome.failed:
             self.fail(guard.nodes, outcome, str(guard.workload), message, floor.remedy)
 
     def fail(
         self, nodes: t.Iterable[str], what: outcomes.WorkloadOutcome, subject: str, message: str, remedy: str
     ) -> None:
-        """Close what nodes of this call this stands against, with a finding that says why."""
+        """Close those of the nodes that this call has, with a finding that says why."""
         found = reasons.Finding(what.value, message, remedy, "blocker", subject)
         self.findings.append(found)
+        outcome = FAILS_NODE.get(what, outcomes.GuardOutcome.BLOCKED)
         for name in nodes:
             if name in self.sites:
-                self.sites[name].close(
-                    FAILS_NODE.get(what, outcomes.GuardOutcome.BLOCKED), f"Node {name}: {found.sentence}"
-                )
+                self.sites[name].close(outcome, f"Node {name}: {found.sentence}")
 
     def stop(self, nodes: t.Iterable[str], error: context.StopRun | errors.ClusterError) -> None:
         """Close the nodes whose work ended by this."""
@@ -245,30 +235,30 @@ class Work:
             self.sites[name].close(outcomes.GuardOutcome.FAILED, why.sentence)
 
     def show_unguarded(self, budget: objects.Budget, nodes: t.Iterable[str]) -> None:
-        """Add the line about a guard that was given back; its workload may be gone."""
+        """Add the line about a guard that was removed; its workload may be gone."""
         found = self.snapshot.workload(guards.workload_uid(budget))
         ref = found.ref if found else objects.Ref("", "", budget.namespace)
         count = found.replicas if found else 0
-        self._show(ref, count, count, [budget.name], outcomes.WorkloadOutcome.UNGUARDED, nodes, "")
+        self._show(ref, (count, count), budget.name, outcomes.WorkloadOutcome.UNGUARDED, nodes)
 
     def _show(
         self,
         workload: objects.Ref,
-        before: int,
-        during: int,
-        budgets: t.Sequence[str],
+        replicas: tuple[int, int],
+        budget: str | None,
         outcome: outcomes.WorkloadOutcome,
         nodes: t.Iterable[str],
-        message: str,
+        message: str = "",
     ) -> None:
+        """Add a workload's line; ``replicas`` are those before and during the maintenance."""
         self.workloads.append(
             {
                 "kind": workload.kind,
                 "namespace": workload.namespace,
                 "name": workload.name,
-                "replicas_before": before,
-                "replicas_during": during,
-                "budget": budgets[0] if budgets else None,
+                "replicas_before": replicas[0],
+                "replicas_during": replicas[1],
+                "budget": budget,
                 "outcome": outcome.value,
                 "nodes": sorted(nodes),
                 "message": message,

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the kubeops.node_maintenance collection
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""One workload on its way to a surge and back, and what all of them see in one look at the cluster."""
+"""The surges of one call: the state of each, and what all of them read from one snapshot of the cluster."""
 
 from __future__ import annotations
 
@@ -16,38 +16,60 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.mod
     snapshots,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap import surge_records
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import context
 
 State = t.Literal["plan", "held", "raise", "wait", "ready", "undo", "undone"]
+RESTORED = "restored to its state before the surge"
 Planner = t.Callable[[snapshots.Snapshot], t.Mapping[str, surge_records.Surge]]
 
 
-@dataclass
-class Case:
-    """One workload.
+@dataclass(kw_only=True)
+class Tracked:
+    """What both halves of a swap know of one surge.
 
-    ``again`` says that its present surge is only in the way of the wanted one, ``shrunk`` what the
-    surge becomes where some of its nodes still need it, ``fewer`` that it lost a node of several, which is not
-    written down yet.
+    ``claimed``: its lease carries our name. ``fewer``: it lost one of its nodes, which is not recorded yet.
+    ``serving_since`` is of the context's monotonic clock.
+    """
+
+    surge: surge_records.Surge | None = None
+    claimed: bool = False
+    fewer: bool = False
+    serving_since: float | None = None
+    waiting: str = ""
+    kept: tuple[str, ...] = ()
+
+    @property
+    def held(self) -> surge_records.Surge:
+        """The surge, once there is one."""
+        return t.cast("surge_records.Surge", self.surge)
+
+    def served(self, now: float) -> float:
+        """Seconds for which the new pods have served without a break, up to ``now``."""
+        self.serving_since = now if self.serving_since is None else self.serving_since
+        return now - self.serving_since
+
+
+@dataclass
+class Case(Tracked):
+    """One workload of a call of ``pdb_guard``.
+
+    ``again``: its present surge only blocks the wanted one, which is planned once this one is undone. ``shrunk``:
+    what the surge becomes where some of its nodes still need it. ``forgotten`` is the UID of the lease that was
+    deleted last, ``foreign`` the resourceVersion of another run's lease and ``foreign_since`` when it was seen first.
     """
 
     workload: objects.Ref
     nodes: tuple[str, ...]
     state: State
-    surge: surge_records.Surge | None = None
     again: bool = False
     shrunk: surge_records.Surge | None = None
-    fewer: bool = False
-    claimed: bool = False
     forgotten: str = ""
     foreign: str = ""
     foreign_since: float = 0.0
-    serving_since: float | None = None
     blocked_since: float | None = None
     outcome: outcomes.WorkloadOutcome | None = None
     message: str = ""
     remedy: str = ""
-    waiting: str = ""
-    kept: tuple[str, ...] = ()
 
     @property
     def open(self) -> bool:
@@ -56,12 +78,33 @@ class Case:
 
     @property
     def failed(self) -> bool:
-        """Whether it ended without the protection it was asked for."""
+        """Whether it ended without the protection that was wanted."""
         return self.outcome is not None and self.outcome.failed
+
+    def give_up(self, ctx: context.Context, outcome: outcomes.WorkloadOutcome, message: str, remedy: str = "") -> None:
+        """Decide that it will not be ready; what was changed for it is undone."""
+        self._decide(ctx, "failed" if outcome.failed else "note", outcome, message, remedy)
+        self.again, self.state = False, "undo" if self.surge and self.claimed else "undone"
+
+    def end(self, ctx: context.Context, outcome: outcomes.WorkloadOutcome, message: str, remedy: str = "") -> None:
+        """Decide that nothing more is written for it."""
+        self._decide(ctx, "failed", outcome, message, remedy)
+        self.state = "undone"
+
+    def _decide(
+        self, ctx: context.Context, what: str, outcome: outcomes.WorkloadOutcome, message: str, remedy: str
+    ) -> None:
+        self.outcome, self.message, self.remedy = outcome, message, remedy
+        tell(ctx, what, message, self.workload, self.nodes)
+
+
+def tell(ctx: context.Context, what: str, message: str, workload: objects.Ref, nodes: t.Collection[str]) -> None:
+    """Tell something about a workload, with the first of the nodes that it concerns."""
+    ctx.tell(what, message, node=min(nodes, default=""), namespace=workload.namespace, name=workload.name)
 
 
 class Look:
-    """What all cases ask of one view of the cluster, each found out once."""
+    """What the cases read from one snapshot, each worked out once."""
 
     def __init__(self, snapshot: snapshots.Snapshot, planner: Planner) -> None:
         self.snapshot, self._planner = snapshot, planner

@@ -1,0 +1,80 @@
+# Copyright: Contributors to the kubeops.node_maintenance collection
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""Writing for surges: their records first, and every change only while record and nodes are proven to be ours."""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import replace
+
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import (
+    api_changes,
+    objects,
+    snapshots,
+)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap import surge_records, swap
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import context, hands
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.protect import surge_case, surge_lease
+
+
+class SurgeWriter:
+    """What both halves of a swap write with. ``holder`` and ``fence`` are those of ``SurgeLeases``.
+
+    The methods raise LostLockError where a node was lost, LostSurgeError where somebody else holds the surge,
+    StopRun where nobody knows whether its nodes are ours, and ClusterError where the server refused.
+    """
+
+    def __init__(self, ctx: context.Context, holder: str, fence: surge_lease.NodesFence) -> None:
+        self._ctx, self._hands = ctx, hands.Hands(ctx)
+        self.leases = surge_lease.SurgeLeases(ctx, holder, fence)
+
+    def do(self, surge: surge_records.Surge, changes: t.Iterable[api_changes.Change]) -> bool:
+        """Whether all of the changes were made; if not, they were decided on an old view."""
+        return self._hands.do(changes, lambda: self.leases.prove(surge))
+
+    def behind(self, workload: objects.Workload | None) -> bool:
+        """Whether this view of the workload is older than our last write to it."""
+        return workload is not None and self._hands.behind(workload.ref, workload.resource_version)
+
+    def let_go(self, one: surge_case.Tracked, snapshot: snapshots.Snapshot) -> bool:
+        """Let the pods of lost nodes stay: whether that is done, and the view shows it.
+
+        First the record names fewer nodes, then those pods get their own costs back, and last the record forgets
+        them: cut short anywhere, the costs are still known.
+        """
+        held = self.leases.hold(one.held)
+        smaller = swap.shrunk(snapshot, held, held.nodes)
+        if changes := swap.shrinking(snapshot, held, smaller):
+            self.do(held, changes)
+            one.waiting = unseen(held)
+            return False
+        one.surge, one.fewer = self.leases.hold(held.with_record_of(smaller)), False
+        nodes = sorted(smaller.nodes)
+        surge_case.tell(self._ctx, "note", f"surge continued for {', '.join(nodes)}", smaller.workload, nodes)
+        return True
+
+    def rebase(self, one: surge_case.Tracked, snapshot: snapshots.Snapshot, *, lowered: bool = False) -> bool:
+        """Whether somebody else set the count, so that the surge begins anew on theirs."""
+        other = swap.rebased(snapshot, one.held, lowered=lowered)
+        if other is None:
+            return False
+        one.surge, one.serving_since = self.leases.hold(other), None
+        message = f"scaled to {other.prior_replicas} replicas by somebody else: surge continued from there"
+        surge_case.tell(self._ctx, "note", message, other.workload, other.nodes)
+        return True
+
+
+def unseen(surge: surge_records.Surge) -> str:
+    """What is waited for after a write that the view does not show yet."""
+    return f"the watch to show the changes to {surge.workload}"
+
+
+def without(surge: surge_records.Surge, nodes: t.Collection[str]) -> surge_records.Surge:
+    """The surge as it serves all of its nodes but these; nothing is written yet."""
+    return replace(surge, nodes={name: uid for name, uid in surge.nodes.items() if name not in nodes})
+
+
+def strays(snapshot: snapshots.Snapshot, surge: surge_records.Surge) -> bool:
+    """Whether pods are to leave nodes that the surge serves no more: who let them go was cut short."""
+    return len(swap.shrunk(snapshot, surge, surge.nodes).leaving) < len(surge.leaving)
