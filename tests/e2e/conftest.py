@@ -19,7 +19,7 @@ HERE = Path(__file__).resolve().parent
 if str(HERE) not in sys.path:
     sys.path.insert(0, str(HERE))
 
-from support import reruns, rights  # noqa: E402
+from support import reruns, rights, sampling  # noqa: E402
 from support.arena import Arena, arena_name  # noqa: E402
 from support.lab import Lab, adopted, lab_playbook, started  # noqa: E402
 from support.plays import Player  # noqa: E402
@@ -34,6 +34,10 @@ def pytest_configure(config: pytest.Config) -> None:
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     return together(config, log)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    sampling.select(config, items)
 
 
 @contextlib.contextmanager

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 import yaml
-from support import koordinator
+from support import koordinator, sampling
 from support.arena import Arena
 from support.jobs import JOBS
 from support.lab import ROOT, Lab
@@ -142,7 +142,7 @@ def test_what_is_wrong_by_the_schema_is_never_written(lab: Lab, play: Player, ch
     assert state_of(lab) == before
 
 
-@pytest.mark.parametrize("restart", ["rollout", "scale"])
+@pytest.mark.parametrize("restart", sampling.first(1, ["rollout", "scale"]))
 def test_what_crashes_at_its_start_is_taken_back(lab: Lab, play: Player, chart: str, restart: str) -> None:
     """Valid by the schema, and refused by the descheduler: the class is looked up in the cluster."""
     before = state_of(lab)

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import pytest
 from support.arena import Arena, Workload
 from support.plays import Player, Running
 from support.waiting import until
@@ -84,10 +85,12 @@ def finishes(arena: Arena, play: Player, watching: Watch, reached: Reached) -> N
         assert lane.nodes[0] not in web.nodes() + guarded.nodes()
 
 
+@pytest.mark.whole
 def test_after_the_cordon(arena: Arena, play: Player, watching: Watch) -> None:
     finishes(arena, play, watching, lambda here, *_unused: arena.step(here) == "cordoned")
 
 
+@pytest.mark.whole
 def test_in_the_middle_of_the_surge(arena: Arena, play: Player, watching: Watch) -> None:
     finishes(arena, play, watching, lambda _here, web, _unused: len(web.pods()) == 2)
 

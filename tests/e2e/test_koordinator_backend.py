@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
+from support import sampling
 from support.arena import Arena, Workload
 from support.jobs import JOBS, PASSED, RESERVED, left_behind
 from support.koordinator import (
@@ -41,7 +42,7 @@ NODE_LIMIT = 6
 WINDOW = 6.0
 
 
-@pytest.fixture(scope="module", params=["v1.7.0", "v1.8.0"])
+@pytest.fixture(scope="module")
 def lab(request: pytest.FixtureRequest, koord: Lab, koord_next: Lab) -> Iterator[Lab]:
     """With windows of seconds instead of minutes, more pods of a node at a time, and single replicas admitted."""
     version = str(request.param)
@@ -199,6 +200,7 @@ def written_by_us(seen: Seen, *verbs: str) -> list[str]:
     ]
 
 
+@sampling.koordinator("v1.8.0")
 def test_a_node_of_thirty_pods_goes_as_fast_as_arbitration_admits(arena: Arena, play: Player, watching: Watch) -> None:
     here, _there, _elsewhere = arena.nodes(3)
     with arena.placing(here):
@@ -232,6 +234,7 @@ def test_a_node_of_thirty_pods_goes_as_fast_as_arbitration_admits(arena: Arena, 
     assert run.of("node_drain")[-1]["summary"]["requests"] <= 30 * 4
 
 
+@sampling.koordinator("v1.7.0")
 def test_descheduler_and_run_are_killed_in_the_middle(lab: Lab, arena: Arena, play: Player, watching: Watch) -> None:
     here, _there = arena.nodes(2)
     with arena.placing(here):
@@ -255,6 +258,7 @@ def test_descheduler_and_run_are_killed_in_the_middle(lab: Lab, arena: Arena, pl
     assert left_behind(arena) == []
 
 
+@sampling.koordinator("v1.8.0")
 def test_the_api_server_is_restarted_in_the_middle(lab: Lab, arena: Arena, play: Player) -> None:
     """Without the witness, which loses its watches as everybody does."""
     play.may_be_refused = True
@@ -277,6 +281,7 @@ def test_the_api_server_is_restarted_in_the_middle(lab: Lab, arena: Arena, play:
     assert left_behind(arena) == []
 
 
+@sampling.koordinator("v1.7.0")
 def test_what_no_job_can_move_is_evicted_or_refused_and_what_is_missing_is_named(
     lab: Lab, arena: Arena, play: Player
 ) -> None:
@@ -319,6 +324,7 @@ def test_what_no_job_can_move_is_evicted_or_refused_and_what_is_missing_is_named
         assert codes(plan("koordinator")) == {"no_controller"}
 
 
+@sampling.koordinator("v1.7.0")
 def test_a_statefulset_of_one_is_down_no_longer_than_by_an_eviction(
     arena: Arena, play: Player, watching: Watch, record_property: Callable[[str, object], None]
 ) -> None:

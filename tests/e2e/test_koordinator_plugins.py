@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterator, Mapping
 
 import pytest
-from support import descheduling
+from support import descheduling, sampling
 from support.arena import Arena
 from support.descheduling import CYCLE, here, moves
 from support.lab import Lab
@@ -22,7 +22,7 @@ from witness.log import Json
 METRICS = "/apis/slo.koordinator.sh/v1alpha1/nodemetrics"
 
 
-@pytest.fixture(scope="module", params=["v1.7.0", "v1.8.0"])
+@pytest.fixture(scope="module")
 def lab(request: pytest.FixtureRequest, koord: Lab, koord_next: Lab) -> Lab:
     return koord if request.param == "v1.7.0" else koord_next
 
@@ -94,6 +94,7 @@ def balancing(plugin: str, args: Json) -> Json:
     }
 
 
+@sampling.koordinator("v1.7.0")
 def test_low_node_load_cools_a_hot_node(lab: Lab, arena: Arena, play: Player, metrics: Metrics) -> None:
     hot, cold = arena.nodes(2)
     busy = arena.deployment("busy", 3, on=hot, service=False)
@@ -123,6 +124,7 @@ def test_low_node_load_cools_a_hot_node(lab: Lab, arena: Arena, play: Player, me
     assert moves(lab, arena) == {("LowNodeLoad", arena.namespace, "busy"): "Succeeded"}
 
 
+@sampling.koordinator("v1.8.0")
 def test_custom_priority_moves_pods_to_the_cheap_node(lab: Lab, arena: Arena, play: Player) -> None:
     (dear,), (cheap,) = arena.nodes(1, {"price": "high"}), arena.nodes(1, {"price": "low"})
     web = arena.deployment("web", 3, on=dear, service=False)

@@ -198,6 +198,7 @@ def test_the_sample_has_what_users_have(api: Api) -> None:
     assert {p["metadata"]["labels"]["app"] for p in legacy} >= {"ledger", "gateway", "billing", "debug-shell"}
 
 
+@pytest.mark.whole
 def test_two_labs_side_by_side_and_each_ends_alone(labs: Labs, api: Api) -> None:
     before = labs.processes("one")
     labs.start("two", lab_nodes=1, lab_metrics=False)
@@ -234,6 +235,7 @@ def test_everything_listens_on_loopback(labs: Labs, api: Api) -> None:
     assert listening(labs.processes("one").values()) == {LOOPBACK}
 
 
+@pytest.mark.whole
 def test_what_runs_beside_a_cluster_comes_back_alone_and_goes_with_it(labs: Labs) -> None:
     given = {"lab_nodes": 1, "lab_metrics": False, "lab_koordinator": "v1.7.0", "lab_descheduler": "koordinator,sigs"}
     labs.start("beside", **given)

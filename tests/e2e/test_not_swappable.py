@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 import pytest
-from support import rights
+from support import rights, sampling
 from support.arena import Arena, Workload
 from support.lab import Lab
 from support.plays import Player, Run
@@ -137,7 +137,7 @@ def test_a_rollout_in_progress_is_not_swapped(arena: Arena, play: Player, watchi
     assert seen.dark_seconds(web) == 0
 
 
-@pytest.mark.parametrize("mode", ["ReadWriteOnce", "ReadWriteOncePod"])
+@pytest.mark.parametrize("mode", sampling.first(1, ["ReadWriteOnce", "ReadWriteOncePod"]))
 def test_a_volume_of_one_node_needs_consent(arena: Arena, play: Player, watching: Watch, mode: str) -> None:
     here, _unused = arena.nodes(2)
     arena.deployment("web", on=here, pod=arena.claim(mode))

@@ -15,7 +15,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from support import rights
+from support import rights, sampling
 from support.arena import Arena
 from support.koordinator import restart_api_server
 from support.lab import Lab
@@ -54,14 +54,17 @@ def test_what_the_account_may_not_do(lab: Lab, verb: str, group: str, resource: 
 
 @pytest.mark.parametrize(
     ("role", "missing"),
-    [
-        ("nodes", {"patch nodes"}),
-        ("locks", {f"{verb} leases.coordination.k8s.io" for verb in ("get", "list", "create", "patch", "delete")}),
-        ("runs", {f"{verb} configmaps" for verb in ("get", "list", "create", "patch", "delete")}),
-        ("evict", {"create pods/eviction"}),
-        ("guard", {f"{verb} poddisruptionbudgets.policy" for verb in ("create", "patch", "delete")}),
-        ("surge", {"patch pods", "patch deployments.apps/scale"}),
-    ],
+    sampling.first(
+        2,
+        [
+            ("nodes", {"patch nodes"}),
+            ("locks", {f"{verb} leases.coordination.k8s.io" for verb in ("get", "list", "create", "patch", "delete")}),
+            ("runs", {f"{verb} configmaps" for verb in ("get", "list", "create", "patch", "delete")}),
+            ("evict", {"create pods/eviction"}),
+            ("guard", {f"{verb} poddisruptionbudgets.policy" for verb in ("create", "patch", "delete")}),
+            ("surge", {"patch pods", "patch deployments.apps/scale"}),
+        ],
+    ),
 )
 def test_a_role_that_is_missing_is_told_whole_before_anything_is_written(
     lab: Lab, arena: Arena, play: Player, watching: Watch, tmp_path: Path, role: str, missing: set[str]

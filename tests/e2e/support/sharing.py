@@ -7,7 +7,7 @@
 A cluster that tests of several files share is started by each process that runs one of them. So a file whose
 functions ask for such a fixture goes where the others are that do. (`--dist loadgroup` would be for that, but
 pytest-xdist 3.8 cannot mark tests of pytest 9.2.) With Koordinator these would take longer than all others together,
-so they go to two processes: the files that are named after it, and the rest.
+so they go to two processes: the files that need its newer version too, and those that do not.
 """
 
 from __future__ import annotations
@@ -18,21 +18,17 @@ from pathlib import Path
 from typing import Any
 
 E2E = Path(__file__).resolve().parents[1]
-# Fixture: group. Those of one module keep their file together.
-SHARED = {"koord": "koord", "koord_next": "koord", "labs": ""}
-ASKS = re.compile(r"^def \w+\([^)]*\b(" + "|".join(SHARED) + r"): ", re.MULTILINE)
+# Fixture: group. The first that a file asks for counts; those of one module keep their file together.
+SHARED = {"koord_next": "koord_next", "koord": "koord", "labs": ""}
+ASKED = re.compile(r"^def \w+\(([^)]*)\)", re.MULTILINE)
+WORD = re.compile(r"\w+(?=:)")
 
 
 @functools.cache
 def group(file: str) -> str:
     """The group of a test file; empty when its tests may run anywhere."""
-    found = ASKS.search((E2E / file).read_text(encoding="utf-8"))
-    if not found:
-        return ""
-    shared = SHARED[found.group(1)]
-    if not shared:
-        return file
-    return f"{shared} by name" if "koordinator" in file else f"{shared} otherwise"
+    asked = {word for words in ASKED.findall((E2E / file).read_text(encoding="utf-8")) for word in WORD.findall(words)}
+    return next((shared or file for fixture, shared in SHARED.items() if fixture in asked), "")
 
 
 def together(config: Any, log: Any) -> Any:
