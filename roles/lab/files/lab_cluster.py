@@ -67,10 +67,15 @@ def check_port(port: int) -> None:
             ) from error
 
 
+GOGC = "300"
+"""How far the heap of a server may grow before Go collects garbage, in percent: a lab's is small, its cores are few."""
+
+
 def create(place: Place, binaries: Mapping[str, str], wait: int) -> None:
     """Starts the cluster; kwokctl looks for free ports, and two at once would find the same."""
     environment = {
         **{key: value for key, value in os.environ.items() if not key.startswith("KWOK_") and key != "KUBECONFIG"},
+        "GOGC": GOGC,
         "KWOK_WORKDIR": str(place.state),
         "KWOK_KUBECTL_BINARY": binaries["kubectl"],
         "PATH": f"{place.lab / 'bin'}{os.pathsep}{os.environ.get('PATH', os.defpath)}",
