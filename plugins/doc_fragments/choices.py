@@ -61,12 +61,6 @@ options:
         C(maintenance.kubeops.io/allow-interruption=true). Neither overrides a budget.
     type: bool
     default: false
-  swap_blocked:
-    description:
-      - Whether to swap Deployments of several replicas if their budget allows no eviction. A swap never violates
-        the budget.
-    type: bool
-    default: false
   pod_selector:
     description:
       - Label selector of the pods to move. The others stay, and a node on which one stays is not reported as drained.
@@ -78,13 +72,6 @@ options:
       - Namespaces of the pods to move; all namespaces by default.
     type: list
     elements: str
-  reactive_budgets:
-    description:
-      - Budgets that are lifted only after a cordon or an eviction attempt, as V(longhorn), V(kubevirt), V(rook) or as a
-        label selector of the pods. The drain waits for them instead of reporting blockers. The three are always
-        included.
-    type: list
-    elements: str
   fenced:
     description:
       - Names of nodes whose machines are definitely off (power cut, instance gone, disconnected from network and
@@ -92,6 +79,23 @@ options:
       - The taint C(node.kubernetes.io/out-of-service) removes their pods, without checking budgets and without
         waiting for a kubelet, and their volumes are detached at once.
       - See the guide to dead nodes of this collection.
+    type: list
+    elements: str
+"""
+
+    BUDGETS = r"""
+options:
+  swap_blocked:
+    description:
+      - Whether to swap Deployments of several replicas if their budget allows no eviction. A swap never violates
+        the budget.
+    type: bool
+    default: false
+  reactive_budgets:
+    description:
+      - Budgets that are lifted only after a cordon or an eviction attempt, as V(longhorn), V(kubevirt), V(rook) or as a
+        label selector of the pods. The drain waits for them instead of reporting blockers. The three are always
+        included.
     type: list
     elements: str
 """

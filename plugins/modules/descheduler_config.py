@@ -29,6 +29,7 @@ description:
 extends_documentation_fragment:
   - kubeops.node_maintenance.auth
   - kubeops.node_maintenance.attributes
+  - kubeops.node_maintenance.nodes.audit
 options:
   state:
     description:
@@ -121,11 +122,6 @@ options:
       - If a pod has terminated three times, the call stops waiting for it.
     type: str
     default: 5m
-  run:
-    description:
-      - The run that this call belongs to, for the API server's audit log; see
-        M(kubeops.node_maintenance.maintenance_state).
-    type: str
 seealso:
   - module: kubeops.node_maintenance.node_taint
   - module: kubeops.node_maintenance.node_drain
@@ -226,26 +222,11 @@ findings:
   type: list
   elements: dict
   contains:
-    path:
-      description: Position in the configuration.
-      type: str
-      sample: profiles[0].plugins.deschedule.enabled[0]
-    rule:
-      description: The rule, a code that the guide to the rules explains.
-      type: str
-      sample: look_alike
-    severity:
-      description: V(error) stops the call, V(warning) does not.
-      type: str
-      sample: error
-    message:
-      description: What is wrong.
-      type: str
-      sample: There is no plugin RemoveFailedPod.
-    remedy:
-      description: What to write instead.
-      type: str
-      sample: It is called RemoveFailedPods.
+    path: {description: Position in the configuration., type: str, sample: "profiles[0].plugins.deschedule.enabled[0]"}
+    rule: {description: "The rule, a code that the guide to the rules explains.", type: str, sample: look_alike}
+    severity: {description: "V(error) stops the call, V(warning) does not.", type: str, sample: error}
+    message: {description: What is wrong., type: str, sample: There is no plugin RemoveFailedPod.}
+    remedy: {description: What to write instead., type: str, sample: It is called RemoveFailedPods.}
     real:
       description:
         - What the descheduler itself does. V(refuses), V(crashes), V(drops) the setting silently, or V(starts)
@@ -257,9 +238,7 @@ findings:
         - V(unknown_deployment), V(not_mounted), V(no_config), V(jobs_running), V(pods_stay), V(changed_meanwhile),
           V(missing_permission), V(immutable), V(deployment_paused), V(bad_journal) or V(namespace_missing).
       type: str
-    object:
-      description: The object concerned.
-      type: str
+    object: {description: The object concerned., type: str}
 restarted:
   description: Whether the pods were restarted (in check mode, would be).
   returned: when the descheduler was read, or the configuration is wrong
@@ -304,11 +283,7 @@ actions:
   returned: always
   type: list
   elements: str
-timeline:
-  description: All progress messages.
-  returned: always
-  type: list
-  elements: dict
+timeline: {description: All progress messages., returned: always, type: list, elements: dict}
 """
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge import descheduler, module

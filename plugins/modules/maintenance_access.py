@@ -51,17 +51,9 @@ objects:
   type: list
   elements: dict
   contains:
-    kind:
-      description: Its kind.
-      type: str
-      sample: ValidatingAdmissionPolicy
-    namespace:
-      description: Its namespace; empty if it has none.
-      type: str
-    name:
-      description: Its name.
-      type: str
-      sample: node-fence.maintenance.kubeops.io
+    kind: {description: Its kind., type: str, sample: ValidatingAdmissionPolicy}
+    namespace: {description: Its namespace; empty if it has none., type: str}
+    name: {description: Its name., type: str, sample: node-fence.maintenance.kubeops.io}
     outcome:
       description:
         - V(created) - the object was made.
@@ -70,21 +62,13 @@ objects:
         - V(already_present) - the object was as it should be.
         - V(already_absent) - the object was not there.
       type: str
-findings:
-  description: Why a call failed as a whole.
-  returned: always
-  type: list
-  elements: dict
+findings: {description: Why a call failed as a whole., returned: always, type: list, elements: dict}
 actions:
   description: What was done, or would be done in check mode, as sentences.
   returned: always
   type: list
   elements: str
-timeline:
-  description: All progress messages.
-  returned: always
-  type: list
-  elements: dict
+timeline: {description: All progress messages., returned: always, type: list, elements: dict}
 """
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge import access, module

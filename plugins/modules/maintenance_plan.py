@@ -18,6 +18,7 @@ extends_documentation_fragment:
   - kubeops.node_maintenance.auth
   - kubeops.node_maintenance.attributes.read_only
   - kubeops.node_maintenance.choices
+  - kubeops.node_maintenance.choices.budgets
 options:
   nodes:
     description:
@@ -115,67 +116,29 @@ findings:
   type: list
   elements: dict
   contains:
-    code:
-      description: A code of the closed list in the documentation.
-      type: str
-      sample: stateful_single
-    severity:
-      description: V(blocker) prevents the maintenance, V(warning) and V(info) do not.
-      type: str
-    object:
-      description: The object concerned.
-      type: str
-      sample: StatefulSet shop/db
-    message:
-      description: What was found.
-      type: str
-    remedy:
-      description: What can be done about it.
-      type: str
+    code: {description: A code of the closed list in the documentation., type: str, sample: stateful_single}
+    severity: {description: "V(blocker) prevents the maintenance, V(warning) and V(info) do not.", type: str}
+    object: {description: The object concerned., type: str, sample: StatefulSet shop/db}
+    message: {description: What was found., type: str}
+    remedy: {description: What can be done about it., type: str}
 pods:
   description: Every pod on the nodes.
   returned: when the cluster could be read
   type: list
   elements: dict
   contains:
-    namespace:
-      description: Its namespace.
-      type: str
-    name:
-      description: Its name.
-      type: str
-    uid:
-      description: Its UID.
-      type: str
-    node:
-      description: The node it is on.
-      type: str
-    owner:
-      description: The workload that it belongs to; empty for a bare pod.
-      type: str
-      sample: Deployment shop/web
-    route:
-      description: V(skip), V(swap), V(evict), V(job), V(wait) or V(refuse).
-      type: str
-    code:
-      description: Why it takes this route, as a code of the closed list in the documentation.
-      type: str
-    reason:
-      description: Why it takes this route.
-      type: str
-    remedy:
-      description: What to do if it must not be moved.
-      type: str
-    budgets:
-      description: The budgets that apply to it.
-      type: list
-      elements: str
-    fits:
-      description: Whether there is room for it elsewhere; C(null) if no forecast was made.
-      type: bool
-    target:
-      description: The node where it will likely be scheduled; C(null) if no forecast was made.
-      type: str
+    namespace: {description: Its namespace., type: str}
+    name: {description: Its name., type: str}
+    uid: {description: Its UID., type: str}
+    node: {description: The node it is on., type: str}
+    owner: {description: The workload that it belongs to; empty for a bare pod., type: str, sample: Deployment shop/web}
+    route: {description: "V(skip), V(swap), V(evict), V(job), V(wait) or V(refuse).", type: str}
+    code: {description: "Why it takes this route, as a code of the closed list in the documentation.", type: str}
+    reason: {description: Why it takes this route., type: str}
+    remedy: {description: What to do if it must not be moved., type: str}
+    budgets: {description: The budgets that apply to it., type: list, elements: str}
+    fits: {description: Whether there is room for it elsewhere; C(null) if no forecast was made., type: bool}
+    target: {description: The node where it will likely be scheduled; C(null) if no forecast was made., type: str}
     fate:
       description: If its node is lost, what happens to the pod without intervention; otherwise C(null).
       type: dict
@@ -184,9 +147,7 @@ pods:
           description: When it is deleted; empty if never, or if the taint for it is not set yet.
           type: str
           sample: "2026-03-01T02:56:10Z"
-        in_seconds:
-          description: The same in seconds from now; V(0) if that time has passed.
-          type: int
+        in_seconds: {description: The same in seconds from now; V(0) if that time has passed., type: int}
         successor:
           description:
             - When its controller starts a replacement. V(at_once) when the pod is deleted; V(after_its_volume) the
@@ -198,9 +159,7 @@ pods:
           description: PersistentVolumes of its claims that stay attached to the node.
           type: list
           elements: str
-        reason:
-          description: All of that as a sentence.
-          type: str
+        reason: {description: All of that as a sentence., type: str}
 waves:
   description: The remaining nodes, by wave, in order.
   returned: when the cluster could be read
@@ -226,9 +185,7 @@ nodes:
   type: list
   elements: dict
   contains:
-    name:
-      description: The node.
-      type: str
+    name: {description: The node., type: str}
     outcome:
       description:
         - V(planned) - the node can be taken out.
@@ -238,23 +195,11 @@ nodes:
         - V(passed) - with O(gates), the node may take pods.
         - V(failed), a failure - with O(gates), a gate does not hold.
       type: str
-    failed:
-      description: Whether the maintenance of the node cannot continue.
-      type: bool
-    message:
-      description: The outcome as a sentence.
-      type: str
-    address:
-      description: Its InternalIP; missing with O(gates).
-      type: str
-    record:
-      description: The record on the node, without the nonce; missing with O(gates).
-      type: dict
-timeline:
-  description: All progress messages.
-  returned: always
-  type: list
-  elements: dict
+    failed: {description: Whether the maintenance of the node cannot continue., type: bool}
+    message: {description: The outcome as a sentence., type: str}
+    address: {description: Its InternalIP; missing with O(gates)., type: str}
+    record: {description: "The record on the node, without the nonce; missing with O(gates).", type: dict}
+timeline: {description: All progress messages., returned: always, type: list, elements: dict}
 """
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge import module, plan

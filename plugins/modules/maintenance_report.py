@@ -38,30 +38,11 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
-html:
-  description: Path of the page.
-  returned: success
-  type: str
-  sample: /home/mira/report/report.html
-json:
-  description: Path of the data.
-  returned: success
-  type: str
-  sample: /home/mira/report/report.json
-summary:
-  description: The summary, for a terminal.
-  returned: success
-  type: str
-verdict:
-  description: The overall result, as a code.
-  returned: success
-  type: str
-  sample: never_dark
-failed_nodes:
-  description: The nodes that failed.
-  returned: success
-  type: list
-  elements: str
+html: {description: Path of the page., returned: success, type: str, sample: /home/mira/report/report.html}
+json: {description: Path of the data., returned: success, type: str, sample: /home/mira/report/report.json}
+summary: {description: "The summary, for a terminal.", returned: success, type: str}
+verdict: {description: "The overall result, as a code.", returned: success, type: str, sample: never_dark}
+failed_nodes: {description: The nodes that failed., returned: success, type: list, elements: str}
 """
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge import module, report

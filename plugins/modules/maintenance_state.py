@@ -93,10 +93,7 @@ run:
     - Anyone with the nonce may act for the run.
   returned: with O(state=started)
   type: str
-resumed:
-  description: Whether this start continues an earlier one.
-  returned: with O(state=started)
-  type: bool
+resumed: {description: Whether this start continues an earlier one., returned: with O(state=started), type: bool}
 finished:
   description: The nodes that the run has already finished.
   returned: with O(state=started)
@@ -107,52 +104,31 @@ resumable:
   returned: with O(state=listed)
   type: dict
   contains:
-    run:
-      description: The run's id.
-      type: str
-    finished:
-      description: The nodes that it has already finished.
-      type: list
-      elements: str
-    by:
-      description: Who started it.
-      type: str
-    since:
-      description: When it was started.
-      type: str
+    run: {description: The run's id., type: str}
+    finished: {description: The nodes that it has already finished., type: list, elements: str}
+    by: {description: Who started it., type: str}
+    since: {description: When it was started., type: str}
 traces:
   description: What runs left in the cluster.
   returned: with O(state=listed), O(state=finished) and O(state=undone)
   type: list
   elements: dict
   contains:
-    run:
-      description: The run's id.
-      type: str
-    by:
-      description: Who started it.
-      type: str
-    since:
-      description: When it was started.
-      type: str
+    run: {description: The run's id., type: str}
+    by: {description: Who started it., type: str}
+    since: {description: When it was started., type: str}
     alive:
       description: Whether its run is alive now, because it holds a lock or is between two of its waves.
       type: bool
-    object:
-      description: The object that was left or changed.
-      type: str
-    what:
-      description: What was left, as a sentence.
-      type: str
+    object: {description: The object that was left or changed., type: str}
+    what: {description: "What was left, as a sentence.", type: str}
 nodes:
   description: The result for each node. Missing if the call failed as a whole.
   returned: when the work could begin
   type: list
   elements: dict
   contains:
-    name:
-      description: The node.
-      type: str
+    name: {description: The node., type: str}
     outcome:
       description:
         - V(noted) - the node is noted as finished.
@@ -165,22 +141,14 @@ nodes:
         - A node that was returned to service, or could not be, has the outcome that
           M(kubeops.node_maintenance.node_cordon) or M(kubeops.node_maintenance.pdb_guard) has for that.
       type: str
-    failed:
-      description: Whether it failed.
-      type: bool
-    message:
-      description: The outcome as a sentence.
-      type: str
+    failed: {description: Whether it failed., type: bool}
+    message: {description: The outcome as a sentence., type: str}
 actions:
   description: What was done, or would be done in check mode, as sentences.
   returned: always
   type: list
   elements: str
-timeline:
-  description: All progress messages.
-  returned: always
-  type: list
-  elements: dict
+timeline: {description: All progress messages., returned: always, type: list, elements: dict}
 findings:
   description: Why the call failed as a whole.
   returned: when the call failed as a whole

@@ -18,6 +18,7 @@ description:
 extends_documentation_fragment:
   - kubeops.node_maintenance.auth
   - kubeops.node_maintenance.attributes
+  - kubeops.node_maintenance.nodes
 options:
   state:
     description:
@@ -32,12 +33,6 @@ options:
     type: str
     choices: [cordoned, out, returning, parked, uncordoned]
     default: cordoned
-  nodes:
-    description:
-      - Names of the nodes, as a list or as a string separated by commas, spaces or newlines.
-    type: list
-    elements: str
-    required: true
   run:
     description:
       - The run that this call belongs to, as C(<id>) or C(<id>/<nonce>); see
@@ -107,10 +102,7 @@ nodes:
   type: list
   elements: dict
   contains:
-    name:
-      description: The node.
-      type: str
-      sample: worker-1
+    name: {description: The node., type: str, sample: worker-1}
     outcome:
       description:
         - V(cordoned) - the node takes no new pods, and its record says whose it is.
@@ -132,30 +124,17 @@ nodes:
         - V(failed), a failure - the API server refused, or the record cannot be read.
       type: str
       sample: cordoned
-    failed:
-      description: Whether it failed.
-      type: bool
-    message:
-      description: The outcome as a sentence, with the remedy for failures.
-      type: str
-    kept:
-      description: What others changed and what was therefore left as it is.
-      type: list
-      elements: str
-    record:
-      description: The record on the node, without the nonce; C(null) if there is none.
-      type: dict
+    failed: {description: Whether it failed., type: bool}
+    message: {description: "The outcome as a sentence, with the remedy for failures.", type: str}
+    kept: {description: What others changed and what was therefore left as it is., type: list, elements: str}
+    record: {description: "The record on the node, without the nonce; C(null) if there is none.", type: dict}
 actions:
   description: What was done, or would be done in check mode, as sentences.
   returned: always
   type: list
   elements: str
   sample: [Take node worker-1 out of service]
-timeline:
-  description: All progress messages.
-  returned: always
-  type: list
-  elements: dict
+timeline: {description: All progress messages., returned: always, type: list, elements: dict}
 findings:
   description: Why the call failed as a whole.
   returned: when the call failed as a whole

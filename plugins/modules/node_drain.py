@@ -15,25 +15,16 @@ description:
     far as their budgets allow.
   - Follows every pod by its UID until it is gone, waits for replacements and volumes, and writes into the node's record
     that it is drained.
+  - The nodes must be out of service, see M(kubeops.node_maintenance.node_cordon).
   - Plans every pod first. A node with a pod that must not be moved is left as it is.
 extends_documentation_fragment:
   - kubeops.node_maintenance.auth
   - kubeops.node_maintenance.attributes
   - kubeops.node_maintenance.choices
+  - kubeops.node_maintenance.choices.budgets
+  - kubeops.node_maintenance.nodes
+  - kubeops.node_maintenance.nodes.run
 options:
-  nodes:
-    description:
-      - Names of the nodes, as a list or as a string separated by commas, spaces or newlines.
-      - They must be out of service, see M(kubeops.node_maintenance.node_cordon).
-    type: list
-    elements: str
-    required: true
-  run:
-    description:
-      - The run that this call belongs to, as C(<id>), C(<id>/<nonce>), or C(/<nonce>) for the run in each node's
-        record. Without it this is a manual call, for nodes that manual calls of
-        M(kubeops.node_maintenance.node_cordon) cordoned or took over.
-    type: str
   grace_period:
     description:
       - Grace period of the pods in seconds, instead of their own. V(0) means none. Does not apply to swaps.
@@ -90,9 +81,7 @@ nodes:
   type: list
   elements: dict
   contains:
-    name:
-      description: The node.
-      type: str
+    name: {description: The node., type: str}
     outcome:
       description:
         - V(drained) - the node is empty, and its record says so.
@@ -118,26 +107,16 @@ nodes:
         - Once a node has failed, nothing more is evicted from it; requests in flight still complete.
       type: str
       sample: drained
-    failed:
-      description: Whether it failed.
-      type: bool
-    message:
-      description: The outcome as a sentence, with the remedy for failures.
-      type: str
+    failed: {description: Whether it failed., type: bool}
+    message: {description: "The outcome as a sentence, with the remedy for failures.", type: str}
     pods:
       description: The result for each pod.
       type: list
       elements: dict
       contains:
-        namespace:
-          description: Its namespace.
-          type: str
-        name:
-          description: Its name.
-          type: str
-        uid:
-          description: Its UID.
-          type: str
+        namespace: {description: Its namespace., type: str}
+        name: {description: Its name., type: str}
+        uid: {description: Its UID., type: str}
         route:
           description: The route it took, V(job) for a PodMigrationJob. If the job did not succeed, V(evict).
           type: str
@@ -166,12 +145,8 @@ nodes:
             - V(failed), a failure - the API server refused its eviction for good.
           type: str
           sample: evicted
-        reason:
-          description: The reason for the route.
-          type: str
-        waited_seconds:
-          description: How long it took until it was gone.
-          type: float
+        reason: {description: The reason for the route., type: str}
+        waited_seconds: {description: How long it took until it was gone., type: float}
         blocked_by:
           description: What blocked it, if anything did, with C(kind), C(namespace), C(name) and C(message).
           type: dict
@@ -180,24 +155,12 @@ summary:
   returned: when the work could begin
   type: dict
   contains:
-    evicted:
-      description: Pods that were evicted.
-      type: int
-    migrated:
-      description: Pods that left by a swap or by a PodMigrationJob.
-      type: int
-    skipped:
-      description: Pods that stay.
-      type: int
-    failed:
-      description: Pods that could not be moved.
-      type: int
-    requests:
-      description: Requests that the call made.
-      type: int
-    seconds:
-      description: How long the call took.
-      type: float
+    evicted: {description: Pods that were evicted., type: int}
+    migrated: {description: Pods that left by a swap or by a PodMigrationJob., type: int}
+    skipped: {description: Pods that stay., type: int}
+    failed: {description: Pods that could not be moved., type: int}
+    requests: {description: Requests that the call made., type: int}
+    seconds: {description: How long the call took., type: float}
 services:
   description: Ready endpoints of the services whose pods left, over time; for the report.
   returned: when the work could begin
@@ -208,11 +171,7 @@ actions:
   returned: always
   type: list
   elements: str
-timeline:
-  description: All progress messages.
-  returned: always
-  type: list
-  elements: dict
+timeline: {description: All progress messages., returned: always, type: list, elements: dict}
 findings:
   description: Why the call failed as a whole.
   returned: when the call failed as a whole

@@ -15,13 +15,15 @@ description:
     identified by its key and effect, as in C(kubectl taint); if its value differs, the value is changed.
   - All other taints stay as they are, in their position and with their C(timeAdded). If someone else writes the node at
     the same time, it is read and planned again, so none of their changes is lost.
-  - All errors in the taints are reported before the first request.
+  - All errors in the taints are reported before the first request. If a node does not exist, nothing is written.
   - Before a taint with the effect V(NoExecute) is set, RV(evicts) lists which pods it would evict and when, and the
     call is refused unless O(allow_no_execute=true). Such evictions ignore budgets; to drain a node without
     interruption, use M(kubeops.node_maintenance.node_drain).
 extends_documentation_fragment:
   - kubeops.node_maintenance.auth
   - kubeops.node_maintenance.attributes
+  - kubeops.node_maintenance.nodes
+  - kubeops.node_maintenance.nodes.audit
 options:
   state:
     description:
@@ -34,13 +36,6 @@ options:
     type: str
     choices: [present, absent, exact]
     default: present
-  nodes:
-    description:
-      - Names of the nodes, as a list or as a string separated by commas, spaces or newlines.
-      - If one of them does not exist, the call fails before anything is written.
-    type: list
-    elements: str
-    required: true
   taints:
     description:
       - The taints. Each combination of key and effect may be listed once.
@@ -76,11 +71,6 @@ options:
       - Whether to allow taints that evict running pods. RV(evicts) lists them.
     type: bool
     default: false
-  run:
-    description:
-      - The run that this call belongs to, for the API server's audit log; see
-        M(kubeops.node_maintenance.maintenance_state).
-    type: str
 seealso:
   - module: kubeops.node_maintenance.node_drain
   - module: kubeops.node_maintenance.node_cordon
@@ -140,10 +130,7 @@ nodes:
   type: list
   elements: dict
   contains:
-    name:
-      description: The node.
-      type: str
-      sample: worker-7
+    name: {description: The node., type: str, sample: worker-7}
     outcome:
       description:
         - V(present) - the taints were set.
@@ -157,9 +144,7 @@ nodes:
         - V(failed), a failure - the API server refused the change.
       type: str
       sample: present
-    failed:
-      description: Whether it failed.
-      type: bool
+    failed: {description: Whether it failed., type: bool}
     message:
       description: The outcome as a sentence, with the remedy for failures.
       type: str
@@ -183,45 +168,24 @@ evicts:
   type: list
   elements: dict
   contains:
-    node:
-      description: The node.
-      type: str
-    namespace:
-      description: The pod's namespace.
-      type: str
-    name:
-      description: The pod.
-      type: str
-    uid:
-      description: The pod's UID.
-      type: str
-    owner:
-      description: Its controller; empty if it has none.
-      type: str
-      sample: ReplicaSet shop/web-5d4f
+    node: {description: The node., type: str}
+    namespace: {description: The pod's namespace., type: str}
+    name: {description: The pod., type: str}
+    uid: {description: The pod's UID., type: str}
+    owner: {description: Its controller; empty if it has none., type: str, sample: ReplicaSet shop/web-5d4f}
     seconds:
       description: How long it may stay once the taint is set; 0 means that it is deleted at once.
       type: int
       sample: 300
-    taint:
-      description: The taint that determines this.
-      type: str
-      sample: dedicated=analytics:NoExecute
-    reason:
-      description: Why, as a sentence.
-      type: str
-      sample: It does not tolerate dedicated=analytics:NoExecute.
+    taint: {description: The taint that determines this., type: str, sample: dedicated=analytics:NoExecute}
+    reason: {description: "Why, as a sentence.", type: str, sample: It does not tolerate dedicated=analytics:NoExecute.}
 actions:
   description: What was done, or would be done in check mode, as sentences.
   returned: always
   type: list
   elements: str
   sample: ["On node worker-7: set dedicated=analytics:NoSchedule"]
-timeline:
-  description: All progress messages.
-  returned: always
-  type: list
-  elements: dict
+timeline: {description: All progress messages., returned: always, type: list, elements: dict}
 findings:
   description: Why the call failed as a whole, such as V(unknown_node) or V(no_execute_refused).
   returned: when the call failed as a whole

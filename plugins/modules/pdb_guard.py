@@ -19,47 +19,27 @@ description:
 extends_documentation_fragment:
   - kubeops.node_maintenance.auth
   - kubeops.node_maintenance.attributes
+  - kubeops.node_maintenance.choices.budgets
+  - kubeops.node_maintenance.nodes
+  - kubeops.node_maintenance.nodes.run
 options:
   state:
     description:
-      - V(present) prepares, V(absent) undoes it.
+      - V(present) prepares the pods; the nodes must be out of service, see M(kubeops.node_maintenance.node_cordon).
+        V(absent) undoes it.
     type: str
     choices: [present, absent]
     default: present
-  nodes:
-    description:
-      - Names of the nodes, as a list or as a string separated by commas, spaces or newlines.
-      - With V(present) they must be out of service, see M(kubeops.node_maintenance.node_cordon).
-    type: list
-    elements: str
-    required: true
-  run:
-    description:
-      - The run that this call belongs to, as C(<id>), C(<id>/<nonce>), or C(/<nonce>) for the run in each node's
-        record. Without it this is a manual call, for nodes that manual calls of
-        M(kubeops.node_maintenance.node_cordon) cordoned or took over.
-    type: str
   surge:
     description:
       - Whether to scale up workloads. Without it, only budgets are created.
     type: bool
     default: true
-  swap_blocked:
-    description:
-      - Whether to swap Deployments of several replicas too if their budget allows no eviction.
-    type: bool
-    default: false
   pin_budgets:
     description:
       - Whether to replace percentages in foreign budgets by an absolute minimum during the surge, and restore them.
     type: bool
     default: false
-  reactive_budgets:
-    description:
-      - Budgets that are lifted only after a cordon or an eviction attempt, as V(longhorn), V(kubevirt), V(rook) or as a
-        label selector of the pods. The three are always included.
-    type: list
-    elements: str
   settle:
     description:
       - How long a replacement pod must be ready before it counts, in seconds or as C(90s), C(2m). Two seconds by
@@ -93,24 +73,12 @@ workloads:
   type: list
   elements: dict
   contains:
-    kind:
-      description: Kind of the workload.
-      type: str
-    namespace:
-      description: Its namespace.
-      type: str
-    name:
-      description: Its name.
-      type: str
-    replicas_before:
-      description: Its replica count without the surge.
-      type: int
-    replicas_during:
-      description: Its replica count during the surge.
-      type: int
-    budget:
-      description: Its guard, the budget that we created; empty without one.
-      type: str
+    kind: {description: Kind of the workload., type: str}
+    namespace: {description: Its namespace., type: str}
+    name: {description: Its name., type: str}
+    replicas_before: {description: Its replica count without the surge., type: int}
+    replicas_during: {description: Its replica count during the surge., type: int}
+    budget: {description: "Its guard, the budget that we created; empty without one.", type: str}
     outcome:
       description:
         - V(raised) - its surge serves, so its pods can leave.
@@ -144,9 +112,7 @@ nodes:
   type: list
   elements: dict
   contains:
-    name:
-      description: The node.
-      type: str
+    name: {description: The node., type: str}
     outcome:
       description:
         - V(protected) - the node's pods are protected.
@@ -165,27 +131,15 @@ nodes:
         - V(failed), a failure - the API server refused, or could not be reached.
       type: str
       sample: protected
-    failed:
-      description: Whether it failed.
-      type: bool
-    message:
-      description: The outcome as a sentence, with the remedy for failures.
-      type: str
-findings:
-  description: Observations, and why a call failed as a whole.
-  returned: always
-  type: list
-  elements: dict
+    failed: {description: Whether it failed., type: bool}
+    message: {description: "The outcome as a sentence, with the remedy for failures.", type: str}
+findings: {description: "Observations, and why a call failed as a whole.", returned: always, type: list, elements: dict}
 actions:
   description: What was done, or would be done in check mode, as sentences.
   returned: always
   type: list
   elements: str
-timeline:
-  description: All progress messages.
-  returned: always
-  type: list
-  elements: dict
+timeline: {description: All progress messages., returned: always, type: list, elements: dict}
 """
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge import guard, module

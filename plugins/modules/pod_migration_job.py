@@ -232,10 +232,7 @@ jobs:
   type: list
   elements: dict
   contains:
-    name:
-      description: The job's name.
-      type: str
-      sample: pod-demo-5f9b977566-c7lvk-0b7f3ac9d1
+    name: {description: The job's name., type: str, sample: pod-demo-5f9b977566-c7lvk-0b7f3ac9d1}
     outcome:
       description:
         - V(moved) - the pod was moved.
@@ -260,69 +257,40 @@ jobs:
         - V(still_waiting), a failure - the job waits for arbitration or moves its pod, and was not written.
       type: str
       sample: moved
-    failed:
-      description: Whether it failed.
-      type: bool
-    message:
-      description: The outcome as a sentence, with the cause and the remedy for failures.
-      type: str
-    phase:
-      description: The job's phase; empty while it waits for arbitration.
-      type: str
-      sample: Succeeded
+    failed: {description: Whether it failed., type: bool}
+    message: {description: "The outcome as a sentence, with the cause and the remedy for failures.", type: str}
+    phase: {description: The job's phase; empty while it waits for arbitration., type: str, sample: Succeeded}
     status:
       description: The job's status, which is the type of its last condition, or V(Complete).
       type: str
       sample: Complete
-    reason:
-      description: The job's reason, such as V(Timeout) or V(ForbiddenMigratePod).
-      type: str
+    reason: {description: "The job's reason, such as V(Timeout) or V(ForbiddenMigratePod).", type: str}
     cause:
       description: The real cause if the pod was not moved, with a code of the closed list in the guide; otherwise null.
       type: dict
       contains:
-        code:
-          description: The code.
-          type: str
-          sample: single_replica
-        message:
-          description: A sentence.
-          type: str
-          sample: Deployment default/web has one replica.
-        remedy:
-          description: What to do.
-          type: str
+        code: {description: The code., type: str, sample: single_replica}
+        message: {description: A sentence., type: str, sample: Deployment default/web has one replica.}
+        remedy: {description: What to do., type: str}
     node:
       description: The node on which capacity is reserved; empty in mode V(EvictDirectly).
       type: str
       sample: node-1
-    reservation:
-      description: The Reservation.
-      type: str
-      sample: d56659ab-ba16-47a2-821d-22d6ba49258e
+    reservation: {description: The Reservation., type: str, sample: d56659ab-ba16-47a2-821d-22d6ba49258e}
     pod:
       description: The pod to move, with its C(namespace), C(name), C(uid), and the C(node) it was on.
       type: dict
     new_pod:
       description: The pod that replaced it, with C(namespace), C(name) and C(uid); null if there is none yet.
       type: dict
-    mode:
-      description: The job's mode.
-      type: str
-    paused:
-      description: Whether the job is paused.
-      type: bool
-    ttl:
-      description: The job's ttl in seconds, 0 without one.
-      type: float
+    mode: {description: The job's mode., type: str}
+    paused: {description: Whether the job is paused., type: bool}
+    ttl: {description: "The job's ttl in seconds, 0 without one.", type: float}
     seconds:
       description: From the job's creation until it finished; null if it has not finished.
       type: float
       sample: 4.2
-    conditions:
-      description: The job's conditions as Koordinator writes them.
-      type: list
-      elements: dict
+    conditions: {description: The job's conditions as Koordinator writes them., type: list, elements: dict}
     events:
       description:
         - Koordinator's events on the job, with C(type), C(reason), C(message), C(at) and C(from). Version 1.8.0 creates
@@ -342,11 +310,7 @@ actions:
   type: list
   elements: str
   sample: ["Create PodMigrationJob web-0-0b7f3ac9d1 for Pod default/web-0 (ReservationFirst)"]
-timeline:
-  description: All progress messages.
-  returned: always
-  type: list
-  elements: dict
+timeline: {description: All progress messages., returned: always, type: list, elements: dict}
 findings:
   description:
     - Why the call failed as a whole, such as V(no_crd), V(no_controller), V(no_scheduler), V(unknown_pod),
