@@ -9,4 +9,4 @@ from ansible_collections.kubeops.node_maintenance.plugins.plugin_utils import _i
 
 
 class ActionModule(_in_process.InProcess):
-    face = access.FACE
+    spec = access.SPEC

@@ -11,7 +11,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.plugin_utils import _i
 
 
 class ActionModule(_in_process.InProcess):
-    face = report.FACE
+    spec = report.SPEC
 
     def run(self, tmp: str | None = None, task_vars: dict[str, t.Any] | None = None) -> dict[str, t.Any]:
         """Write the report and show its summary as it is meant to be read: with its line breaks."""

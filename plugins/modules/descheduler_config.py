@@ -290,7 +290,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge imp
 
 
 def main() -> None:
-    module.run_module(descheduler.FACE)
+    module.run_module(descheduler.SPEC)
 
 
 if __name__ == "__main__":

@@ -75,7 +75,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge imp
 
 
 def main() -> None:
-    module.run_module(access.FACE)
+    module.run_module(access.SPEC)
 
 
 if __name__ == "__main__":

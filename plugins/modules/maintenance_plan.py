@@ -206,7 +206,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge imp
 
 
 def main() -> None:
-    module.run_module(plan.FACE)
+    module.run_module(plan.SPEC)
 
 
 if __name__ == "__main__":

@@ -49,7 +49,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge imp
 
 
 def main() -> None:
-    module.run_module(report.FACE)
+    module.run_module(report.SPEC)
 
 
 if __name__ == "__main__":

@@ -160,7 +160,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge imp
 
 
 def main() -> None:
-    module.run_module(state.FACE)
+    module.run_module(state.SPEC)
 
 
 if __name__ == "__main__":

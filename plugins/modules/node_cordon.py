@@ -146,7 +146,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge imp
 
 
 def main() -> None:
-    module.run_module(cordon.FACE)
+    module.run_module(cordon.SPEC)
 
 
 if __name__ == "__main__":

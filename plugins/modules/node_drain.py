@@ -183,7 +183,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge imp
 
 
 def main() -> None:
-    module.run_module(drain.FACE)
+    module.run_module(drain.SPEC)
 
 
 if __name__ == "__main__":

@@ -197,7 +197,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge imp
 
 
 def main() -> None:
-    module.run_module(taint.FACE)
+    module.run_module(taint.SPEC)
 
 
 if __name__ == "__main__":

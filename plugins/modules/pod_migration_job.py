@@ -324,7 +324,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge imp
 
 
 def main() -> None:
-    module.run_module(jobs.FACE)
+    module.run_module(jobs.SPEC)
 
 
 if __name__ == "__main__":

@@ -2,10 +2,9 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""A module's engine inside the controller: live progress, and a call that finds nothing to do is cheap.
+"""A module's engine inside the controller's process, for live progress and for cheap calls that change nothing.
 
-The module itself runs instead where the engine would act as somebody else than asked: with become,
-over a connection, with a foreign interpreter, or in the background.
+The module itself runs instead with ``become``, over a connection, with another interpreter and in the background.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from ansible.module_utils.errors import UnsupportedError
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge import faces
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge import specs
 
 COLLECTION = "kubeops.node_maintenance"
 
@@ -29,9 +28,9 @@ display = Display()
 
 
 class InProcess(ActionBase):
-    """Base of the action plugins; a subclass names its ``face`` and nothing else."""
+    """Base class of the action plugins; a subclass sets ``spec``."""
 
-    face: t.ClassVar[faces.Face]
+    spec: t.ClassVar[specs.ModuleSpec]
     _supports_async = True
     _supports_check_mode = True
 
@@ -41,7 +40,7 @@ class InProcess(ActionBase):
         result: dict[str, t.Any] = super().run(tmp, variables)
         if self._foreign(variables):
             ran: dict[str, t.Any] = self._execute_module(
-                module_name=f"{COLLECTION}.{self.face.name}",
+                module_name=f"{COLLECTION}.{self.spec.name}",
                 module_args=self._task.args,
                 task_vars=variables,
                 wrap_async=self._task.async_val,
@@ -62,42 +61,42 @@ class InProcess(ActionBase):
     def _run_here(self) -> dict[str, t.Any]:
         environment: dict[str, t.Any] = {}
         self._compute_environment_string(environment)
-        validation = ArgumentSpecValidator(self.face.argument_spec, **self.face.rules).validate(
-            faces.plain(self._task.args)
+        validation = ArgumentSpecValidator(self.spec.argument_spec, **self.spec.rules).validate(
+            specs.plain(self._task.args)
         )
         if validation.error_messages:
-            return faces.failure("; ".join(map(self._worded, validation.errors.errors)))
+            return specs.failure("; ".join(map(self._worded, validation.errors.errors)))
         with task_environment(environment) as environ:
-            call = faces.Call(
+            call = specs.Call(
                 check=bool(self._task.check_mode),
                 diff=bool(self._task.diff),
                 progress=_silent if self._task.no_log else _show,
                 environ=environ,
                 guard=orphan_guard(),
             )
-            return faces.run_face(self.face, validation.validated_parameters, call)
+            return specs.run_call(self.spec, validation.validated_parameters, call)
 
     def _worded(self, error: Exception) -> str:
         text = str(error)
         if isinstance(error, UnsupportedError):
-            return f"Unsupported parameters for ({COLLECTION}.{self.face.name}) module: {text}"
+            return f"Unsupported parameters for ({COLLECTION}.{self.spec.name}) module: {text}"
         return text
 
 
-def _show(event: faces.Event) -> None:
-    # Display hands a worker's lines to the main process, so they reach the terminal and the job's log.
-    display.display(faces.line(event))
+def _show(event: specs.Event) -> None:
+    # Display passes a worker's lines to the main process, so they reach the terminal and the job's log.
+    display.display(specs.line(event))
 
 
-def _silent(event: faces.Event) -> None:
+def _silent(event: specs.Event) -> None:
     del event
 
 
 def runs_here(interpreter: str) -> bool:
     """Whether the interpreter is the one of this process; the discovery modes leave the choice to us.
 
-    Folder and target are compared apart: two virtual environments have the same target, and
-    ``python`` and ``python3`` of one environment have the same folder.
+    Directory and target are compared separately: two virtual environments may have the same target, and ``python`` and
+    ``python3`` of one environment have the same directory.
     """
     if interpreter.startswith("auto"):
         return True
@@ -106,19 +105,19 @@ def runs_here(interpreter: str) -> bool:
 
 
 class task_environment:  # noqa: N801  (used like a function)
-    """The task's ``environment`` for as long as the engine works, seen by exec plugins and proxies too."""
+    """The task's ``environment`` while the engine runs, so that exec plugins and proxies see it too."""
 
     def __init__(self, wanted: t.Mapping[str, t.Any]) -> None:
         self._wanted = {key: str(value) for key, value in wanted.items()}
 
     def __enter__(self) -> dict[str, str]:
-        """Set the variables; the whole environment is returned."""
+        """Set the variables and return the whole environment."""
         self._before = {key: os.environ.get(key) for key in self._wanted}
         os.environ.update(self._wanted)
         return dict(os.environ)
 
     def __exit__(self, *_error: object) -> None:
-        """A looping task uses one worker for all its items: the next must not inherit ours."""
+        """Restore them, because a task in a loop uses one worker for all its items."""
         for key, value in self._before.items():
             if value is None:
                 os.environ.pop(key, None)
@@ -127,11 +126,11 @@ class task_environment:  # noqa: N801  (used like a function)
 
 
 def orphan_guard() -> t.Callable[[], None] | None:
-    """What ends this worker before its next request once ``ansible-playbook`` is gone.
+    """A check that ends this worker before its next request once ``ansible-playbook`` is gone.
 
-    Since core 2.19 a worker is in its own session and outlives a killed process group. It must not act
-    on: somebody may already have taken over. It ends at once and tidies nothing up, as if it had been
-    killed with its parent; the cluster's state is made for that.
+    Since ansible-core 2.19 a worker has its own session and outlives a killed process group. It must not continue,
+    because another run may have taken over. It exits without cleaning up, as if killed with its parent; the state in
+    the cluster allows for that.
     """
     parent = multiprocessing.parent_process()
     if parent is None:

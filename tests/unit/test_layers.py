@@ -224,7 +224,7 @@ FROM_PLAN = f"from {OURS}plugins.module_utils._plan.model import snapshots"
 A_NAME = f"from {OURS}plugins.module_utils._plan.model.snapshots import Snapshot"
 FROM_RUN = f"from {OURS}plugins.module_utils._run.drain import drain"
 FROM_CLUSTER = f"from {OURS}plugins.module_utils._cluster import client"
-FROM_EDGE = f"from {OURS}plugins.module_utils._edge import faces"
+FROM_EDGE = f"from {OURS}plugins.module_utils._edge import specs"
 
 
 @pytest.mark.parametrize(
@@ -254,7 +254,7 @@ FROM_EDGE = f"from {OURS}plugins.module_utils._edge import faces"
         (f"{UTILS}_edge/spec.py", FROM_CLUSTER),
         (f"{UTILS}_edge/spec.py", "from ansible.utils.display import Display"),
         ("plugins/modules/node_drain.py", FROM_RUN),
-        ("plugins/modules/node_drain.py", f"from {OURS}plugins.module_utils._edge.drain import FACE"),
+        ("plugins/modules/node_drain.py", f"from {OURS}plugins.module_utils._edge.drain import SPEC"),
         ("plugins/modules/node_drain.py", "import json"),
         ("plugins/action/node_drain.py", FROM_RUN),
         ("plugins/action/node_drain.py", f"from {OURS}plugins.plugin_utils._in_process import InProcess"),

@@ -5,11 +5,11 @@
 
 from __future__ import annotations
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge import faces
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge import specs
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.plan import access
 
-FACE = faces.ClusterFace(
+SPEC = specs.ClusterModuleSpec(
     name="maintenance_access",
     options={"state": {"type": "str", "choices": ["present", "absent"], "default": "present"}},
-    engine=lambda ctx, own: access.install(ctx, faces.built(access.AccessOptions, own)),
+    engine=lambda ctx, params: access.install(ctx, specs.from_params(access.AccessOptions, params)),
 )

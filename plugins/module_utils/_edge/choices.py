@@ -1,7 +1,7 @@
 # Copyright: Contributors to the kubeops.node_maintenance collection
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""What the caller allows to be done to pods: the options that planning and draining share."""
+"""What a call may do to pods: the options that planning and draining share."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import dataclasses
 import typing as t
 from pathlib import Path
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge import errors, faces
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge import errors, specs
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import (
     budgets,
     objects,
@@ -25,37 +25,36 @@ CHOICES: dict[str, t.Any] = {
     "ignore_daemonsets": {"type": "bool", "default": True},
     "disable_eviction": {"type": "bool", "default": False},
     "allow_interruption": {"type": "bool", "default": False},
-    "swap_blocked": {"type": "bool", "default": False},
     "pod_selector": {"type": "str"},
     "namespaces": {"type": "list", "elements": "str"},
-    "reactive_budgets": {"type": "list", "elements": "str"},
     "fenced": {"type": "list", "elements": "str"},
+    **specs.BUDGETS,
 }
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 
 
-def split(own: faces.Own, environ: t.Mapping[str, str]) -> faces.Own:
-    """The options with those of ``CHOICES`` gathered into ``choices``.
+def split(params: specs.Params, environ: t.Mapping[str, str]) -> specs.Params:
+    """The options, with those of ``CHOICES`` combined into one ``choices``.
 
     Raises:
-        BadOption: a selector is none.
+        BadOption: a selector cannot be parsed.
     """
     names = {field.name for field in dataclasses.fields(pod_plan.Choices)}
-    chosen = {name: value for name, value in own.items() if name in names and value is not None}
+    chosen = {name: value for name, value in params.items() if name in names and value is not None}
     checked("pod_selector", chosen.get("pod_selector", ""))
     chosen["reactive_budgets"] = reactive(chosen.get("reactive_budgets"))
     chosen["namespaces"] = tuple(chosen.get("namespaces", ()))
     chosen["fenced"] = tuple(chosen.get("fenced", ()))
-    rest = {name: value for name, value in own.items() if name not in names}
+    rest = {name: value for name, value in params.items() if name not in names}
     return {**rest, "choices": pod_plan.Choices(**chosen, self_pod=myself(environ))}
 
 
 def reactive(given: t.Sequence[str] | None) -> tuple[str, ...]:
-    """The presets and selectors of reactive budgets.
+    """The presets and label selectors of reactive budgets.
 
     Raises:
-        BadOption: one of them is neither.
+        BadOption: an item is neither.
     """
     for text in given or ():
         if text not in budgets.REACTIVE:
@@ -64,10 +63,10 @@ def reactive(given: t.Sequence[str] | None) -> tuple[str, ...]:
 
 
 def checked(option: str, text: str) -> str:
-    """The label selector as it is.
+    """The label selector, unchanged.
 
     Raises:
-        BadOption: it is none.
+        BadOption: it cannot be parsed.
     """
     try:
         selectors.parse(text)
@@ -77,9 +76,9 @@ def checked(option: str, text: str) -> str:
 
 
 def myself(environ: t.Mapping[str, str], account: Path = SERVICE_ACCOUNT) -> objects.Ref | None:
-    """The pod that this runs in, as far as its environment tells; ``None`` outside of any cluster.
+    """The pod that this process runs in, according to its environment; ``None`` outside a cluster.
 
-    The pod's name is its host name unless it uses the host's network; the UID is nowhere to be read.
+    The pod's name is its host name, unless it uses the host's network. Its UID cannot be read from inside.
     """
     if not environ.get("KUBERNETES_SERVICE_HOST") or not environ.get("HOSTNAME"):
         return None

@@ -5,10 +5,10 @@
 
 from __future__ import annotations
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge import faces
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge import specs
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.nodes import cordon
 
-FACE = faces.ClusterFace(
+SPEC = specs.ClusterModuleSpec(
     name="node_cordon",
     options={
         "state": {
@@ -16,8 +16,7 @@ FACE = faces.ClusterFace(
             "choices": ["cordoned", "out", "returning", "parked", "uncordoned"],
             "default": "cordoned",
         },
-        "nodes": {"type": "list", "elements": "str", "required": True},
-        "run": {"type": "str"},
+        **specs.NODES,
         "reason": {"type": "str"},
         "taint": {"type": "bool", "default": True},
         "lease_namespace": {"type": "str"},
@@ -27,5 +26,5 @@ FACE = faces.ClusterFace(
     },
     durations=("lease_duration",),
     lists=("nodes",),
-    engine=lambda ctx, own: cordon.cordon(ctx, faces.built(cordon.CordonOptions, own)),
+    engine=lambda ctx, params: cordon.cordon(ctx, specs.from_params(cordon.CordonOptions, params)),
 )

@@ -8,7 +8,7 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge import errors, faces, yaml_text
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge import errors, specs, yaml_text
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler import (
     check,
     places,
@@ -23,27 +23,27 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.desc
 _NEEDS_CONFIG = ("present", "validated")
 
 
-def _prepared(own: faces.Own, environ: t.Mapping[str, str]) -> faces.Own:
+def _prepared(params: specs.Params, environ: t.Mapping[str, str]) -> specs.Params:
     """The engine's options from the module's.
 
     Raises:
         BadOption: there is no such version, or a configuration is missing.
     """
     del environ
-    flavor: check.Flavor = own["flavor"]
+    flavor: check.Flavor = params["flavor"]
     place = places.PLACES[flavor]
     try:
-        schema = check.schema_of(flavor, own["version"] or "")
+        schema = check.schema_of(flavor, params["version"] or "")
     except KeyError:
-        raise errors.BadOption("version", own["version"], f"one of {', '.join(check.VERSIONS[flavor])}") from None
-    wish, faults = _wish(own["config"], schema)
-    if wish is None and not faults and own["state"] in _NEEDS_CONFIG:
-        raise errors.BadOption("config", own["config"], f"a {schema.kind}, as keys and values or as its YAML text")
+        raise errors.BadOption("version", params["version"], f"one of {', '.join(check.VERSIONS[flavor])}") from None
+    wish, faults = _wish(params["config"], schema)
+    if wish is None and not faults and params["state"] in _NEEDS_CONFIG:
+        raise errors.BadOption("config", params["config"], f"a {schema.kind}, as keys and values or as its YAML text")
     return {
-        **own,
+        **params,
         "schema": schema,
         "place": places.Place(
-            **{name: own[name] or getattr(place, name) for name in places.Place.__dataclass_fields__}
+            **{name: params[name] or getattr(place, name) for name in places.Place.__dataclass_fields__}
         ),
         "wish": wish,
         "faults": faults,
@@ -58,7 +58,7 @@ def _wish(given: t.Any, schema: schemas.Schema) -> tuple[rollout.Wish | None, tu
         config, faults = yaml_text.read(given, schema)
         text = given
     else:
-        config, faults, text = faces.plain(given), (), ""
+        config, faults, text = specs.plain(given), (), ""
     if config is not None or not faults:
         faults = (*faults, *check.check(config, schema))
     if not isinstance(config, dict):
@@ -66,42 +66,44 @@ def _wish(given: t.Any, schema: schemas.Schema) -> tuple[rollout.Wish | None, tu
     return rollout.Wish(config, text or yaml_text.write(config), bool(text)), faults
 
 
-def _options(own: faces.Own) -> configuring.DeschedulerOptions:
+def _options(params: specs.Params) -> configuring.DeschedulerOptions:
     names = ("flavor", "schema", "place", "means", "wish", "faults", "restart", "verify", "rollback", "running_jobs")
-    given = {name: own[name] for name in names}
-    return configuring.DeschedulerOptions(**given, state=own["state"], timeout=own["timeout"] or 300.0)
+    given = {name: params[name] for name in names}
+    return configuring.DeschedulerOptions(**given, state=params["state"], timeout=params["timeout"] or 300.0)
 
 
-def _engine(ctx: context.Context, own: faces.Own) -> context.Result:
-    if own["state"] == "paused":
-        return pause.pause(ctx, _options(own))
-    if own["state"] == "resumed":
-        return pause.resume(ctx, _options(own), everywhere=own["namespace"] is None and own["deployment"] is None)
-    return configuring.descheduler(ctx, _options(own))
+def _engine(ctx: context.Context, params: specs.Params) -> context.Result:
+    if params["state"] == "paused":
+        return pause.pause(ctx, _options(params))
+    if params["state"] == "resumed":
+        return pause.resume(
+            ctx, _options(params), everywhere=params["namespace"] is None and params["deployment"] is None
+        )
+    return configuring.descheduler(ctx, _options(params))
 
 
-def _validated(own: faces.Own) -> context.Result:
-    found = configuring.invalid(own["faults"])
+def _validated(params: specs.Params) -> context.Result:
+    found = configuring.invalid(params["faults"])
     if found:
         return found
-    warned = f" with {len(own['faults'])} warnings" if own["faults"] else ""
+    warned = f" with {len(params['faults'])} warnings" if params["faults"] else ""
     data = {
         "outcome": outcomes.ConfigOutcome.VALID.value,
-        "findings": [fault.to_dict() for fault in own["faults"]],
+        "findings": [fault.to_dict() for fault in params["faults"]],
         **configuring.NOTHING,
-        "digest": own["wish"].digest,
+        "digest": params["wish"].digest,
     }
     return context.Result(data, message=f"The configuration is valid{warned}.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DeschedulerFace(faces.ClusterFace):
+class DeschedulerSpec(specs.ClusterModuleSpec):
     """Asks no cluster where a configuration is only to be validated."""
 
-    def run(self, params: faces.Params, call: faces.Call) -> dict[str, t.Any]:
-        if params["state"] != "validated":
-            return faces.ClusterFace.run(self, params, call)
-        result = _validated(self.prepare(self.converted(params), call.environ))
+    def run(self, arguments: specs.Arguments, call: specs.Call) -> dict[str, t.Any]:
+        if arguments["state"] != "validated":
+            return specs.ClusterModuleSpec.run(self, arguments, call)
+        result = _validated(self.prepare(self.converted(arguments), call.environ))
         return {
             **result.data,
             "changed": False,
@@ -113,7 +115,7 @@ class DeschedulerFace(faces.ClusterFace):
         }
 
 
-FACE = DeschedulerFace(
+SPEC = DeschedulerSpec(
     name="descheduler_config",
     options={
         "state": {

@@ -12,7 +12,7 @@ from ansible.module_utils.parsing.convert_bool import boolean
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge import (
     descheduler,
     errors,
-    faces,
+    specs,
     yaml_text,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler import (
@@ -21,7 +21,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.des
     values,
 )
 
-OPTIONS = (*(name for name in descheduler.FACE.options if name not in ("state", "run")), "pause")
+OPTIONS = (*(name for name in descheduler.SPEC.options if name not in ("state", "run")), "pause")
 EXPECTED = "arguments of the role descheduler without their prefix, such as {flavor: koordinator, config: {…}}"
 
 
@@ -31,14 +31,14 @@ def read(name: str, value: t.Any) -> dict[str, t.Any]:
     Raises:
         BadOption: there is no such argument, or its value is wrong, or the configuration is.
     """
-    given = faces.plain(yaml_text.read(value, check.schema_of("koordinator"))[0] if isinstance(value, str) else value)
+    given = specs.plain(yaml_text.read(value, check.schema_of("koordinator"))[0] if isinstance(value, str) else value)
     if not isinstance(given, dict):
         raise errors.BadOption(name, value, EXPECTED)
     for key, inner in given.items():
         if key not in OPTIONS:
             right = values.similar(key, OPTIONS)
             raise errors.BadOption(f"{name}.{key}", inner, right or f"one of {', '.join(OPTIONS)}")
-        choices = descheduler.FACE.options.get(key, {}).get("choices")
+        choices = descheduler.SPEC.options.get(key, {}).get("choices")
         if choices and inner not in choices:
             raise errors.BadOption(f"{name}.{key}", inner, f"one of {', '.join(choices)}")
     found = {key: inner for key, inner in given.items() if inner not in (None, "")}

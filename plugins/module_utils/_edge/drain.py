@@ -5,14 +5,13 @@
 
 from __future__ import annotations
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge import choices, faces
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge import choices, specs
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drain import drain, drain_options
 
-FACE = faces.ClusterFace(
+SPEC = specs.ClusterModuleSpec(
     name="node_drain",
     options={
-        "nodes": {"type": "list", "elements": "str", "required": True},
-        "run": {"type": "str"},
+        **specs.NODES,
         **choices.CHOICES,
         "grace_period": {"type": "int"},
         "order": {"type": "str", "choices": ["priority", "listed"], "default": "priority"},
@@ -28,6 +27,6 @@ FACE = faces.ClusterFace(
     },
     durations=("timeout", "pod_timeout"),
     lists=("nodes", "namespaces", "fenced"),
-    engine=lambda ctx, own: drain.drain(ctx, faces.built(drain_options.DrainOptions, own)),
+    engine=lambda ctx, params: drain.drain(ctx, specs.from_params(drain_options.DrainOptions, params)),
     prepare=choices.split,
 )

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the kubeops.node_maintenance collection
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""Durations as people write them: ``90``, ``90s``, ``10m``, ``1h30m``, ``2d``."""
+"""Durations such as ``90``, ``90s``, ``10m``, ``1h30m``, ``2d``."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ PARTS = re.compile(r"(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?", re.ASCII)
 
 
 def seconds(option: str, value: t.Any) -> float | None:
-    """The duration in seconds, ``None`` where none is given (``None`` and the empty text).
+    """The duration in seconds; ``None`` for ``None`` and the empty string.
 
     Raises:
-        BadOption: the value is no duration.
+        BadOption: the value cannot be parsed.
     """
     if value is None:
         return None

@@ -7,30 +7,28 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge import choices, faces
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge import choices, specs
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.protect import guard
 
 
-def _prepared(own: faces.Own, environ: t.Mapping[str, str]) -> faces.Own:
+def _prepared(params: specs.Params, environ: t.Mapping[str, str]) -> specs.Params:
     del environ
-    return {**own, "reactive_budgets": choices.reactive(own["reactive_budgets"])}
+    return {**params, "reactive_budgets": choices.reactive(params["reactive_budgets"])}
 
 
-FACE = faces.ClusterFace(
+SPEC = specs.ClusterModuleSpec(
     name="pdb_guard",
     options={
         "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
-        "nodes": {"type": "list", "elements": "str", "required": True},
-        "run": {"type": "str"},
+        **specs.NODES,
         "surge": {"type": "bool", "default": True},
-        "swap_blocked": {"type": "bool", "default": False},
+        **specs.BUDGETS,
         "pin_budgets": {"type": "bool", "default": False},
-        "reactive_budgets": {"type": "list", "elements": "str"},
         "settle": {"type": "str"},
         "timeout": {"type": "str"},
     },
     durations=("settle", "timeout"),
     lists=("nodes",),
     prepare=_prepared,
-    engine=lambda ctx, own: guard.guard(ctx, faces.built(guard.GuardOptions, own)),
+    engine=lambda ctx, params: guard.guard(ctx, specs.from_params(guard.GuardOptions, params)),
 )

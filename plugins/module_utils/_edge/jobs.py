@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge import errors, faces
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge import errors, specs
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs import (
     check,
     migration_jobs,
@@ -20,102 +20,104 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.jobs
 _ONE_WAY = "pods, or nodes and/or pod_selector, or name; not several of them"
 
 
-def _prepared(own: faces.Own, environ: t.Mapping[str, str]) -> faces.Own:
-    """The pods as a selection and all about the job as a wish.
+def _prepared(params: specs.Params, environ: t.Mapping[str, str]) -> specs.Params:
+    """The engine's options: a selection of pods and a specification of their jobs.
 
     Raises:
-        BadOptions: some of the options are not valid; all of those are named.
+        BadOptions: options are invalid; names all of them.
     """
     del environ
-    template: objects.Raw | None = own["reservation_template"]
-    faults = [*_targets(own), *_names(own), *_reservation(own)]
-    ttl = check.ttl(own["ttl"])
+    template: objects.Raw | None = params["reservation_template"]
+    faults = [*_targets(params), *_names(params), *_reservation(params)]
+    ttl = check.ttl(params["ttl"])
     if isinstance(ttl, str):
-        faults.append(("ttl", own["ttl"], ttl))
-    faults += check.delete_options(own["delete_options"] or {})
+        faults.append(("ttl", params["ttl"], ttl))
+    faults += check.delete_options(params["delete_options"] or {})
     if template is not None:
         faults += check.template(template)
     selector = None
     try:
-        selector = selectors.parse(own["pod_selector"]) if own["pod_selector"] else None
+        selector = selectors.parse(params["pod_selector"]) if params["pod_selector"] else None
     except ValueError as error:
-        faults.append(("pod_selector", own["pod_selector"], str(error)))
+        faults.append(("pod_selector", params["pod_selector"], str(error)))
     if faults:
         raise errors.BadOptions(faults)
     return {
-        "state": own["state"],
-        "selection": targets.Selection(_pods(own), own["nodes"], selector, own["namespaces"]),
-        "name": own["name"] or "",
+        "state": params["state"],
+        "selection": targets.Selection(_pods(params), params["nodes"], selector, params["namespaces"]),
+        "name": params["name"] or "",
         "wish": migration_jobs.Wish(
-            mode=own["mode"],
-            paused=own["paused"],
+            mode=params["mode"],
+            paused=params["paused"],
             ttl=t.cast("float | None", ttl),
-            reservation=own["reservation"] or "",
-            delete_options=own["delete_options"] or {},
-            reason=own["reason"] or "",
-            trigger=own["trigger"] or "",
+            reservation=params["reservation"] or "",
+            delete_options=params["delete_options"] or {},
+            reason=params["reason"] or "",
+            trigger=params["trigger"] or "",
         ),
         "template": template,
-        "koordinator_namespace": own["koordinator_namespace"] or "",
-        "wait": own["wait"],
-        "timeout": own["timeout"],
+        "koordinator_namespace": params["koordinator_namespace"] or "",
+        "wait": params["wait"],
+        "timeout": params["timeout"],
     }
 
 
-def _pods(own: faces.Own) -> tuple[objects.Ref, ...]:
-    found = [objects.Ref("Pod", pod["name"], pod["namespace"], pod.get("uid") or "", "v1") for pod in own["pods"] or ()]
+def _pods(params: specs.Params) -> tuple[objects.Ref, ...]:
+    found = [
+        objects.Ref("Pod", pod["name"], pod["namespace"], pod.get("uid") or "", "v1") for pod in params["pods"] or ()
+    ]
     return tuple(dict.fromkeys(found))
 
 
-def _targets(own: faces.Own) -> t.Iterator[typed.Fault]:
-    by_place = bool(own["nodes"] or own["pod_selector"])
-    present = own["state"] == "present"
-    if own["pods"] and by_place:
-        yield "pods", [pod["name"] for pod in own["pods"]], _ONE_WAY
-    if own["name"] and by_place:
-        yield "name", own["name"], _ONE_WAY
-    if own["name"] and own["pods"] and (len(own["pods"]) > 1 or not present):
-        yield "name", own["name"], "the job's name alone, or, with state present, with the one pod it moves"
-    if own["namespaces"] and not by_place:
-        yield "namespaces", list(own["namespaces"]), "nodes or pod_selector with it"
-    if not (own["pods"] or by_place or own["name"] or (own["run"] and not present)):
+def _targets(params: specs.Params) -> t.Iterator[typed.Fault]:
+    by_place = bool(params["nodes"] or params["pod_selector"])
+    present = params["state"] == "present"
+    if params["pods"] and by_place:
+        yield "pods", [pod["name"] for pod in params["pods"]], _ONE_WAY
+    if params["name"] and by_place:
+        yield "name", params["name"], _ONE_WAY
+    if params["name"] and params["pods"] and (len(params["pods"]) > 1 or not present):
+        yield "name", params["name"], "the job's name alone, or, with state present, with the one pod it moves"
+    if params["namespaces"] and not by_place:
+        yield "namespaces", list(params["namespaces"]), "nodes or pod_selector with it"
+    if not (params["pods"] or by_place or params["name"] or (params["run"] and not present)):
         more = "" if present else ", or run for all jobs of a run"
-        yield "pods", own["pods"], f"one of pods, nodes, pod_selector and name{more}"
+        yield "pods", params["pods"], f"one of pods, nodes, pod_selector and name{more}"
     seen: dict[tuple[str, str], str] = {}
-    for index, pod in enumerate(own["pods"] or ()):
+    for index, pod in enumerate(params["pods"] or ()):
         key = (pod["namespace"], pod["name"])
         if seen.setdefault(key, pod.get("uid") or "") != (pod.get("uid") or ""):
             yield f"pods[{index}].uid", pod.get("uid"), "each pod once"
 
 
-def _names(own: faces.Own) -> t.Iterator[typed.Fault]:
+def _names(params: specs.Params) -> t.Iterator[typed.Fault]:
     for option in ("name", "reservation"):
-        if own[option]:
-            yield from check.name(option, own[option])
-    for index, pod in enumerate(own["pods"] or ()):
+        if params[option]:
+            yield from check.name(option, params[option])
+    for index, pod in enumerate(params["pods"] or ()):
         for part in ("namespace", "name"):
             yield from check.name(f"pods[{index}].{part}", pod[part])
 
 
-def _reservation(own: faces.Own) -> t.Iterator[typed.Fault]:
-    template = own["reservation_template"]
-    if own["state"] != "present":
+def _reservation(params: specs.Params) -> t.Iterator[typed.Fault]:
+    template = params["reservation_template"]
+    if params["state"] != "present":
         return
-    if own["mode"] == "EvictDirectly" and (own["reservation"] or template is not None):
-        yield "mode", own["mode"], "ReservationFirst with a Reservation or its template"
-    if own["reservation"] and len(own["pods"] or ()) != 1:
-        yield "reservation", own["reservation"], "one pod in pods with it: a Reservation serves one"
+    if params["mode"] == "EvictDirectly" and (params["reservation"] or template is not None):
+        yield "mode", params["mode"], "ReservationFirst with a Reservation or its template"
+    if params["reservation"] and len(params["pods"] or ()) != 1:
+        yield "reservation", params["reservation"], "one pod in pods with it: a Reservation serves one"
     if template is None:
         return
     metadata, spec = template.get("metadata"), template.get("spec")
     name = metadata.get("name") if isinstance(metadata, t.Mapping) else None
-    if own["reservation"] and name not in (None, "", own["reservation"]):
-        yield "reservation_template.metadata.name", name, f"{own['reservation']}, as in reservation, or nothing"
-    if name and not own["reservation"] and len(own["pods"] or ()) != 1:
+    if params["reservation"] and name not in (None, "", params["reservation"]):
+        yield "reservation_template.metadata.name", name, f"{params['reservation']}, as in reservation, or nothing"
+    if name and not params["reservation"] and len(params["pods"] or ()) != 1:
         yield "reservation_template.metadata.name", name, "no name: each job makes a Reservation of its own"
     inner = (spec.get("template") or {}) if isinstance(spec, t.Mapping) else {}
     pod_spec = inner.get("spec") if isinstance(inner, t.Mapping) else None
-    if isinstance(pod_spec, t.Mapping) and pod_spec.get("nodeName") and not own["reservation"]:
+    if isinstance(pod_spec, t.Mapping) and pod_spec.get("nodeName") and not params["reservation"]:
         yield (
             "reservation_template.spec.template.spec.nodeName",
             pod_spec["nodeName"],
@@ -123,7 +125,7 @@ def _reservation(own: faces.Own) -> t.Iterator[typed.Fault]:
         )
 
 
-FACE = faces.ClusterFace(
+SPEC = specs.ClusterModuleSpec(
     name="pod_migration_job",
     options={
         "state": {"type": "str", "choices": ["present", "approved", "rejected", "absent"], "default": "present"},
@@ -156,5 +158,5 @@ FACE = faces.ClusterFace(
     durations=("timeout",),
     lists=("nodes", "namespaces"),
     prepare=_prepared,
-    engine=lambda ctx, own: module.jobs(ctx, faces.built(module.JobOptions, own)),
+    engine=lambda ctx, params: module.jobs(ctx, specs.from_params(module.JobOptions, params)),
 )

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the kubeops.node_maintenance collection
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""Lists of names as people write them: a list, or one text with commas, spaces or newlines."""
+"""Lists of names, given as a list or as a string separated by commas, spaces or newlines."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ SEPARATORS = re.compile(r"[\s,]+")
 
 
 def names(value: t.Any) -> tuple[str, ...]:
-    """The names in their order, each once; nothing for ``None`` and empty texts.
+    """The names in order, without duplicates.
 
-    No Kubernetes name holds a comma or white space, so a list whose items hold them is taken apart
-    as well: Ansible makes ``["a b"]`` from the text ``a b``.
+    Items of a list are split too, because Ansible turns the string ``a b`` into ``["a b"]``. No name in Kubernetes
+    contains a comma or white space.
     """
     if value is None:
         return ()

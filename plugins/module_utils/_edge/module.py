@@ -1,7 +1,7 @@
 # Copyright: Contributors to the kubeops.node_maintenance collection
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""The module face: Ansible's arguments in, one JSON result out, no progress (Ansible has no way for it)."""
+"""Running as a module: one JSON result and no progress, which modules cannot show."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import os
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge import faces
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge import specs
 
 
-def run_module(face: faces.Face) -> None:
+def run_module(spec: specs.ModuleSpec) -> None:
     """The whole of a module's ``main``."""
-    module = AnsibleModule(face.argument_spec, supports_check_mode=True, **face.rules)
-    call = faces.Call(check=module.check_mode, diff=module._diff, environ=dict(os.environ))
-    module.exit_json(**faces.run_face(face, module.params, call))
+    module = AnsibleModule(spec.argument_spec, supports_check_mode=True, **spec.rules)
+    call = specs.Call(check=module.check_mode, diff=module._diff, environ=dict(os.environ))
+    module.exit_json(**specs.run_call(spec, module.params, call))

@@ -1,11 +1,11 @@
 # Copyright: Contributors to the kubeops.node_maintenance collection
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""The connection's options, named as in ``kubernetes.core``, and where their values come from.
+"""The connection options, named as in ``kubernetes.core``, and their environment variables.
 
-The environment is read here and not by ``env_fallback``: a single connection option in the task
-discards every connection variable of the environment, or each "cluster" of a fleet would silently
-become the one in ``K8S_AUTH_HOST``.
+The environment is read here and not by ``env_fallback``, because a connection option in the task discards every
+connection variable of the environment. Otherwise each "cluster" of a fleet would silently be the one in
+``K8S_AUTH_HOST``.
 """
 
 from __future__ import annotations
@@ -46,31 +46,15 @@ CONNECTION: dict[str, t.Any] = {
     "impersonate_groups": {"type": "list", "elements": "str"},
 }
 
+# kubernetes.core names a variable after the option's alias, if there is one: K8S_AUTH_VERIFY_SSL for validate_certs.
 VARIABLES: dict[str, str] = {
-    "kubeconfig": "K8S_AUTH_KUBECONFIG",
-    "context": "K8S_AUTH_CONTEXT",
-    "host": "K8S_AUTH_HOST",
-    "api_key": "K8S_AUTH_API_KEY",
-    "username": "K8S_AUTH_USERNAME",
-    "password": "K8S_AUTH_PASSWORD",
-    "validate_certs": "K8S_AUTH_VERIFY_SSL",
-    "ca_cert": "K8S_AUTH_SSL_CA_CERT",
-    "client_cert": "K8S_AUTH_CERT_FILE",
-    "client_key": "K8S_AUTH_KEY_FILE",
-    "proxy": "K8S_AUTH_PROXY",
-    "no_proxy": "K8S_AUTH_NO_PROXY",
-    "persist_config": "K8S_AUTH_PERSIST_CONFIG",
-    "impersonate_user": "K8S_AUTH_IMPERSONATE_USER",
-    "impersonate_groups": "K8S_AUTH_IMPERSONATE_GROUPS",
+    name: f"K8S_AUTH_{option.get('aliases', [name])[0].upper()}"
+    for name, option in CONNECTION.items()
+    if name != "proxy_headers"
 }
+HEADER_VARIABLES: dict[str, str] = {name: f"K8S_AUTH_PROXY_HEADERS_{name.upper()}" for name in PROXY_HEADERS}
 
-HEADER_VARIABLES: dict[str, str] = {
-    "proxy_basic_auth": "K8S_AUTH_PROXY_HEADERS_PROXY_BASIC_AUTH",
-    "basic_auth": "K8S_AUTH_PROXY_HEADERS_BASIC_AUTH",
-    "user_agent": "K8S_AUTH_PROXY_HEADERS_USER_AGENT",
-}
-
-# Without these a secret in a kubeconfig given as a dictionary would be shown with the task.
+# Keys of secrets in a kubeconfig given as a dictionary, which Ansible would show with the task.
 SECRET_KEYS = frozenset({"token", "password", "client-key-data", "id-token", "refresh-token", "access-token"})
 
 
@@ -80,10 +64,10 @@ def given(params: Params) -> dict[str, t.Any]:
 
 
 def from_environment(environ: Environ) -> dict[str, t.Any]:
-    """The connection options that ``K8S_AUTH_*`` sets; an empty variable is an unset one.
+    """The connection options that ``K8S_AUTH_*`` sets; an empty variable counts as unset.
 
     Raises:
-        BadOption: a variable that must be a truth value is none.
+        BadOption: a variable that must be true or false is neither.
     """
     found: dict[str, t.Any] = {name: environ[key] for name, key in VARIABLES.items() if environ.get(key)}
     for name in ("validate_certs", "persist_config"):
@@ -104,13 +88,12 @@ def from_environment(environ: Environ) -> dict[str, t.Any]:
 
 
 def connection(params: Params, environ: Environ) -> dict[str, t.Any]:
-    """Where to connect to: the task's options, or, where it has none, the environment's.
+    """The task's connection options or, if it has none, the environment's.
 
-    ``KUBECONFIG`` is no option but the place of the default file, as for ``kubectl``: it counts
-    wherever neither a file nor a host is named.
+    ``KUBECONFIG`` names the default file, as for ``kubectl``: it applies if neither a file nor a host is given.
 
     Raises:
-        BadOption: a variable of the environment cannot be understood.
+        BadOption: a variable of the environment has an unusable value.
     """
     options = given(params) or from_environment(environ)
     if environ.get("KUBECONFIG") and "kubeconfig" not in options and "host" not in options:
@@ -121,9 +104,9 @@ def connection(params: Params, environ: Environ) -> dict[str, t.Any]:
 
 
 def secrets(params: Params, environ: Environ) -> set[str]:
-    """Every text that no result, message or line of progress may show.
+    """Every string that no result, message or progress line may show.
 
-    The nonce of a run is among them: whoever has it may act for the run.
+    This includes the nonce of a run, because anyone who has it may act for the run.
     """
     found = {params.get("api_key"), params.get("password")}
     found |= {environ.get(VARIABLES["api_key"]), environ.get(VARIABLES["password"])}

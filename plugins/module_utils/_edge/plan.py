@@ -7,17 +7,17 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge import choices, faces
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge import choices, specs
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.nodes import verify
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.plan import plan
 
 
-def _prepared(own: faces.Own, environ: t.Mapping[str, str]) -> faces.Own:
-    choices.checked("node_selector", own["node_selector"] or "")
-    return choices.split({**own, "gates": tuple(own["gates"] or ())}, environ)
+def _prepared(params: specs.Params, environ: t.Mapping[str, str]) -> specs.Params:
+    choices.checked("node_selector", params["node_selector"] or "")
+    return choices.split({**params, "gates": tuple(params["gates"] or ())}, environ)
 
 
-FACE = faces.ClusterFace(
+SPEC = specs.ClusterModuleSpec(
     name="maintenance_plan",
     options={
         "nodes": {"type": "list", "elements": "str"},
@@ -38,5 +38,5 @@ FACE = faces.ClusterFace(
     durations=("settle", "stable", "timeout"),
     lists=("nodes", "namespaces", "fenced"),
     prepare=_prepared,
-    engine=lambda ctx, own: plan.make_plan(ctx, faces.built(plan.PlanOptions, own)),
+    engine=lambda ctx, params: plan.make_plan(ctx, specs.from_params(plan.PlanOptions, params)),
 )

@@ -5,10 +5,10 @@
 
 from __future__ import annotations
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge import faces
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge import specs
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.runs import state
 
-FACE = faces.ClusterFace(
+SPEC = specs.ClusterModuleSpec(
     name="maintenance_state",
     options={
         "state": {
@@ -33,5 +33,5 @@ FACE = faces.ClusterFace(
             ("state", "ended", ["run"]),
         ]
     },
-    engine=lambda ctx, own: state.state(ctx, faces.built(state.StateOptions, own)),
+    engine=lambda ctx, params: state.state(ctx, specs.from_params(state.StateOptions, params)),
 )

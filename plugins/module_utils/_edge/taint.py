@@ -7,29 +7,29 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge import errors, faces
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge import errors, specs
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import node_taints
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.nodes import taint
 
 
-def _prepared(own: faces.Own, environ: t.Mapping[str, str]) -> faces.Own:
+def _prepared(params: specs.Params, environ: t.Mapping[str, str]) -> specs.Params:
     """The desired taints, read from the options.
 
     Raises:
-        BadOptions: some of them are not valid; all of those are named.
+        BadOptions: taints are invalid; names all of them.
     """
     del environ
-    desired, faults = node_taints.read(own["taints"] or (), own["state"])
+    desired, faults = node_taints.read(params["taints"] or (), params["state"])
     if faults:
         raise errors.BadOptions(faults)
-    return {**own, "taints": desired}
+    return {**params, "taints": desired}
 
 
-FACE = faces.ClusterFace(
+SPEC = specs.ClusterModuleSpec(
     name="node_taint",
     options={
         "state": {"type": "str", "choices": ["present", "absent", "exact"], "default": "present"},
-        "nodes": {"type": "list", "elements": "str", "required": True},
+        **specs.NODES,
         "taints": {
             "type": "list",
             "elements": "dict",
@@ -42,9 +42,8 @@ FACE = faces.ClusterFace(
             },
         },
         "allow_no_execute": {"type": "bool", "default": False},
-        "run": {"type": "str"},
     },
     lists=("nodes",),
     prepare=_prepared,
-    engine=lambda ctx, own: taint.taint(ctx, faces.built(taint.TaintOptions, own)),
+    engine=lambda ctx, params: taint.taint(ctx, specs.from_params(taint.TaintOptions, params)),
 )

@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge import module as entry
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.faces import Face
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.specs import ModuleSpec
 
 MODULES = (
     "descheduler_config",
@@ -41,14 +41,14 @@ def documented(module: Any) -> dict[str, Any]:
     return found
 
 
-def face_of(module: types.ModuleType) -> Face:
+def spec_of(module: types.ModuleType) -> ModuleSpec:
     """What the module's ``main`` runs."""
     with pytest.MonkeyPatch.context() as patch:
-        run: list[Face] = []
+        run: list[ModuleSpec] = []
         patch.setattr(entry, "run_module", run.append)
         module.main()
-    (face,) = run
-    return face
+    (spec,) = run
+    return spec
 
 
 def compared(options: dict[str, Any]) -> dict[str, Any]:
@@ -70,20 +70,20 @@ def compared(options: dict[str, Any]) -> dict[str, Any]:
 @pytest.mark.parametrize("name", MODULES)
 def test_the_documentation_is_the_argument_spec(name: str) -> None:
     module = importlib.import_module(f"{PLUGINS}.modules.{name}")
-    assert compared(documented(module)) == compared(face_of(module).argument_spec)
+    assert compared(documented(module)) == compared(spec_of(module).argument_spec)
 
 
 @pytest.mark.parametrize("name", MODULES)
 def test_both_faces_are_one(name: str) -> None:
     module = importlib.import_module(f"{PLUGINS}.modules.{name}")
     action = importlib.import_module(f"{PLUGINS}.action.{name}")
-    assert action.ActionModule.face is face_of(module)
-    assert face_of(module).name == name
+    assert action.ActionModule.spec is spec_of(module)
+    assert spec_of(module).name == name
 
 
 @pytest.mark.parametrize("name", MODULES)
 def test_secrets_are_marked(name: str) -> None:
-    spec = face_of(importlib.import_module(f"{PLUGINS}.modules.{name}")).argument_spec
+    spec = spec_of(importlib.import_module(f"{PLUGINS}.modules.{name}")).argument_spec
     if "api_key" in spec:
         assert spec["api_key"]["no_log"]
         assert spec["password"]["no_log"]
@@ -93,8 +93,8 @@ def test_secrets_are_marked(name: str) -> None:
 @pytest.mark.parametrize("name", [name for name in MODULES if name != "maintenance_report"])
 def test_the_engine_takes_what_the_module_offers(name: str) -> None:
     """Every option reaches the engine's own options, none is invented."""
-    face: Any = face_of(importlib.import_module(f"{PLUGINS}.modules.{name}"))
-    given = {option: spec.get("default") for option, spec in face.options.items()}
+    spec: Any = spec_of(importlib.import_module(f"{PLUGINS}.modules.{name}"))
+    given = {name: option.get("default") for name, option in spec.options.items()}
     given["nodes"] = ["a"]
     given["config"] = {"apiVersion": "descheduler/v1alpha2", "kind": "DeschedulerConfiguration"}
     seen: list[Any] = []
@@ -110,7 +110,7 @@ def test_the_engine_takes_what_the_module_offers(name: str) -> None:
             raise Stop
 
     with pytest.raises(Stop):
-        face.engine(Context(), face.prepare(face.converted(given), {}))
+        spec.engine(Context(), spec.prepare(spec.converted(given), {}))
     assert seen
 
 

@@ -16,7 +16,7 @@ from ansible.parsing.dataloader import DataLoader
 from ansible.playbook.task import Task
 from ansible.template import Templar
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.faces import Call, Event, Face
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.specs import Call, Event, ModuleSpec
 from ansible_collections.kubeops.node_maintenance.plugins.plugin_utils import _in_process
 from ansible_collections.kubeops.node_maintenance.plugins.plugin_utils._in_process import (
     InProcess,
@@ -26,7 +26,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.plugin_utils._in_proce
 )
 
 
-class Asked(Face):
+class Asked(ModuleSpec):
     """Says what it was called with, and tells one event."""
 
     def run(self, params: Any, call: Call) -> dict[str, Any]:
@@ -42,7 +42,7 @@ class Asked(Face):
 
 
 class Action(InProcess):
-    face = Asked(name="node_cordon", options={"nodes": {"type": "list", "elements": "str", "required": True}})
+    spec = Asked(name="node_cordon", options={"nodes": {"type": "list", "elements": "str", "required": True}})
 
     def _execute_module(self, **given: Any) -> dict[str, Any]:
         return {"where": "module", **given}

@@ -10,8 +10,8 @@ import typing as t
 
 import pytest
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.faces import Call, run_face
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.jobs import FACE
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.jobs import SPEC
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.specs import Call, run_call
 
 Raw = dict[str, t.Any]
 
@@ -27,7 +27,7 @@ DEFAULTS: Raw = {
 
 
 def told(**params: t.Any) -> str:
-    result = run_face(FACE, {**DEFAULTS, **UNREACHABLE, **params}, Call())
+    result = run_call(SPEC, {**DEFAULTS, **UNREACHABLE, **params}, Call())
     assert result["failed"]
     assert not result["changed"]
     assert "jobs" not in result

@@ -23,7 +23,7 @@ TREES = {
     for path in sorted((HERE / "plugins/module_utils" / layer).rglob("*.py"))
     if path.name != "option.py"
 }
-SPECS = (drain.FACE.argument_spec, plan.FACE.argument_spec)
+SPECS = (drain.SPEC.argument_spec, plan.SPEC.argument_spec)
 NAMED = sorted(
     {
         keyword.arg

@@ -4,8 +4,8 @@
 
 from __future__ import annotations
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.faces import Call, run_face
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.taint import FACE
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.specs import Call, run_call
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.taint import SPEC
 
 
 def test_all_that_is_wrong_is_told_at_once_and_nobody_is_asked() -> None:
@@ -15,7 +15,7 @@ def test_all_that_is_wrong_is_told_at_once_and_nobody_is_asked() -> None:
         "taints": [{"key": "a b", "effect": "NoSchedule"}, {"key": "gpu", "value": "x y", "effect": None}],
         "host": "https://127.0.0.1:1",
     }
-    result = run_face(FACE, params, Call())
+    result = run_call(SPEC, params, Call())
     assert result["failed"]
     assert not result["changed"]
     assert "nodes" not in result

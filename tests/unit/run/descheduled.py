@@ -15,7 +15,7 @@ import typing as t
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.verbs import Request
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.descheduler import FACE
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.descheduler import SPEC
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.calls import stopped
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import Context, StopRun
@@ -41,13 +41,13 @@ BAD = f"""{NEW}profiles:
 """
 LAST_WORDS = "Usage:\n\nno-such-class not found\n"
 MIGRATION = {"Enabled": [{"Name": "MigrationController"}]}
-DEFAULTS: Raw = {name: spec.get("default") for name, spec in FACE.options.items()}
+DEFAULTS: Raw = {name: spec.get("default") for name, spec in SPEC.options.items()}
 
 
 def means(text: str) -> t.Any:
     """What the descheduler makes of its configuration."""
-    own = FACE.prepare(FACE.converted({**DEFAULTS, "config": text}), {})
-    return own["means"](text)
+    params = SPEC.prepare(SPEC.converted({**DEFAULTS, "config": text}), {})
+    return params["means"](text)
 
 
 class Descheduler(Program):
@@ -106,10 +106,10 @@ class Site:
         Raises:
             Killed: its process was.
         """
-        own = FACE.prepare(FACE.converted({**DEFAULTS, "config": config, **more}), {})
+        params = SPEC.prepare(SPEC.converted({**DEFAULTS, "config": config, **more}), {})
         actor = self.world.process("ann")
         ctx = actor.ctx(check=check)
-        task = actor.spawn(lambda: called(ctx, own))
+        task = actor.spawn(lambda: called(ctx, params))
         self.world.machine.run_until(lambda: not task.alive, within=7200.0)
         return t.cast("Raw", task.value())
 
@@ -165,9 +165,9 @@ class Site:
         self.world.server.denied.clear()
 
 
-def called(ctx: Context, own: Raw) -> Raw:
+def called(ctx: Context, params: Raw) -> Raw:
     try:
-        return FACE.engine(ctx, own).shaped(ctx)
+        return SPEC.engine(ctx, params).shaped(ctx)
     except StopRun as stop:
         return stopped(stop).shaped(ctx)
 

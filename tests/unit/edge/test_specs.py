@@ -11,13 +11,13 @@ import pytest
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import connection
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.clocks import Clock
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.faces import (
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.specs import (
     Call,
-    ClusterFace,
+    ClusterModuleSpec,
     Event,
     line,
     plain,
-    run_face,
+    run_call,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.api_changes import Change
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Ref
@@ -57,8 +57,8 @@ def opened(monkeypatch: pytest.MonkeyPatch, known: list[bool]) -> list[tuple[Map
     return seen
 
 
-def face(engine: Engine) -> ClusterFace:
-    return ClusterFace(
+def spec(engine: Engine) -> ClusterModuleSpec:
+    return ClusterModuleSpec(
         name="node_cordon",
         options={
             "nodes": {"type": "list", "elements": "str"},
@@ -71,24 +71,24 @@ def face(engine: Engine) -> ClusterFace:
     )
 
 
-def cordoned(ctx: Context, own: dict[str, Any]) -> Result:
+def cordoned(ctx: Context, params: dict[str, Any]) -> Result:
     ctx.changed(Change("patch", Ref("Node", "a"), "Cordon node a", before={"on": False}, after={"on": True}))
     ctx.tell("cordoned", "cordoned by ab12/the-nonce", node="a")
-    return Result({"nodes": [{"name": name, "outcome": "cordoned", "failed": False} for name in own["nodes"]]})
+    return Result({"nodes": [{"name": name, "outcome": "cordoned", "failed": False} for name in params["nodes"]]})
 
 
-def never(ctx: Context, own: dict[str, Any]) -> Result:
+def never(ctx: Context, params: dict[str, Any]) -> Result:
     raise AssertionError("the engine was called")
 
 
 def test_the_engine_gets_final_types(opened: object) -> None:
     got: dict[str, Any] = {}
 
-    def engine(ctx: Context, own: dict[str, Any]) -> Result:
-        got.update(own)
+    def engine(ctx: Context, params: dict[str, Any]) -> Result:
+        got.update(params)
         return Result({"nodes": []})
 
-    run_face(face(engine), {"nodes": ["a b", "c"], "timeout": "2m"}, Call())
+    run_call(spec(engine), {"nodes": ["a b", "c"], "timeout": "2m"}, Call())
     assert got == {"nodes": ("a", "b", "c"), "timeout": 120.0, "run": None}
 
 
@@ -96,12 +96,12 @@ def test_the_engine_gets_final_types(opened: object) -> None:
 def test_only_a_run_that_has_begun_has_patience_with_its_server_at_once(
     opened: object, known: list[bool], run: str | None, expected: bool
 ) -> None:
-    run_face(face(cordoned), {"nodes": ["a"], "run": run}, Call())
+    run_call(spec(cordoned), {"nodes": ["a"], "run": run}, Call())
     assert known == [expected]
 
 
 def test_a_result_has_its_fixed_parts(opened: object) -> None:
-    result = run_face(face(cordoned), {"nodes": ["a"]}, Call(diff=True))
+    result = run_call(spec(cordoned), {"nodes": ["a"]}, Call(diff=True))
     assert result["changed"] is True
     assert result["failed"] is False
     assert result["actions"] == ["Cordon node a"]
@@ -111,11 +111,11 @@ def test_a_result_has_its_fixed_parts(opened: object) -> None:
 
 
 def test_a_diff_is_shown_only_when_it_was_asked_for(opened: object) -> None:
-    assert "diff" not in run_face(face(cordoned), {"nodes": ["a"]}, Call())
+    assert "diff" not in run_call(spec(cordoned), {"nodes": ["a"]}, Call())
 
 
 def test_a_wrong_option_fails_before_the_first_request(opened: list[Any]) -> None:
-    result = run_face(face(never), {"timeout": "soon"}, Call())
+    result = run_call(spec(never), {"timeout": "soon"}, Call())
     assert result["failed"] is True
     assert "timeout: 'soon' cannot be used" in result["msg"]
     assert "nodes" not in result
@@ -123,11 +123,11 @@ def test_a_wrong_option_fails_before_the_first_request(opened: list[Any]) -> Non
 
 
 def test_a_call_that_stops_whole_has_no_nodes_but_a_finding(opened: object) -> None:
-    def engine(ctx: Context, own: dict[str, Any]) -> Result:
-        cordoned(ctx, own)
+    def engine(ctx: Context, params: dict[str, Any]) -> Result:
+        cordoned(ctx, params)
         raise StopRun("namespace_missing", "It is missing.", "Create it.", "Namespace x")
 
-    result = run_face(face(engine), {"nodes": ["a"]}, Call())
+    result = run_call(spec(engine), {"nodes": ["a"]}, Call())
     assert result["failed"] is True
     assert result["msg"] == "It is missing. Create it."
     assert "nodes" not in result
@@ -146,7 +146,7 @@ def test_a_call_that_stops_whole_has_no_nodes_but_a_finding(opened: object) -> N
 def test_the_nonce_shows_nowhere(opened: list[tuple[Any, str]]) -> None:
     told: list[Event] = []
     params = {"nodes": ["a"], "run": "ab12/the-nonce", "api_key": "canary"}
-    result = run_face(face(cordoned), params, Call(diff=True, progress=told.append))
+    result = run_call(spec(cordoned), params, Call(diff=True, progress=told.append))
     assert "the-nonce" not in repr(result)
     assert "canary" not in repr(result)
     assert "the-nonce" not in repr(told)
@@ -155,15 +155,15 @@ def test_the_nonce_shows_nowhere(opened: list[tuple[Any, str]]) -> None:
 
 
 def test_what_is_handed_out_as_the_right_to_act_is_readable(opened: object) -> None:
-    def started(ctx: Context, own: dict[str, Any]) -> Result:
+    def started(ctx: Context, params: dict[str, Any]) -> Result:
         return Result({"run": "ab12/fresh-nonce", "nodes": []})
 
-    assert run_face(face(started), {"run": "ab12"}, Call())["run"] == "ab12/fresh-nonce"
+    assert run_call(spec(started), {"run": "ab12"}, Call())["run"] == "ab12/fresh-nonce"
 
 
 def test_a_missing_library_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(calls, "library_error", lambda: "Traceback: no kubernetes")
-    result = run_face(face(never), {"nodes": ["a"]}, Call())
+    result = run_call(spec(never), {"nodes": ["a"]}, Call())
     assert result["failed"] is True
     assert "kubernetes" in result["msg"]
     assert result["exception"] == "Traceback: no kubernetes"

@@ -1,0 +1,198 @@
+# Copyright: Contributors to the kubeops.node_maintenance collection
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""A module's arguments and engine as data, for the module and for its action plugin.
+
+Every result has ``changed``, ``failed``, ``msg``, ``actions`` and ``timeline``. A call that could start its work also
+has ``nodes``, even if some of them failed; one that failed as a whole does not. Playbooks tell them apart by this.
+"""
+
+from __future__ import annotations
+
+import abc
+import dataclasses
+import threading
+import typing as t
+from dataclasses import dataclass, field
+
+from ansible.module_utils.basic import missing_required_lib
+from ansible.module_utils.common.parameters import remove_values
+
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge import durations, errors, lists, options
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import calls, context
+
+# What plugin_utils needs of the engine, of which it may import this layer only.
+Event = context.Event
+failure = calls.failure
+
+Arguments = t.Mapping[str, t.Any]
+"""A task's arguments as Ansible validated them."""
+Params = dict[str, t.Any]
+"""The module's own arguments, converted for the engine."""
+Progress = t.Callable[[Event], None]
+Guard = t.Callable[[], None]
+
+# Argument specs of options that several modules have.
+NODES: Params = {"nodes": {"type": "list", "elements": "str", "required": True}, "run": {"type": "str"}}
+BUDGETS: Params = {
+    "swap_blocked": {"type": "bool", "default": False},
+    "reactive_budgets": {"type": "list", "elements": "str"},
+}
+
+
+def _discard(event: Event) -> None:
+    del event
+
+
+def _unchanged(params: Params, environ: t.Mapping[str, str]) -> Params:
+    del environ
+    return params
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One call: check and diff mode, where progress goes, and a guard that may end the process before a request."""
+
+    check: bool = False
+    diff: bool = False
+    progress: Progress = _discard
+    environ: t.Mapping[str, str] = field(default_factory=dict)
+    guard: Guard | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModuleSpec(abc.ABC):
+    """One module.
+
+    ``options`` is its argument spec without the connection options, ``rules`` are ``mutually_exclusive`` and the like.
+    The engine gets ``durations`` in seconds and ``lists`` as tuples of names. ``unshown`` are arguments that are too
+    long for the result's ``invocation``.
+    """
+
+    name: str
+    options: t.Mapping[str, t.Any]
+    durations: tuple[str, ...] = ()
+    lists: tuple[str, ...] = ()
+    rules: t.Mapping[str, t.Any] = field(default_factory=dict)
+    unshown: tuple[str, ...] = ()
+
+    @property
+    def argument_spec(self) -> dict[str, t.Any]:
+        return dict(self.options)
+
+    def converted(self, arguments: Arguments) -> Params:
+        """The module's own options with durations and lists converted.
+
+        Raises:
+            BadOption: a duration cannot be parsed.
+        """
+        params = {name: arguments.get(name) for name in self.options}
+        for name in self.durations:
+            params[name] = durations.seconds(name, params[name])
+        for name in self.lists:
+            params[name] = lists.names(params[name])
+        return params
+
+    @abc.abstractmethod
+    def run(self, arguments: Arguments, call: Call) -> dict[str, t.Any]:
+        """Do the work and return the result as plain data.
+
+        Raises:
+            BadOption: an option has an unusable value. Nothing was requested or written.
+        """
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterModuleSpec(ModuleSpec):
+    """A module that works on a cluster. ``prepare`` turns converted options and the environment into the engine's."""
+
+    engine: t.Callable[[context.Context, Params], context.Result]
+    prepare: t.Callable[[Params, t.Mapping[str, str]], Params] = _unchanged
+
+    @property
+    def argument_spec(self) -> dict[str, t.Any]:
+        return {**options.CONNECTION, **self.options}
+
+    def run(self, arguments: Arguments, call: Call) -> dict[str, t.Any]:
+        missing = calls.library_error()
+        if missing is not None:
+            return {**failure(missing_required_lib("kubernetes")), "exception": missing}
+        run = context.Run.parse(arguments.get("run"))
+        params = self.prepare(self.converted(arguments), call.environ)
+        return calls.perform(
+            options.connection(arguments, call.environ),
+            lambda ctx: self.engine(ctx, params),
+            # Shown in the API server's audit log: the run's id, never its nonce.
+            user_agent=f"kubeops.node_maintenance/{self.name}" + (f" run/{run.id}" if run else ""),
+            run=run,
+            check=call.check,
+            progress=call.progress,
+            guard=call.guard,
+        )
+
+
+def run_call(spec: ModuleSpec, arguments: Arguments, call: Call) -> dict[str, t.Any]:
+    """The result of one call, without secrets; never raises because of the user's input or the cluster."""
+    hidden = options.secrets(arguments, call.environ)
+    try:
+        result = spec.run(arguments, dataclasses.replace(call, progress=_without_secrets(call.progress, hidden)))
+    except errors.BadOption as error:
+        result = failure(str(error))
+    if not call.diff:
+        result.pop("diff", None)
+    # The nonce of a run is a secret, except for the caller that starts the run.
+    returned = {"run": result["run"]} if "run" in result else {}
+    shown: dict[str, t.Any] = remove_values(result, hidden)
+    return {**shown, **returned, "invocation": _invocation(spec, arguments, hidden)}
+
+
+def _invocation(spec: ModuleSpec, arguments: Arguments, hidden: t.AbstractSet[str]) -> dict[str, t.Any]:
+    """The arguments as Ansible shows them at high verbosity, without secrets."""
+    shown = {
+        name: "VALUE_SPECIFIED_IN_NO_LOG_PARAMETER"
+        if option.get("no_log") and arguments.get(name) is not None
+        else arguments.get(name)
+        for name, option in spec.argument_spec.items()
+        if name not in spec.unshown
+    }
+    return {"module_args": remove_values(shown, hidden)}
+
+
+def _without_secrets(progress: Progress, hidden: t.AbstractSet[str]) -> Progress:
+    """Pass events on one at a time, from any thread."""
+    lock = threading.Lock()
+
+    def announce(event: Event) -> None:
+        clean = dataclasses.replace(event, message=remove_values(event.message, hidden))
+        with lock:
+            progress(clean)
+
+    return announce
+
+
+def line(event: Event) -> str:
+    """An event as a line of progress: time (UTC), node, object, message."""
+    place = f"{event.namespace}/{event.name}" if event.namespace else event.name
+    parts = [event.at[11:19], event.node, place if place not in event.message else "", event.message]
+    return "  ".join(part for part in parts if part)
+
+
+def plain(value: t.Any) -> t.Any:
+    """The value in Python's own types, without the tags that the controller's templates add."""
+    if isinstance(value, t.Mapping):
+        return {str(key): plain(inner) for key, inner in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain(inner) for inner in value]
+    if isinstance(value, str):
+        return str.__str__(value)
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        return int(value) if isinstance(value, int) else float(value)
+    return value
+
+
+T = t.TypeVar("T")
+
+
+def from_params(kind: type[T], params: Params) -> T:
+    """The engine's options. Unset ones take the engine's defaults; ``run`` belongs to the call, not to the engine."""
+    return kind(**{name: value for name, value in params.items() if name != "run" and value is not None})
