@@ -85,7 +85,7 @@ def test_a_release_leaves_a_node_alone_on_which_another_runs_tasks_are(
             assert record["since"][:16] in refused.words
             assert f"-e maintain_run={record['run']}" in refused.words
             assert f"recover -e recover_run={record['run']}" in refused.words
-        assert "release it again" not in released.words
+        assert "Run release again" not in released.words
         done.touch()
         run = first.wait()
         assert run.ok, run.text

@@ -135,9 +135,9 @@ def test_a_node_that_could_not_be_given_back_is_in_the_last_message(arena: Arena
         run = play("maintain", maintain_nodes=[here], maintain_timeout=12)
         assert not run.ok
         assert arena.is_cordoned(here)
-        last = run.words[run.words.rindex("Fail the run when something failed") :]
+        last = run.words[run.words.rindex("Fail if anything failed") :]
         assert "endless" in last, "why it was not drained"
-        assert "It could not be given back" in last
+        assert "It could not be returned to service" in last
         assert "not today" in last
         assert f"release -e maintain_nodes={here}" in last
 

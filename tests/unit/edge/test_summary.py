@@ -31,9 +31,22 @@ def test_the_documentation_names_every_summary() -> None:
     assert documented == list(maintain_summary.SUMMARIES)
 
 
-def start(plan: dict[str, Any], resumable: Any = None, traces: Any = (), hosts: Any = ()) -> dict[str, Any]:
+def start(
+    plan: dict[str, Any],
+    resumable: Any = None,
+    traces: Any = (),
+    hosts: Any = (),
+    *,
+    evacuates: bool = False,
+    **wanted: Any,
+) -> dict[str, Any]:
     listed = {"traces": list(traces), "resumable": resumable}
-    return dict(SUMMED({"listed": listed, "plan": plan}, "start", {"hosts": list(hosts)}))
+    known = {
+        "hosts": list(hosts),
+        "wanted": {"run": "", "tasks": "", "reboot": False, **wanted},
+        "evacuates": evacuates,
+    }
+    return dict(SUMMED({"listed": listed, "plan": plan}, "start", known))
 
 
 def test_a_new_run_starts_with_all_its_waves() -> None:
@@ -54,6 +67,37 @@ def test_a_new_run_starts_with_all_its_waves() -> None:
         ("c", False, ["c"]),
     ]
     assert (found["finished"], found["give_back"], found["runs"], found["blockers"]) == ([], [], {}, [])
+
+
+@pytest.mark.parametrize(
+    ("named", "runs", "adopt"),
+    [
+        ("", {}, [False, False]),
+        ("", {"a": "ab12"}, [False, False]),
+        ("ab12", {}, [True, True]),
+        ("ab12", {"a": "ab12"}, [True, True]),
+        ("ab12", {"b": "ef"}, [False, True]),
+    ],
+)
+def test_naming_a_run_takes_its_nodes_over_and_no_others(named: str, runs: dict[str, str], adopt: list[bool]) -> None:
+    nodes = [{"name": name, "record": {"run": run}} for name, run in runs.items()]
+    found = start({"waves": [["a", "b"], ["c"]], "nodes": nodes, "findings": []}, run=named)
+    assert [each["adopt"] for each in found["members"] if each["leads"]] == adopt
+
+
+@pytest.mark.parametrize(
+    ("wanted", "evacuates", "has_work"),
+    [
+        ({}, False, False),
+        ({"tasks": "a.yml"}, False, True),
+        ({"reboot": True}, False, True),
+        ({"reboot": True}, True, False),
+    ],
+)
+def test_there_is_work_on_the_hosts_with_tasks_or_a_reboot(
+    wanted: dict[str, Any], evacuates: bool, has_work: bool
+) -> None:
+    assert start({"findings": []}, evacuates=evacuates, **wanted)["has_work"] is has_work
 
 
 def test_what_stands_in_the_way_is_said_with_what_to_do() -> None:
@@ -99,7 +143,10 @@ def test_a_failure_and_the_waves_that_were_not_begun_for_it_are_in_the_last_mess
     found = run([{"failed": [entry("a", failed=True, message="No luck. ")], "stop": ""}, {}])
     assert (found["well"], found["clean"], found["left"]) == (False, False, ["c"])
     assert [each["name"] for each in found["failed"]] == ["a"]
-    assert found["wrong"] == ["No luck.", "Not begun, because of what is said above or because the time was up: c"]
+    assert found["wrong"] == [
+        "No luck.",
+        "Not started, because of the failures above or because maintain_until has passed: c",
+    ]
 
 
 def test_a_wave_that_does_not_fit_any_more_says_all_about_those_behind_it() -> None:
@@ -171,7 +218,7 @@ def test_a_node_that_is_not_back_says_why_and_what_to_do() -> None:
     )
     assert (found["verified"], found["not_back"]) == (["a"], ["b"])
     assert [each["message"] for each in found["failed"]] == [
-        "Not ready. Node b stays out of service; release it again."
+        "Not ready. Node b stays out of service. Run release again."
     ]
 
 
@@ -186,7 +233,7 @@ def test_what_is_somebody_elses_is_not_to_be_released_again() -> None:
     found = release({"returning": held}, broken="Forbidden.")
     assert [each["message"] for each in found["failed"]] == [
         "It is held. Node a stays out of service.",
-        "Forbidden. Node b stays out of service; release it again.",
+        "Forbidden. Node b stays out of service. Run release again.",
     ]
 
 
@@ -236,20 +283,20 @@ TRACES = {
 def test_what_earlier_runs_left_is_listed_with_what_to_do_next() -> None:
     found = SUMMED({"listed": TRACES}, "traces", {"run": "", "state": "listed"})
     assert found["lines"] == [
-        "Node a: left, run ab12, of jo, since noon, nobody works on it",
-        "Lease b: left, run ef56, alive",
-        "Node c: left, nobody works on it",
-        "Node d: left, run ab12, nobody works on it",
-        "To undo what one run left: -e recover_run=<run>. To undo what dead runs left: -e recover_state=undone.",
+        "Node a: left, run ab12, started by jo, since noon, no live run",
+        "Lease b: left, run ef56, its run is alive",
+        "Node c: left, no live run",
+        "Node d: left, run ab12, no live run",
+        "To undo what one run left: -e recover_run=<id>. What all dead runs left: -e recover_state=undone.",
     ]
     assert found["runs"] == ["ab12", "ef56"]
 
 
 def test_of_a_run_that_is_named_its_own_traces_are_listed() -> None:
     found = SUMMED({"listed": TRACES}, "traces", {"run": "ef56", "state": "undone"})
-    assert found["lines"] == ["Lease b: left, run ef56, alive"]
+    assert found["lines"] == ["Lease b: left, run ef56, its run is alive"]
     none = SUMMED({"listed": TRACES}, "traces", {"run": "0000", "state": "undone"})
-    assert none["lines"] == ["Nothing was left by earlier runs."]
+    assert none["lines"] == ["Earlier runs left nothing."]
 
 
 def test_a_plan_shows_its_waves_findings_losses_time_and_fence() -> None:
@@ -270,8 +317,8 @@ def test_a_plan_shows_its_waves_findings_losses_time_and_fence() -> None:
         "blocker: There is no room.: Add a node.",
         "warning: It goes.: ",
         "shop/db: It loses its volume.",
-        "Emptying the nodes takes some 40 s.",
-        "There is no fence in the API server. The playbook fence installs one.",
+        "Draining the nodes takes about 40 s.",
+        "The API server has no fence. Install it: ansible-playbook kubeops.node_maintenance.fence",
     ]
     assert found["blockers"] == ["There is no room. Add a node."]
-    assert "may not be read" in SUMMED({"plan": {"findings": []}}, "plan")["lines"][-1]
+    assert "do not allow reading" in SUMMED({"plan": {"findings": []}}, "plan")["lines"][-1]

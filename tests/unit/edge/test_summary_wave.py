@@ -13,7 +13,7 @@ import pytest
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.summary.wave import wave
 
 BACK = "ansible-playbook kubeops.node_maintenance.release -e maintain_nodes="
-STAYS = "stays out of service. Go on with the same command, or give it back: " + BACK
+STAYS = "stays out of service. To continue, run the same command again. To return the node to service: " + BACK
 DONE = {"outcome": "done", "message": ""}
 WAITING = {"outcome": "waiting", "message": ""}
 CALLS = ("cordon", "protect", "migrate", "out", "returning", "verify", "guards", "uncordon")
@@ -35,16 +35,17 @@ def asked(
     answers: dict[str, dict[str, Any]], *, tasks: str = "", on_failure: str = "auto", **known: Any
 ) -> dict[str, Any]:
     """The summary of a wave of nodes a and b that were asked for with these words."""
-    wanted = {"tasks": tasks, "reboot": False, "on_failure": on_failure, "run": known.pop("named", "")}
     usual: dict[str, Any] = {
         "nodes": ["a", "b"],
+        "has_work": bool(tasks) and not known.get("evacuates"),
         "evacuates": False,
+        "on_failure": on_failure,
         "check": False,
         "run": "ab12/00000001",
         "runs": {},
         "works": [DONE, DONE] if tasks else [WAITING, WAITING],
     }
-    return wave(answers, **{**usual, "wanted": wanted, **known})
+    return wave(answers, **{**usual, **known})
 
 
 def failures(came: dict[str, Any]) -> dict[str, str]:
@@ -64,7 +65,6 @@ def test_all_went_well(tasks: str) -> None:
         assert came[word] == both, word
     for word in ("lost", "unfinished", "untainted", "not_back", "others", "failed"):
         assert came[word] == [], word
-    assert came["has_work"] == bool(tasks)
 
 
 @pytest.mark.parametrize(
@@ -126,7 +126,7 @@ def test_a_host_that_was_lost_keeps_its_node_out() -> None:
     answers = {**whole("a", "b"), "verify": answer("a"), "uncordon": answer("a")}
     came = asked(answers, tasks="patch.yml", works=[DONE, WAITING])
     assert (came["returning"], came["unfinished"]) == (["a"], ["b"])
-    assert failures(came) == {"b": f"Host b was lost while your tasks ran. Node b {STAYS}b"}
+    assert failures(came) == {"b": f"The connection to host b was lost while your tasks ran. Node b {STAYS}b"}
 
 
 def test_a_gate_that_stays_shut_keeps_a_node_out() -> None:
@@ -184,7 +184,7 @@ def test_a_call_that_broke_on_the_way_back_is_the_reason_for_those_that_are_not_
 )
 def test_a_node_that_could_not_be_given_back_says_that_as_well(lost: dict[str, dict[str, Any]]) -> None:
     answers = {**whole("a"), "cordon": answer("a", "b"), "protect": answer("a", b="No room"), **lost}
-    message = f"No room. It could not be given back: It is locked. Node b {STAYS}b"
+    message = f"No room. It could not be returned to service: It is locked. Node b {STAYS}b"
     assert failures(asked(answers)) == {"b": message}
 
 
@@ -221,8 +221,8 @@ def test_a_wave_that_does_not_fit_any_more_is_not_begun_and_blames_no_node() -> 
     again = {"feasible": False, "findings": [{"severity": "info", "message": "By the way."}, blocker]}
     came = asked({"again": again, "cordon": {"skipped": True}})
     assert came["stop"] == (
-        "The cluster changed, and the wave a, b does not fit any more: There is no room. "
-        "Run the same command again: it plans anew."
+        "The cluster has changed, and the wave a, b no longer fits: There is no room. "
+        "Run the same command again, which makes a new plan."
     )
     assert (came["failed"], came["lost"]) == ([], [])
 
@@ -253,17 +253,3 @@ def test_a_resumed_run_tells_the_runs_whose_nodes_came_back_and_no_other() -> No
     runs = {"a": "ef56", "b": "ab12", "c": "ef56", "d": "ef56"}
     came = asked(answers, nodes=["a", "b", "c", "d"], works=[WAITING] * 4, runs=runs)
     assert came["others"] == [{"run": "ef56", "nodes": ["a", "c"]}]
-
-
-@pytest.mark.parametrize(
-    ("named", "runs", "adopt"),
-    [
-        ("", {}, False),
-        ("", {"a": "ab12"}, False),
-        ("ab12", {}, True),
-        ("ab12", {"a": "ab12"}, True),
-        ("ab12", {"b": "ef"}, False),
-    ],
-)
-def test_naming_a_run_takes_its_nodes_over_and_no_others(named: str, runs: dict[str, str], adopt: bool) -> None:
-    assert asked({}, named=named, runs=runs)["adopt"] is adopt

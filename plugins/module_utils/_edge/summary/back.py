@@ -1,23 +1,23 @@
 # Copyright: Contributors to the kubeops.node_maintenance collection
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""What came of nodes that ``release`` or ``recover`` brings back."""
+"""What came of the nodes that ``release`` or ``recover`` returns to service."""
 
 from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.summary import replies, wave
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.summary import replies
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import outcomes
 
 
 def release(answers: replies.Answers, *, check: bool, broken: str = "") -> dict[str, t.Any]:
-    """What came of a ``release`` so far, from what its calls answered and from the error of the one that ended it.
+    """What came of a ``release`` so far; ``broken`` is the error of the call that ended it.
 
     * ``out``: the nodes in maintenance, ``in_service``: the others, ``at_goal``: an entry about each of these;
-    * ``verified``: those that passed the gates, ``ready``: those to be tainted (in check mode no gate is asked),
-      ``untainted``: those where that failed, ``give_back``: the rest of them;
-    * ``not_back``: those that came back only half way;
+    * ``verified``: those that passed the gates, ``ready``: those to be tainted (check mode checks no gates),
+      ``untainted``: those where that failed, ``give_back``: the others of them;
+    * ``not_back``: those that returned only in part;
     * ``failed``: an entry about each node that is still out.
     """
     words = ("plan", "returning", "verify", "taint", "guards", "uncordon")
@@ -26,20 +26,16 @@ def release(answers: replies.Answers, *, check: bool, broken: str = "") -> dict[
     out = [node["name"] for node in replies.entries(plan) if node.get("record")]
     uncordoned, untainted = replies.passed(uncordon), replies.names(replies.failed(taint))
     ready = out if check else replies.passed(verify)
-    # Nothing was touched of those that are somebody else's, and the refusal says how to take over.
-    others = [
-        each["name"] for each in replies.entries(returning, guards, uncordon) if each.get("outcome") in wave.OF_OTHERS
+    calls = (returning, verify, taint, guards, uncordon)
+    messages = replies.messages(replies.failed(*calls))
+    # Nodes of other runs were not changed, and the message says how to take them over.
+    others = {each["name"] for each in replies.entries(*calls) if each.get("outcome") in replies.OF_OTHERS}
+    failures = [
+        replies.failure(
+            node, replies.reason(messages.get(node, ""), broken), "" if node in others else "Run release again."
+        )
+        for node in replies.without(out, uncordoned)
     ]
-    told = replies.failed(returning, verify, taint, guards, uncordon)
-
-    def failure(node: str) -> dict[str, t.Any]:
-        said = [entry["message"] for entry in told if entry["name"] == node]
-        said.append(broken or "It did not come through.")
-        again = "" if node in others else "; release it again"
-        message = f"{replies.ended(said[0])} Node {node} stays out of service{again}."
-        return {"name": node, "failed": True, "outcome": outcomes.PlaybookOutcome.FAILED.value, "message": message}
-
-    failures = [failure(node) for node in replies.without(out, uncordoned)]
     return {
         "out": out,
         "in_service": replies.names(in_service),
@@ -54,11 +50,11 @@ def release(answers: replies.Answers, *, check: bool, broken: str = "") -> dict[
 
 
 def recovery(answers: replies.Answers, *, check: bool) -> dict[str, t.Any]:
-    """What came of a ``recover`` so far, from what its calls answered.
+    """What came of a ``recover`` so far.
 
-    * ``to_verify``: the nodes that have to pass the gates, ``verified``: those that did, ``uncordoned``: those given
-      back;
-    * ``did``: what was done and what became of the nodes, as sentences, ``wrong``: all that the last message says.
+    * ``to_verify``: the nodes that have to pass the gates, ``verified``: those that did, ``uncordoned``: those that
+      are in service;
+    * ``did``: the actions and the results for the nodes, as sentences, ``wrong``: the parts of the last message.
     """
     words = ("recovered", "returning", "verify", "verify_parked", "guards", "uncordon", "again")
     recovered, returning, verify, verify_parked, guards, uncordon, again = (answers[word] for word in words)

@@ -1,62 +1,88 @@
 # Copyright: Contributors to the kubeops.node_maintenance collection
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""Reading what modules answered, as a playbook registered it: a call that was skipped or not made says nothing."""
+"""Reading registered results. A call that was skipped or not made has no entries."""
 
 from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import reasons
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import outcomes, reasons
 
 Answer = t.Mapping[str, t.Any]
-"""A registered result; ``{}`` where the call was not made."""
+"""A registered result; ``{}`` if the call was not made."""
 Answers = t.Mapping[str, Answer]
-"""The results of a playbook's calls, by the words that a summary knows them by."""
+"""The results of a playbook's calls, by the names that the summaries use for them."""
 Entry = t.Mapping[str, t.Any]
-"""What one answer says of one node: name, failed, outcome, message."""
+"""What a result says about one node: name, failed, outcome, message."""
+
+OF_OTHERS = (outcomes.CordonOutcome.ADOPTED_BY, outcomes.CordonOutcome.HELD)
+"""Outcomes of nodes that belong to another run by now, which is why they are rightly left as they are."""
 
 
 def entries(*answers: Answer) -> list[Entry]:
-    """What the answers say of nodes, in the order of the answers."""
+    """What the answers say about nodes, in the order of the answers."""
     return [entry for answer in answers for entry in answer.get("nodes") or ()]
 
 
 def failed(*answers: Answer) -> list[Entry]:
-    """What the answers say of nodes that failed."""
+    """What the answers say about nodes that failed."""
     return [entry for entry in entries(*answers) if entry.get("failed")]
 
 
 def passed(answer: Answer) -> list[str]:
-    """The nodes of one answer that did not fail."""
+    """The nodes that did not fail."""
     return [entry["name"] for entry in entries(answer) if not entry.get("failed")]
 
 
 def names(found: t.Iterable[Entry]) -> list[str]:
-    """Whom the entries are about."""
+    """The nodes that the entries are about."""
     return [entry["name"] for entry in found]
 
 
-def without(nodes: t.Iterable[str], others: t.Collection[str]) -> list[str]:
-    """The nodes that are none of the others, in their order."""
-    return [node for node in nodes if node not in others]
+def without(nodes: t.Iterable[str], others: t.Iterable[str]) -> list[str]:
+    """The nodes that are not among the others, in order."""
+    excluded = set(others)
+    return [node for node in nodes if node not in excluded]
+
+
+def messages(found: t.Iterable[Entry]) -> dict[str, str]:
+    """The first message about each node."""
+    first: dict[str, str] = {}
+    for entry in found:
+        first.setdefault(entry["name"], entry["message"])
+    return first
+
+
+def reason(*given: str) -> str:
+    """The first reason that is not empty."""
+    return next(filter(None, given), "No call reported a reason; see the output above.")
+
+
+def failure(
+    node: str, why: str, remedy: str | None, outcome: outcomes.Outcome = outcomes.PlaybookOutcome.FAILED
+) -> dict[str, t.Any]:
+    """The entry about a node that is not where it should be; with a ``remedy`` it stays out of service."""
+    stays = "" if remedy is None else f"Node {node} stays out of service. {remedy}".rstrip()
+    message = f"{ended(why)} {stays}" if stays else why
+    return {"name": node, "failed": True, "outcome": outcome.value, "message": message}
 
 
 def blockers(plan: Answer) -> list[Entry]:
-    """What stands in the way by a plan's findings."""
+    """The findings of a plan that prevent the maintenance."""
     return [finding for finding in plan.get("findings") or () if finding["severity"] == "blocker"]
 
 
 def sentence(finding: Entry) -> str:
-    """What is found, then what to do about it."""
+    """Message and remedy of a finding."""
     return reasons.Reason(finding["code"], finding["message"], finding["remedy"]).sentence
 
 
 def ended(text: str) -> str:
-    """The text as a whole sentence."""
+    """The text with a full stop, unless it has an end."""
     return text if text[-1:] in (".", "!", "?") else f"{text}."
 
 
 def unique(texts: t.Iterable[str]) -> list[str]:
-    """The texts that say something, each once."""
+    """The texts that are not empty, without duplicates."""
     return list(dict.fromkeys(text for text in texts if text))

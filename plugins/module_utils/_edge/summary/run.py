@@ -1,7 +1,7 @@
 # Copyright: Contributors to the kubeops.node_maintenance collection
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""What came of a run of ``maintain``: of all its waves, and of what an earlier start had finished."""
+"""What came of a run of ``maintain``: of its waves, and of what an earlier start had finished."""
 
 from __future__ import annotations
 
@@ -19,18 +19,17 @@ def run(
     in_the_way: t.Sequence[str] = (),
     descheduler: str = "",
 ) -> dict[str, t.Any]:
-    """What the run came to so far.
+    """The result of the run so far.
 
-    ``answers`` are those of ``ended`` and ``report``, the last two calls, once they were made. ``batches`` are the
-    waves as they were to be, each led by its controller host, ``waves`` what they came to as {failed, stop} (``{}`` for
-    one that was not begun, or not ended; no wave at all where the run was not begun), ``taken_up`` the answers about
-    what an earlier start had finished, ``in_the_way`` why there was no start, ``descheduler`` the error of its rollout.
-    Returned are
+    ``answers`` are those of the last two calls, ``ended`` and ``report``, once they were made. ``batches`` are the
+    planned waves, each with its controller host first, ``waves`` their results as {failed, stop} (``{}`` for one that
+    did not start or end; no wave at all if the run did not start), ``taken_up`` the results for what an earlier start
+    had finished, ``in_the_way`` why the run did not start, ``descheduler`` the error of its rollout. Returns
 
-    * ``failed``: an entry about each node that is not where it should be, ``stops``: why waves were not begun,
-      ``left``: the nodes of waves that were not begun for that or another reason;
-    * ``clean``: every wave came through whole, so that what follows the waves may be done, ``well``: so did the rest;
-    * ``wrong``: all that the last message says.
+    * ``failed``: an entry about each node that is not where it should be, ``stops``: why waves did not start,
+      ``left``: the nodes of waves that did not start for that or another reason;
+    * ``clean``: every wave succeeded, so that the steps after the waves may run, ``well``: these succeeded too;
+    * ``wrong``: the parts of the last message.
     """
     came = [wave for wave in waves if wave]
     of_waves = [entry for wave in came for entry in wave["failed"]]
@@ -40,7 +39,9 @@ def run(
     left = [node for batch, wave in zip(batches, waves, strict=False) if not wave for node in batch[1:]]
     wrong = [*in_the_way, *(entry["message"].strip() for entry in failures), *stops]
     if left and not stops:
-        wrong.append(f"Not begun, because of what is said above or because the time was up: {', '.join(left)}")
+        wrong.append(
+            f"Not started, because of the failures above or because maintain_until has passed: {', '.join(left)}"
+        )
     wrong.append(descheduler)
     ended, report = answers.get("ended"), answers.get("report")
     if ended and "nodes" not in ended and not ended.get("skipped"):

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the kubeops.node_maintenance collection
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""How a run of ``maintain`` starts: what is left to do of its nodes, and in which batches of hosts."""
+"""How a run of ``maintain`` starts: which nodes are left to do, and in which batches of hosts."""
 
 from __future__ import annotations
 
@@ -10,18 +10,22 @@ import typing as t
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.summary import replies
 
 
-def start(answers: replies.Answers, *, hosts: t.Collection[str]) -> dict[str, t.Any]:
-    """What the memory of an earlier start (``listed``) and the preflight of what it left to do (``plan``) come to.
+def start(
+    answers: replies.Answers, *, hosts: t.Collection[str], wanted: t.Mapping[str, t.Any], evacuates: bool = False
+) -> dict[str, t.Any]:
+    """What is left to do, from an earlier start (``listed``) and the plan for what it did not finish (``plan``).
 
-    ``hosts`` are the hosts that the inventory knows. Returned are
+    ``hosts`` are the hosts of the inventory, ``wanted`` is the input. Returns
 
-    * ``finished``: the nodes that the earlier start has finished. Of them, those that are still out of service with its
-      record are ``half_back``, and those that no other run has out are to be given back once more (``give_back``);
-    * ``waves``: the nodes left to do, wave by wave, and ``batches``: the same, each led by its controller host;
-    * ``hosts``: the hosts of these nodes with the addresses of those that the inventory does not know, and
-      ``members``: all hosts of the batches in order;
-    * ``runs``: of the nodes that were out of service before, the runs that had left them so;
-    * ``blockers``: what stands in the way, as sentences.
+    * ``has_work``: whether there is work to do on the hosts;
+    * ``finished``: the nodes that the earlier start has finished. Those of them that are still out of service with its
+      record are ``half_back``; those that no other run has taken out are uncordoned once more (``give_back``);
+    * ``waves``: the nodes left to do, and ``batches``: the same, each with its controller host first;
+    * ``hosts``: the hosts of these nodes, with addresses for those that are not in the inventory, and ``members``: all
+      hosts of the batches in order. ``adopt`` says that no node of the batch belongs to a run other than the one
+      named, whose tasks are known to be over by that;
+    * ``runs``: the runs that had left nodes out of service before, by node;
+    * ``blockers``: what prevents the maintenance, as sentences.
     """
     listed, plan = answers["listed"], answers["plan"]
     resumable = listed.get("resumable") or {}
@@ -37,7 +41,13 @@ def start(answers: replies.Answers, *, hosts: t.Collection[str]) -> dict[str, t.
         address = "" if name in hosts else planned.get(name, {}).get("address") or ""
         return {"name": name, "address": address}
 
+    runs = {name: node["record"]["run"] for name, node in planned.items() if node.get("record")}
+
+    def adopt(nodes: t.Iterable[str]) -> bool:
+        return bool(wanted["run"]) and all(runs.get(node, wanted["run"]) == wanted["run"] for node in nodes)
+
     return {
+        "has_work": not evacuates and bool(wanted["tasks"] or wanted["reboot"]),
         "finished": finished,
         "half_back": replies.unique(node for node in own if node in finished),
         "give_back": replies.without(finished, others),
@@ -45,8 +55,10 @@ def start(answers: replies.Answers, *, hosts: t.Collection[str]) -> dict[str, t.
         "batches": batches,
         "hosts": [host(node) for wave in waves for node in wave],
         "members": [
-            {**host(name), "leads": name == batch[0], "nodes": batch[1:]} for batch in batches for name in batch
+            {**host(name), "leads": name == batch[0], "nodes": batch[1:], "adopt": adopt(batch[1:])}
+            for batch in batches
+            for name in batch
         ],
-        "runs": {name: node["record"]["run"] for name, node in planned.items() if node.get("record")},
+        "runs": runs,
         "blockers": [replies.sentence(finding) for finding in replies.blockers(plan)],
     }

@@ -1,0 +1,61 @@
+# Copyright: Contributors to the kubeops.node_maintenance collection
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""``maintain`` as it is, with modules that answer from a can: how often it sums up a wave."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+HERE = Path(__file__).parents[3]
+CANNED = Path(__file__).parent / "canned"
+
+
+def collection(folder: Path) -> Path:
+    """A folder for ANSIBLE_COLLECTIONS_PATH: the collection with canned answers and a filter that counts."""
+    here = folder / "collections/ansible_collections/kubeops/node_maintenance"
+    (here / "plugins/action").mkdir(parents=True)
+    (here / "plugins/filter").mkdir()
+    for path in HERE.iterdir():
+        if path.name not in ("plugins", ".git", ".build"):
+            (here / path.name).symlink_to(path)
+    for path in (HERE / "plugins").iterdir():
+        if path.name not in ("action", "filter"):
+            (here / "plugins" / path.name).symlink_to(path)
+    for path in (HERE / "plugins/action").glob("*.py"):
+        (here / "plugins/action" / path.name).symlink_to(CANNED / "action.py")
+    (here / "plugins/filter/maintain_input.py").symlink_to(HERE / "plugins/filter/maintain_input.py")
+    (here / "plugins/filter/maintain_summary.py").symlink_to(CANNED / "counting.py")
+    return folder / "collections"
+
+
+def summed_up(folder: Path, *options: str) -> Counter[str]:
+    """How often each wave was summed up in a run of ``maintain`` on nodes a (first wave), b, c and d (second wave)."""
+    counts = folder / "summed"
+    environ = {
+        **os.environ,
+        "ANSIBLE_COLLECTIONS_PATH": str(collection(folder)),
+        "ANSIBLE_HOME": str(folder / "home"),
+        "ANSIBLE_CONFIG": str(folder / "ansible.cfg"),
+        "COUNTED": str(HERE / "plugins/filter/maintain_summary.py"),
+        "SUMMED": str(counts),
+    }
+    (folder / "ansible.cfg").touch()
+    (folder / "work.yml").write_text("- ansible.builtin.meta: noop\n")
+    command = [sys.executable, "-m", "ansible", "playbook", "kubeops.node_maintenance.maintain", "-i", "a,b,c,d,"]
+    command += ["-e", "maintain_nodes=a,b,c,d", "-e", "ansible_connection=local", *options]
+    command += ["-e", f"ansible_python_interpreter={sys.executable}"]
+    done = subprocess.run(command, cwd=folder, env=environ, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return Counter(" ".join(json.loads(line)) for line in counts.read_text().splitlines())
+
+
+def test_a_wave_is_summed_up_after_its_calls_and_not_for_each_of_its_nodes(tmp_path: Path) -> None:
+    found = summed_up(tmp_path, "-e", "maintain_tasks=work.yml", "-e", "maintain_taints=old:NoSchedule-")
+    assert found == {"a": 8, "b c d": 8}
