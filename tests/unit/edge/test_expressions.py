@@ -83,6 +83,11 @@ def test_no_expression_has_more_than_two_filters(path: Path) -> None:
     assert [words for words, filters in found if filters > MOST] == []
 
 
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(HERE)))
+def test_no_template_is_a_program(path: Path) -> None:
+    assert "{%" not in path.read_text(encoding="utf-8")
+
+
 def test_the_variables_of_the_playbooks_are_private_by_their_names() -> None:
     files = [HERE / "playbooks" / f"{name}.yml" for name in PRIVATE]
     files += [path for path in (HERE / "playbooks/tasks").glob("*.yml") if path.name != "demo_work.yml"]
