@@ -78,7 +78,7 @@ def options(labs: Sequence[Lab], config: Json) -> Json:
 
 def lines_of(run: Run) -> list[str]:
     """What the last play says of each cluster."""
-    (told,) = [found.result["msg"] for found in run.results if found.task == "Say what became of each cluster"]
+    (told,) = [found.result["msg"] for found in run.results if found.task == "Show the result of each cluster"]
     return [str(line) for line in told]
 
 
@@ -91,7 +91,7 @@ def test_a_bad_configuration_starts_on_the_canary_alone(labs: list[Lab], play: P
     lines = lines_of(run)
     assert lines[0].startswith("cluster-1 failed. ")
     assert "no-such-class" in lines[0]
-    assert lines[1:] == [f"cluster-{number} not begun. An earlier cluster failed." for number in range(2, 6)]
+    assert lines[1:] == [f"cluster-{number} not started. An earlier cluster failed." for number in range(2, 6)]
     assert states(labs) == before, "the canary is as before, and nobody else was touched"
 
 
@@ -122,12 +122,12 @@ def test_a_good_one_reaches_all_even_when_it_is_killed_in_between(labs: list[Lab
     assert [yaml.safe_load(config_of(lab))["deschedulingInterval"] for lab in labs] == wanted
     lines = lines_of(again)
     assert [line.split(".")[0] for line in lines[3:]] == [
-        f"cluster-{number} changed, proven by configz" for number in (4, 5)
+        f"cluster-{number} changed, verified by configz" for number in (4, 5)
     ]
     before = states(labs)
     third = play("descheduler", **options(labs, good))
     assert third.ok
     assert not any(answer["changed"] for answer in third.of("descheduler_config"))
-    expected = [f"cluster-{number} unchanged, proven by configz" for number in range(1, CLUSTERS + 1)]
+    expected = [f"cluster-{number} unchanged, verified by configz" for number in range(1, CLUSTERS + 1)]
     assert [line.split(".")[0] for line in lines_of(third)] == expected
     assert states(labs) == before

@@ -80,14 +80,14 @@ def test_a_value_that_the_shell_took_apart_is_an_error(tmp_path: Path) -> None:
     code, text = play(tmp_path, "maintain", "-e", "maintain_nodes=worker-1 worker-2")
     assert code == 2
     assert "worker-2" in text
-    assert "belongs to nothing" in text
+    assert "does not belong to any variable" in text
 
 
 @pytest.mark.parametrize("variable", [{"recover_state": "gone"}, {"recover_runs": "ab12"}])
 def test_recover_knows_its_variables(tmp_path: Path, variable: dict[str, object]) -> None:
     code, text = play(tmp_path, "recover", variables=variable)
     assert code == 2
-    assert "recover_state is listed, finished or undone" in text
+    assert "recover_state must be listed, finished or undone" in text
     assert UNREACHABLE not in text
 
 
