@@ -15,6 +15,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.api_changes import Change
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Ref
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.phases import What
 from ansible_collections.kubeops.node_maintenance.tests.explore import invariants, people, scenes
 from ansible_collections.kubeops.node_maintenance.tests.explore.judge import CONTROL_PLANE, Judge, Violation, record
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator import manifests, serving
@@ -248,7 +249,7 @@ def test_a_run_that_asks_without_end_is_seen() -> None:
 
 
 def told_in_an_event(world: World) -> list[Outcome]:
-    world.process("me").ctx().tell("waiting", f"env PASSWORD={scenes.CANARY}")
+    world.process("me").ctx().tell(What.WAITING, f"env PASSWORD={scenes.CANARY}")
     return []
 
 
@@ -297,7 +298,7 @@ def test_an_eviction_without_an_event_is_seen(world: World) -> None:
     ctx.changed(Change("evict", Ref("Pod", request.name, request.namespace), "Evict"))
     with pytest.raises(Violation, match=f"I13: me evicted {request.name}, and no event says so"):
         invariants.all_told(world)
-    ctx.note("evicted", "", namespace=request.namespace, name=request.name)
+    ctx.note(What.EVICTED, "", namespace=request.namespace, name=request.name)
     invariants.all_told(world)
 
 

@@ -21,6 +21,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.spe
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.api_changes import Change
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Ref
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.outcomes import CordonOutcome
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import calls
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import Context, Result, StopRun
 
@@ -73,7 +74,7 @@ def spec(engine: Engine) -> ClusterModuleSpec:
 
 def cordoned(ctx: Context, params: dict[str, Any]) -> Result:
     ctx.changed(Change("patch", Ref("Node", "a"), "Cordon node a", before={"on": False}, after={"on": True}))
-    ctx.tell("cordoned", "cordoned by ab12/the-nonce", node="a")
+    ctx.tell(CordonOutcome.CORDONED, "cordoned by ab12/the-nonce", node="a")
     return Result({"nodes": [{"name": name, "outcome": "cordoned", "failed": False} for name in params["nodes"]]})
 
 
@@ -106,7 +107,8 @@ def test_a_result_has_its_fixed_parts(opened: object) -> None:
     assert result["failed"] is False
     assert result["actions"] == ["Cordon node a"]
     assert result["nodes"] == [{"name": "a", "outcome": "cordoned", "failed": False}]
-    assert [event["what"] for event in result["timeline"]] == ["cordoned"]
+    assert [(event["what"], event["phase"]) for event in result["timeline"]] == [("cordoned", "cordoned")]
+    assert {type(value) for event in result["timeline"] for value in event.values()} == {str}
     assert result["diff"][0]["after"] == {"on": True}
 
 

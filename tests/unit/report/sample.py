@@ -22,12 +22,28 @@ TOKEN = "sha256~token-must-not-show"
 RULE = "Cannot evict: the disruption budget needs 2 healthy pods and has 2 currently"
 STARTS = 5.0
 """Seconds that a new pod needs to be ready."""
+PHASES = {
+    "raised": "protecting",
+    "ready": "protecting",
+    "lowered": "draining",
+    "refused": "draining",
+    "evicted": "draining",
+    "gone": "draining",
+    "uncordoned": "back",
+}
+"""The phase that an event of this kind begins, where it is not called like the event."""
 
 
 def at(seconds: float) -> str:
     """An instant of the sample run."""
     when = START + datetime.timedelta(seconds=seconds)
     return when.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def phase_of(what: str) -> str:
+    """The phase of a node after an event of this kind; empty where that begins none."""
+    named = ("cordoned", "drained", "out", "returning", "parked")
+    return what if what in named else PHASES.get(what, "")
 
 
 class Sample:
@@ -117,7 +133,7 @@ class Sample:
 
     def _event(self, node: str, what: str, message: str, space: str = "", name: str = "") -> Json:
         place = {"node": node, "namespace": space, "name": name}
-        return {"at": at(self.clock), **place, "what": what, "message": message}
+        return {"at": at(self.clock), **place, "what": what, "message": message, "phase": phase_of(what)}
 
     def _add(self, events: t.Iterable[Json], **more: t.Any) -> None:
         timeline = sorted(events, key=lambda event: event["at"])

@@ -14,14 +14,15 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.mod
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.report.build import build_report
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.report.model import Report
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.report.read import instant, samples_of
-from ansible_collections.kubeops.node_maintenance.tests.unit.report.sample import RULE, RUN, Sample, at
+from ansible_collections.kubeops.node_maintenance.tests.unit.report.sample import RULE, RUN, Sample, at, phase_of
 
 Json = dict[str, t.Any]
 
 
 def event(when: float, what: str, node: str = "n1", name: str = "", message: str = "") -> Json:
     space = "shop" if name else ""
-    return {"at": at(when), "node": node, "namespace": space, "name": name, "what": what, "message": message}
+    place = {"node": node, "namespace": space, "name": name}
+    return {"at": at(when), **place, "what": what, "message": message, "phase": phase_of(what)}
 
 
 def node(name: str, outcome: str, **more: t.Any) -> Json:
@@ -195,10 +196,25 @@ def test_an_entry_without_a_verdict_is_judged_by_its_word() -> None:
     assert failed == {"replaced", "bad_record", "not_in_maintenance", "unheard_of"}
 
 
-def test_phases_that_nobody_announced_are_told_by_what_happens() -> None:
+def test_what_happens_to_pods_begins_the_phases_that_are_no_outcome() -> None:
     events = [event(0, "cordoned"), event(2, "raised", name="web"), event(9, "evicted", name="web-1")]
     report = build_report([{"timeline": [*events, event(12, "drained"), event(14, "uncordoned")]}])
     assert phases(report) == [("cordoned", 2.0), ("protecting", 7.0), ("draining", 3.0), ("drained", 2.0)]
+
+
+def test_a_phase_is_what_the_event_says_and_not_what_its_words_are_like() -> None:
+    reworded = [{**event(when, what), "what": "x"} for when, what in ((0, "cordoned"), (2, "out"), (9, "uncordoned"))]
+    assert phases(build_report([{"timeline": reworded}])) == [("cordoned", 2.0), ("out", 7.0)]
+    unsaid = [{**event(0, "cordoned"), "phase": phase} for phase in ("", None, "elsewhere", 7)]
+    assert phases(build_report([{"timeline": unsaid}])) == []
+
+
+@pytest.mark.parametrize("late", ["ready", "gone"])
+def test_a_pod_that_is_told_of_late_does_not_take_its_node_back(late: str) -> None:
+    told = [event(0, "cordoned"), event(4, "drained"), event(6, late, name="web-1"), event(9, "uncordoned")]
+    assert phases(build_report([{"timeline": told}])) == [("cordoned", 4.0), ("drained", 5.0)]
+    alone = [event(0, late, name="web-1"), event(2, "drained"), event(3, "parked")]
+    assert phases(build_report([{"timeline": alone}]))[0] == ("drained", 1.0)
 
 
 def test_blockers_of_the_plan_stop_and_are_shown() -> None:

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import typing as t
 
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import outcomes, phases
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.report import model, read, timeline
 
-GIVEN_BACK = frozenset({"given_back", "restored", "uncordoned"})
+GIVEN_BACK = frozenset({phases.What.GIVEN_BACK, phases.What.RESTORED, outcomes.CordonOutcome.UNCORDONED})
 SEVERITIES = ("blocker", "warning", "info")
 
 
@@ -77,9 +78,9 @@ def _swaps(calls: t.Sequence[read.Call], past: timeline.Past) -> tuple[model.Swa
                 budget=read.text(raw.get("budget")),
                 outcome=read.text(raw.get("outcome")),
                 message=read.text(raw.get("message")),
-                raised=next((e.at for e in times if e.what == "raised"), None),
-                ready=next((e.at for e in times if e.what == "ready"), None),
-                lowered=next((e.at for e in reversed(times) if e.what == "lowered"), None),
+                raised=next((e.at for e in times if e.what == phases.What.RAISED), None),
+                ready=next((e.at for e in times if e.what == phases.What.READY), None),
+                lowered=next((e.at for e in reversed(times) if e.what == phases.What.LOWERED), None),
             )
         )
     return tuple(found)
@@ -191,11 +192,11 @@ def _given_back(calls: t.Sequence[read.Call], past: timeline.Past) -> tuple[mode
         model.GivenBack(
             at=event.at,
             object="/".join(part for part in (event.namespace, event.name) if part) or f"Node {event.node}",
-            kept=event.what == "kept",
+            kept=event.what == phases.What.KEPT,
             message=event.message,
         )
         for event in past.events
-        if event.what in GIVEN_BACK or event.what == "kept"
+        if event.what in GIVEN_BACK or event.what == phases.What.KEPT
     )
     guards = (
         model.GivenBack(
@@ -203,7 +204,7 @@ def _given_back(calls: t.Sequence[read.Call], past: timeline.Past) -> tuple[mode
         )
         for call in calls
         for raw in call.workloads
-        if read.text(raw.get("outcome")) == "unguarded"
+        if read.text(raw.get("outcome")) == outcomes.WorkloadOutcome.UNGUARDED
     )
     return (*found, *given, *guards)
 

@@ -17,9 +17,6 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.mod
 VERSION = 1
 """Of ``report.json``: goes up when a field changes its meaning or goes, not when one is added."""
 
-Phase = t.Literal["cordoned", "protecting", "draining", "drained", "out", "returning", "parked"]
-"""Where a node is on its way; ``out`` is the time of the user's tasks, ``parked`` has no end."""
-
 Outcome = t.Literal["back", "parked", "failed", "unfinished", "unchanged", "planned", "blocked", "gone"]
 """How a node ended: ``back`` in service; ``parked`` out of service on purpose; ``unfinished`` means
 that nothing failed and yet the way was not walked to its end; ``planned`` was never touched,

@@ -11,29 +11,17 @@ from __future__ import annotations
 
 import datetime
 import typing as t
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import objects, outcomes
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import objects, outcomes, phases
 
-PLACES: t.Mapping[str, str] = {
-    "cordoned": "out",
-    "drained": "out",
-    "out": "out",
-    "maintained": "out",
-    "returning": "out",
-    "parked": "parked",
-    "uncordoned": "back",
-    "released": "back",
-    "done": "back",
-    "gone": "gone",
-    "blocked": "blocked",
-}
-"""Where a node is after an outcome (also one with ``already_`` before it) or an event of that name."""
 KNOWN_OUTCOMES = frozenset(outcome.value for kind in outcomes.OF_NODES for outcome in kind)
 FAILED_OUTCOMES = frozenset(
     outcome.value for kind in outcomes.OF_NODES for outcome in kind if outcome.failed
-).difference(PLACES)
+).difference(phases.PHASE_AFTER, {outcomes.PlanOutcome.BLOCKED})
 """Words that fail a node in some call, but for those that say where it is: in another call they are no failure."""
+
+PHASES = frozenset(phase.value for phase in phases.Phase)
 
 LONGEST = 2000
 """Characters of one text; a webhook may answer with a page."""
@@ -51,6 +39,7 @@ class Event:
     name: str
     what: str
     message: str
+    phase: phases.Phase | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,12 +146,7 @@ def failed_entry(entry: objects.Raw, call: Call) -> bool:
         return t.cast("bool", entry["failed"])
     if outcome in FAILED_OUTCOMES:
         return True
-    return call.failed and bool(outcome) and outcome not in KNOWN_OUTCOMES and not place_of(outcome)
-
-
-def place_of(outcome: str) -> str:
-    """Where a node is after this outcome, empty where that does not say."""
-    return PLACES.get(outcome.removeprefix("already_"), "")
+    return call.failed and bool(outcome) and outcome not in KNOWN_OUTCOMES
 
 
 def _flat(result: t.Any) -> t.Iterator[objects.Raw]:
@@ -188,8 +172,8 @@ def _events(value: t.Any) -> t.Iterator[Event]:
     for raw in _mappings(value):
         at = instant(raw.get("at"))
         if at is not None:
-            keys = ("node", "namespace", "name", "what", "message")
-            yield Event(at, *(text(raw.get(key)) for key in keys))
+            node, namespace, name, what, message, phase = (text(raw.get(field.name)) for field in fields(Event)[1:])
+            yield Event(at, node, namespace, name, what, message, phases.Phase(phase) if phase in PHASES else None)
 
 
 def _record(raw: objects.Raw) -> objects.Raw:
@@ -201,9 +185,9 @@ def _record(raw: objects.Raw) -> objects.Raw:
 
 def _call(raw: objects.Raw) -> Call:
     record = _record(raw)
-    events = tuple(sorted(_events(raw.get("timeline")), key=lambda event: event.at))
+    told = tuple(sorted(_events(raw.get("timeline")), key=lambda event: event.at))
     services = _mappings(raw.get("services"))
-    times = [e.at for e in events] + [at for s in services for at, _ready in samples_of(s)]
+    times = [event.at for event in told] + [at for s in services for at, _ready in samples_of(s)]
     feasible = raw.get("feasible")
     return Call(
         # What follows the slash is the nonce: the right to act for this run.
@@ -223,7 +207,7 @@ def _call(raw: objects.Raw) -> Call:
         summary=raw["summary"] if isinstance(raw.get("summary"), t.Mapping) else {},
         estimate=number(raw.get("estimate_seconds")),
         feasible=feasible if isinstance(feasible, bool) else None,
-        events=events,
+        events=told,
         start=min(times, default=None),
         end=max(times, default=None),
     )

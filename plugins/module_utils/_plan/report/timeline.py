@@ -13,12 +13,12 @@ import collections
 import typing as t
 from dataclasses import dataclass
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import objects, outcomes
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import objects, outcomes, phases
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.report import model, read
 
-PHASES = t.get_args(model.Phase)
-PROTECT_WORDS = frozenset({"waiting", "guarded", "raised", "ready", "failed"})
-POD_WORDS = frozenset({"refused", "evicted", "gone"})
+OF_PODS = frozenset({phases.What.REFUSED, phases.What.EVICTED, phases.What.GONE})
+SURGE = (phases.What.RAISED, phases.What.READY, phases.What.LOWERED)
+ENDS = frozenset({phases.Phase.BACK, phases.Phase.PARKED, phases.Phase.GONE})
 
 
 @dataclass(frozen=True)
@@ -33,15 +33,15 @@ class Past:
     @classmethod
     def of(cls, calls: t.Iterable[read.Call], end: float | None) -> Past:
         """From all calls of a run."""
-        events = sorted((e for call in calls for e in call.events), key=lambda event: event.at)
+        told = sorted((e for call in calls for e in call.events), key=lambda event: event.at)
         nodes, named = collections.defaultdict(list), collections.defaultdict(list)
-        for event in events:
+        for event in told:
             if event.node:
                 nodes[event.node].append(event)
             if event.name:
                 named[event.namespace, event.name].append(event)
         return cls(
-            tuple(events),
+            tuple(told),
             end,
             {key: tuple(found) for key, found in nodes.items()},
             {key: tuple(found) for key, found in named.items()},
@@ -95,7 +95,7 @@ def node_lines(
                 marks=tuple(
                     model.Mark(e.at, e.what, e.message)
                     for e in past.of_node(name)
-                    if not e.name and e.what != "progress"
+                    if not e.name and e.what != phases.What.PROGRESS
                 ),
                 pods_moved=sum(p.moved for p in mine),
                 pods_failed=sum(p.failed for p in mine),
@@ -126,58 +126,56 @@ def by_node(pods: t.Iterable[model.PodLane]) -> dict[str, list[model.PodLane]]:
 
 
 def _ending(name: str, calls: t.Iterable[read.Call], past: Past, *, check: bool) -> tuple[model.Outcome, str]:
-    place, failure, message, seen = "", "", "", False
+    phase: phases.Phase | None = None
+    failure, message, seen, blocked = "", "", False, False
     for call in calls:
         for raw in call.nodes:
             if read.text(raw["name"]) != name:
                 continue
             outcome, said = read.text(raw.get("outcome")), read.text(raw.get("message"))
-            seen = seen or outcome != "planned"
+            seen = seen or outcome != outcomes.PlanOutcome.PLANNED
+            blocked = blocked or outcome == outcomes.PlanOutcome.BLOCKED
             if read.failed_entry(raw, call):
                 failure = said or outcome.replace("_", " ")
-            elif outcome == "drained":
+            elif outcome == outcomes.DrainOutcome.DRAINED:
                 failure = ""
-            place, message = read.place_of(outcome) or place, said or message
-    if not place:
-        words = [read.place_of(e.what) for e in past.of_node(name) if not e.name]
-        place = next((word for word in reversed(words) if word), "")
+            phase, message = phases.PHASE_AFTER.get(outcome, phase), said or message
+    phase = phase or next((e.phase for e in reversed(past.of_node(name)) if e.phase), None)
     if failure:
         return "failed", failure
-    if place != "blocked" and (check or not (seen or place)):
+    if blocked and not phase:
+        return "blocked", message
+    if check or not (seen or phase):
         return "planned", message
-    if place in ("back", "parked", "gone", "blocked"):
-        return t.cast("model.Outcome", place), message
-    return ("unfinished" if place else "unchanged"), message
+    if phase in ENDS:
+        return t.cast("model.Outcome", phase.value), message
+    return ("unfinished" if phase else "unchanged"), message
 
 
-def _spans(events: t.Iterable[read.Event], end: float | None) -> tuple[model.Span, ...]:
+def _spans(told: t.Iterable[read.Event], end: float | None) -> tuple[model.Span, ...]:
     found: list[model.Span] = []
-    phase, since = "", 0.0
-    for event in events:
-        following = _following(phase, event)
+    phase: phases.Phase | None = None
+    since = 0.0
+    for event in told:
+        following = _following(phase, event.phase)
         if following == phase:
             continue
         if phase:
-            found.append(model.Span(phase, since, event.at))
+            found.append(model.Span(phase.value, since, event.at))
         phase, since = following, event.at
     if phase and end is not None:
-        found.append(model.Span(phase, since, end, open=True))
+        found.append(model.Span(phase.value, since, end, open=True))
     return tuple(found)
 
 
-def _following(phase: str, event: read.Event) -> str:
-    """The phase after an event; what happens to pods tells of phases that nobody announced."""
-    if not event.name:
-        if event.what in PHASES:
-            return event.what
-        if event.what == "progress" and phase in ("cordoned", "protecting"):
-            return "draining"
-        return "" if read.place_of(event.what) in ("back", "gone") else phase
-    if phase == "cordoned" and event.what in PROTECT_WORDS:
-        return "protecting"
-    if phase in ("cordoned", "protecting") and event.what in POD_WORDS:
-        return "draining"
-    return phase
+def _following(phase: phases.Phase | None, begun: phases.Phase | None) -> phases.Phase | None:
+    """The phase after an event; what happens to pods only moves a node on that is on its way out."""
+    if begun in (phases.Phase.PROTECTING, phases.Phase.DRAINING):
+        order = list(phases.Phase)
+        return begun if phase and order.index(phase) < order.index(begun) else phase
+    if begun in (phases.Phase.BACK, phases.Phase.GONE):
+        return None
+    return begun or phase
 
 
 def pod_lanes(calls: t.Sequence[read.Call], past: Past, swaps: t.Sequence[model.Swap]) -> tuple[model.PodLane, ...]:
@@ -193,7 +191,7 @@ def pod_lanes(calls: t.Sequence[read.Call], past: Past, swaps: t.Sequence[model.
     workloads = {(swap.namespace, swap.name) for swap in swaps}
     for event in past.events:
         place = (event.namespace, event.name)
-        if event.node and event.name and event.what in POD_WORDS and place not in workloads:
+        if event.node and event.name and event.what in OF_PODS and place not in workloads:
             known.setdefault((event.node, *place), {"drained": True})
     return tuple(
         _lane(node, namespace, name, raw, past, workloads)
@@ -217,16 +215,16 @@ def _lane(
     past: Past,
     workloads: t.Collection[tuple[str, str]],
 ) -> model.PodLane:
-    events = past.of_object(namespace, name, node)
+    told = past.of_object(namespace, name, node)
     owner, route, code, outcome = (read.text(raw.get(key)) for key in ("owner", "route", "code", "outcome"))
-    refused = [event for event in events if event.what == "refused"]
+    refused = [event for event in told if event.what == phases.What.REFUSED]
     end = outcomes.PodOutcome.read(outcome)
-    moved = end.moved if end else not outcome and any(e.what == "gone" for e in events)
+    moved = end.moved if end else not outcome and any(e.what == phases.What.GONE for e in told)
     blocker, rule = _blocker(raw, refused)
     workload = (namespace, owner.rpartition(" ")[2].rpartition("/")[2])
     handed = past.of_object(*workload) if route == "swap" and workload in workloads else ()
     waited = read.number(raw.get("waited_seconds"))
-    spans = _lane_spans(events, handed, waited)
+    spans = _lane_spans(told, handed, waited)
     return model.PodLane(
         namespace=namespace,
         name=name,
@@ -246,7 +244,7 @@ def _lane(
         rule=rule,
         remedy=read.text(raw.get("remedy")),
         spans=spans,
-        marks=tuple(model.Mark(e.at, e.what, e.message) for e in events),
+        marks=tuple(model.Mark(e.at, e.what, e.message) for e in told),
     )
 
 
@@ -265,7 +263,7 @@ def _blocker(raw: objects.Raw, refused: t.Sequence[read.Event]) -> tuple[str, st
 
 
 def _lane_spans(
-    events: t.Sequence[read.Event], handed: t.Sequence[read.Event], waited: float | None
+    told: t.Sequence[read.Event], handed: t.Sequence[read.Event], waited: float | None
 ) -> tuple[model.Span, ...]:
     """The stretches of a pod's way.
 
@@ -274,19 +272,19 @@ def _lane_spans(
     events of the workload that was swapped; of several surges the last one before the pod was gone
     counts, for whichever node it was told. ``waited`` is the time until the pod was gone, as the result tells it.
     """
-    gone = next((e.at for e in reversed(events) if e.what == "gone"), None)
-    leaving = next((e.at for e in events if e.what == "evicted"), None)
+    gone = next((e.at for e in reversed(told) if e.what == phases.What.GONE), None)
+    leaving = next((e.at for e in told if e.what == phases.What.EVICTED), None)
     times = {e.what: e.at for e in handed if gone is None or e.at <= gone}
-    if "raised" in times and times.get("ready", 0.0) >= times["raised"]:
-        found = [model.Span("taking_over", times["raised"], times["ready"])]
-        lowered = max(times.get("lowered", 0.0), times["ready"])
-        leaving = lowered if "lowered" in times else leaving or gone
-        found += [model.Span("both", times["ready"], leaving)] if leaving is not None else []
-    elif events:
-        last = gone if gone is not None else events[-1].at
+    raised, ready, lowered = (times.get(what) for what in SURGE)
+    if raised is not None and ready is not None and ready >= raised:
+        found = [model.Span("taking_over", raised, ready)]
+        leaving = max(lowered, ready) if lowered is not None else leaving or gone
+        found += [model.Span("both", ready, leaving)] if leaving is not None else []
+    elif told:
+        last = gone if gone is not None else told[-1].at
         let_go = leaving if leaving is not None else last
-        start = min(last - waited if waited is not None else events[0].at, events[0].at)
-        asked = next((e.at for e in events if e.what == "refused"), let_go)
+        start = min(last - waited if waited is not None else told[0].at, told[0].at)
+        asked = next((e.at for e in told if e.what == phases.What.REFUSED), let_go)
         open_end = gone is None and leaving is None
         found = [model.Span("queued", start, min(asked, let_go), open=open_end and asked == let_go)]
         found += [model.Span("blocked", asked, let_go, open=open_end)] if asked < let_go else []

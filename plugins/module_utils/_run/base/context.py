@@ -12,15 +12,20 @@ import typing as t
 from dataclasses import asdict, dataclass, field
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import client, clocks
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import api_changes, reasons
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import (
+    api_changes,
+    outcomes,
+    phases,
+    reasons,
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Event:
     """Something worth a line in the terminal and a mark in the report.
 
-    ``at`` is RFC 3339 in UTC, ``what`` a word of the closed list in the documentation, ``namespace``
-    and ``name`` the object it is about (empty: the node itself).
+    ``at`` is RFC 3339 in UTC, ``what`` an outcome or a word of ``phases.What``, ``namespace`` and ``name`` the object
+    it is about (empty: the node itself), ``phase`` the ``phases.Phase`` that the node is in from then on.
     """
 
     at: str
@@ -29,6 +34,7 @@ class Event:
     message: str
     namespace: str = ""
     name: str = ""
+    phase: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,13 +99,20 @@ class Context:
         """Id and nonce of the run that calls; both are empty where it is a call by hand."""
         return (self.run.id, self.run.nonce) if self.run else ("", "")
 
-    def tell(self, what: str, message: str, *, node: str = "", namespace: str = "", name: str = "") -> None:
+    def tell(
+        self, what: outcomes.Outcome, message: str, *, node: str = "", namespace: str = "", name: str = ""
+    ) -> None:
         """Say that something happened: to the terminal now, to the report later."""
         self.progress(self.note(what, message, node=node, namespace=namespace, name=name))
 
-    def note(self, what: str, message: str, *, node: str = "", namespace: str = "", name: str = "") -> Event:
+    def note(
+        self, what: outcomes.Outcome, message: str, *, node: str = "", namespace: str = "", name: str = ""
+    ) -> Event:
         """Keep something for the report without a line in the terminal."""
-        event = Event(self.clock.wall(), node, what, message, namespace, name)
+        phase = phases.PHASE_AFTER.get("" if name else what)
+        if isinstance(what, phases.What):
+            phase = what.phase
+        event = Event(self.clock.wall(), node, what.value, message, namespace, name, phase.value if phase else "")
         with self._lock:
             self.timeline.append(event)
         return event

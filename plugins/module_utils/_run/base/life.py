@@ -15,7 +15,12 @@ import datetime
 import typing as t
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import errors, kinds
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import api_changes, names, objects
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import (
+    api_changes,
+    names,
+    objects,
+    phases,
+)
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap import surge_records
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import (
     act,
@@ -68,7 +73,9 @@ def show(ctx: context.Context, run: context.Run, seconds: float = locking.IDLE) 
     try:
         writing.write(ctx, target, decide, remember=False)
     except errors.ClusterError as error:
-        ctx.tell("note", f"that run {run.id} lives could not be said, and between two waves it looks dead: {error}")
+        ctx.tell(
+            phases.What.NOTE, f"that run {run.id} lives could not be said, and between two waves it looks dead: {error}"
+        )
 
 
 def shown(ctx: context.Context, leases: t.Iterable[objects.Raw]) -> set[str]:
@@ -113,7 +120,9 @@ def hide(ctx: context.Context, run_id: str, nonce: str = "") -> None:
             trouble = error
             break
         return
-    ctx.tell("note", f"{sign(run_id)} could not be deleted, so run {run_id} looks alive until it is: {trouble}")
+    ctx.tell(
+        phases.What.NOTE, f"{sign(run_id)} could not be deleted, so run {run_id} looks alive until it is: {trouble}"
+    )
 
 
 def place_of(lease: objects.Raw) -> Place:

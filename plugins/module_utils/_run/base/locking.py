@@ -15,7 +15,7 @@ import typing as t
 from functools import partial
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import errors, kinds, verbs
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names, objects
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names, objects, phases
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import (
     act,
     context,
@@ -171,7 +171,7 @@ class Locks:
             pool.submit(self._server.leave, known, left).result(left / 2)
         except (errors.ClusterError, TimeoutError) as error:
             nodes, why = ", ".join(lock.node for lock in locks), str(error) or "no answer in time"
-            self._ctx.tell("not_fenced", f"the fence in the server keeps entries of {nodes}: {why}")
+            self._ctx.tell(phases.What.NOT_FENCED, f"the fence in the server keeps entries of {nodes}: {why}")
         finally:
             pool.shutdown(wait=False, cancel_futures=True)
         self._each(lambda lock: lock.drop(max(until - self._ctx.clock.now(), 0.0)), locks, until)
@@ -216,7 +216,7 @@ class Locks:
         silent_since = dict.fromkeys(waiting, start)
         for node, lease in waiting.items():
             held = holders.Held.of(node, lease)
-            ctx.tell("waiting", f"lock held by {held.holder}; watching whether it is alive", node=node)
+            ctx.tell(phases.What.WAITING, f"lock held by {held.holder}; watching whether it is alive", node=node)
         while waiting:
             for node, lease in list(waiting.items()):
                 now = ctx.clock.now()

@@ -16,7 +16,12 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import errors
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import api_changes, names, objects
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import (
+    api_changes,
+    names,
+    objects,
+    phases,
+)
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import act, context, holders, writing
 
 MAP = objects.Ref("NodeFence", names.FENCE_MAP, names.NAMESPACE, api_version=names.FENCE_API)
@@ -70,9 +75,9 @@ class ServerFence:
             self.hold(leases, prove)
         except errors.Forbidden as error:
             if self.there:
-                self._ctx.tell("not_fenced", f"the fence in the server could not be written: {error}")
+                self._ctx.tell(phases.What.NOT_FENCED, f"the fence in the server could not be written: {error}")
         except errors.ClusterError as error:
-            self._ctx.tell("not_fenced", f"the fence in the server could not be written: {error}")
+            self._ctx.tell(phases.What.NOT_FENCED, f"the fence in the server could not be written: {error}")
 
 
 def forget(ctx: context.Context, leases: t.Collection[str], run: context.Run) -> None:
@@ -80,7 +85,7 @@ def forget(ctx: context.Context, leases: t.Collection[str], run: context.Run) ->
     try:
         _take_out(ctx, leases, lambda holder: holders.run_of(holder) == run.id)
     except errors.ClusterError as error:
-        ctx.tell("not_fenced", f"the fence in the server keeps entries of {', '.join(leases)}: {error}")
+        ctx.tell(phases.What.NOT_FENCED, f"the fence in the server keeps entries of {', '.join(leases)}: {error}")
 
 
 def _take_out(

@@ -20,7 +20,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.des
     rules,
     schemas,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import outcomes
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import outcomes, phases
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import context
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.descheduler import (
     permits,
@@ -124,7 +124,7 @@ class Rollout:
             site.keep(self._journal(wish))
         if text is not None:
             site.write(text, present, self._sentence(present), had_map=True, had_data=True)
-            restarting.say("written", f"{self._sentence(present)}.", site)
+            restarting.say(phases.What.WRITTEN, f"{self._sentence(present)}.", site)
         if marks:
             scale = options.restart == "scale"
             restarting.restart(site, wish.digest, why, scale=scale, idle=idle, timeout=options.timeout)
@@ -261,7 +261,7 @@ class Rollout:
                 said = f" {progress.dead[0].pod} said: {words}" if words else f" ({waiting})"
                 return f"The new configuration does not run{ended}.{said}"
             if waiting != told:
-                restarting.say("waiting", f"Waiting: {waiting}.", site)
+                restarting.say(phases.What.WAITING, f"Waiting: {waiting}.", site)
                 told = waiting
             self.ctx.clock.sleep(restarting.POLL)
 
@@ -282,7 +282,7 @@ class Rollout:
         site.reread()
         waiting = self._settled(within=TAKEN_BACK_WITHIN).waiting
         ended = f"but {waiting}" if waiting else "and the old one runs"
-        restarting.say("rolled_back", f"ConfigMap and {site.ref} are as before, {ended}.", site)
+        restarting.say(outcomes.ConfigOutcome.ROLLED_BACK, f"ConfigMap and {site.ref} are as before, {ended}.", site)
         site.forget()
         return self._failed(failure, True, f"ConfigMap and {site.ref} are as before, {ended}.{kept}")
 

@@ -10,7 +10,12 @@ import typing as t
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import errors, kinds
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler import journaling, rollout
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs import migration_jobs
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import api_changes, objects
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import (
+    api_changes,
+    objects,
+    outcomes,
+    phases,
+)
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import act, context
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.descheduler import sites
 
@@ -42,7 +47,7 @@ def wait_for_jobs(site: sites.Site, how: str, timeout: float) -> None:
                 f"PodMigrationJob {running[0].name}",
             )
         if not told:
-            say("waiting", f"Waiting for {len(running)} PodMigrationJobs: {names}.", site)
+            say(phases.What.WAITING, f"Waiting for {len(running)} PodMigrationJobs: {names}.", site)
             told = True
         ctx.clock.sleep(POLL)
 
@@ -82,7 +87,7 @@ def restart(site: sites.Site, digest: str, why: str, *, scale: bool, idle: bool,
         return site.change(workload, body, sentence, _shown(found), _shown(wanted))
 
     site.settle(planned)
-    say("restarted", f"{sentence}.", site)
+    say(outcomes.ConfigOutcome.RESTARTED, f"{sentence}.", site)
 
 
 def _scale_down(site: sites.Site, why: str, timeout: float) -> None:
@@ -97,7 +102,7 @@ def _scale_down(site: sites.Site, why: str, timeout: float) -> None:
         return site.change(workload, {"spec": {"replicas": 0}}, sentence, before, after)
 
     if site.settle(planned):
-        say("scaled", f"{site.ref} is scaled to 0.", site)
+        say(phases.What.SCALED, f"{site.ref} is scaled to 0.", site)
     deadline = ctx.clock.now() + timeout
     while not ctx.check and (left := site.pods()):
         if ctx.clock.now() >= deadline:
@@ -144,7 +149,7 @@ def _shown(found: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
     return {key: value for key, value in found.items() if value is not None}
 
 
-def say(what: str, message: str, site: sites.Site) -> None:
+def say(what: outcomes.Outcome, message: str, site: sites.Site) -> None:
     """Tell what was really done; check mode does nothing."""
     if not site.ctx.check:
         site.ctx.tell(what, message, namespace=site.place.namespace, name=site.place.deployment)

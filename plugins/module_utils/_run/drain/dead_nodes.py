@@ -20,6 +20,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.mod
     objects,
     option,
     outcomes,
+    phases,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.nodes import cordon as node_steps
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.nodes import standing
@@ -171,7 +172,9 @@ class Evacuation:
             return []
         until = self.ctx.clock.now() + LISTEN
         names = ", ".join(site.name for site in sites)
-        self.ctx.tell("waiting", f"listening for {LISTEN:.0f} s whether a kubelet of {names} renews its lease")
+        self.ctx.tell(
+            phases.What.WAITING, f"listening for {LISTEN:.0f} s whether a kubelet of {names} renews its lease"
+        )
         while sites and self.ctx.clock.now() < until:
             self.ctx.clock.sleep(LOOK_EVERY)
             now = _leases(self.ctx)
@@ -190,7 +193,7 @@ class Evacuation:
     def _refuse(self, site: node_sites.Site, why: str) -> None:
         finding = dead.not_dead(site.name, why)
         site.close(outcomes.DrainOutcome.NOT_DEAD, finding.sentence, self.ctx.clock.now())
-        self.ctx.tell(finding.code, site.message, node=site.name)
+        self.ctx.tell(outcomes.DrainOutcome.NOT_DEAD, site.message, node=site.name)
 
     # -- the taint ----------------------------------------------------------------------------------
 
@@ -246,7 +249,7 @@ class Evacuation:
             self._close(site, why.outcome, why.message)
             return False
         if made:
-            self.ctx.tell("tainted", made.sentence, node=site.name)
+            self.ctx.tell(phases.What.TAINTED, made.sentence, node=site.name)
         return True
 
     # -- waiting ------------------------------------------------------------------------------------
@@ -282,7 +285,7 @@ class Evacuation:
                 if found is None:
                     let_go, where = outcomes.PodOutcome.LET_GO, {"namespace": move.pod.namespace, "name": move.pod.name}
                     move.end("gone", let_go, now)
-                    self.ctx.note("gone", let_go.value, node=site.name, **where)
+                    self.ctx.note(phases.What.GONE, let_go.value, node=site.name, **where)
                 elif found.deleting and move.state == "waiting":
                     move.state, move.left_at = "leaving", now
 
@@ -307,7 +310,7 @@ class Evacuation:
             text = self._words(site)
             if site.open and self._said.get(site.name) != text:
                 self._said[site.name] = text
-                self.ctx.tell("progress", text, node=site.name)
+                self.ctx.tell(phases.What.PROGRESS, text, node=site.name)
 
     def _words(self, site: node_sites.Site) -> str:
         pods = len(site.left())
@@ -317,7 +320,7 @@ class Evacuation:
 
     def _close(self, site: node_sites.Site, outcome: outcomes.DrainOutcome, message: str) -> None:
         site.close(outcome, f"Node {site.name}: {message}", self.ctx.clock.now())
-        self.ctx.tell(outcome.value, site.message, node=site.name)
+        self.ctx.tell(outcome, site.message, node=site.name)
 
 
 def _tainted(node: objects.Node, record: node_records.Record) -> api_changes.Change | None:

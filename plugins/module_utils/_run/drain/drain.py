@@ -17,6 +17,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.mod
     node_records,
     objects,
     outcomes,
+    phases,
     snapshots,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.nodes import standing
@@ -226,7 +227,7 @@ class _Drain:
                 return
         except errors.ClusterError as error:
             # Its pods are blocked by two budgets then, which their own messages say; the others go on.
-            self.ctx.tell("kept", f"a guard of ours stays where a foreign budget is: {error}")
+            self.ctx.tell(phases.What.KEPT, f"a guard of ours stays where a foreign budget is: {error}")
         self.budgets = present
 
     def _dispatcher(self) -> dispatcher.JobDispatcher:
@@ -292,7 +293,7 @@ class _Drain:
             outcome = outcomes.PodOutcome.TOLERATES_MAINTENANCE
         move.end("gone", outcome, now)
         pod = move.pod
-        self.ctx.note("gone", outcome.value, node=pod.node, namespace=pod.namespace, name=pod.name)
+        self.ctx.note(phases.What.GONE, outcome.value, node=pod.node, namespace=pod.namespace, name=pod.name)
 
     def _fail_swaps(self) -> None:
         for uid, why in self.swaps.failures.items():
@@ -360,7 +361,7 @@ class _Drain:
         if outcome in NOT_OURS:
             self.swaps.lose(site.name, message)
         site.close(outcome, f"Node {site.name}: {message}", self.ctx.clock.now())
-        self.ctx.tell(outcome.value, site.message, node=site.name)
+        self.ctx.tell(outcome, site.message, node=site.name)
         if outcome not in (outcomes.DrainOutcome.ADOPTED_BY, outcomes.DrainOutcome.DRAINED):
             self.jobs.abandon(site.name, f"Node {site.name} is not emptied after all: {message}")
 
@@ -385,7 +386,7 @@ class _Drain:
                 self._close(site, why.outcome, why.message)
                 return
             site.outcome, site.message = outcomes.DrainOutcome.DRAINED, f"Node {site.name} is drained."
-            self.ctx.tell("drained", site.message, node=site.name)
+            self.ctx.tell(outcomes.DrainOutcome.DRAINED, site.message, node=site.name)
 
     # -- locks --------------------------------------------------------------------------------------
 

@@ -22,6 +22,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.mod
     budgets,
     objects,
     outcomes,
+    phases,
     snapshots,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.routes import readiness
@@ -233,7 +234,9 @@ class Evictor:
         line.taken += 1
         move.state, move.left_at, move.ours, move.blocked_by = "leaving", now, True, None
         move.unsure = None
-        self.ctx.note("evicted", move.plan.reason, node=move.pod.node, namespace=move.pod.namespace, name=move.pod.name)
+        self.ctx.note(
+            phases.What.EVICTED, move.plan.reason, node=move.pod.node, namespace=move.pod.namespace, name=move.pod.name
+        )
 
     def _refuse(self, move: pod_moves.Move, line: _Line, error: errors.ClusterError) -> None:
         now, pod = self.ctx.clock.now(), move.pod
@@ -254,10 +257,10 @@ class Evictor:
             namespace, name = move.budget or (pod.namespace, "")
             said = "; ".join(cause.message for cause in error.causes if cause.message) or error.message
             move.block("PodDisruptionBudget", namespace, name, said)
-            self.ctx.note("refused", said, node=pod.node, namespace=pod.namespace, name=pod.name)
+            self.ctx.note(phases.What.REFUSED, said, node=pod.node, namespace=pod.namespace, name=pod.name)
             return
         move.block("Pod", pod.namespace, pod.name, str(error))
-        self.ctx.note("refused", str(error), node=pod.node, namespace=pod.namespace, name=pod.name)
+        self.ctx.note(phases.What.REFUSED, str(error), node=pod.node, namespace=pod.namespace, name=pod.name)
         if isinstance(error, errors.TwoBudgets):
             # The second budget is so new that the watch has not shown it; one of the two may be ours to remove.
             move.not_before = now + 1.0

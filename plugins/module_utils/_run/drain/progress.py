@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import typing as t
 
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import phases
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import context
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drain import node_sites
 
@@ -31,7 +32,7 @@ class Progress:
             last, at = self._told.get(site.name, ("", 0.0))
             if text != last and (not last or now - at >= AT_LEAST):
                 self._told[site.name] = (text, now)
-                self._ctx.tell("progress", text, node=site.name)
+                self._ctx.tell(phases.What.PROGRESS, text, node=site.name)
 
 
 def _words(site: node_sites.Site, swaps: t.Collection[str], missing: t.Collection[str]) -> str:

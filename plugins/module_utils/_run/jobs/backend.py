@@ -11,6 +11,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import (
     migration_controller,
     option,
+    phases,
     pod_plan,
     reasons,
 )
@@ -58,7 +59,7 @@ def required(ctx: context.Context, choices: pod_plan.Choices) -> pod_plan.Choice
         first = missing[0]
         raise context.StopRun(first.code, " ".join(f.message for f in missing), first.remedy, first.object)
     for finding in findings:
-        ctx.note("note", finding.message)
+        ctx.note(phases.What.NOTE, finding.message)
     return choices
 
 

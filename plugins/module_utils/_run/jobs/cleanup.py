@@ -10,7 +10,12 @@ from dataclasses import dataclass, field
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import errors, kinds
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs import migration_jobs, reserve
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import api_changes, names, objects
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import (
+    api_changes,
+    names,
+    objects,
+    phases,
+)
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import act, context, writing
 
 LOOK_EVERY = 0.25
@@ -56,7 +61,7 @@ class JobCleanup:
         try:
             found = self.ctx.cluster.items(kinds.RESERVATIONS, patience=act.PATIENCE).items
         except errors.Forbidden as error:
-            self.ctx.note("kept", f"Whether Reservations are left is not known: {error}", node=node)
+            self.ctx.note(phases.What.KEPT, f"Whether Reservations are left is not known: {error}", node=node)
             return True
         left = [raw["metadata"] for raw in found if raw["metadata"]["name"] in wanted]
         if left and now - since > VANISHING:
@@ -70,4 +75,4 @@ class JobCleanup:
                 self.ctx, api_changes.Change("delete", target, f"Delete {target}, which has served"), fence=self.fence
             )
         except errors.ClusterError as error:
-            self.ctx.note("kept", f"{target} stays: {error}")
+            self.ctx.note(phases.What.KEPT, f"{target} stays: {error}")

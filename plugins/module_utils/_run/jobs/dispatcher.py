@@ -12,7 +12,7 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs import migration_jobs, verdict
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import pod_plan, snapshots
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import phases, pod_plan, snapshots
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import context, pod_moves
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.jobs import (
     cleanup,
@@ -154,7 +154,7 @@ class JobDispatcher:
         self._starter.took(pod)
         place = f" for node {job.node}" if job.node else ""
         said = f"PodMigrationJob {job.name} evicts {pod.ref}{place}"
-        self.ctx.note("evicted", said, node=pod.node, namespace=pod.namespace, name=pod.name)
+        self.ctx.note(phases.What.EVICTED, said, node=pod.node, namespace=pod.namespace, name=pod.name)
 
     def _failed(self, flight: starter.Flight, job: migration_jobs.Job, view: verdict.View) -> None:
         found = verdict.verdict(job, view)
@@ -178,5 +178,5 @@ class JobDispatcher:
     def _came_to_nothing(self, flight: starter.Flight, why: str) -> None:
         move = t.cast("pod_moves.Move", flight.move)
         said = f"PodMigrationJob {flight.name} came to nothing: {why}"
-        self.ctx.tell("job_failed", said, node=flight.node, namespace=move.pod.namespace, name=move.pod.name)
+        self.ctx.tell(phases.What.JOB_FAILED, said, node=flight.node, namespace=move.pod.namespace, name=move.pod.name)
         self._starter.instead(move, why)

@@ -18,6 +18,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.mod
     api_changes,
     migration_controller,
     outcomes,
+    phases,
     reasons,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import context
@@ -109,7 +110,7 @@ class Moves:
         work.told, work.told_at = "", self.ctx.clock.now()
         if not self.ctx.check:
             ttl = f", ttl {migration_jobs.go_duration(self.wish.ttl)}" if self.wish.ttl else ""
-            self._tell(work, f"job {work.name} created ({self.wish.mode}{how}{ttl})", "job_created")
+            self._tell(work, f"job {work.name} created ({self.wish.mode}{how}{ttl})", phases.What.JOB_CREATED)
 
     def _follow(self, work: job_work.Work, view: verdict.View) -> None:
         state, job = self.tracker.follow(work, view.jobs, view.snapshot), t.cast("migration_jobs.Job", work.job)
@@ -196,7 +197,7 @@ class Moves:
         words = "waits for approval to move" if paused else "moves"
         work.close(outcome, f"Job {work.name} {words} {work.target}.")
 
-    def _tell(self, work: job_work.Work, text: str, what: str = "job") -> None:
+    def _tell(self, work: job_work.Work, text: str, what: outcomes.Outcome = phases.What.JOB) -> None:
         node = work.pod.node if work.pod else ""
         self.ctx.tell(what, text, node=node, namespace=work.target.namespace, name=work.target.name)
 

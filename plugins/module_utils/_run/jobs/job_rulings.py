@@ -120,4 +120,6 @@ class Rulings:
 
     def _tell(self, work: job_work.Work) -> None:
         if not self.ctx.check:
-            self.ctx.tell(self.ruling, work.message, namespace=work.target.namespace, name=work.target.name)
+            self.ctx.tell(
+                outcomes.JobOutcome(self.ruling), work.message, namespace=work.target.namespace, name=work.target.name
+            )

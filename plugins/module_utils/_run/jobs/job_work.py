@@ -9,7 +9,12 @@ import typing as t
 from dataclasses import dataclass
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs import causes, migration_jobs, verdict
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import objects, outcomes, reasons
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import (
+    objects,
+    outcomes,
+    phases,
+    reasons,
+)
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import context
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.jobs import tracker
 
@@ -89,4 +94,4 @@ def tell_stage(ctx: context.Context, work: Work, cause: reasons.Reason | None = 
         return
     work.told, work.told_at = text, ctx.clock.now()
     node = work.pod.node if work.pod else ""
-    ctx.tell("job", text, node=node, namespace=work.target.namespace, name=work.target.name)
+    ctx.tell(phases.What.JOB, text, node=node, namespace=work.target.namespace, name=work.target.name)

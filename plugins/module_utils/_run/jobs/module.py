@@ -19,6 +19,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.mod
     api_changes,
     objects,
     outcomes,
+    phases,
     reasons,
     snapshots,
 )
@@ -229,7 +230,7 @@ def _wait_for_place(ctx: context.Context, work: job_work.Work, name: str, deadli
     while True:
         raw = writing.read(ctx, reserve.ref_of(name))
         if raw and reserve.phase(raw) == "Available":
-            ctx.tell("reserved", f"Reservation {name} has a place on node {reserve.node(raw)}", **where)
+            ctx.tell(phases.What.RESERVED, f"Reservation {name} has a place on node {reserve.node(raw)}", **where)
             why = reserve.unusable(raw, t.cast("t.Any", work.pod))
             break
         text = reserve.unplaced(raw) if raw else "it is gone"
@@ -242,7 +243,7 @@ def _wait_for_place(ctx: context.Context, work: job_work.Work, name: str, deadli
             break
         if text != told:
             told = text
-            ctx.tell("reserving", f"Reservation {name} has no place yet: {text}", **where)
+            ctx.tell(phases.What.RESERVING, f"Reservation {name} has no place yet: {text}", **where)
         ctx.clock.sleep(1.0)
     if why:
         if made:

@@ -21,6 +21,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.mod
     names,
     objects,
     outcomes,
+    phases,
     pod_plan,
     reasons,
     snapshots,
@@ -120,7 +121,7 @@ class JobStarter:
         move.plan = job_route.without_job(move.plan, why)
         move.reason, move.blocked_by = move.plan.reason, None
         pod = move.pod
-        self.ctx.note("fallback", move.reason, node=pod.node, namespace=pod.namespace, name=pod.name)
+        self.ctx.note(phases.What.FALLBACK, move.reason, node=pod.node, namespace=pod.namespace, name=pod.name)
 
     def _without_jobs(self, moves: t.Iterable[pod_moves.Move], view: verdict.View) -> list[pod_moves.Move]:
         """The moves without a job; adopts jobs that exist already, of a killed run or of somebody else."""
@@ -186,7 +187,9 @@ class JobStarter:
             move.blocked_by = None
             self.flights[flight.name] = flight
             pod = move.pod
-            self.ctx.note("job_created", change.sentence, node=pod.node, namespace=pod.namespace, name=pod.name)
+            self.ctx.note(
+                phases.What.JOB_CREATED, change.sentence, node=pod.node, namespace=pod.namespace, name=pod.name
+            )
 
     def change(self, move: pod_moves.Move, attempt: int, ttl: float) -> api_changes.Change:
         """The creation of the pod's job, after ``attempt`` others that have ended; ``ttl`` is in seconds."""

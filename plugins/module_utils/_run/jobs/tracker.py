@@ -17,6 +17,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.job
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import (
     api_changes,
     objects,
+    phases,
     snapshots,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import act, context, writing
@@ -131,7 +132,7 @@ class JobTracker:
         try:
             job_writes.let_go(self.ctx, job, why, self.fence)
         except errors.ClusterError as error:
-            self.ctx.note("kept", f"{job.ref} stays: {error}")
+            self.ctx.note(phases.What.KEPT, f"{job.ref} stays: {error}")
 
     def _really_gone(self, track: Tracked, now: float) -> bool:
         """Whether a job that the watch has not shown is not there."""
@@ -154,7 +155,7 @@ class JobTracker:
         try:
             written = job_writes.reject(self.ctx, job, track.too_late, self.fence) if job.ours else None
         except errors.ClusterError as error:
-            self.ctx.note("kept", f"{job.ref} stays: {error}")
+            self.ctx.note(phases.What.KEPT, f"{job.ref} stays: {error}")
             track.gone_since = now
             return False
         track.job = written or job
@@ -174,4 +175,4 @@ class JobTracker:
         try:
             (job_writes.unlimit if exempt else job_writes.wake)(self.ctx, job, self.fence)
         except errors.ClusterError as error:
-            self.ctx.note("kept", f"koord-descheduler could not be reminded of {job.ref}: {error}")
+            self.ctx.note(phases.What.KEPT, f"koord-descheduler could not be reminded of {job.ref}: {error}")

@@ -20,6 +20,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.mod
     node_records,
     objects,
     outcomes,
+    phases,
     pod_plan,
     snapshots,
 )
@@ -311,7 +312,7 @@ def _write(ctx: context.Context, options: CordonOptions, locks: locking.Locks, t
             if options.state == "uncordoned":
                 task.wanted = None
                 _await_schedulable(ctx, task)
-            ctx.tell(options.state, task.message, node=task.name)
+            ctx.tell(task.outcome, task.message, node=task.name)
 
 
 def with_lease(change: api_changes.Change, task: _Task) -> api_changes.Change:
@@ -372,7 +373,7 @@ def _let_balancers_settle(ctx: context.Context, tasks: list[_Task]) -> None:
     if not wait or not _has_balancers(ctx):
         return
     names_of = ", ".join(task.name for task in tasks)
-    ctx.tell("waiting", f"{wait:.0f} s for external load balancers to leave out {names_of}")
+    ctx.tell(phases.What.WAITING, f"{wait:.0f} s for external load balancers to leave out {names_of}")
     ctx.clock.sleep(wait)
 
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import (
     node_records,
     outcomes,
+    phases,
     reasons,
     snapshots,
 )
@@ -104,7 +105,7 @@ def _watch(
             text = " ".join(f.message for missing in found.values() for f in missing if f.code != "unstable")
             if text and text != told:
                 told = text
-                ctx.tell("waiting", text)
+                ctx.tell(phases.What.WAITING, text)
             live.wait(TICK)
 
 

@@ -186,4 +186,4 @@ def _write(ctx: context.Context, options: TaintOptions, task: _Task, kills: t.Se
         message = task.message if task.change else f"{written.change.sentence}."
         task.outcome, task.message = outcomes.TaintOutcome(options.state), message
         if not ctx.check:
-            ctx.tell(options.state, task.message, node=task.name)
+            ctx.tell(task.outcome, task.message, node=task.name)

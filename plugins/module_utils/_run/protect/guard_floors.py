@@ -14,6 +14,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.mod
     api_changes,
     objects,
     outcomes,
+    phases,
     snapshots,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap import guards
@@ -127,10 +128,10 @@ class Floors:
         fence = functools.partial(self._fence, guard.nodes)
         made = writing.write(self._ctx, guard.budget, writing.at_first(change, decide), known=None, fence=fence).change
         if made:
-            surge_case.tell(self._ctx, "guarded", f"guarded by {guard.budget}", guard.workload, guard.nodes)
+            surge_case.tell(self._ctx, phases.What.GUARDED, f"guarded by {guard.budget}", guard.workload, guard.nodes)
         return made is not None
 
     def _end(self, floor: Floor, outcome: outcomes.WorkloadOutcome, message: str, remedy: str = "") -> None:
         floor.outcome, floor.message, floor.remedy, floor.there = outcome, message, remedy, False
-        what = "failed" if outcome.failed else "note"
+        what = phases.What.FAILED if outcome.failed else phases.What.NOTE
         surge_case.tell(self._ctx, what, message, floor.guard.workload, floor.guard.nodes)

@@ -13,6 +13,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.mod
     node_records,
     objects,
     outcomes,
+    phases,
     reasons,
     snapshots,
 )
@@ -185,12 +186,12 @@ class Work:
             text, at = self._told.setdefault(case.workload.uid, ("", now))
             if text != case.waiting and now - at >= PACE:
                 self._told[case.workload.uid], self._told_at = (case.waiting, now), now
-                surge_case.tell(self.ctx, "waiting", f"waiting: {case.waiting}", case.workload, case.nodes)
+                surge_case.tell(self.ctx, phases.What.PROTECTING, f"waiting: {case.waiting}", case.workload, case.nodes)
         if now - self._told_at >= TELL_EVERY:
             texts = [*(case.waiting for case in waiting), *pending]
             more = f" (and {len(texts) - 3} more)" if len(texts) > 3 else ""
             self._told_at = now
-            self.ctx.tell("waiting", "still waiting: " + "; ".join(texts[:3]) + more)
+            self.ctx.tell(phases.What.WAITING, "still waiting: " + "; ".join(texts[:3]) + more)
 
     def show_surge(self, surge: surge_records.Surge, outcome: outcomes.WorkloadOutcome, message: str = "") -> None:
         """Add a workload's line about its surge."""

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import (
     objects,
     outcomes,
+    phases,
     serving,
     snapshots,
 )
@@ -83,22 +84,24 @@ class Case(Tracked):
 
     def give_up(self, ctx: context.Context, outcome: outcomes.WorkloadOutcome, message: str, remedy: str = "") -> None:
         """Decide that it will not be ready; what was changed for it is undone."""
-        self._decide(ctx, "failed" if outcome.failed else "note", outcome, message, remedy)
+        self._decide(ctx, phases.What.FAILED if outcome.failed else phases.What.NOTE, outcome, message, remedy)
         self.again, self.state = False, "undo" if self.surge and self.claimed else "undone"
 
     def end(self, ctx: context.Context, outcome: outcomes.WorkloadOutcome, message: str, remedy: str = "") -> None:
         """Decide that nothing more is written for it."""
-        self._decide(ctx, "failed", outcome, message, remedy)
+        self._decide(ctx, phases.What.FAILED, outcome, message, remedy)
         self.state = "undone"
 
     def _decide(
-        self, ctx: context.Context, what: str, outcome: outcomes.WorkloadOutcome, message: str, remedy: str
+        self, ctx: context.Context, what: phases.What, outcome: outcomes.WorkloadOutcome, message: str, remedy: str
     ) -> None:
         self.outcome, self.message, self.remedy = outcome, message, remedy
         tell(ctx, what, message, self.workload, self.nodes)
 
 
-def tell(ctx: context.Context, what: str, message: str, workload: objects.Ref, nodes: t.Collection[str]) -> None:
+def tell(
+    ctx: context.Context, what: outcomes.Outcome, message: str, workload: objects.Ref, nodes: t.Collection[str]
+) -> None:
     """Tell something about a workload, with the first of the nodes that it concerns."""
     ctx.tell(what, message, node=min(nodes, default=""), namespace=workload.namespace, name=workload.name)
 

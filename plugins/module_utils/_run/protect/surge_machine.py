@@ -13,7 +13,12 @@ import typing as t
 from dataclasses import replace
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import errors
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import outcomes, reasons, snapshots
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import (
+    outcomes,
+    phases,
+    reasons,
+    snapshots,
+)
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap import surge_records, swap
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import context, node_locks, writing
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.protect import (
@@ -202,11 +207,15 @@ class _Raising:
         case.state = "wait"
         for change in changes:
             if change.target.kind == "PodDisruptionBudget":
-                self._tell("pinned", case, change.sentence)
+                self._tell(phases.What.PINNED, case, change.sentence)
         if any(change.verb == "scale" for change in changes):
             extra = surge.target - surge.prior_replicas
             replaces = "the extra pod replaces the one" if extra == 1 else f"the {extra} extra pods replace those"
-            self._tell("raised", case, f"scaled from {surge.prior_replicas} to {surge.target}: {replaces} being moved")
+            self._tell(
+                phases.What.RAISED,
+                case,
+                f"scaled from {surge.prior_replicas} to {surge.target}: {replaces} being moved",
+            )
 
     def wait(self, case: surge_case.Case, look: surge_case.Look) -> None:
         """Look whether the new pods serve, or never will."""
@@ -249,9 +258,9 @@ class _Raising:
     def _ready(self, case: surge_case.Case, outcome: outcomes.WorkloadOutcome, message: str) -> None:
         case.surge = self._writer.leases.hold(replace(case.held, stage="ready"))
         case.state, case.outcome, case.message, case.waiting = "ready", outcome, message, ""
-        self._tell("ready", case, message)
+        self._tell(phases.What.READY, case, message)
 
-    def _tell(self, what: str, case: surge_case.Case, message: str) -> None:
+    def _tell(self, what: phases.What, case: surge_case.Case, message: str) -> None:
         surge_case.tell(self._ctx, what, message, case.workload, case.nodes)
 
 
@@ -289,8 +298,9 @@ def _undo(
 
 
 def _undone(ctx: context.Context, case: surge_case.Case) -> None:
-    for what, message in (("given_back", surge_case.RESTORED), *(("kept", kept) for kept in case.kept)):
-        surge_case.tell(ctx, what, message, case.workload, case.nodes)
+    surge_case.tell(ctx, phases.What.GIVEN_BACK, surge_case.RESTORED, case.workload, case.nodes)
+    for kept in case.kept:
+        surge_case.tell(ctx, phases.What.KEPT, kept, case.workload, case.nodes)
     case.surge, case.claimed, case.waiting = None, False, ""
     if case.again:
         case.again, case.state = False, "plan"

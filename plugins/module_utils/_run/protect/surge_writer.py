@@ -11,6 +11,7 @@ from dataclasses import replace
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import (
     api_changes,
     objects,
+    phases,
     snapshots,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap import surge_records, swap
@@ -51,7 +52,7 @@ class SurgeWriter:
             return False
         one.surge, one.fewer = self.leases.hold(held.with_record_of(smaller)), False
         nodes = sorted(smaller.nodes)
-        surge_case.tell(self._ctx, "note", f"surge continued for {', '.join(nodes)}", smaller.workload, nodes)
+        surge_case.tell(self._ctx, phases.What.NOTE, f"surge continued for {', '.join(nodes)}", smaller.workload, nodes)
         return True
 
     def rebase(self, one: surge_case.Tracked, snapshot: snapshots.Snapshot, *, lowered: bool = False) -> bool:
@@ -61,7 +62,7 @@ class SurgeWriter:
             return False
         one.surge, one.serving_since = self.leases.hold(other), None
         message = f"scaled to {other.prior_replicas} replicas by somebody else: surge continued from there"
-        surge_case.tell(self._ctx, "note", message, other.workload, other.nodes)
+        surge_case.tell(self._ctx, phases.What.NOTE, message, other.workload, other.nodes)
         return True
 
 

@@ -13,7 +13,12 @@ import typing as t
 from dataclasses import dataclass, field
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import errors
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import objects, serving, snapshots
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import (
+    objects,
+    phases,
+    serving,
+    snapshots,
+)
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap import pins, surge_records, swap
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import context, node_locks, writing
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.protect import (
@@ -181,7 +186,7 @@ class Swaps:
         leaving = ", ".join(pod.name for pod in swap.alive(snapshot, surge))
         if self._writer.do(surge, swap.lowering(snapshot, surge)):
             one.state = "lowered"
-            self._tell("lowered", one, f"scaled from {workload.replicas} to {count}, which ends {leaving}")
+            self._tell(phases.What.LOWERED, one, f"scaled from {workload.replicas} to {count}, which ends {leaving}")
 
     def _rebased(self, one: _Swap, snapshot: snapshots.Snapshot, *, lowered: bool = False) -> bool:
         """Whether somebody else set the count, so that the swap begins anew on theirs."""
@@ -220,13 +225,13 @@ class Swaps:
         self._writer.leases.forget(one.held)
         one.state, one.waiting = "done", ""
         for what in one.kept:
-            self._tell("kept", one, what)
-        self._tell("restored", one, surge_case.RESTORED)
+            self._tell(phases.What.KEPT, one, what)
+        self._tell(phases.What.RESTORED, one, surge_case.RESTORED)
 
     def _fail(self, one: _Swap, why: str) -> None:
         one.state = "failed"
         self.failures[one.held.uid] = why
-        self._tell("failed", one, why)
+        self._tell(phases.What.FAILED, one, why)
 
-    def _tell(self, what: str, one: _Swap, message: str) -> None:
+    def _tell(self, what: phases.What, one: _Swap, message: str) -> None:
         surge_case.tell(self.ctx, what, message, one.held.workload, one.held.nodes)

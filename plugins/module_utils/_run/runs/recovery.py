@@ -20,6 +20,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.mod
     node_records,
     objects,
     outcomes,
+    phases,
     snapshots,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.routes import dead
@@ -298,7 +299,7 @@ def _memories(
     for run_id in ids:
         if run_id in alive:
             text = f"Run {run_id} is alive between two of its nodes, so what is kept of it stays."
-            ctx.tell("waiting", text)
+            ctx.tell(phases.What.WAITING, text)
         elif run_id not in held:
             with done.telling(f"Run {run_id}"):
                 runs.forget(ctx, run_id)

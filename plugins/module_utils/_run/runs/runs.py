@@ -16,6 +16,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.mod
     node_records,
     objects,
     outcomes,
+    phases,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.runs import state
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import (
@@ -290,7 +291,7 @@ def _drop_left_locks(ctx: context.Context, run: state.StoredRun, out: t.Collecti
                 life.drop(ctx, lock)
     except errors.ClusterError as error:
         # The nodes are back in service: this fails nobody's run, and whoever locks them next waits for a minute.
-        ctx.tell("note", f"a lock of {', '.join(back)} may be left, and recover removes it: {error}")
+        ctx.tell(phases.What.NOTE, f"a lock of {', '.join(back)} may be left, and recover removes it: {error}")
 
 
 def _deletion(run: state.StoredRun) -> api_changes.Change:
