@@ -20,7 +20,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.mod
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.snapshots import Snapshot
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.nodes import standing
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap import swap
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import record_locks
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import locking
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.node_locks import (
     LostLockError,
     NodeLock,
@@ -295,7 +295,7 @@ class _Unlocked:
     def __init__(self, ctx: object) -> None:
         del ctx
 
-    def take(self, records: object) -> dict[str, str]:
+    def take_recorded(self, records: object) -> dict[str, str]:
         del records
         return {}
 
@@ -341,7 +341,7 @@ GUARDS = (
         silent_watch,
     ),
     Guard("settled before a surge is lowered", replaced_by(swap, "settled", lambda *args: ""), lagging_controller),
-    Guard("renewal at the gates", replaced_by(record_locks, "RecordLocks", _Unlocked), at_the_gates),
+    Guard("renewal at the gates", replaced_by(locking, "Locks", _Unlocked), at_the_gates),
     Guard(
         "the watch of the node itself",
         replaced_by(standing, "fallen", lambda *args: None),

@@ -14,6 +14,7 @@ import pytest
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.api_changes import Change
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.node_records import Record
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Raw, Ref
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import locking
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.locking import (
@@ -22,7 +23,6 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base
     LEAVE_WITHIN,
     LOOK_EVERY,
     RENEW_EVERY,
-    leave_all,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.node_locks import (
     WORKING,
@@ -378,12 +378,21 @@ def test_the_end_of_a_call_is_bounded_where_the_servers_fence_hangs_too(world: W
     assert world.machine.now - began <= LEAVE_WITHIN
 
 
-def test_the_locks_of_several_runs_are_left_within_one_deadline(world: World) -> None:
+def test_the_locks_of_several_runs_are_taken_together_and_left_within_one_deadline(world: World) -> None:
     me = world.process("me")
-    held_by_me = [locks(me, f"r{number}/n", node) for number, node in enumerate("abcd")]
-    for mine in held_by_me:
-        assert done(me, mine.take) == {}
+    held(world, "r9/n", "d")
+    recorded = {
+        node: Record(
+            f"r{number}", "n", "me", "", "2026-01-01T00:00:00Z", "cordoned", "", f"{names.NAMESPACE}/node-{node}", {}
+        )
+        for number, node in enumerate("abcd")
+    }
+    mine = locking.Locks(me.ctx())
+    began = world.machine.now
+    assert list(done(me, lambda: mine.take_recorded(recorded))) == []
+    assert world.machine.now - began <= IDLE
+    assert [lease(world, node)["holderIdentity"] for node in "abcd"] == ["r0/n", "r1/n", "r2/n", "r3/n"]
     me.faults.when(lambda request: request.resource == kinds.LEASES.resource, Fault("hang"), times=1000)
     began = world.machine.now
-    me.run(lambda ctx: leave_all(ctx, held_by_me, drop=["a"]))
+    done(me, lambda: mine.leave(drop=["a"]))
     assert world.machine.now - began <= LEAVE_WITHIN + 1.0

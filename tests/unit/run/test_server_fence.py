@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import functools
 import typing as t
 
 import pytest
@@ -18,7 +19,6 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.mod
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Raw, Ref
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import locking
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.act import request_for
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import Run
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.node_locks import LostLockError
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.server_fence import (
     by_the_fence,
@@ -228,7 +228,8 @@ def test_who_is_refused_and_may_not_write_the_map_hears_that(world: World) -> No
 
 def test_what_a_killed_start_left_is_taken_out_with_its_lock_and_nothing_of_others(world: World) -> None:
     put(world, {"node-a": "r1/n1", "node-b": "r2/n1"})
-    world.process("me").run(lambda ctx: forget(ctx, ["node-a", "node-b", "node-c"], Run("r1", "n2")))
+    for left in ("node-a", "node-b", "node-c"):
+        world.process("me").run(functools.partial(forget, lease=left, run_id="r1"))
     assert entries(world) == {"node-b": "r2/n1"}
 
 

@@ -1,14 +1,14 @@
 # Copyright: Contributors to the kubeops.node_maintenance collection
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""From a change as data to a request, and nothing else."""
+"""From a change as data to a request, and sending it."""
 
 from __future__ import annotations
 
 import typing as t
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds, verbs
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import api_changes, names
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import api_changes, names, objects
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import context
 
 
@@ -46,23 +46,31 @@ def request_for(change: api_changes.Change) -> verbs.Request:
 
 PATIENCE = 60.0
 """Seconds a single request may be tried again while the API server is away or overloaded."""
+TIMEOUT = 30.0
+"""Seconds one attempt of a request may take."""
 Fence = t.Callable[[], None]
 """Proves that the sender may still act; raises where it may not."""
 
 
 def apply(
-    ctx: context.Context, change: api_changes.Change, *, fence: Fence | None = None, patience: float = PATIENCE
-) -> dict[str, t.Any]:
-    """Make the change and remember it; in check mode only remember it.
+    ctx: context.Context,
+    change: api_changes.Change,
+    *,
+    fence: Fence | None = None,
+    patience: float = PATIENCE,
+    timeout: float = TIMEOUT,
+    remember: bool = True,
+) -> objects.Raw | None:
+    """Send the change, remember it, and give the object as it is now; in check mode only remember it.
 
-    ``fence`` is asked before every attempt; what it raises ends the change unsent. ``patience`` are the seconds
-    in which a server that is away or overloaded is asked again.
+    ``fence`` is called before every attempt; what it raises ends the change unsent. For the rest see ``writing.write``.
 
     Raises:
         ClusterError: the server refused or could not be reached; nothing is remembered then.
     """
-    answer: dict[str, t.Any] = {}
+    answer = None
     if not ctx.check:
-        answer = ctx.cluster.send(request_for(change), patience=patience, fence=fence)
-    ctx.changed(change)
-    return answer
+        answer = ctx.cluster.send(request_for(change), timeout=timeout, patience=patience, fence=fence)
+    if remember:
+        ctx.changed(change)
+    return None if change.verb == "delete" else answer

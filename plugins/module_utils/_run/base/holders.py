@@ -1,13 +1,13 @@
 # Copyright: Contributors to the kubeops.node_maintenance collection
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""Who holds a lease, as data and in words."""
+"""Leases: who holds one, and the changes that create and delete one."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names, objects
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import api_changes, names, objects
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import context
 
 
@@ -20,6 +20,30 @@ def run_of(identity: str | None) -> str:
 def holder_of(lease: objects.Raw) -> str:
     """The id of the run that holds the lease, empty where nobody does."""
     return run_of((lease.get("spec") or {}).get("holderIdentity"))
+
+
+def ref(name: str, namespace: str, uid: str = "") -> objects.Ref:
+    """The lease of that name."""
+    return objects.Ref("Lease", name, namespace, uid, "coordination.k8s.io/v1")
+
+
+def creation(target: objects.Ref, sentence: str, by: str, spec: objects.Raw) -> api_changes.Change:
+    """Creates a lease of ours; ``by`` says on whose behalf."""
+    meta = {
+        "name": target.name,
+        "namespace": target.namespace,
+        "labels": {names.MANAGED_BY_LABEL: names.MANAGED_BY},
+        "annotations": {names.LOCK_DETAILS: by},
+    }
+    body = {"apiVersion": target.api_version, "kind": "Lease", "metadata": meta, "spec": spec}
+    return api_changes.Change("create", target, sentence, body=body)
+
+
+def deletion(lease: objects.Raw, sentence: str) -> api_changes.Change:
+    """Deletes the lease as it was read."""
+    meta = lease["metadata"]
+    target = ref(meta["name"], meta["namespace"], meta["uid"])
+    return api_changes.Change("delete", target, sentence, resource_version=meta["resourceVersion"])
 
 
 @dataclass(frozen=True, slots=True)

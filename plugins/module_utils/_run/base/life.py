@@ -42,7 +42,7 @@ Place = tuple[str, str]
 
 def sign(run_id: str) -> objects.Ref:
     """The lease that says that the run lives."""
-    return objects.Ref("Lease", names.run_name(run_id), names.NAMESPACE, api_version="coordination.k8s.io/v1")
+    return holders.ref(names.run_name(run_id), names.NAMESPACE)
 
 
 def show(ctx: context.Context, run: context.Run, seconds: float = locking.IDLE) -> None:
@@ -56,14 +56,7 @@ def show(ctx: context.Context, run: context.Run, seconds: float = locking.IDLE) 
     def decide(lease: objects.Raw | None) -> api_changes.Change | None:
         sentence = f"Say that run {run.id} lives"
         if lease is None:
-            meta = {
-                "name": target.name,
-                "namespace": target.namespace,
-                "labels": {names.MANAGED_BY_LABEL: names.MANAGED_BY},
-                "annotations": {names.LOCK_DETAILS: ctx.by},
-            }
-            body = {"apiVersion": target.api_version, "kind": "Lease", "metadata": meta}
-            return api_changes.Change("create", target, sentence, body={**body, "spec": {**spec, "acquireTime": stamp}})
+            return holders.creation(target, sentence, ctx.by, {**spec, "acquireTime": stamp})
         if spec.items() <= (lease.get("spec") or {}).items():
             return None
         return api_changes.Change(
@@ -105,7 +98,7 @@ def hide(ctx: context.Context, run_id: str, nonce: str = "") -> None:
         holder = context.Run.parse((lease or {}).get("spec", {}).get("holderIdentity"))
         if lease is None or (nonce and holder != context.Run(run_id, nonce)):
             return None
-        return deletion(lease, f"Take the sign of life of run {run_id} away")
+        return holders.deletion(lease, f"Take the sign of life of run {run_id} away")
 
     trouble: errors.ClusterError | None = None
     for pause in PAUSES:
@@ -134,13 +127,6 @@ def is_ours(lease: objects.Raw) -> bool:
     """Whether this collection made it."""
     labels = lease["metadata"].get("labels") or {}
     return bool(labels.get(names.MANAGED_BY_LABEL) == names.MANAGED_BY)
-
-
-def deletion(lease: objects.Raw, sentence: str) -> api_changes.Change:
-    """What deletes the lease as it was read."""
-    meta = lease["metadata"]
-    target = objects.Ref("Lease", meta["name"], meta["namespace"], meta["uid"], "coordination.k8s.io/v1")
-    return api_changes.Change("delete", target, sentence, resource_version=meta["resourceVersion"])
 
 
 def leases_in(ctx: context.Context, namespaces: t.Iterable[str]) -> list[objects.Raw]:
@@ -181,14 +167,14 @@ def drop(ctx: context.Context, lock: objects.Raw) -> None:
     """
     name, version = lock["metadata"]["name"], lock["metadata"]["resourceVersion"]
     sentence = f"Delete the lock that was left of node {name.removeprefix(names.NODE_LEASE_PREFIX)}"
-    change = deletion(lock, sentence)
+    change = holders.deletion(lock, sentence)
 
     def decide(lease: objects.Raw | None) -> api_changes.Change | None:
         return change if lease is not None and lease["metadata"]["resourceVersion"] == version else None
 
     done = writing.write(ctx, change.target, decide, known=lock).change
     if done and not ctx.check and holders.holder_of(lock):
-        server_fence.forget(ctx, [name], context.Run(holders.holder_of(lock)))
+        server_fence.forget(ctx, name, holders.holder_of(lock))
 
 
 def silent(ctx: context.Context, leases: t.Iterable[objects.Raw]) -> set[Place]:

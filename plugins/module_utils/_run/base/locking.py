@@ -15,7 +15,12 @@ import typing as t
 from functools import partial
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import errors, kinds, verbs
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names, objects, phases
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import (
+    names,
+    node_records,
+    objects,
+    phases,
+)
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import (
     act,
     context,
@@ -47,15 +52,39 @@ def lease_namespace(ctx: context.Context, wanted: str | None) -> str:
 
 
 class Locks:
-    """``leases`` maps a node to ``<namespace>/<name>`` of its lease, ``me`` is in whose name they are held."""
+    """The locks on nodes in the hands of one call, each in the name of the run it is given.
 
-    def __init__(self, ctx: context.Context, me: context.Run, leases: t.Mapping[str, str]) -> None:
-        self._ctx, self._me = ctx, me
-        self._locks = {node: node_locks.NodeLock(ctx, me, node, place) for node, place in leases.items()}
-        self._places = {node: tuple(place.split("/", 1)) for node, place in leases.items()}
-        self._server = server_fence.ServerFence(ctx, me)
+    ``leases`` maps a node to ``<namespace>/<name>`` of its lease, ``me`` is in whose name they are held.
+    """
+
+    def __init__(
+        self, ctx: context.Context, me: context.Run | None = None, leases: t.Mapping[str, str] | None = None
+    ) -> None:
+        self._ctx = ctx
+        self._locks: dict[str, node_locks.NodeLock] = {}
+        self._server = server_fence.ServerFence(ctx)
         self._stop = ctx.clock.event()
         self._keeper: threading.Thread | None = None
+        for node, place in (leases or {}).items():
+            self._add(node, me or context.Run(""), place)
+
+    def _add(self, node: str, me: context.Run, place: str) -> None:
+        self._locks[node] = node_locks.NodeLock(self._ctx, me, node, place)
+
+    def take_recorded(self, records: t.Mapping[str, node_records.Record]) -> dict[str, str]:
+        """Take the locks of nodes that have a record, each in the name of its record's run.
+
+        Returns the nodes that somebody else holds, each with the reason.
+
+        Raises:
+            ClusterError: the leases cannot be read.
+        """
+        for node, record in records.items():
+            self._add(node, context.Run(record.run, record.nonce), record.lease)
+        if not records:
+            return {}
+        borrowed = self._ctx.run is None or not self._ctx.run.nonce
+        return {node: found.message for node, found in self.take(borrowed=borrowed).items()}
 
     def take(self, *, patient: bool = False, borrowed: bool = False, adopt: bool = False) -> dict[str, holders.Held]:
         """Take every lease; those that somebody else holds come back with the reason.
@@ -64,21 +93,20 @@ class Locks:
 
         Args:
             patient: the holder is an earlier start of the same run, so wait for it to die.
-            borrowed: the identity was read from the record, so a lease that a call is renewing at this
-                moment belongs to that call and not to us.
+            borrowed: the identity was read from the record, so a lease that is being renewed belongs to another call.
             adopt: the caller vouches that nobody works on the hosts any more, so a lease that this very run
                 left for the duration of its tasks (and that nobody renews) is taken without waiting for its end.
         """
         current = self._read_all()
 
-        def free(lease: objects.Raw) -> bool:
-            spec = lease["spec"]
-            holder, duration = context.Run.parse(spec.get("holderIdentity")), spec.get("leaseDurationSeconds", 0)
-            if adopt and duration > IDLE and holder and holder.id == self._me.id:
-                return True
-            return holder == self._me and not (borrowed and duration <= node_locks.WORKING)
-
         def take(lock: node_locks.NodeLock) -> objects.Raw | holders.Held | None:
+            def free(lease: objects.Raw) -> bool:
+                spec = lease["spec"]
+                holder, duration = context.Run.parse(spec.get("holderIdentity")), spec.get("leaseDurationSeconds", 0)
+                if adopt and duration > IDLE and holder and holder.id == lock.me.id:
+                    return True
+                return holder == lock.me and not (borrowed and duration <= node_locks.WORKING)
+
             try:
                 return lock.take(free, current.get(lock.node))
             except errors.ClusterError as error:
@@ -90,7 +118,7 @@ class Locks:
                 taken = dict(zip(self._locks, pool.map(take, self._locks.values()), strict=True))
             refused = {node: held for node, held in taken.items() if isinstance(held, holders.Held)}
             waiting = {node: lease for node, lease in taken.items() if lease and not isinstance(lease, holders.Held)}
-            refused |= self._outwait(waiting, patient) if waiting else {}
+            refused |= _outwait(self._ctx, self._locks, waiting, patient, self._read_all)
             self._hold(self._server.try_to_hold, self._locks)
             return refused
         except BaseException:
@@ -123,15 +151,6 @@ class Locks:
             self._hold(self._server.hold, [node])
         self.fence([node])
 
-    def _hold(self, hold: t.Callable[[t.Collection[str], act.Fence], None], nodes: t.Collection[str]) -> None:
-        """Write us into the server's fence for those of the nodes whose locks are ours."""
-        while held := [node for node in nodes if self._locks[node].held]:
-            try:
-                hold([self._places[node][1] for node in held], partial(self.fence, held))
-                break
-            except node_locks.LostLockError:
-                continue
-
     def lost(self) -> dict[str, str]:
         """The nodes that somebody took over, and who, in words."""
         return {node: lock.lost for node, lock in self._locks.items() if lock.lost}
@@ -152,11 +171,21 @@ class Locks:
         pool = self._ctx.clock.pool(2, "leave")
         try:
             ends = [pool.submit(self._drop, going, until)] if going else []
-            ends.append(pool.submit(self._each, lambda lock: lock.renew(int(seconds)), staying, until))
+            if staying:
+                ends.append(pool.submit(self._each, lambda lock: lock.renew(int(seconds)), staying, until))
             for end in ends:
                 end.result()
         finally:
             pool.shutdown(wait=False, cancel_futures=True)
+
+    def _hold(self, hold: t.Callable[[t.Mapping[str, str], act.Fence], None], nodes: t.Collection[str]) -> None:
+        """Write us into the server's fence for those of the nodes whose locks are ours."""
+        while held := [node for node in nodes if self._locks[node].held]:
+            try:
+                hold(_entries(self._locks[node] for node in held), partial(self.fence, held))
+                break
+            except node_locks.LostLockError:
+                continue
 
     def _drop(self, locks: t.Sequence[node_locks.NodeLock], until: float) -> None:
         """Delete these leases. Their entries in the server's fence go first, so that none is left without its lock.
@@ -167,8 +196,7 @@ class Locks:
         left = max(until - self._ctx.clock.now(), 0.0)
         pool = self._ctx.clock.pool(1, "fence")
         try:
-            known = [self._places[lock.node][1] for lock in locks]
-            pool.submit(self._server.leave, known, left).result(left / 2)
+            pool.submit(self._server.leave, _entries(locks), left).result(left / 2)
         except (errors.ClusterError, TimeoutError) as error:
             nodes, why = ", ".join(lock.node for lock in locks), str(error) or "no answer in time"
             self._ctx.tell(phases.What.NOT_FENCED, f"the fence in the server keeps entries of {nodes}: {why}")
@@ -180,8 +208,6 @@ class Locks:
         self, do: t.Callable[[node_locks.NodeLock], object], locks: t.Sequence[node_locks.NodeLock], until: float
     ) -> None:
         """Do it to all at once, and wait no longer than ``until`` for all together."""
-        if not locks:
-            return
         pool = self._ctx.clock.pool(AT_ONCE, "lock")
         try:
             for future in [pool.submit(do, lock) for lock in locks]:
@@ -199,62 +225,64 @@ class Locks:
 
     def _keep(self) -> None:
         while not self._stop.wait(RENEW_EVERY):
-            held = [lock for lock in self._locks.values() if lock.held]
-            self._each(lambda lock: lock.renew(), held, self._ctx.clock.now() + LEAVE_WITHIN)
+            if held := [lock for lock in self._locks.values() if lock.held]:
+                self._each(lambda lock: lock.renew(), held, self._ctx.clock.now() + LEAVE_WITHIN)
 
     def _read_all(self) -> dict[str, objects.Raw]:
         found = {}
-        for namespace in sorted({namespace for namespace, _name in self._places.values()}):
+        for namespace in sorted({lock.target.namespace for lock in self._locks.values()}):
             for item in self._ctx.cluster.items(kinds.LEASES, namespace=namespace, patience=act.PATIENCE).items:
                 found[(namespace, item["metadata"]["name"])] = item
-        return {node: found[place] for node, place in self._places.items() if place in found}
+        places = {node: (lock.target.namespace, lock.target.name) for node, lock in self._locks.items()}
+        return {node: found[place] for node, place in places.items() if place in found}
 
-    def _outwait(self, waiting: dict[str, objects.Raw], patient: bool) -> dict[str, holders.Held]:
-        """Watch held leases until each was silent for its duration (taken) or showed life (refused)."""
-        ctx, start = self._ctx, self._ctx.clock.now()
-        refused: dict[str, holders.Held] = {}
-        silent_since = dict.fromkeys(waiting, start)
-        for node, lease in waiting.items():
-            held = holders.Held.of(node, lease)
-            ctx.tell(phases.What.WAITING, f"lock held by {held.holder}; watching whether it is alive", node=node)
-        while waiting:
-            for node, lease in list(waiting.items()):
-                now = ctx.clock.now()
-                duration = float((lease.get("spec") or {}).get("leaseDurationSeconds") or 0)
-                showed_life = silent_since[node] > start
-                if now - silent_since[node] >= duration:
-                    left = self._locks[node].take(self._unchanged(lease), lease)
-                    if left is None:
-                        del waiting[node]
-                    else:
-                        waiting[node], silent_since[node] = left, now
-                elif duration > IDLE or (showed_life and now >= start + (DYING if patient else 0.0)):
-                    refused[node] = holders.Held.of(node, lease)
+
+def _outwait(
+    ctx: context.Context,
+    locks: t.Mapping[str, node_locks.NodeLock],
+    waiting: dict[str, objects.Raw],
+    patient: bool,
+    read_all: t.Callable[[], t.Mapping[str, objects.Raw]],
+) -> dict[str, holders.Held]:
+    """Watch held leases until each was silent for its duration (taken) or showed life (refused)."""
+    start = ctx.clock.now()
+    refused: dict[str, holders.Held] = {}
+    silent_since = dict.fromkeys(waiting, start)
+    for node, lease in waiting.items():
+        text = f"lock held by {holders.Held.of(node, lease).holder}; watching whether it is alive"
+        ctx.tell(phases.What.WAITING, text, node=node)
+    while True:
+        for node, lease in list(waiting.items()):
+            now = ctx.clock.now()
+            duration = float((lease.get("spec") or {}).get("leaseDurationSeconds") or 0)
+            showed_life = silent_since[node] > start
+            if now - silent_since[node] >= duration:
+                left = locks[node].take(_unchanged(lease), lease)
+                if left is None:
                     del waiting[node]
-            if not waiting:
-                break
-            ctx.clock.sleep(LOOK_EVERY)
-            current = self._read_all()
-            for node, lease in list(waiting.items()):
-                seen = current.get(node)
-                if seen is None:
-                    seen = self._locks[node].take(self._unchanged(lease), None)
-                    if seen is None:
-                        del waiting[node]
-                        continue
-                if seen["metadata"].get("resourceVersion") != lease["metadata"].get("resourceVersion"):
-                    waiting[node], silent_since[node] = seen, ctx.clock.now()
-        return refused
-
-    @staticmethod
-    def _unchanged(seen: objects.Raw) -> t.Callable[[objects.Raw], bool]:
-        """Only the lease that was watched may be taken: any write of it was a sign of life."""
-        version = seen["metadata"].get("resourceVersion")
-        return lambda lease: bool(lease["metadata"].get("resourceVersion") == version)
+                else:
+                    waiting[node], silent_since[node] = left, now
+            elif duration > IDLE or (showed_life and now >= start + (DYING if patient else 0.0)):
+                refused[node] = holders.Held.of(node, lease)
+                del waiting[node]
+        if not waiting:
+            return refused
+        ctx.clock.sleep(LOOK_EVERY)
+        current = read_all()
+        for node, lease in list(waiting.items()):
+            seen = current.get(node) or locks[node].take(_unchanged(lease), None)
+            if seen is None:
+                del waiting[node]
+            elif seen["metadata"].get("resourceVersion") != lease["metadata"].get("resourceVersion"):
+                waiting[node], silent_since[node] = seen, ctx.clock.now()
 
 
-def leave_all(ctx: context.Context, held: t.Sequence[Locks], *, drop: t.Collection[str] = ()) -> None:
-    """Leave the locks of several runs as ``Locks.leave`` does, all within its one deadline."""
-    if held:
-        with ctx.clock.pool(len(held), "leave") as pool:
-            list(pool.map(lambda locks: locks.leave(drop=drop), held))
+def _unchanged(seen: objects.Raw) -> t.Callable[[objects.Raw], bool]:
+    """Only the lease that was watched may be taken: any write of it was a sign of life."""
+    version = seen["metadata"].get("resourceVersion")
+    return lambda lease: bool(lease["metadata"].get("resourceVersion") == version)
+
+
+def _entries(locks: t.Iterable[node_locks.NodeLock]) -> dict[str, str]:
+    """What the server's fence says of these locks: holder by name of the lease."""
+    return {lock.target.name: str(lock.me) for lock in locks}

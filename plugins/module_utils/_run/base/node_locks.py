@@ -37,16 +37,16 @@ class LostLockError(context.StopRun):
 
 
 class NodeLock:
-    """The lock of one node in the hands of ``me``; ``lost`` says in words to whom it went.
+    """The lock of one node in the hands of ``me``; ``target`` is its lease, ``lost`` says in words to whom it went.
 
     ``place`` is ``<namespace>/<name>`` of the lease. Safe to use from several threads.
     """
 
     def __init__(self, ctx: context.Context, me: context.Run, node: str, place: str) -> None:
-        self.node, self.lost = node, ""
-        self._ctx, self._me = ctx, me
+        self.node, self.me, self.lost = node, me, ""
+        self._ctx = ctx
         namespace, _slash, name = place.partition("/")
-        self._target = objects.Ref("Lease", name, namespace, api_version="coordination.k8s.io/v1")
+        self.target = holders.ref(name, namespace)
         self._raw: objects.Raw | None = None
         self._sent = clocks.Stopwatch(ctx.clock)
         self._confirmed: clocks.Stopwatch | None = None
@@ -81,7 +81,7 @@ class NodeLock:
 
         with self._one_at_a_time:
             found = writing.write(
-                self._ctx, self._target, decide, known=known, fence=self._sending, remember=False
+                self._ctx, self.target, decide, known=known, fence=self._sending, remember=False
             ).object
             if self._is_claimed(found, stamp):
                 self._keep(t.cast("objects.Raw", found))
@@ -110,7 +110,7 @@ class NodeLock:
             try:
                 found = writing.write(
                     self._ctx,
-                    self._target,
+                    self.target,
                     decide,
                     known=self._raw,
                     fence=self._sending,
@@ -157,17 +157,14 @@ class NodeLock:
         def decide(lease: objects.Raw | None) -> api_changes.Change | None:
             if lease is None or not self._is_ours(lease):
                 return None
-            meta = lease["metadata"]
-            target = objects.Ref("Lease", meta["name"], meta["namespace"], meta["uid"], "coordination.k8s.io/v1")
-            sentence = f"Delete the lock of node {self.node}"
-            return api_changes.Change("delete", target, sentence, resource_version=meta["resourceVersion"])
+            return holders.deletion(lease, f"Delete the lock of node {self.node}")
 
         with self._one_at_a_time:
             known, self._raw = self._raw, None
             if known is not None and not self.lost:
                 writing.write(
                     self._ctx,
-                    self._target,
+                    self.target,
                     decide,
                     known=known,
                     remember=False,
@@ -180,7 +177,7 @@ class NodeLock:
         return self._ctx.clock.wall().replace("Z", f"{int(self._ctx.clock.token(), 16) % 1000:03d}Z")
 
     def _is_ours(self, lease: objects.Raw | None) -> bool:
-        return lease is not None and (lease.get("spec") or {}).get("holderIdentity") == str(self._me)
+        return lease is not None and (lease.get("spec") or {}).get("holderIdentity") == str(self.me)
 
     def _is_claimed(self, lease: objects.Raw | None, stamp: str) -> bool:
         """Whether it is as our own write of that time left it."""
@@ -195,30 +192,15 @@ class NodeLock:
         self._raw, self._confirmed = lease, self._sent
 
     def _claim(self, lease: objects.Raw | None, stamp: str) -> api_changes.Change:
-        spec: dict[str, t.Any] = {
-            "holderIdentity": str(self._me),
-            "leaseDurationSeconds": WORKING,
-            "renewTime": stamp,
-        }
-        annotations = {names.LOCK_DETAILS: self._ctx.by}
-        if lease is not None:
-            if not self._is_ours(lease):
-                spec["acquireTime"] = stamp
-                spec["leaseTransitions"] = (lease.get("spec") or {}).get("leaseTransitions", 0) + 1
-            return self._patch(lease, {"metadata": {"annotations": annotations}, "spec": spec})
-        body = {
-            "apiVersion": "coordination.k8s.io/v1",
-            "kind": "Lease",
-            "metadata": {
-                "name": self._target.name,
-                "namespace": self._target.namespace,
-                "labels": {names.MANAGED_BY_LABEL: names.MANAGED_BY},
-                "annotations": annotations,
-            },
-            "spec": {**spec, "acquireTime": stamp},
-        }
-        return api_changes.Change("create", self._target, f"Lock node {self.node}", body=body)
+        spec = {"holderIdentity": str(self.me), "leaseDurationSeconds": WORKING, "renewTime": stamp}
+        if lease is None:
+            spec["acquireTime"] = stamp
+            return holders.creation(self.target, f"Lock node {self.node}", self._ctx.by, spec)
+        if not self._is_ours(lease):
+            spec["acquireTime"] = stamp
+            spec["leaseTransitions"] = (lease.get("spec") or {}).get("leaseTransitions", 0) + 1
+        return self._patch(lease, {"metadata": {"annotations": {names.LOCK_DETAILS: self._ctx.by}}, "spec": spec})
 
     def _patch(self, lease: objects.Raw, body: dict[str, t.Any]) -> api_changes.Change:
         version = lease["metadata"]["resourceVersion"]
-        return api_changes.Change("patch", self._target, f"Lock node {self.node}", body=body, resource_version=version)
+        return api_changes.Change("patch", self.target, f"Lock node {self.node}", body=body, resource_version=version)

@@ -26,29 +26,24 @@ def scales(ctx: context.Context, snapshot: snapshots.Snapshot, pods: t.Iterable[
         owner = known.owner if known else pod.owner
         if owner and owner.kind not in LISTED and snapshot.workload(owner.uid) is None:
             unknown.setdefault(owner.uid, owner)
+    return _read_all(ctx, unknown.values())
+
+
+def again(ctx: context.Context, known: t.Iterable[objects.Workload]) -> list[objects.Workload]:
+    """Controllers that were read by ``scales``, as they are now; those that are gone are left out."""
+    return _read_all(ctx, (workload.ref for workload in known))
+
+
+def _read_all(ctx: context.Context, owners: t.Iterable[objects.Ref]) -> list[objects.Workload]:
     groups: dict[str, list[objects.Raw]] = {}
     found = []
-    for owner in unknown.values():
+    for owner in owners:
         if owner.api_version not in groups:
             groups[owner.api_version] = _resources(ctx, owner.api_version)
         kind = scalable(groups[owner.api_version], owner)
         workload = _read(ctx, kind, owner) if kind else None
         if workload:
             found.append(workload)
-    return found
-
-
-def again(ctx: context.Context, known: t.Iterable[objects.Workload]) -> list[objects.Workload]:
-    """Controllers that were read by ``scales``, as they are now; those that are gone are left out."""
-    groups: dict[str, list[objects.Raw]] = {}
-    found = []
-    for workload in known:
-        if workload.api_version not in groups:
-            groups[workload.api_version] = _resources(ctx, workload.api_version)
-        kind = scalable(groups[workload.api_version], workload.ref)
-        fresh = _read(ctx, kind, workload.ref) if kind else None
-        if fresh:
-            found.append(fresh)
     return found
 
 

@@ -33,18 +33,18 @@ def by_the_fence(error: errors.ClusterError) -> bool:
 
 
 class ServerFence:
-    """The entries of ``me`` in the map; ``there`` says whether there is a map, as far as is known.
+    """The map of holders; ``there`` says whether it exists, as far as is known. Safe to use from several threads.
 
-    Safe to use from several threads.
+    Entries are ``<run>/<nonce>`` by name of the lease.
     """
 
-    def __init__(self, ctx: context.Context, me: context.Run) -> None:
-        self._ctx, self._me = ctx, str(me)
+    def __init__(self, ctx: context.Context) -> None:
+        self._ctx = ctx
         self._one_at_a_time = ctx.clock.lock()
         self.there = False
 
-    def hold(self, leases: t.Collection[str], prove: act.Fence) -> None:
-        """Write us in as the holder of these locks, where there is a map; ``prove`` shows that they are ours.
+    def hold(self, entries: t.Mapping[str, str], prove: act.Fence) -> None:
+        """Write these entries, where there is a map; ``prove`` shows that the locks are ours.
 
         Raises:
             ClusterError: the map could not be read or written; whatever ``prove`` raises comes through.
@@ -53,47 +53,42 @@ class ServerFence:
         def decide(found: objects.Raw | None) -> api_changes.Change | None:
             self.there = found is not None
             held = _entries(found)
-            wanted = {lease: self._me for lease in sorted(leases) if held.get(lease) != self._me}
+            wanted = {lease: me for lease, me in sorted(entries.items()) if held.get(lease) != me}
             return _patch(found, wanted) if found is not None and wanted else None
 
         with self._one_at_a_time:
             writing.write(self._ctx, MAP, decide, fence=prove, remember=False)
 
-    def leave(self, leases: t.Collection[str], patience: float = act.PATIENCE) -> None:
-        """Take our entries for these locks out again, within ``patience``; those of somebody else stay.
+    def leave(self, entries: t.Mapping[str, str], patience: float = act.PATIENCE) -> None:
+        """Remove these entries within ``patience``; those of somebody else stay.
 
         Raises:
             ClusterError: the map could not be read or written.
         """
         if self.there:
             with self._one_at_a_time:
-                _take_out(self._ctx, leases, lambda holder: holder == self._me, patience)
+                _take_out(self._ctx, lambda lease, holder: entries.get(lease) == holder, patience)
 
-    def try_to_hold(self, leases: t.Collection[str], prove: act.Fence) -> None:
-        """As ``hold``, but what stands against it is only told: evictions will show whether it matters."""
+    def try_to_hold(self, entries: t.Mapping[str, str], prove: act.Fence) -> None:
+        """As ``hold``, but a failure is only reported: evictions will show whether it matters."""
         try:
-            self.hold(leases, prove)
-        except errors.Forbidden as error:
-            if self.there:
-                self._ctx.tell(phases.What.NOT_FENCED, f"the fence in the server could not be written: {error}")
+            self.hold(entries, prove)
         except errors.ClusterError as error:
-            self._ctx.tell(phases.What.NOT_FENCED, f"the fence in the server could not be written: {error}")
+            if self.there or not isinstance(error, errors.Forbidden):
+                self._ctx.tell(phases.What.NOT_FENCED, f"the fence in the server could not be written: {error}")
 
 
-def forget(ctx: context.Context, leases: t.Collection[str], run: context.Run) -> None:
-    """Take out what any start of the run left in the map for these locks, which are deleted by now."""
+def forget(ctx: context.Context, lease: str, run_id: str) -> None:
+    """Remove the entry that any start of the run left for this lock, which is deleted by now."""
     try:
-        _take_out(ctx, leases, lambda holder: holders.run_of(holder) == run.id)
+        _take_out(ctx, lambda name, holder: name == lease and holders.run_of(holder) == run_id)
     except errors.ClusterError as error:
-        ctx.tell(phases.What.NOT_FENCED, f"the fence in the server keeps entries of {', '.join(leases)}: {error}")
+        ctx.tell(phases.What.NOT_FENCED, f"the fence in the server keeps the entry of {lease}: {error}")
 
 
-def _take_out(
-    ctx: context.Context, leases: t.Collection[str], ours: t.Callable[[str], bool], patience: float = act.PATIENCE
-) -> None:
+def _take_out(ctx: context.Context, ours: t.Callable[[str, str], bool], patience: float = act.PATIENCE) -> None:
     def decide(found: objects.Raw | None) -> api_changes.Change | None:
-        held = _entries(found)
-        gone = {lease: None for lease in sorted(leases) if lease in held and ours(held[lease])}
+        gone = {lease: None for lease, holder in sorted(_entries(found).items()) if ours(lease, holder)}
         return _patch(found, gone) if found is not None and gone else None
 
     writing.write(ctx, MAP, decide, remember=False, patience=patience, timeout=min(patience, 30.0))

@@ -48,7 +48,7 @@ class Written:
 
 
 class Unread:
-    """Stands for an object that nobody has read yet."""
+    """Stands for an object that has not been read yet."""
 
 
 UNREAD = Unread()
@@ -63,46 +63,39 @@ def write(
     fence: act.Fence | None = None,
     remember: bool = True,
     patience: float = act.PATIENCE,
-    timeout: float = 30.0,
+    timeout: float = act.TIMEOUT,
     tries: int = TRIES,
 ) -> Written:
-    """Bring ``target`` to where ``decide`` wants it.
+    """Bring ``target`` to where ``decide`` wants it; in check mode the change is only remembered.
 
-    Args:
-        ctx: in check mode nothing is sent, and the change only remembered.
-        target: the object's kind, name and namespace.
-        decide: called again after every write that came to nothing; what it raises comes through.
-        known: the object as it was read just now; without it it is read first.
-        fence: asked before every attempt of every write.
-        remember: whether the change belongs into the call's result; a lock's does not.
-        patience: seconds in which an API server that is away or overloaded is asked again.
-        timeout: seconds one attempt of a request may take.
-        tries: how often the change is decided.
+    ``decide`` is called at most ``tries`` times, again after every write that failed; what it raises is passed on.
+    ``known`` is the object as it was read just now; without it, it is read first. ``fence`` is called before every
+    attempt of every write. ``remember`` says whether the change belongs in the call's result; a lock's does not.
+    ``patience`` is for how many seconds an API server that is away or overloaded is asked again, ``timeout`` how
+    many seconds one attempt of a request may take.
 
     Raises:
         Contended: it was changed by others at every try.
         UnknownOutcome: no try got a clear answer.
         ClusterError: the server refused, or could not be reached.
     """
-    current = read(ctx, target, patience=patience, timeout=timeout) if isinstance(known, Unread) else known
     unsure: api_changes.Change | None = None
     trouble: errors.ClusterError | None = None
     hiccups = 0
     for attempt in range(tries):
         if attempt:
             ctx.clock.sleep((PAUSE * attempt + hiccups / 2) * ctx.clock.jitter())
-            current = read(ctx, target, patience=patience, timeout=timeout)
-        change = decide(current)
+        if attempt or isinstance(known, Unread):
+            known = read(ctx, target, patience=patience, timeout=timeout)
+        change = decide(known)
         if change is None:
             # The answer was lost, and here is what it would have said.
-            if unsure is not None and remember:
+            if unsure and remember:
                 ctx.changed(unsure)
-            return Written(current, unsure)
-        if ctx.check:
-            ctx.changed(change)
-            return Written(current, change)
+            return Written(known, unsure)
         try:
-            answer = ctx.cluster.send(act.request_for(change), timeout=timeout, patience=patience, fence=fence)
+            made = act.apply(ctx, change, fence=fence, patience=patience, timeout=timeout, remember=remember)
+            return Written(known if ctx.check else made, change)
         except errors.UnknownOutcome as error:
             unsure, trouble = change, error
         except (errors.Conflict, errors.AlreadyExists) as error:
@@ -113,14 +106,10 @@ def write(
                 raise
         except errors.NotFound as error:
             trouble = error
+            if change.verb == "create" and target.namespace != names.NAMESPACE:
+                raise
             if change.verb == "create":
-                if target.namespace != names.NAMESPACE:
-                    raise
                 ensure_namespace(ctx)
-        else:
-            if remember:
-                ctx.changed(change)
-            return Written(None if change.verb == "delete" else answer, change)
     if isinstance(trouble, errors.UnknownOutcome):
         raise trouble
     raise Contended(f"{target} was changed {tries} times in a row") from trouble
@@ -159,7 +148,7 @@ def at_first(change: api_changes.Change, decide: Decide) -> Decide:
 
 
 def read(
-    ctx: context.Context, target: objects.Ref, *, patience: float = act.PATIENCE, timeout: float = 30.0
+    ctx: context.Context, target: objects.Ref, *, patience: float = act.PATIENCE, timeout: float = act.TIMEOUT
 ) -> objects.Raw | None:
     """The object as it is now, ``None`` where it is not there.
 
@@ -168,8 +157,7 @@ def read(
     """
     kind = kinds.KINDS[(target.api_version, target.kind)]
     try:
-        request = verbs.get(kind, target.name, target.namespace)
-        return ctx.cluster.send(request, timeout=timeout, patience=patience)
+        return ctx.cluster.send(verbs.get(kind, target.name, target.namespace), timeout=timeout, patience=patience)
     except errors.NotFound:
         return None
 

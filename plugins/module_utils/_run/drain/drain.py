@@ -26,10 +26,10 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base
     act,
     context,
     hands,
+    locking,
     node_locks,
     observe,
     pod_moves,
-    record_locks,
     services,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drain import (
@@ -108,7 +108,7 @@ class _Drain:
         prepared = {surge.uid: surge for surge in surges}
         self.routing = routing.Routing(ctx, options.choices, live, sites, prepared, self.replacements)
         self.prior = {uid: surge.prior_replicas for uid, surge in prepared.items()}
-        self.locks = record_locks.RecordLocks(ctx)
+        self.locks = locking.Locks(ctx)
         self.evictor: evict.Evictor | None = None
         self.hands = hands.Hands(ctx, self._fence_all)
         self.budgets: frozenset[tuple[str, str]] = frozenset()
@@ -129,7 +129,7 @@ class _Drain:
             self.swaps.predict(self.live.snapshot())
             return
         try:
-            for name, why in self.locks.take(
+            for name, why in self.locks.take_recorded(
                 {site.name: t.cast(node_records.Record, site.record) for site in todo}
             ).items():
                 self.sites[name].outcome, self.sites[name].message = outcomes.DrainOutcome.HELD, why

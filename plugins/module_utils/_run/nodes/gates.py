@@ -21,7 +21,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.mod
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.nodes import verify
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.preflight import preflight
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import context, observe, record_locks
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import context, locking, observe
 
 TICK = 1.0
 """Longest pause of the loop; every change of what is watched ends it early."""
@@ -56,9 +56,9 @@ def judge(ctx: context.Context, nodes: snapshots.Snapshot, asked: Asked) -> cont
     watched = ["nodes", *(("pods", "daemon_sets") if "daemonsets" in asked.gates else ())]
     if not asked.wait:
         return _result(_look(observe.gather(ctx.cluster, watched), asked, {}))
-    locks = record_locks.RecordLocks(ctx)
+    locks = locking.Locks(ctx)
     try:
-        refused = locks.take(_own(ctx, nodes, asked.nodes))
+        refused = locks.take_recorded(_own(ctx, nodes, asked.nodes))
         return _result(_watch(ctx, asked, watched, lambda: {**refused, **locks.lost()}))
     finally:
         locks.leave()

@@ -18,7 +18,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.mod
     snapshots,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap import guards, surge_records
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import context, observe, record_locks
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import context, locking, observe
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.protect import (
     guard_floors,
     surge_case,
@@ -90,7 +90,7 @@ class Work:
 
     def __post_init__(self) -> None:
         self.began = self.ctx.clock.now()
-        self._locks = record_locks.RecordLocks(self.ctx)
+        self._locks = locking.Locks(self.ctx)
         self.snapshot = snapshots.Snapshot.of(self.found)
 
     @property
@@ -118,7 +118,7 @@ class Work:
     def lock(self, nodes: t.Collection[str]) -> list[str]:
         """Lock the nodes, and give those that are ours to write for now; the others are closed."""
         records = {name: record for name in nodes if (record := self.sites[name].record)}
-        for name, why in self._locks.take(records).items():
+        for name, why in self._locks.take_recorded(records).items():
             self.sites[name].close(outcomes.GuardOutcome.HELD, why)
         if records:
             self._look_again()
@@ -145,7 +145,7 @@ class Work:
         for name, why in self.lost().items():
             self.sites[name].close(outcomes.GuardOutcome.ADOPTED_BY, f"Node {name} was taken over: {why}")
         self._locks.leave()
-        self._locks = record_locks.RecordLocks(self.ctx)
+        self._locks = locking.Locks(self.ctx)
 
     def fence(self, nodes: t.Collection[str]) -> None:
         """Prove that these nodes are still ours."""
