@@ -15,24 +15,16 @@ SEVERITIES = ("blocker", "warning", "info")
 
 
 def build_report(results: t.Iterable[t.Any], *, check: bool = False) -> model.Report:
-    """The report of one run.
-
-    Args:
-        results: what the modules returned, in the order of the run; partial and failed ones too.
-        check: whether they were predictions, so that nothing is said to have happened.
-    """
+    """The report of one run, from what the modules returned, in its order; ``check``: they are predictions."""
     calls = read.read(results)
     starts = [call.start for call in calls if call.start is not None]
     ends = [call.end for call in calls if call.end is not None]
     started, ended = (min(starts), max(ends)) if starts and not check else (None, None)
-    past = timeline.Past.of(calls, ended)
+    past = timeline.Past(calls, ended)
     swaps = _swaps(calls, past)
     pods = timeline.pod_lanes(calls, past, swaps)
     nodes = timeline.node_lines(calls, past, pods, check=check)
-    services = _services(calls)
-    watched = _watched(calls)
-    refusals = _refusals(pods)
-    problems = _problems(calls)
+    services, watched, refusals = _services(calls), _watched(calls), _refusals(pods)
     totals = _totals(calls, nodes, pods, services, watched, refusals, started, ended)
     return model.Report(
         run=next((c.run for c in calls if c.run), ""),
@@ -48,7 +40,7 @@ def build_report(results: t.Iterable[t.Any], *, check: bool = False) -> model.Re
         services=services,
         watched=watched,
         refusals=refusals,
-        problems=problems,
+        problems=_problems(calls),
         findings=_findings(calls),
         given_back=_given_back(calls, past),
         actions=tuple(action for call in calls for action in call.actions),
@@ -62,7 +54,7 @@ def _swaps(calls: t.Sequence[read.Call], past: timeline.Past) -> tuple[model.Swa
         for raw in call.workloads:
             key = (read.text(raw.get("kind")), read.text(raw.get("namespace")), read.text(raw.get("name")))
             merged = known.setdefault(key, {})
-            # Giving back tells the counts as they are then; the surge is the highest of all.
+            # Giving back reports the counts as they are then; the surge is the highest of all.
             during = max(read.whole(raw.get("replicas_during")) or 0, merged.get("during", 0))
             merged.update({k: v for k, v in raw.items() if v not in (None, "")}, during=during)
     found = []
@@ -108,7 +100,7 @@ def _service(key: tuple[str, str], watches: t.Sequence[model.Watch], desired: in
     counts: list[int] = []
     steps = [(*step, watch.end) for watch in watches for step in watch.steps()]
     first, last = steps[0][2], steps[-1][2]
-    # Watching begins when newcomers of swaps are ready already: what is there at the end counts too.
+    # Watching begins when the replacements of swaps are ready already: the count at the end matters too.
     goal = desired if desired is not None else min(first, last) or first
     for start, end, ready, watched_to in steps:
         served = served or ready > 0
@@ -171,42 +163,31 @@ def _problems(calls: t.Sequence[read.Call]) -> tuple[model.Problem, ...]:
 
 
 def _findings(calls: t.Sequence[read.Call]) -> tuple[model.Finding, ...]:
-    found: dict[model.Finding, None] = {}
-    for call in calls:
-        for raw in call.findings:
-            keys = ("code", "message", "remedy", "severity", "object")
-            found[model.Finding(*(read.text(raw.get(key)) for key in keys))] = None
+    keys = ("code", "message", "remedy", "severity", "object")
+    raws = (raw for call in calls for raw in call.findings)
+    found = dict.fromkeys(model.Finding(*(read.text(raw.get(key)) for key in keys)) for raw in raws)
     rank = {severity: index for index, severity in enumerate(SEVERITIES)}
     return tuple(sorted(found, key=lambda f: rank.get(f.severity, len(rank))))
 
 
 def _given_back(calls: t.Sequence[read.Call], past: timeline.Past) -> tuple[model.GivenBack, ...]:
     kept = {
-        (read.text(raw["name"]), read.text(message)): call.end
+        (f"Node {read.text(raw['name'])}", read.text(message)): call.end
         for call in calls
         for raw in call.nodes
         for message in read.listed(raw.get("kept"))
     }
-    found = [model.GivenBack(at, f"Node {name}", True, message) for (name, message), at in kept.items()]
-    given = (
-        model.GivenBack(
-            at=event.at,
-            object="/".join(part for part in (event.namespace, event.name) if part) or f"Node {event.node}",
-            kept=event.what == phases.What.KEPT,
-            message=event.message,
-        )
-        for event in past.events
-        if event.what in GIVEN_BACK or event.what == phases.What.KEPT
-    )
-    guards = (
-        model.GivenBack(
-            call.end, read.text({**raw, "kind": "PodDisruptionBudget", "name": raw.get("budget")}), False, "removed"
-        )
-        for call in calls
-        for raw in call.workloads
-        if read.text(raw.get("outcome")) == outcomes.WorkloadOutcome.UNGUARDED
-    )
-    return (*found, *given, *guards)
+    found = [model.GivenBack(at, node, True, message) for (node, message), at in kept.items()]
+    for event in past.events:
+        if event.what in GIVEN_BACK or event.what == phases.What.KEPT:
+            place = read.text({"namespace": event.namespace, "name": event.name}) or f"Node {event.node}"
+            found.append(model.GivenBack(event.at, place, event.what == phases.What.KEPT, event.message))
+    for call in calls:
+        for raw in call.workloads:
+            if read.text(raw.get("outcome")) == outcomes.WorkloadOutcome.UNGUARDED:
+                budget = read.text({**raw, "kind": "PodDisruptionBudget", "name": raw.get("budget")})
+                found.append(model.GivenBack(call.end, budget, False, "removed"))
+    return tuple(found)
 
 
 def _sum(calls: t.Iterable[read.Call], key: str) -> float | None:
@@ -249,7 +230,7 @@ def _totals(
 
 
 def _watched(calls: t.Iterable[read.Call]) -> tuple[model.Span, ...]:
-    """The stretches in which Services were watched, overlapping and touching ones joined."""
+    """The periods in which Services were watched; those that overlap or touch are joined."""
     found: list[model.Span] = []
     for call in sorted((c for c in calls if c.watched), key=lambda c: c.start or 0.0):
         times = [at for raw in call.services for at, _ready in read.samples_of(raw)] or [call.start or 0.0]

@@ -1,10 +1,9 @@
 # Copyright: Contributors to the kubeops.node_maintenance collection
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""What a report says, as plain frozen data.
+"""A report as plain frozen data.
 
-Instants are seconds since the epoch (UTC), durations seconds; ``None`` means that nobody knows.
-``build`` makes a ``Report`` from module results, ``text`` makes text and JSON from that.
+Instants are seconds since the epoch (UTC), durations seconds; ``None`` means unknown.
 """
 
 from __future__ import annotations
@@ -15,21 +14,20 @@ from dataclasses import dataclass
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import reasons
 
 VERSION = 1
-"""Of ``report.json``: goes up when a field changes its meaning or goes, not when one is added."""
+"""Of ``report.json``: increases when a field changes its meaning or is removed, not when one is added."""
 
 Outcome = t.Literal["back", "parked", "failed", "unfinished", "unchanged", "planned", "blocked", "gone"]
-"""How a node ended: ``back`` in service; ``parked`` out of service on purpose; ``unfinished`` means
-that nothing failed and yet the way was not walked to its end; ``planned`` was never touched,
-``blocked`` neither because a finding forbids it; a ``gone`` node does not exist any more."""
+"""How a node ended: ``back`` in service, ``parked`` out of service on purpose, ``unfinished`` without a failure,
+``planned`` and never touched, ``blocked`` by a finding and never touched, ``gone`` if it no longer exists."""
 
 Verdict = t.Literal["never_dark", "dark", "not_watched", "no_pod_moved", "stopped", "failed", "nothing_to_do", "check"]
-"""The first thing to know. ``not_watched``: pods moved, and no Service's endpoints were seen;
-``stopped``: blockers, and no pod was touched; ``failed``: it broke off before the first pod."""
+"""``not_watched``: pods moved, and no Service was watched; ``stopped``: blockers, and no pod was touched;
+``failed``: it failed before the first pod moved."""
 
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """A stretch of time; ``open`` says that it had not ended when the report was written."""
+    """A period; ``open`` if it had not ended when the report was written."""
 
     phase: str
     start: float
@@ -44,7 +42,7 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """Something that happened at one moment: an event of a timeline."""
+    """An event of a timeline."""
 
     at: float
     what: str
@@ -53,10 +51,7 @@ class Mark:
 
 @dataclass(frozen=True, slots=True)
 class NodeLine:
-    """One node's way; ``wave`` counts from 1 (0: in none), ``seconds`` is its time out of service.
-
-    ``left`` counts, by code, the pods that stay (mirror, daemonset …).
-    """
+    """One node; ``wave`` counts from 1 (0: in none), ``left`` has the number of pods that stay, by code."""
 
     name: str
     wave: int
@@ -70,27 +65,27 @@ class NodeLine:
 
     @property
     def seconds(self) -> float | None:
-        """From the cordon to the end of the way, ``None`` when no time is known."""
+        """The time out of service, ``None`` if unknown."""
         return self.spans[-1].end - self.spans[0].start if self.spans else None
 
     @property
     def touched(self) -> bool:
-        """Whether anything is known to have been done to it, or tried."""
+        """Whether anything was done to it, or tried."""
         return bool(self.spans) or self.outcome not in ("planned", "blocked")
 
     @property
     def troubled(self) -> bool:
-        """Whether it did not get where it should."""
+        """Whether it did not reach its goal."""
         return self.outcome in ("failed", "unfinished")
 
 
 @dataclass(frozen=True, slots=True)
 class PodLane:
-    """One pod's way off its node; ``code`` and ``reason`` say why its route is what it is.
+    """One pod; ``code`` and ``reason`` explain its route.
 
-    ``refused`` counts evictions that the API refused; ``blocked_by`` is the object behind it
-    (``PodDisruptionBudget shop/web``), ``rule`` what that object demands. ``waited_seconds`` is the
-    time until it was gone, ``held_seconds`` the part of it between the first refusal and the consent.
+    ``refused`` counts refused evictions; ``blocked_by`` is the object behind them
+    (``PodDisruptionBudget shop/web``), ``rule`` what that object demands. ``waited_seconds`` is the time until
+    the pod was gone, ``held_seconds`` the part of it between the first refusal and the accepted eviction.
     """
 
     namespace: str
@@ -116,15 +111,14 @@ class PodLane:
     @property
     def moments(self) -> tuple[float, ...]:
         """Every instant known of it, in no order."""
-        return tuple(at for span in self.spans for at in (span.start, span.end)) + tuple(mark.at for mark in self.marks)
+        return (*(at for span in self.spans for at in (span.start, span.end)), *(mark.at for mark in self.marks))
 
 
 @dataclass(frozen=True, slots=True)
 class Swap:
     """A workload that was protected: surged, guarded by a budget, or both.
 
-    ``raised``, ``ready`` and ``lowered`` are the instants at which its count went up, its newcomers
-    took over, and its count was back.
+    ``raised``, ``ready`` and ``lowered`` are the instants of its surge.
     """
 
     kind: str
@@ -142,7 +136,7 @@ class Swap:
 
 @dataclass(frozen=True, slots=True)
 class Watch:
-    """A stretch with eyes on it: a value holds to the next sample, the last one to ``end``."""
+    """A period in which a Service was watched: a sample holds until the next one, the last one until ``end``."""
 
     samples: tuple[tuple[float, int], ...]
     end: float
@@ -153,7 +147,7 @@ class Watch:
         return self.samples[0][0]
 
     def steps(self) -> t.Iterator[tuple[float, float, int]]:
-        """Every stretch of one value: from, to, ready endpoints."""
+        """Every period of one value: from, to, ready endpoints."""
         ends = [at for at, _ready in self.samples[1:]] + [self.end]
         for (at, ready), end in zip(self.samples, ends, strict=True):
             yield at, end, ready
@@ -163,9 +157,8 @@ class Watch:
 class ServiceLine:
     """Ready endpoints of one Service over time.
 
-    ``dark`` are the stretches without any, once it had had one: a Service that never served was not
-    made dark by anybody (``served`` is False). ``desired`` is what it should have; where nobody said
-    that, the smaller one of what it had at first and at last.
+    ``dark`` are the periods without any, after it had one (``served``). ``desired`` is what it should have; if
+    that is unknown, the smaller of its first and last count.
     """
 
     namespace: str
@@ -185,26 +178,25 @@ class ServiceLine:
 
     @property
     def changed(self) -> bool:
-        """Whether its number of ready endpoints was not always the same, once it had one."""
+        """Whether its number of ready endpoints changed after it had one."""
         return self.served and self.lowest != self.highest
 
     @property
     def share(self) -> float:
-        """The least it had, as a part of what it should have; 0 if it was dark."""
+        """The lowest count as a part of the desired one."""
         return self.lowest / max(self.desired, 1)
 
     @property
     def top(self) -> int:
-        """The most it had or should have; at least 1."""
+        """The highest count it had or should have; at least 1."""
         return max(self.highest, self.desired, 1)
 
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """What one object (or rule) kept from happening, and to which pods.
+    """What one object (or rule) refused, and for which pods.
 
-    ``stuck`` are those of ``pods`` that never left; ``count`` is 0 where nobody asked in vain, because
-    the rule was known before.
+    ``stuck`` are those of ``pods`` that never left; ``count`` is 0 if the rule was known before any eviction.
     """
 
     blocker: str
@@ -220,7 +212,7 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """A node or a call that failed, and what was said about it."""
+    """A node or a call that failed, and why."""
 
     subject: str
     message: str
@@ -228,7 +220,7 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class Finding(reasons.Reason):
-    """What the plan found; ``severity`` is ``blocker``, ``warning`` or ``info``."""
+    """A finding of the plan; ``severity`` is ``blocker``, ``warning`` or ``info``."""
 
     severity: str = ""
     object: str = ""
@@ -236,7 +228,7 @@ class Finding(reasons.Reason):
 
 @dataclass(frozen=True, slots=True)
 class GivenBack:
-    """An object that was given back, or ``kept`` as somebody else had made it."""
+    """An object that was given back, or ``kept`` as somebody else had changed it."""
 
     at: float | None
     object: str
@@ -246,11 +238,10 @@ class GivenBack:
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """Numbers over the whole run.
+    """Numbers for the whole run.
 
-    ``moving_seconds`` is the time spent on emptying nodes, which ``forecast_seconds`` foretold;
-    ``watched_seconds`` the time in which Services' endpoints were seen, ``services_watched`` how many
-    of them (``None``: only the changed ones are known, and ``services_changed`` counts those).
+    ``moving_seconds`` is the time spent on emptying nodes, which ``forecast_seconds`` predicted; if
+    ``services_watched`` is ``None``, only the changed Services are known.
     """
 
     nodes: int
@@ -276,7 +267,7 @@ class Totals:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """Everything there is to say about one run."""
+    """One run."""
 
     run: str
     by: str
@@ -299,20 +290,20 @@ class Report:
 
     @property
     def planned(self) -> bool:
-        """Whether it speaks of what would be, as nothing was done yet."""
+        """Whether nothing was done yet."""
         return self.check or self.verdict == "stopped"
 
     @property
     def dark(self) -> tuple[ServiceLine, ...]:
-        """The Services that had no ready endpoint for a time."""
+        """The Services that went dark."""
         return tuple(service for service in self.services if service.dark)
 
     @property
     def blockers(self) -> tuple[Finding, ...]:
-        """The findings for which nothing was begun."""
+        """The findings that stopped the run."""
         return tuple(finding for finding in self.findings if finding.severity == "blocker")
 
     @property
     def failed(self) -> bool:
-        """Whether a person has to look at something."""
+        """Whether someone has to take action."""
         return bool(self.problems) or self.totals.nodes_failed > 0 or self.verdict == "stopped"

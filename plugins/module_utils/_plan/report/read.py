@@ -1,10 +1,10 @@
 # Copyright: Contributors to the kubeops.node_maintenance collection
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""Module results as they come out of a play, read once and forgivingly.
+"""Module results as they come out of a play.
 
-A report is wanted most when something went wrong, so whatever is missing, cut short or strange is
-left out, never an error. Only known keys are read: invocations, diffs and nonces stay behind.
+A report matters most after a failure, so whatever is missing, cut short or malformed is left out, never an
+error. Only known keys are read: invocations, diffs and nonces are not.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ KNOWN_OUTCOMES = frozenset(outcome.value for kind in outcomes.OF_NODES for outco
 FAILED_OUTCOMES = frozenset(
     outcome.value for kind in outcomes.OF_NODES for outcome in kind if outcome.failed
 ).difference(phases.PHASE_AFTER, {outcomes.PlanOutcome.BLOCKED})
-"""Words that fail a node in some call, but for those that say where it is: in another call they are no failure."""
+"""Words that mean a failure in some call, except those that say where a node is: elsewhere they are no failure."""
 
 PHASES = frozenset(phase.value for phase in phases.Phase)
 
 LONGEST = 2000
-"""Characters of one text; a webhook may answer with a page."""
+"""Characters of one text; a webhook may answer with a whole page."""
 LATEST = 4102444800.0
-"""The year 2100: what lies beyond is no instant of a run."""
+"""The year 2100: anything later is not an instant of a run."""
 
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One event of a timeline; without a name it is about the node."""
+    """One event of a timeline; without a name it is about the node. ``phase`` is the one that it begins."""
 
     at: float
     node: str
@@ -44,9 +44,9 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One module's result. ``start`` and ``end`` are the first and last moment it tells of.
+    """One module's result; ``start`` and ``end`` are its first and last known moment.
 
-    ``watched`` says that it looked at Services: only those that changed are listed in ``services``.
+    ``watched``: it watched Services, of which ``services`` lists those that changed.
     """
 
     run: str
@@ -71,7 +71,7 @@ class Call:
 
 
 def text(value: t.Any) -> str:
-    """A value as one line of text; an object (kind, namespace, name) as its place."""
+    """A value as one line of text; an object (kind, namespace, name) as ``Kind namespace/name``."""
     if value is None:
         return ""
     if isinstance(value, t.Mapping):
@@ -81,13 +81,13 @@ def text(value: t.Any) -> str:
         return ", ".join(text(item) for item in value)
     line = " ".join(str(value).split())
     if not line.isprintable():
-        # Terminal escapes, bidirectional overrides, lone surrogates: none may act on the reader.
+        # Terminal escapes, bidirectional overrides, lone surrogates.
         line = "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in line)
     return line if len(line) <= LONGEST else line[:LONGEST] + "..."
 
 
 def number(value: t.Any) -> float | None:
-    """A finite number, ``None`` for anything else (``true`` is no number)."""
+    """A finite number, ``None`` for anything else (``true`` is not a number)."""
     if isinstance(value, bool) or not isinstance(value, (int, float, str)):
         return None
     try:
@@ -104,7 +104,7 @@ def whole(value: t.Any) -> int | None:
 
 
 def instant(value: t.Any) -> float | None:
-    """RFC 3339 to seconds since the epoch; ``None`` when it is no such text."""
+    """RFC 3339 to seconds since the epoch; ``None`` if it is no such text."""
     if not isinstance(value, str):
         return None
     try:
@@ -118,7 +118,7 @@ def instant(value: t.Any) -> float | None:
 
 
 def read(results: t.Iterable[t.Any]) -> tuple[Call, ...]:
-    """The calls in the order of the results; loops are taken apart, skipped tasks left out."""
+    """The calls in the order of the results; loops are flattened, skipped tasks left out."""
     return tuple(_call(raw) for result in results for raw in _flat(result))
 
 
@@ -134,10 +134,10 @@ def samples_of(service: objects.Raw) -> tuple[tuple[float, int], ...]:
 
 
 def failed_entry(entry: objects.Raw, call: Call) -> bool:
-    """Whether a node's entry tells of a failure.
+    """Whether a node's entry reports a failure.
 
-    What it says of itself decides, else its outcome; a word that nobody knows counts as a failure
-    when the call failed. ``blocked`` is a plan's word: nothing was tried, and a finding says why.
+    Its ``failed`` decides, else its outcome; an unknown word counts as a failure if the call failed. ``blocked``
+    is the plan's: nothing was tried, and a finding says why.
     """
     outcome = text(entry.get("outcome"))
     if outcome == outcomes.PlanOutcome.BLOCKED:

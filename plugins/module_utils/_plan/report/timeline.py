@@ -1,17 +1,15 @@
 # Copyright: Contributors to the kubeops.node_maintenance collection
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""The ways of nodes and pods through a run, read from events and outcomes.
+"""What happened to nodes and pods during a run, from events and outcomes.
 
-Events lead where there are some; without them (a call that failed early, an older result) the
-outcomes alone still say how everything ended.
+Without events (a call that failed early) the outcomes alone still say how everything ended.
 """
 
 from __future__ import annotations
 
 import collections
 import typing as t
-from dataclasses import dataclass
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import objects, outcomes, phases
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.report import model, read
@@ -21,48 +19,25 @@ SURGE = (phases.What.RAISED, phases.What.READY, phases.What.LOWERED)
 ENDS = frozenset({phases.Phase.BACK, phases.Phase.PARKED, phases.Phase.GONE})
 
 
-@dataclass(frozen=True)
 class Past:
-    """All events in the order of time, by what they are about; ``end`` is the last known moment."""
+    """All events of a run in the order of time, by node and by object; ``end`` is the last known moment."""
 
-    events: tuple[read.Event, ...]
-    end: float | None
-    _nodes: t.Mapping[str, tuple[read.Event, ...]]
-    _objects: t.Mapping[tuple[str, str], tuple[read.Event, ...]]
-
-    @classmethod
-    def of(cls, calls: t.Iterable[read.Call], end: float | None) -> Past:
-        """From all calls of a run."""
-        told = sorted((e for call in calls for e in call.events), key=lambda event: event.at)
-        nodes, named = collections.defaultdict(list), collections.defaultdict(list)
-        for event in told:
+    def __init__(self, calls: t.Iterable[read.Call], end: float | None) -> None:
+        self.events = sorted((e for call in calls for e in call.events), key=lambda event: event.at)
+        self.end = end
+        self.nodes: dict[str, list[read.Event]] = {}
+        self._objects = collections.defaultdict[tuple[str, str], list[read.Event]](list)
+        for event in self.events:
             if event.node:
-                nodes[event.node].append(event)
-            if event.name:
-                named[event.namespace, event.name].append(event)
-        return cls(
-            tuple(told),
-            end,
-            {key: tuple(found) for key, found in nodes.items()},
-            {key: tuple(found) for key, found in named.items()},
-        )
+                self.nodes.setdefault(event.node, []).append(event)
+            self._objects[event.namespace, event.name].append(event)
 
-    @property
-    def nodes(self) -> tuple[str, ...]:
-        """Every node an event names."""
-        return tuple(self._nodes)
-
-    def of_node(self, name: str) -> tuple[read.Event, ...]:
-        """What happened on a node."""
-        return self._nodes.get(name, ())
-
-    def of_object(self, namespace: str, name: str, node: str = "") -> tuple[read.Event, ...]:
+    def of_object(self, namespace: str, name: str, node: str = "") -> list[read.Event]:
         """What happened to an object; on that node or with no node named, if one is given."""
-        found = self._objects.get((namespace, name), ())
-        return tuple(e for e in found if not node or e.node in ("", node))
+        return [e for e in self._objects.get((namespace, name), ()) if not node or e.node in ("", node)]
 
 
-def waves_of(calls: t.Sequence[read.Call]) -> dict[str, int]:
+def _waves(calls: t.Sequence[read.Call]) -> dict[str, int]:
     """The wave of each node from 1: as planned, or in the order in which nodes were emptied."""
     planned = next((call.waves for call in calls if call.waves), ())
     emptied = [[read.text(n["name"]) for n in call.nodes] for call in calls if call.summary]
@@ -77,7 +52,7 @@ def node_lines(
     calls: t.Sequence[read.Call], past: Past, pods: t.Iterable[model.PodLane], *, check: bool
 ) -> tuple[model.NodeLine, ...]:
     """Every node that a call, a wave or an event names, in the order of waves and calls."""
-    waves = waves_of(calls)
+    waves = _waves(calls)
     named = (read.text(n["name"]) for call in calls for n in call.nodes)
     order = dict.fromkeys((*waves, *named, *past.nodes))
     lanes = by_node(pods)
@@ -91,12 +66,8 @@ def node_lines(
                 wave=waves.get(name, 0),
                 outcome=outcome,
                 message=message,
-                spans=() if check else _spans(past.of_node(name), past.end),
-                marks=tuple(
-                    model.Mark(e.at, e.what, e.message)
-                    for e in past.of_node(name)
-                    if not e.name and e.what != phases.What.PROGRESS
-                ),
+                spans=() if check else _spans(past.nodes.get(name, ()), past.end),
+                marks=_marks(e for e in past.nodes.get(name, ()) if not e.name and e.what != phases.What.PROGRESS),
                 pods_moved=sum(p.moved for p in mine),
                 pods_failed=sum(p.failed for p in mine),
                 left=left(mine),
@@ -115,6 +86,10 @@ def left(pods: t.Iterable[model.PodLane]) -> tuple[tuple[str, int], ...]:
     staying = (pod for pod in pods if stays(pod))
     codes = ((p.code if p.outcome in ("planned", "unknown") else p.outcome) or p.route for p in staying)
     return tuple(sorted(collections.Counter(codes).items()))
+
+
+def _marks(told: t.Iterable[read.Event]) -> tuple[model.Mark, ...]:
+    return tuple(model.Mark(event.at, event.what, event.message) for event in told)
 
 
 def by_node(pods: t.Iterable[model.PodLane]) -> dict[str, list[model.PodLane]]:
@@ -140,7 +115,7 @@ def _ending(name: str, calls: t.Iterable[read.Call], past: Past, *, check: bool)
             elif outcome == outcomes.DrainOutcome.DRAINED:
                 failure = ""
             phase, message = phases.PHASE_AFTER.get(outcome, phase), said or message
-    phase = phase or next((e.phase for e in reversed(past.of_node(name)) if e.phase), None)
+    phase = phase or next((e.phase for e in reversed(past.nodes.get(name, ())) if e.phase), None)
     if failure:
         return "failed", failure
     if blocked and not phase:
@@ -169,7 +144,7 @@ def _spans(told: t.Iterable[read.Event], end: float | None) -> tuple[model.Span,
 
 
 def _following(phase: phases.Phase | None, begun: phases.Phase | None) -> phases.Phase | None:
-    """The phase after an event; what happens to pods only moves a node on that is on its way out."""
+    """The phase after an event; what happens to pods can only move a cordoned node on, never back."""
     if begun in (phases.Phase.PROTECTING, phases.Phase.DRAINING):
         order = list(phases.Phase)
         return begun if phase and order.index(phase) < order.index(begun) else phase
@@ -244,17 +219,17 @@ def _lane(
         rule=rule,
         remedy=read.text(raw.get("remedy")),
         spans=spans,
-        marks=tuple(model.Mark(e.at, e.what, e.message) for e in told),
+        marks=_marks(told),
     )
 
 
 def _blocker(raw: objects.Raw, refused: t.Sequence[read.Event]) -> tuple[str, str]:
-    """What stood in a pod's way, and its rule; both empty where nothing did."""
+    """What blocked a pod, and its rule; both are empty if nothing did."""
     found = raw.get("blocked_by")
     if isinstance(found, t.Mapping):
         return read.text(found), read.text(found.get("message")) or (refused[-1].message if refused else "")
     if refused:
-        # Evictions are asked of the pod's first budget alone; two budgets are no way at all.
+        # An eviction is judged by the pod's only budget; with two budgets none ever succeeds.
         return next((read.text(b) for b in read.listed(raw.get("budgets"))), ""), refused[-1].message
     end = outcomes.PodOutcome.read(read.text(raw.get("outcome")))
     if read.text(raw.get("route")) == "refuse" or (end and end.failed):
@@ -265,12 +240,12 @@ def _blocker(raw: objects.Raw, refused: t.Sequence[read.Event]) -> tuple[str, st
 def _lane_spans(
     told: t.Sequence[read.Event], handed: t.Sequence[read.Event], waited: float | None
 ) -> tuple[model.Span, ...]:
-    """The stretches of a pod's way.
+    """The spans of a pod.
 
-    A swapped pod: ``taking_over`` (newcomers start), ``both`` (old and new serve), ``ending``. An
+    A swapped pod: ``taking_over`` (the replacement starts), ``both`` (old and new serve), ``ending``. An
     evicted one: ``queued``, ``blocked`` (from the first refusal on), ``ending``. ``handed`` are the
     events of the workload that was swapped; of several surges the last one before the pod was gone
-    counts, for whichever node it was told. ``waited`` is the time until the pod was gone, as the result tells it.
+    counts. ``waited`` is the time until the pod was gone, as the result has it.
     """
     gone = next((e.at for e in reversed(told) if e.what == phases.What.GONE), None)
     leaving = next((e.at for e in told if e.what == phases.What.EVICTED), None)
