@@ -295,7 +295,7 @@ def clients(session: nox.Session) -> None:
     for client in CLIENTS:
         with step(session, f"kubernetes {client}"):
             session.install(PINS, f"kubernetes=={client}", "pytest", "pytest-xdist", "hypothesis", "PySocks", "PyYAML")
-            session.run("pytest", "--quiet", SIDE_BY_SIDE, *(session.posargs or ["tests/unit/cluster"]))
+            session.run("pytest", "--quiet", "--numprocesses=6", *(session.posargs or ["tests/unit/cluster"]))
 
 
 @nox.session

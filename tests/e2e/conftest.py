@@ -23,8 +23,10 @@ from support import reruns, rights, sampling  # noqa: E402
 from support.arena import Arena, arena_name  # noqa: E402
 from support.lab import Lab, adopted, lab_playbook, started  # noqa: E402
 from support.plays import Player  # noqa: E402
-from support.sharing import together  # noqa: E402
+from support.sharing import Clusters, last_of_its_group, together  # noqa: E402
 from support.watching import Watch, Watching  # noqa: E402
+
+CLUSTERS = Clusters()
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -38,6 +40,17 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     sampling.select(config, items)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> Iterator[None]:
+    yield
+    if last_of_its_group(item, nextitem):
+        CLUSTERS.end()
+
+
+def pytest_sessionfinish() -> None:
+    CLUSTERS.end()
 
 
 @contextlib.contextmanager
@@ -70,23 +83,27 @@ def lab(request: pytest.FixtureRequest) -> Iterator[Lab]:
         yield made
 
 
-@pytest.fixture(scope="session")
-def koord(request: pytest.FixtureRequest) -> Iterator[Lab]:
-    """A cluster with Koordinator v1.7.0, its descheduler a Deployment whose pod is a process.
-
-    Who changes the descheduler's configuration puts it back: `support.koordinator.configured`.
-    """
-    with running(request, "koord", lab_koordinator="v1.7.0") as made:
+@contextlib.contextmanager
+def koordinated(request: pytest.FixtureRequest, suffix: str, version: str) -> Iterator[Lab]:
+    with running(request, suffix, lab_koordinator=version) as made:
         # Some tests bring a descheduler that lives there.
         rights.bind(made.api, "descheduler", "kube-system")
         yield made
 
 
-@pytest.fixture(scope="session")
-def koord_next(request: pytest.FixtureRequest) -> Iterator[Lab]:
+@pytest.fixture(scope="module")
+def koord(request: pytest.FixtureRequest) -> Lab:
+    """A cluster with Koordinator v1.7.0, its descheduler a Deployment whose pod is a process.
+
+    Who changes the descheduler's configuration puts it back: `support.koordinator.configured`.
+    """
+    return CLUSTERS.get("koord", lambda: koordinated(request, "koord", "v1.7.0"))
+
+
+@pytest.fixture(scope="module")
+def koord_next(request: pytest.FixtureRequest) -> Lab:
     """The same with Koordinator v1.8.0."""
-    with running(request, "next", lab_koordinator="v1.8.0") as made:
-        yield made
+    return CLUSTERS.get("next", lambda: koordinated(request, "next", "v1.8.0"))
 
 
 @pytest.fixture

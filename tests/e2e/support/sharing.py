@@ -7,15 +7,22 @@
 A cluster that tests of several files share is started by each process that runs one of them. So a file whose
 functions ask for such a fixture goes where the others are that do. (`--dist loadgroup` would be for that, but
 pytest-xdist 3.8 cannot mark tests of pytest 9.2.) With Koordinator these would take longer than all others together,
-so they go to two processes: the files that need its newer version too, and those that do not.
+so they go to two processes: the files that need its newer version too, and those that do not. Their clusters end
+with them: idle, each takes a twentieth of a processor.
 """
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+
+import pytest
+
+from support.lab import Lab
 
 E2E = Path(__file__).resolve().parents[1]
 # Fixture: group. The first that a file asks for counts; those of one module keep their file together.
@@ -29,6 +36,28 @@ def group(file: str) -> str:
     """The group of a test file; empty when its tests may run anywhere."""
     asked = {word for words in ASKED.findall((E2E / file).read_text(encoding="utf-8")) for word in WORD.findall(words)}
     return next((shared or file for fixture, shared in SHARED.items() if fixture in asked), "")
+
+
+class Clusters:
+    """Those that the files of a group share: each is started for the first test that asks."""
+
+    def __init__(self) -> None:
+        self._labs: dict[str, Lab] = {}
+        self._ends = contextlib.ExitStack()
+
+    def get(self, name: str, start: Callable[[], contextlib.AbstractContextManager[Lab]]) -> Lab:
+        if name not in self._labs:
+            self._labs[name] = self._ends.enter_context(start())
+        return self._labs[name]
+
+    def end(self) -> None:
+        self._labs.clear()
+        self._ends.close()
+
+
+def last_of_its_group(item: pytest.Item, following: pytest.Item | None) -> bool:
+    """Whether no test of its group comes next to this process."""
+    return following is None or group(item.path.name) != group(following.path.name)
 
 
 def together(config: Any, log: Any) -> Any:
