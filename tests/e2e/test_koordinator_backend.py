@@ -319,7 +319,7 @@ def test_what_no_job_can_move_is_evicted_or_refused_and_what_is_missing_is_named
         assert routes(unused) == {("plain", "evict"), ("web", "evict")}
         refused = play.module("node_drain", nodes=[here], backend="koordinator", check=True)
         assert not refused.ok
-        assert "no place can be reserved" in refused.answer["msg"]
+        assert "no capacity can be reserved" in refused.answer["msg"]
     with no_descheduler(lab):
         assert codes(plan("koordinator")) == {"no_controller"}
 

@@ -25,7 +25,6 @@ SAYING = (
     "_plan/preflight/preflight.py",
     "_plan/preflight/permissions.py",
     "_run/plan/plan.py",
-    "_run/jobs/backend.py",
     "_run/jobs/koordinator.py",
 )
 # calls that name a code -> the argument that is the code

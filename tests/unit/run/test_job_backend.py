@@ -16,8 +16,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.mod
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.pod_plan import Choices
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.reasons import Finding
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import Context, StopRun
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.jobs import backend
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.jobs import koordinator as reading
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.jobs import koordinator as backend
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.jobs.koordinator import Koordinator
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator import koordinator
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.faults import Fault
@@ -42,7 +41,7 @@ def looked(monkeypatch: pytest.MonkeyPatch) -> t.Callable[[Koordinator], list[Co
             asked.append(ctx)
             return found
 
-        monkeypatch.setattr(reading, "look", look)
+        monkeypatch.setattr(backend, "look", look)
         return asked
 
     return finds

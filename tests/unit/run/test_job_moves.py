@@ -27,11 +27,10 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.mod
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Pod
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import Context
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.jobs.job_moves import Moves
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.jobs.job_moves import Moves, Work
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.jobs.job_rulings import Ruling, Rulings
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.jobs.job_view import Board, watched
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.jobs.job_work import Work
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.jobs.job_writes import WOKEN, approve
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.jobs.job_view import Looks, watched
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.jobs.job_writes import REMINDED, approve
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.jobs.tracker import GONE, SILENT
 from ansible_collections.kubeops.node_maintenance.tests.unit.run.job_cluster import becomes, jobs_of, reserve, writes
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator import koordinator, manifests
@@ -93,12 +92,12 @@ class Scene:
         status = {"phase": "Running", "conditions": [{"type": "Ready", "status": str(ready)}]}
         self.world.patch(kinds.PODS, name, {"status": status}, subresource="status")
 
-    def play(self, loop: t.Callable[[Board], None], ctx: Context, steps: t.Iterable[Step]) -> None:
+    def play(self, loop: t.Callable[[Looks], None], ctx: Context, steps: t.Iterable[Step]) -> None:
         """Call it with all jobs as they are; a step happens each second."""
 
         def call(_ctx: Context) -> None:
-            with watched(ctx, Controller()) as board:
-                loop(board)
+            with watched(ctx, Controller()) as looks:
+                loop(looks)
 
         task = self.world.process("me").call(call)
         for step in steps:
@@ -112,7 +111,7 @@ class Scene:
     ) -> Context:
         ctx = self.world.process("me").ctx()
         moves = Moves(ctx, works, wish or Wish(), Controller())
-        self.play(lambda board: moves.follow(board, ctx.clock.now() + within), ctx, steps)
+        self.play(lambda looks: moves.follow(looks, ctx.clock.now() + within), ctx, steps)
         return ctx
 
 
@@ -143,7 +142,7 @@ def test_a_pod_is_moved(build: Build) -> None:
     assert writes(scene.world) == [f"create podmigrationjobs {JOB}"]
     assert len(ctx.changes) == 1
     assert [event.message for event in ctx.timeline][-1] == f"job {JOB} has succeeded"
-    assert one.shown()["new_pod"] == ARRIVED
+    assert one.to_dict()["new_pod"] == ARRIVED
 
 
 def test_a_second_pod_of_the_workload_gets_its_job_when_the_first_has_moved(build: Build) -> None:
@@ -225,7 +224,7 @@ def test_the_job_of_a_pod_that_keeps_its_name_is_freed_of_the_limiter_once_it_ha
 def test_a_job_on_which_nothing_happens_is_woken(build: Build) -> None:
     scene = build()
     scene.follow(scene.work(), steps=[lambda scene: scene.becomes(phase="Running")], within=SILENT * 2.5)
-    assert WOKEN in scene.job()["metadata"]["annotations"]
+    assert REMINDED in scene.job()["metadata"]["annotations"]
 
 
 def test_a_reminder_that_is_refused_ends_nothing_else(build: Build) -> None:
@@ -282,7 +281,7 @@ def test_a_failed_job_says_why(build: Build) -> None:
     one = scene.work()
     scene.follow(one, steps=[lambda scene: scene.becomes(phase="Failed", reason="ForbiddenMigratePod")])
     assert (one.outcome, one.failed) == ("failed", True)
-    assert one.shown()["cause"]["code"] == "forbidden"
+    assert one.to_dict()["cause"]["code"] == "forbidden"
 
 
 FAULTS: list[What] = ["lost", "in doubt", "conflict", "throttled", "error"]
@@ -314,7 +313,7 @@ def ruled(scene: Scene, ruling: Ruling, steps: t.Iterable[Step] = (), wait: bool
     one = Work(job.pod, name=JOB, job=job, state="following")
     ctx = scene.world.process("me").ctx(check=check)
     rulings = Rulings(ctx, ruling, [one], "Rejected by me")
-    scene.play(lambda board: rulings.carry_out(board, ctx.clock.now() + 30, wait), ctx, steps)
+    scene.play(lambda looks: rulings.carry_out(looks, ctx.clock.now() + 30, wait), ctx, steps)
     return one
 
 

@@ -151,7 +151,7 @@ def test_another_layout_is_found(build: Build) -> None:
 @pytest.mark.parametrize(
     ("text", "doubt"),
     [
-        ("a: [", "is no YAML: while parsing a flow node."),
+        ("a: [", "is not valid YAML: while parsing a flow node."),
         ("kind: Other", "cannot be used: "),
         (CONFIG.replace("{exclude: [kube-system]}", "kube-system"), "cannot be used: "),
     ],

@@ -11,7 +11,9 @@ object limiter is in ``controllers/migration/controller.go``.
 from __future__ import annotations
 
 import datetime
+import itertools
 import math
+import re
 import typing as t
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs import migration_jobs
@@ -39,26 +41,24 @@ def forbidden(
     """Why arbitration would fail a job for the pod at once (``ForbiddenMigratePod``); ``None`` if it would not."""
     if migration_jobs.EVICT in pod.annotations:
         return None
-    for rule in (_namespace, _cost, _kind, _bare, _priority, _storage, _labels):
-        if found := rule(pod, controller):
-            return found
-    return _replicas(snapshot, pod, controller)
+    refusals = itertools.chain(_excluded(pod, controller), _protected(pod, controller))
+    return next(refusals, None) or _replicas(snapshot, pod, controller)
 
 
-def unserved(pod: objects.Pod, controller: migration_controller.Controller) -> reasons.Reason | None:
-    """Why no place can be reserved for the pod: by its own scheduler, or because it requests nothing.
+def unserved(pod: objects.Pod, controller: migration_controller.Controller | None) -> reasons.Reason | None:
+    """Why no place can be reserved for the pod: because of its scheduler, or because it requests nothing.
 
-    Nothing in Koordinator checks this for jobs that are made by hand: they end by Timeout. A Reservation of
+    Nothing in Koordinator checks this for jobs that are created by hand: they end by Timeout. A Reservation of
     nothing never gets into koord-scheduler's cache (v1.7.0, seen in the lab): the pod is evicted, its successor
     does not take the Reservation, and the job waits for that until its ttl.
     """
-    if pod.scheduler in controller.scheduler_names and pod.requests:
-        return None
-    if pod.scheduler in controller.scheduler_names:
+    if controller is None or pod.scheduler in controller.scheduler_names:
+        if any(str(amount).strip("0.") for amount in pod.requests.values()):
+            return None
         return reasons.Reason(
             "no_requests",
-            "Its containers request nothing, and a Reservation of nothing is never taken.",
-            "Give its containers resource requests, at least of some CPU.",
+            "Its containers request no resources, and a Reservation of nothing is never taken.",
+            "Give its containers resource requests, or use a job with mode: EvictDirectly.",
         )
     known = " or ".join(controller.scheduler_names)
     return reasons.Reason(
@@ -81,15 +81,9 @@ def waiting(
     ``jobs`` are all PodMigrationJobs of the cluster. The object limiter is checked only if ``now`` (RFC 3339) is given.
     """
     others = [job for job in jobs if counts(job) and job.pod.uid != pod.uid]
-    if migration_jobs.EVICT not in pod.annotations:
-        for found in (
-            _globally(others, controller),
-            _on_node(snapshot, pod, others, controller),
-            _in_namespace(pod, others, controller),
-            _of_workload(snapshot, pod, others, controller),
-        ):
-            if found:
-                return found
+    held = _crowded(snapshot, pod, others, controller) or _of_workload(snapshot, pod, others, controller)
+    if held and migration_jobs.EVICT not in pod.annotations:
+        return held
     if not now or any(migration_jobs.EVICT in job.annotations for job in jobs if job.pod.uid == pod.uid):
         return None
     taken = evictions(jobs)
@@ -155,102 +149,76 @@ def seconds_of(moment: str) -> float:
     return datetime.datetime.fromisoformat(moment.replace("Z", "+00:00")).timestamp()
 
 
-# -- filters that fail a job ----------------------------------------------------------------------------
-
-
-def _namespace(pod: objects.Pod, controller: migration_controller.Controller) -> reasons.Reason | None:
+def _excluded(pod: objects.Pod, controller: migration_controller.Controller) -> t.Iterator[reasons.Reason]:
     if controller.include and pod.namespace not in controller.include:
         listed = ", ".join(controller.include)
-        return reasons.Reason(
+        yield reasons.Reason(
             "namespace_excluded",
             f"Namespace {pod.namespace} is not among those that the MigrationController includes ({listed}).",
             "Add it to namespaces.include of the MigrationController.",
         )
     if pod.namespace in controller.exclude:
-        return reasons.Reason(
+        yield reasons.Reason(
             "namespace_excluded",
             f"The MigrationController excludes namespace {pod.namespace}.",
-            "Take it out of namespaces.exclude of the MigrationController.",
+            "Remove it from namespaces.exclude of the MigrationController.",
         )
-    return None
-
-
-def _cost(pod: objects.Pod, controller: migration_controller.Controller) -> reasons.Reason | None:
     if pod.annotations.get(EVICTION_COST) == str(NEVER_EVICT):
-        return reasons.Reason(
+        yield reasons.Reason(
             "eviction_cost",
             f"Its annotation {EVICTION_COST} is {NEVER_EVICT}: never evict.",
             "Lower the cost if it may be moved.",
         )
-    return None
-
-
-def _kind(pod: objects.Pod, controller: migration_controller.Controller) -> reasons.Reason | None:
     if pod.owner and pod.owner.kind == "DaemonSet":
-        return reasons.Reason("daemonset", f"{pod.owner} owns it: such pods stay.")
+        yield reasons.Reason("daemonset", f"{pod.owner} owns it: such pods stay.")
     if pod.mirror or pod.annotations.get(CONFIG_SOURCE, "api") != "api":
-        return reasons.Reason("mirror", "It is a static pod: only its kubelet can end it.")
+        yield reasons.Reason("mirror", "It is a static pod: only its kubelet can end it.")
     if pod.deleting:
-        return reasons.Reason("terminating", "It is ending already.")
-    return None
+        yield reasons.Reason("terminating", "It is terminating already.")
 
 
-def _bare(pod: objects.Pod, controller: migration_controller.Controller) -> reasons.Reason | None:
-    if pod.owner or controller.evict_all_bare_pods or (controller.evict_failed_bare_pods and pod.phase == "Failed"):
-        return None
-    return reasons.Reason(
-        "bare_pod",
-        "No controller owns it.",
-        "Set evictAllBarePods: true in the MigrationController; nothing makes the pod again.",
-    )
-
-
-def _priority(pod: objects.Pod, controller: migration_controller.Controller) -> reasons.Reason | None:
-    if controller.evict_system_critical_pods:
-        return None
-    if pod.priority >= SYSTEM_CRITICAL:
-        return reasons.Reason(
+def _protected(pod: objects.Pod, controller: migration_controller.Controller) -> t.Iterator[reasons.Reason]:
+    allowed = controller.evict_all_bare_pods or (controller.evict_failed_bare_pods and pod.phase == "Failed")
+    if not pod.owner and not allowed:
+        yield reasons.Reason(
+            "bare_pod",
+            "No controller owns it.",
+            "Set evictAllBarePods: true in the MigrationController; nothing creates the pod again.",
+        )
+    limit = None if controller.evict_system_critical_pods else controller.priority_threshold
+    if pod.priority >= SYSTEM_CRITICAL and not controller.evict_system_critical_pods:
+        yield reasons.Reason(
             "system_critical",
             f"Its priority {pod.priority} is system critical.",
             "Set evictSystemCriticalPods: true in the MigrationController.",
         )
-    limit = controller.priority_threshold
     if limit is not None and pod.priority >= limit:
-        return reasons.Reason(
+        yield reasons.Reason(
             "priority",
             f"Its priority {pod.priority} reaches priorityThreshold {limit}.",
             "Raise priorityThreshold.value of the MigrationController.",
         )
-    return None
-
-
-def _storage(pod: objects.Pod, controller: migration_controller.Controller) -> reasons.Reason | None:
     local = [v["name"] for v in pod.volumes if "emptyDir" in v or "hostPath" in v]
     if local and not controller.evict_local_storage_pods:
-        return reasons.Reason(
+        yield reasons.Reason(
             "local_storage",
             f"It has local volumes (emptyDir or hostPath): {', '.join(local)}.",
             "Set evictLocalStoragePods: true in the MigrationController.",
         )
     claims = [v["name"] for v in pod.volumes if v.get("persistentVolumeClaim")]
     if claims and controller.ignore_pvc_pods:
-        return reasons.Reason(
+        yield reasons.Reason(
             "pvc",
             f"It mounts claims ({', '.join(claims)}), and ignorePvcPods is true.",
             "Set ignorePvcPods: false in the MigrationController.",
         )
-    return None
-
-
-def _labels(pod: objects.Pod, controller: migration_controller.Controller) -> reasons.Reason | None:
-    if not controller.label_selector or selectors.matches(controller.label_selector, pod.labels):
-        return None
-    return reasons.Reason(
-        "label_selector",
-        f"The labelSelector {selectors.as_query(controller.label_selector)} of the MigrationController "
-        f"does not match it.",
-        "Change the selector or the pod's labels.",
-    )
+    if controller.label_selector and not selectors.matches(controller.label_selector, pod.labels):
+        yield reasons.Reason(
+            "label_selector",
+            f"The labelSelector {selectors.as_query(controller.label_selector)} of the MigrationController "
+            f"does not match it.",
+            "Change the selector or the pod's labels.",
+        )
 
 
 def _replicas(
@@ -273,11 +241,8 @@ def _replicas(
             f"{workload.ref} has one replica.",
             "Run two, or set skipCheckExpectedReplicas: true in the MigrationController.",
         )
-    for limit, name in zip(
-        migration_controller.per_workload(controller, count),
-        ("maxMigratingPerWorkload", "maxUnavailablePerWorkload"),
-        strict=True,
-    ):
+    most, unavailable = migration_controller.per_workload(controller, count)
+    for name, limit in (("maxMigratingPerWorkload", most), ("maxUnavailablePerWorkload", unavailable)):
         if limit == count:
             return reasons.Reason(
                 "all_replicas",
@@ -287,44 +252,29 @@ def _replicas(
     return None
 
 
-# -- filters that are asked again -----------------------------------------------------------------------
-
-
-def _globally(others: list[migration_jobs.Job], controller: migration_controller.Controller) -> reasons.Reason | None:
-    limit = controller.max_migrating_globally
-    return _full("max_migrating_globally", "in the cluster", len(others), limit, "maxMigratingGlobally")
-
-
-def _on_node(
+def _crowded(
     snapshot: snapshots.Snapshot,
     pod: objects.Pod,
     others: list[migration_jobs.Job],
     controller: migration_controller.Controller,
 ) -> reasons.Reason | None:
-    if not pod.node or controller.max_migrating_per_node <= 0:
-        return None
     uids = {job.pod.uid for job in others}
     named = {(job.pod.namespace, job.pod.name) for job in others}
-    count = sum(
-        1
-        for found in snapshot.pods_on({pod.node})
-        if found.uid != pod.uid and (found.uid in uids or (found.namespace, found.name) in named)
+    beside = [found for found in snapshot.pods_on({pod.node}) if found.uid != pod.uid] if pod.node else []
+    on_node = sum(found.uid in uids or (found.namespace, found.name) in named for found in beside)
+    in_namespace = sum(job.pod.namespace == pod.namespace for job in others)
+    return (
+        _full("max_migrating_globally", len(others), "in the cluster", controller)
+        or _full("max_migrating_per_node", on_node, f"from node {pod.node}", controller)
+        or _full("max_migrating_per_namespace", in_namespace, f"in namespace {pod.namespace}", controller)
     )
-    limit = controller.max_migrating_per_node
-    return _full("max_migrating_per_node", f"from node {pod.node}", count, limit, "maxMigratingPerNode")
 
 
-def _in_namespace(
-    pod: objects.Pod, others: list[migration_jobs.Job], controller: migration_controller.Controller
-) -> reasons.Reason | None:
-    count = sum(1 for job in others if job.pod.namespace == pod.namespace)
-    limit, where = controller.max_migrating_per_namespace, f"in namespace {pod.namespace}"
-    return _full("max_migrating_per_namespace", where, count, limit, "maxMigratingPerNamespace")
-
-
-def _full(code: str, where: str, count: int, limit: int, name: str) -> reasons.Reason | None:
-    if limit <= 0 or count < limit:
+def _full(code: str, count: int, where: str, controller: migration_controller.Controller) -> reasons.Reason | None:
+    limit = int(getattr(controller, code))
+    if not 0 < limit <= count:
         return None
+    name = re.sub("_(.)", lambda found: found[1].upper(), code)
     return reasons.Reason(code, f"{count} pods migrate {where} already: {name} is {limit}.", "Wait for them.")
 
 
@@ -348,10 +298,8 @@ def _of_workload(
             f"{len(moving)} pods of {workload.ref} migrate already: {most} of {workload.replicas} may.",
             "Wait for them.",
         )
-    if "MaxUnavailablePerWorkload" in controller.skipped:
-        return None
     down = moving | {p.uid for p in pods if not p.ready or p.deleting or p.finished}
-    if len(down) < unavailable:
+    if "MaxUnavailablePerWorkload" in controller.skipped or len(down) < unavailable:
         return None
     return reasons.Reason(
         "max_unavailable_per_workload",

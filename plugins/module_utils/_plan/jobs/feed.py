@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 import typing as t
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs import (
     causes,
@@ -49,22 +49,15 @@ class Traffic:
     evicting: t.Collection[str] = ()
 
 
-@dataclass
-class Admission:
-    """The pods whose job may be created now, in order, and why the others wait, by UID."""
-
-    start: list[pod_plan.PodPlan] = field(default_factory=list)
-    held: dict[str, reasons.Reason] = field(default_factory=dict)
-
-
 def admit(
     snapshot: snapshots.Snapshot,
     line: t.Iterable[pod_plan.PodPlan],
     controller: migration_controller.Controller,
     traffic: Traffic,
-) -> Admission:
-    """Go through the line once; a pod that has to wait lets those behind it pass."""
-    found = Admission()
+) -> tuple[list[pod_plan.PodPlan], dict[str, reasons.Reason]]:
+    """The pods whose job may be created now, in order, and why the others wait, by UID; these let others pass."""
+    start: list[pod_plan.PodPlan] = []
+    held: dict[str, reasons.Reason] = {}
     jobs = [replace(job, phase="Running") for job in traffic.jobs]
     for plan in line:
         why = (
@@ -74,12 +67,12 @@ def admit(
             or _budgeted(snapshot, plan.pod, traffic, jobs)
         )
         if why is None:
-            found.start.append(plan)
+            start.append(plan)
             started = migration_jobs.manifest("", plan.pod.ref, migration_jobs.Wish())
             jobs.append(migration_jobs.Job.of({**started, "status": {"phase": "Running"}}))
         else:
-            found.held[plan.pod.uid] = why
-    return found
+            held[plan.pod.uid] = why
+    return start, held
 
 
 def ttl_of(snapshot: snapshots.Snapshot, plan: pod_plan.PodPlan, controller: migration_controller.Controller) -> float:

@@ -58,35 +58,32 @@ def _controller(args: _Args, names: tuple[str, ...]) -> migration_controller.Con
     namespaces, threshold = args.inner("namespaces"), args.inner("priorityThreshold")
     return migration_controller.Controller(
         profiles=names,
-        default_job_mode=args.text("defaultJobMode", "ReservationFirst"),
-        default_job_ttl=args.duration("defaultJobTTL", 300.0),
+        default_job_mode=args.get("defaultJobMode", "ReservationFirst") or "ReservationFirst",
         include=unless("Namespaces", namespaces.texts("include"), ()),
         exclude=unless("Namespaces", namespaces.texts("exclude"), ()),
-        label_selector=unless("LabelSelector", args.mapping("labelSelector"), None),
-        evict_local_storage_pods=unless("LocalStorage", args.truth("evictLocalStoragePods"), True),
-        evict_failed_bare_pods=unless("BarePods", args.truth("evictFailedBarePods"), True),
-        evict_all_bare_pods=unless("BarePods", args.truth("evictAllBarePods"), True),
-        evict_system_critical_pods=unless("SystemCritical", args.truth("evictSystemCriticalPods"), True),
-        ignore_pvc_pods=unless("PVC", args.truth("ignorePvcPods"), False),
-        priority_threshold=unless("PriorityThreshold", threshold.whole("value"), None),
-        skip_check_expected_replicas=unless("ExpectedReplicas", args.truth("skipCheckExpectedReplicas"), True),
-        max_migrating_globally=unless("MaxMigratingGlobally", args.whole("maxMigratingGlobally", 0), 0),
-        max_migrating_per_node=unless("MaxMigratingPerNode", args.whole("maxMigratingPerNode", 2), 0),
-        max_migrating_per_namespace=unless("MaxMigratingPerNamespace", args.whole("maxMigratingPerNamespace", 0), 0),
+        label_selector=unless("LabelSelector", args.get("labelSelector", None, dict), None),
+        evict_local_storage_pods=unless("LocalStorage", args.get("evictLocalStoragePods", False), True),
+        evict_failed_bare_pods=unless("BarePods", args.get("evictFailedBarePods", False), True),
+        evict_all_bare_pods=unless("BarePods", args.get("evictAllBarePods", False), True),
+        evict_system_critical_pods=unless("SystemCritical", args.get("evictSystemCriticalPods", False), True),
+        ignore_pvc_pods=unless("PVC", args.get("ignorePvcPods", False), False),
+        priority_threshold=unless("PriorityThreshold", threshold.get("value", None, int), None),
+        skip_check_expected_replicas=unless("ExpectedReplicas", args.get("skipCheckExpectedReplicas", False), True),
+        max_migrating_globally=unless("MaxMigratingGlobally", args.get("maxMigratingGlobally", 0), 0),
+        max_migrating_per_node=unless("MaxMigratingPerNode", args.get("maxMigratingPerNode", 2), 0),
+        max_migrating_per_namespace=unless("MaxMigratingPerNamespace", args.get("maxMigratingPerNamespace", 0), 0),
         max_migrating_per_workload=args.amount("maxMigratingPerWorkload"),
         max_unavailable_per_workload=args.amount("maxUnavailablePerWorkload"),
         object_limiters=_limiters(args),
-        eviction_policy=args.text("evictionPolicy", "Eviction"),
+        eviction_policy=args.get("evictionPolicy", "Eviction") or "Eviction",
         evict_qps=args.number("evictQPS", 10.0),
-        evict_burst=args.whole("evictBurst", 1) or 1,
-        arbitration_interval=args.inner("arbitrationArgs").duration("interval", 0.5),
         scheduler_names=args.texts("schedulerNames") or ("koord-scheduler",),
         skipped=skipped,
     )
 
 
 def _limiters(args: _Args) -> t.Mapping[str, migration_controller.Limiter]:
-    given = args.mapping("objectLimiters") or {}
+    given = args.get("objectLimiters", {})
     if not given:
         return {"workload": migration_controller.Limiter(300.0)}
     found = {}
@@ -95,7 +92,7 @@ def _limiters(args: _Args) -> t.Mapping[str, migration_controller.Limiter]:
             inner = args.inner("objectLimiters").inner(scope)
             # GetLimiterBurst: 0 means 1.
             found[scope] = migration_controller.Limiter(
-                inner.duration("duration", 0.0), inner.amount("maxMigrating"), inner.whole("burst", 1) or 1
+                inner.duration("duration", 0.0), inner.amount("maxMigrating"), inner.get("burst", 1) or 1
             )
     return found
 
@@ -108,22 +105,16 @@ class _Args:
     path: str
 
     def inner(self, name: str) -> _Args:
-        return _Args(self.mapping(name) or {}, f"{self.path}.{name}")
+        return _Args(self.get(name, {}), f"{self.path}.{name}")
 
-    def mapping(self, name: str) -> objects.Raw | None:
-        return t.cast("objects.Raw | None", self._read(name, None, dict, "keys and values"))
-
-    def truth(self, name: str) -> bool:
-        return bool(self._read(name, False, bool, "true or false"))
-
-    def text(self, name: str, default: str) -> str:
-        return str(self._read(name, default, str, "a text") or default)
+    def get(self, name: str, default: t.Any, kind: type | None = None) -> t.Any:
+        """The value, of the default's type unless ``kind`` is given; the default where it is not set."""
+        kind = kind or type(default)
+        words = {bool: "true or false", str: "a text", int: "a whole number", list: "a list", dict: "keys and values"}
+        return self._read(name, default, kind, words[kind])
 
     def texts(self, name: str) -> tuple[str, ...]:
-        return tuple(str(one) for one in self._read(name, [], list, "a list"))
-
-    def whole(self, name: str, default: int | None = None) -> t.Any:
-        return self._read(name, default, int, "a whole number")
+        return tuple(map(str, self.get(name, [])))
 
     def number(self, name: str, default: float) -> float:
         value = self._read(name, default, (int, float, str), "a number")

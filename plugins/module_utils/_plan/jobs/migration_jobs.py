@@ -25,7 +25,6 @@ Mode = t.Literal["ReservationFirst", "EvictDirectly"]
 MODES: tuple[Mode, ...] = ("ReservationFirst", "EvictDirectly")
 
 PASSED = "descheduler.koordinator.sh/passed-arbitration"
-CREATED_BY = "koordinator.sh/job-created-by"
 REASON = "koordinator.sh/evict-reason"
 TRIGGER = "koordinator.sh/evict-trigger"
 EVICT = "descheduler.alpha.kubernetes.io/evict"
@@ -37,17 +36,14 @@ RUN_LABEL = f"{names.PREFIX}/run"
 ENDED = ("Succeeded", "Succeed", "Failed", "Aborted")
 """Final phases; ``Succeed`` is how documents and early versions say ``Succeeded``."""
 
-KEPT = 300.0
-"""Seconds for which a job is kept after its ttl; then it is deleted with its Reservation, whatever its phase."""
-
 KEPT_WITHOUT_TTL = 1800.0
-"""Seconds after its creation at which a job without ttl is deleted."""
+"""Seconds after its creation at which the controller deletes a job without ttl, whatever its phase."""
 
 LONGEST_NAME = 40
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
+class Job(objects.Object):
     """A PodMigrationJob.
 
     ``pod`` is what it moves; its UID is what the job's own delete options demand, else what the controller
@@ -57,13 +53,9 @@ class Job:
     koord-descheduler writes into the Reservation's template in the job's spec.
     """
 
-    name: str
-    uid: str
-    resource_version: str
+    KIND, API_VERSION = KIND, API_VERSION
+
     created: str
-    labels: t.Mapping[str, str]
-    annotations: t.Mapping[str, str]
-    deleting: bool
     pod: objects.Ref
     mode: str
     paused: bool
@@ -77,11 +69,6 @@ class Job:
     new_pod: objects.Ref | None
     conditions: tuple[objects.Raw, ...] = ()
     workloads: tuple[str, ...] = ()
-
-    @property
-    def ref(self) -> objects.Ref:
-        """The job's coordinates."""
-        return ref_of(self.name, self.uid)
 
     @property
     def ended(self) -> bool:
@@ -120,20 +107,14 @@ class Job:
     @classmethod
     def of(cls, raw: objects.Raw) -> Job:
         """From the object as the API server sends it."""
-        meta, spec, status = raw["metadata"], raw.get("spec") or {}, raw.get("status") or {}
-        labels = meta.get("labels") or {}
+        spec, status = raw.get("spec") or {}, raw.get("status") or {}
         pod, arrived = spec.get("podRef") or {}, status.get("podRef") or {}
         guard = ((spec.get("deleteOptions") or {}).get("preconditions") or {}).get("uid", "")
         options = spec.get("reservationOptions") or {}
         owners = ((options.get("template") or {}).get("spec") or {}).get("owners") or ()
         return cls(
-            name=meta["name"],
-            uid=meta.get("uid", ""),
-            resource_version=meta.get("resourceVersion", ""),
-            created=meta.get("creationTimestamp", ""),
-            labels=labels,
-            annotations=meta.get("annotations") or {},
-            deleting=bool(meta.get("deletionTimestamp")),
+            **objects.metadata(raw),
+            created=raw["metadata"].get("creationTimestamp", ""),
             pod=_pod(pod, guard),
             mode=spec.get("mode") or "",
             paused=bool(spec.get("paused")),
@@ -206,9 +187,7 @@ def manifest(name: str, pod: objects.Ref, wish: Wish) -> dict[str, t.Any]:
     """
     if not pod.uid:
         raise ValueError(f"{pod} needs its UID")
-    labels = {names.MANAGED_BY_LABEL: names.MANAGED_BY, POD_UID_LABEL: pod.uid}
-    if wish.run:
-        labels[RUN_LABEL] = wish.run
+    labels = {names.MANAGED_BY_LABEL: names.MANAGED_BY, POD_UID_LABEL: pod.uid, RUN_LABEL: wish.run}
     annotations = {REASON: wish.reason, TRIGGER: wish.trigger or names.MANAGED_BY}
     guard = {**(wish.delete_options.get("preconditions") or {}), "uid": pod.uid}
     spec: dict[str, t.Any] = {
@@ -219,20 +198,14 @@ def manifest(name: str, pod: objects.Ref, wish: Wish) -> dict[str, t.Any]:
     }
     if wish.ttl:
         spec["ttl"] = go_duration(wish.ttl)
-    options: dict[str, t.Any] = {}
-    if wish.reservation:
-        options["reservationRef"] = {"name": wish.reservation}
+    options: dict[str, t.Any] = {"reservationRef": {"name": wish.reservation}} if wish.reservation else {}
     if wish.template is not None:
         options["template"] = wish.template
     if options:
         spec["reservationOptions"] = options
-    return {
-        "apiVersion": API_VERSION,
-        "kind": KIND,
-        "metadata": {
-            "name": name,
-            "labels": labels,
-            "annotations": {key: value for key, value in annotations.items() if value},
-        },
-        "spec": spec,
+    metadata = {
+        "name": name,
+        "labels": {key: value for key, value in labels.items() if value},
+        "annotations": {key: value for key, value in annotations.items() if value},
     }
+    return {"apiVersion": API_VERSION, "kind": KIND, "metadata": metadata, "spec": spec}

@@ -42,19 +42,16 @@ def unplaced(raw: objects.Raw) -> str:
     return ""
 
 
-def unreservable(pod: objects.Pod) -> reasons.Reason | None:
-    """Why no Reservation helps this pod; ``None`` where one does.
+def used(name: str) -> reasons.Reason:
+    """The Reservation is used up."""
+    remedy = "Create a new one: a Reservation serves one pod."
+    return reasons.Reason("reservation_used", f"Another pod has taken Reservation {name}.", remedy)
 
-    Its successor would be placed without the Reservation, so that the job evicts the pod and then waits in vain
-    until its ttl (seen with v1.7.0).
-    """
-    if any(str(amount).strip("0.") for amount in pod.requests.values()):
-        return None
-    return reasons.Reason(
-        "no_requests",
-        "It requests no resources: there is nothing to reserve, and its successor would not take the Reservation.",
-        "Give its containers requests, or say mode: EvictDirectly.",
-    )
+
+def same_node(name: str) -> reasons.Reason:
+    """The Reservation would not move the pod."""
+    remedy = "Exclude that node in the Reservation's node affinity."
+    return reasons.Reason("same_node", f"Reservation {name} is on the pod's own node.", remedy)
 
 
 def unusable(raw: objects.Raw, pod: objects.Pod) -> reasons.Reason | None:
@@ -62,23 +59,11 @@ def unusable(raw: objects.Raw, pod: objects.Pod) -> reasons.Reason | None:
     name, spec, status = raw["metadata"]["name"], raw.get("spec") or {}, raw.get("status") or {}
     owners = spec.get("owners") or ()
     if phase(raw) == "Succeeded" or status.get("currentOwners"):
-        return reasons.Reason(
-            "reservation_used",
-            f"Another pod has taken Reservation {name}.",
-            "Make a new one: a Reservation serves one pod.",
-        )
+        return used(name)
     if phase(raw) == "Failed":
-        return reasons.Reason(
-            "reservation_expired",
-            f"Reservation {name} has failed or expired.",
-            "Make a new one.",
-        )
+        return reasons.Reason("reservation_expired", f"Reservation {name} has failed or expired.", "Create a new one.")
     if node(raw) and node(raw) == pod.node:
-        return reasons.Reason(
-            "same_node",
-            f"Reservation {name} is on node {pod.node}, where the pod is.",
-            "Let the Reservation's node affinity exclude that node.",
-        )
+        return same_node(name)
     if spec.get("allocateOnce") is False:
         return reasons.Reason(
             "reservation_shared",

@@ -26,11 +26,6 @@ class Selection:
     selector: objects.Raw | None = None
     namespaces: tuple[str, ...] = ()
 
-    @property
-    def names_pods(self) -> bool:
-        """Whether each pod is named, so that one that cannot be moved is no part of a crowd to be skipped."""
-        return bool(self.pods)
-
     def takes(self, pod: objects.Pod) -> bool:
         """Whether a pod belongs to it, where pods are not named."""
         return (
@@ -51,7 +46,7 @@ class Target:
 
 def targets(snapshot: snapshots.Snapshot, selection: Selection) -> tuple[tuple[Target, ...], tuple[objects.Ref, ...]]:
     """The pods, and those that were named without UID and are not there."""
-    if not selection.names_pods:
+    if not selection.pods:
         found = [pod for pod in snapshot.pods if selection.takes(pod) and _movable(pod)]
         # By node each pod is meant as it is; by labels alone also what an earlier call has moved there.
         return tuple(Target(pod.ref, pod, bool(selection.nodes)) for pod in found), ()
@@ -123,15 +118,13 @@ def _bringer(pod: objects.Pod, jobs: t.Iterable[migration_jobs.Job]) -> migratio
 
 def _join(job: migration_jobs.Job, wish: migration_jobs.Wish) -> Choice:
     """A job that is under way is the right one, or it stands in the way: it is not rewritten."""
-    other = ""
-    if job.paused and not wish.paused:
-        other = "is paused: approve it (state: approved) or reject it (state: rejected)"
-    elif wish.paused and not job.paused:
-        other = "is not paused"
-    elif (job.mode or wish.mode) != wish.mode:
-        other = f"is of mode {job.mode}"
-    elif wish.reservation and job.reservation != wish.reservation:
-        other = f"uses Reservation {job.reservation or 'of its own'}"
+    differences = (
+        (job.paused and not wish.paused, "is paused: approve it (state: approved) or reject it (state: rejected)"),
+        (wish.paused and not job.paused, "is not paused"),
+        (job.mode not in ("", wish.mode), f"is of mode {job.mode}"),
+        (wish.reservation not in ("", job.reservation), f"uses Reservation {job.reservation or 'of its own'}"),
+    )
+    other = next((words for differs, words in differences if differs), "")
     if not other:
         return Choice("follow", job.name, job)
     said = f"Job {job.name} for the pod is under way and {other}."

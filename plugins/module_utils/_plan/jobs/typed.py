@@ -5,7 +5,10 @@
 
 koord-descheduler lists all PodMigrationJobs into Go types at once: one value of a wrong type in one job, and the
 whole list cannot be decoded, so that no job is worked on any more. An unknown field would be dropped in silence.
-Both are told here, with their path.
+Both are reported here, with their path.
+
+The types are those of the JSON tags of ``k8s.io/api`` v0.28.7 (the one inside Koordinator v1.7.0), its
+``apimachinery``, and ``apis/scheduling/v1alpha1`` of Koordinator v1.7.0; embedded types are merged.
 """
 
 from __future__ import annotations
@@ -15,7 +18,175 @@ import re
 import typing as t
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler import values
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs import types
+
+_TABLE = """
+AWSElasticBlockStoreVolumeSource: volumeID fsType partition:int32 readOnly:bool
+Affinity: nodeAffinity:NodeAffinity podAffinity:PodAffinity podAntiAffinity:PodAntiAffinity
+AzureDiskVolumeSource: diskName diskURI cachingMode fsType readOnly:bool kind
+AzureFileVolumeSource: secretName shareName readOnly:bool
+CSIVolumeSource: driver readOnly:bool fsType volumeAttributes:{str} nodePublishSecretRef:LocalObjectReference
+Capabilities: add:[str] drop:[str]
+CephFSVolumeSource: monitors:[str] path user secretFile secretRef:LocalObjectReference readOnly:bool
+CinderVolumeSource: volumeID fsType readOnly:bool secretRef:LocalObjectReference
+ClaimSource: resourceClaimName resourceClaimTemplateName
+ConfigMapEnvSource: name optional:bool
+ConfigMapKeySelector: name key optional:bool
+ConfigMapProjection: name items:[KeyToPath] optional:bool
+ConfigMapVolumeSource: name items:[KeyToPath] defaultMode:int32 optional:bool
+Container: name image command:[str] args:[str] workingDir ports:[ContainerPort] envFrom:[EnvFromSource] env:[EnvVar]
+  resources:ResourceRequirements resizePolicy:[ContainerResizePolicy] restartPolicy volumeMounts:[VolumeMount]
+  volumeDevices:[VolumeDevice] livenessProbe:Probe readinessProbe:Probe startupProbe:Probe lifecycle:Lifecycle
+  terminationMessagePath terminationMessagePolicy imagePullPolicy securityContext:SecurityContext stdin:bool
+  stdinOnce:bool tty:bool
+ContainerPort: name hostPort:int32 containerPort:int32 protocol hostIP
+ContainerResizePolicy: resourceName restartPolicy
+DeleteOptions: kind apiVersion gracePeriodSeconds:int64 preconditions:Preconditions orphanDependents:bool
+  propagationPolicy dryRun:[str]
+DownwardAPIProjection: items:[DownwardAPIVolumeFile]
+DownwardAPIVolumeFile: path fieldRef:ObjectFieldSelector resourceFieldRef:ResourceFieldSelector mode:int32
+DownwardAPIVolumeSource: items:[DownwardAPIVolumeFile] defaultMode:int32
+EmptyDirVolumeSource: medium sizeLimit:quantity
+EnvFromSource: prefix configMapRef:ConfigMapEnvSource secretRef:SecretEnvSource
+EnvVar: name value valueFrom:EnvVarSource
+EnvVarSource: fieldRef:ObjectFieldSelector resourceFieldRef:ResourceFieldSelector configMapKeyRef:ConfigMapKeySelector
+  secretKeyRef:SecretKeySelector
+EphemeralContainer: &Container targetContainerName
+EphemeralVolumeSource: volumeClaimTemplate:PersistentVolumeClaimTemplate
+ExecAction: command:[str]
+FCVolumeSource: targetWWNs:[str] lun:int32 fsType readOnly:bool wwids:[str]
+FlexVolumeSource: driver fsType secretRef:LocalObjectReference readOnly:bool options:{str}
+FlockerVolumeSource: datasetName datasetUUID
+GCEPersistentDiskVolumeSource: pdName fsType partition:int32 readOnly:bool
+GRPCAction: port:int32 service
+GitRepoVolumeSource: repository revision directory
+GlusterfsVolumeSource: endpoints path readOnly:bool
+HTTPGetAction: path port:int_or_str host scheme httpHeaders:[HTTPHeader]
+HTTPHeader: name value
+HostAlias: ip hostnames:[str]
+HostPathVolumeSource: path type
+ISCSIVolumeSource: targetPortal iqn lun:int32 iscsiInterface fsType readOnly:bool portals:[str] chapAuthDiscovery:bool
+  chapAuthSession:bool secretRef:LocalObjectReference initiatorName
+KeyToPath: key path mode:int32
+LabelSelector: matchLabels:{str} matchExpressions:[LabelSelectorRequirement]
+LabelSelectorRequirement: key operator values:[str]
+Lifecycle: postStart:LifecycleHandler preStop:LifecycleHandler
+LifecycleHandler: exec:ExecAction httpGet:HTTPGetAction tcpSocket:TCPSocketAction
+LocalObjectReference: name
+NFSVolumeSource: server path readOnly:bool
+NodeAffinity: requiredDuringSchedulingIgnoredDuringExecution:NodeSelector
+  preferredDuringSchedulingIgnoredDuringExecution:[PreferredSchedulingTerm]
+NodeSelector: nodeSelectorTerms:[NodeSelectorTerm]
+NodeSelectorRequirement: key operator values:[str]
+NodeSelectorTerm: matchExpressions:[NodeSelectorRequirement] matchFields:[NodeSelectorRequirement]
+ObjectFieldSelector: apiVersion fieldPath
+ObjectMeta: name generateName namespace selfLink uid resourceVersion generation:int64 creationTimestamp:time
+  deletionTimestamp:time deletionGracePeriodSeconds:int64 labels:{str} annotations:{str}
+  ownerReferences:[OwnerReference] finalizers:[str] managedFields:[any]
+ObjectReference: kind namespace name uid apiVersion resourceVersion fieldPath
+OwnerReference: apiVersion kind name uid controller:bool blockOwnerDeletion:bool
+PersistentVolumeClaimSpec: accessModes:[str] selector:LabelSelector resources:ResourceRequirements volumeName
+  storageClassName volumeMode dataSource:TypedLocalObjectReference dataSourceRef:TypedObjectReference
+PersistentVolumeClaimTemplate: metadata:ObjectMeta spec:PersistentVolumeClaimSpec
+PersistentVolumeClaimVolumeSource: claimName readOnly:bool
+PhotonPersistentDiskVolumeSource: pdID fsType
+PodAffinity: requiredDuringSchedulingIgnoredDuringExecution:[PodAffinityTerm]
+  preferredDuringSchedulingIgnoredDuringExecution:[WeightedPodAffinityTerm]
+PodAffinityTerm: labelSelector:LabelSelector namespaces:[str] topologyKey namespaceSelector:LabelSelector
+PodAntiAffinity: requiredDuringSchedulingIgnoredDuringExecution:[PodAffinityTerm]
+  preferredDuringSchedulingIgnoredDuringExecution:[WeightedPodAffinityTerm]
+PodDNSConfig: nameservers:[str] searches:[str] options:[PodDNSConfigOption]
+PodDNSConfigOption: name value
+PodOS: name
+PodReadinessGate: conditionType
+PodResourceClaim: name source:ClaimSource
+PodSchedulingGate: name
+PodSecurityContext: seLinuxOptions:SELinuxOptions windowsOptions:WindowsSecurityContextOptions runAsUser:int64
+  runAsGroup:int64 runAsNonRoot:bool supplementalGroups:[int64] fsGroup:int64 sysctls:[Sysctl] fsGroupChangePolicy
+  seccompProfile:SeccompProfile
+PodSpec: volumes:[Volume] initContainers:[Container] containers:[Container] ephemeralContainers:[EphemeralContainer]
+  restartPolicy terminationGracePeriodSeconds:int64 activeDeadlineSeconds:int64 dnsPolicy nodeSelector:{str}
+  serviceAccountName serviceAccount automountServiceAccountToken:bool nodeName hostNetwork:bool hostPID:bool
+  hostIPC:bool shareProcessNamespace:bool securityContext:PodSecurityContext imagePullSecrets:[LocalObjectReference]
+  hostname subdomain affinity:Affinity schedulerName tolerations:[Toleration] hostAliases:[HostAlias] priorityClassName
+  priority:int32 dnsConfig:PodDNSConfig readinessGates:[PodReadinessGate] runtimeClassName enableServiceLinks:bool
+  preemptionPolicy overhead:{quantity} topologySpreadConstraints:[TopologySpreadConstraint] setHostnameAsFQDN:bool
+  os:PodOS hostUsers:bool schedulingGates:[PodSchedulingGate] resourceClaims:[PodResourceClaim]
+PodTemplateSpec: metadata:ObjectMeta spec:PodSpec
+PortworxVolumeSource: volumeID fsType readOnly:bool
+Preconditions: uid resourceVersion
+PreferredSchedulingTerm: weight:int32 preference:NodeSelectorTerm
+Probe: exec:ExecAction httpGet:HTTPGetAction tcpSocket:TCPSocketAction grpc:GRPCAction initialDelaySeconds:int32
+  timeoutSeconds:int32 periodSeconds:int32 successThreshold:int32 failureThreshold:int32
+  terminationGracePeriodSeconds:int64
+ProjectedVolumeSource: sources:[VolumeProjection] defaultMode:int32
+QuobyteVolumeSource: registry volume readOnly:bool user group tenant
+RBDVolumeSource: monitors:[str] image fsType pool user keyring secretRef:LocalObjectReference readOnly:bool
+ReservationControllerReference: &OwnerReference namespace
+ReservationOwner: object:ObjectReference controller:ReservationControllerReference labelSelector:LabelSelector
+ReservationSpec: template:PodTemplateSpec owners:[ReservationOwner] ttl:duration expires:time preAllocation:bool
+  allocateOnce:bool allocatePolicy unschedulable:bool taints:[Taint]
+ReservationTemplateSpec: metadata:ObjectMeta spec:ReservationSpec
+ResourceClaim: name
+ResourceFieldSelector: containerName resource divisor:quantity
+ResourceRequirements: limits:{quantity} requests:{quantity} claims:[ResourceClaim]
+SELinuxOptions: user role type level
+ScaleIOVolumeSource: gateway system secretRef:LocalObjectReference sslEnabled:bool protectionDomain storagePool
+  storageMode volumeName fsType readOnly:bool
+SeccompProfile: type localhostProfile
+SecretEnvSource: name optional:bool
+SecretKeySelector: name key optional:bool
+SecretProjection: name items:[KeyToPath] optional:bool
+SecretVolumeSource: secretName items:[KeyToPath] defaultMode:int32 optional:bool
+SecurityContext: capabilities:Capabilities privileged:bool seLinuxOptions:SELinuxOptions
+  windowsOptions:WindowsSecurityContextOptions runAsUser:int64 runAsGroup:int64 runAsNonRoot:bool
+  readOnlyRootFilesystem:bool allowPrivilegeEscalation:bool procMount seccompProfile:SeccompProfile
+ServiceAccountTokenProjection: audience expirationSeconds:int64 path
+StorageOSVolumeSource: volumeName volumeNamespace fsType readOnly:bool secretRef:LocalObjectReference
+Sysctl: name value
+TCPSocketAction: port:int_or_str host
+Taint: key value effect timeAdded:time
+Toleration: key operator value effect tolerationSeconds:int64
+TopologySpreadConstraint: maxSkew:int32 topologyKey whenUnsatisfiable labelSelector:LabelSelector minDomains:int32
+  nodeAffinityPolicy nodeTaintsPolicy matchLabelKeys:[str]
+TypedLocalObjectReference: apiGroup kind name
+TypedObjectReference: apiGroup kind name namespace
+Volume: name hostPath:HostPathVolumeSource emptyDir:EmptyDirVolumeSource
+  gcePersistentDisk:GCEPersistentDiskVolumeSource awsElasticBlockStore:AWSElasticBlockStoreVolumeSource
+  gitRepo:GitRepoVolumeSource secret:SecretVolumeSource nfs:NFSVolumeSource iscsi:ISCSIVolumeSource
+  glusterfs:GlusterfsVolumeSource persistentVolumeClaim:PersistentVolumeClaimVolumeSource rbd:RBDVolumeSource
+  flexVolume:FlexVolumeSource cinder:CinderVolumeSource cephfs:CephFSVolumeSource flocker:FlockerVolumeSource
+  downwardAPI:DownwardAPIVolumeSource fc:FCVolumeSource azureFile:AzureFileVolumeSource configMap:ConfigMapVolumeSource
+  vsphereVolume:VsphereVirtualDiskVolumeSource quobyte:QuobyteVolumeSource azureDisk:AzureDiskVolumeSource
+  photonPersistentDisk:PhotonPersistentDiskVolumeSource projected:ProjectedVolumeSource
+  portworxVolume:PortworxVolumeSource scaleIO:ScaleIOVolumeSource storageos:StorageOSVolumeSource csi:CSIVolumeSource
+  ephemeral:EphemeralVolumeSource
+VolumeDevice: name devicePath
+VolumeMount: name readOnly:bool mountPath subPath mountPropagation subPathExpr
+VolumeProjection: secret:SecretProjection downwardAPI:DownwardAPIProjection configMap:ConfigMapProjection
+  serviceAccountToken:ServiceAccountTokenProjection
+VsphereVirtualDiskVolumeSource: volumePath fsType storagePolicyName storagePolicyID
+WeightedPodAffinityTerm: weight:int32 podAffinityTerm:PodAffinityTerm
+WindowsSecurityContextOptions: gmsaCredentialSpecName gmsaCredentialSpec runAsUserName hostProcess:bool
+"""
+"""Types and their fields: one without a kind is a text, ``[x]`` a list, ``{x}`` a map of texts, ``&X`` what X has."""
+
+
+def _read(table: str) -> dict[str, dict[str, str]]:
+    found: dict[str, dict[str, str]] = {}
+    fields: dict[str, str] = {}
+    for word in table.split():
+        name, colon, kind = word.partition(":")
+        if colon and not kind:
+            fields = found.setdefault(name, {})
+        elif name.startswith("&"):
+            fields.update(found[name[1:]])
+        else:
+            fields[name] = kind or "str"
+    return found
+
+
+TYPES: t.Mapping[str, t.Mapping[str, str]] = _read(_TABLE)
+"""The fields of each type with their kinds."""
 
 Fault = tuple[str, t.Any, str]
 """Where, what is there, and what would be right."""
@@ -39,59 +210,47 @@ def faults(kind: str, value: t.Any, path: str) -> t.Iterator[Fault]:
     if value is None or kind == "any":
         return
     if kind.startswith("["):
-        yield from _list(kind[1:-1], value, path)
-    elif kind.startswith("{"):
-        yield from _map(kind[1:-1], value, path)
-    elif kind in types.TYPES:
-        yield from _object(kind, value, path)
+        if not isinstance(value, list):
+            yield path, value, "a list"
+            return
+        for index, item in enumerate(value):
+            yield from faults(kind[1:-1], item, f"{path}[{index}]")
+    elif kind.startswith("{") or kind in TYPES:
+        yield from _mapping(kind, value, path)
     elif not _fits(kind, value):
         yield path, value, _SAID[kind]
 
 
-def _list(kind: str, value: t.Any, path: str) -> t.Iterator[Fault]:
-    if not isinstance(value, list):
-        yield path, value, "a list"
-        return
-    for index, item in enumerate(value):
-        yield from faults(kind, item, f"{path}[{index}]")
-
-
-def _map(kind: str, value: t.Any, path: str) -> t.Iterator[Fault]:
+def _mapping(kind: str, value: t.Any, path: str) -> t.Iterator[Fault]:
+    """Of an object of a known type, or of a map of texts to values of one kind."""
+    fields = TYPES.get(kind)
     if not isinstance(value, t.Mapping):
-        yield path, value, "names and values"
+        yield path, value, "names and values" if fields is None else f"the fields of a {kind}"
         return
     for key, item in value.items():
-        if isinstance(key, str):
-            yield from faults(kind, item, f"{path}.{key}")
-        else:
+        if fields is None and not isinstance(key, str):
             yield path, key, "texts as names, in quotes where they look like something else"
-
-
-def _object(kind: str, value: t.Any, path: str) -> t.Iterator[Fault]:
-    fields = types.TYPES[kind]
-    if not isinstance(value, t.Mapping):
-        yield path, value, f"the fields of a {kind}"
-        return
-    for key, item in value.items():
-        if key in fields:
-            yield from faults(fields[key], item, f"{path}.{key}")
+        elif fields is None or key in fields:
+            yield from faults(fields[key] if fields else kind[1:-1], item, f"{path}.{key}")
         else:
             right = values.similar(str(key), fields)
             yield f"{path}.{key}", item, f"no such field; it is called {right}" if right else "no such field"
 
 
 def _fits(kind: str, value: t.Any) -> bool:
+    number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    whole = number and isinstance(value, int)
     match kind:
         case "str":
             return isinstance(value, str)
         case "bool":
             return isinstance(value, bool)
         case "int32" | "int64":
-            return _whole(value) and -_RANGES[kind] <= value < _RANGES[kind]
+            return whole and -_RANGES[kind] <= value < _RANGES[kind]
         case "int_or_str":
-            return isinstance(value, str) or (_whole(value) and -_RANGES["int32"] <= value < _RANGES["int32"])
+            return isinstance(value, str) or _fits("int32", value)
         case "quantity":
-            return _number(value) or (isinstance(value, str) and _QUANTITY.fullmatch(value) is not None)
+            return number or (isinstance(value, str) and _QUANTITY.fullmatch(value) is not None)
         case "time":
             return isinstance(value, str) and _moment(value)
     return isinstance(value, str) and duration(value) is not None
@@ -100,14 +259,6 @@ def _fits(kind: str, value: t.Any) -> bool:
 def duration(text: str) -> float | None:
     """A duration in seconds, ``None`` where Go would not read it; only the digits of ASCII are digits."""
     return values.seconds(text) if text.isascii() else None
-
-
-def _number(value: t.Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool)
-
-
-def _whole(value: t.Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
 
 
 def _moment(text: str) -> bool:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass, replace
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs import causes, migration_jobs
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs import causes, migration_jobs, reserve
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import (
     budgets,
     migration_controller,
@@ -38,10 +38,13 @@ class View:
 
     def pod(self, job: migration_jobs.Job) -> objects.Pod | None:
         """The job's pod while it is there; a successor of the same name is another one."""
-        for pod in self.snapshot.pods:
-            if (pod.namespace, pod.name) == (job.pod.namespace, job.pod.name) and job.pod.uid in ("", pod.uid):
-                return pod
-        return None
+        name = (job.pod.namespace, job.pod.name)
+        found = (pod for pod in self.snapshot.pods if (pod.namespace, pod.name) == name)
+        return next((pod for pod in found if job.pod.uid in ("", pod.uid)), None)
+
+    def beside(self, job: migration_jobs.Job) -> list[migration_jobs.Job]:
+        """The other jobs."""
+        return [other for other in self.jobs.values() if other.name != job.name]
 
 
 def stage(job: migration_jobs.Job) -> str:
@@ -83,10 +86,8 @@ def _failure(job: migration_jobs.Job, view: View) -> reasons.Reason:
     match job.reason:
         case "Timeout":
             held = holding(replace(job, phase="Running", paused=False), view)
-            said = f"Its ttl of {job.ttl:g} s ran out."
-            if held:
-                return reasons.Reason(held.code, f"{said} {held.message}", held.remedy)
-            return reasons.Reason("timeout", said, "Give it a longer ttl.")
+            held = held or reasons.Reason("timeout", "", "Set a longer ttl.")
+            return replace(held, message=f"Its ttl of {job.ttl:g} s ran out. {held.message}".strip())
         case "ForbiddenMigratePod":
             return _forbidden(job, view)
         case "Unschedulable":
@@ -100,22 +101,12 @@ def _failure(job: migration_jobs.Job, view: View) -> reasons.Reason:
 
 def _forbidden(job: migration_jobs.Job, view: View) -> reasons.Reason:
     if "on the same node" in job.message:
-        return reasons.Reason(
-            "same_node",
-            f"Reservation {job.reservation} is on the node on which the pod is.",
-            "Let the Reservation's node affinity exclude that node.",
-        )
+        return reserve.same_node(job.reservation)
     if "already bound" in job.message:
-        return reasons.Reason(
-            "reservation_used",
-            f"Another pod has taken Reservation {job.reservation}.",
-            "Make a new one: a Reservation serves one pod.",
-        )
+        return reserve.used(job.reservation)
     pod = view.pod(job)
     found = causes.forbidden(view.snapshot, pod, view.controller) if pod and view.controller else None
-    if found:
-        return found
-    return reasons.Reason(
+    return found or reasons.Reason(
         "forbidden",
         "koord-descheduler forbids it by a rule that cannot be told from here.",
         "Its log has the rule, at verbosity 4: 'Pod fails the following checks'.",
@@ -158,8 +149,7 @@ def holding(job: migration_jobs.Job, view: View) -> reasons.Reason | None:
 
 
 def _arbitration(job: migration_jobs.Job, pod: objects.Pod | None, view: View) -> reasons.Reason | None:
-    others = [other for other in view.jobs.values() if other.name != job.name]
-    if pod and view.controller and (found := causes.waiting(view.snapshot, pod, view.controller, others)):
+    if pod and view.controller and (found := causes.waiting(view.snapshot, pod, view.controller, view.beside(job))):
         return found
     if not view.now or not job.created or causes.seconds_of(view.now) - causes.seconds_of(job.created) < _PATIENCE:
         return None
@@ -176,11 +166,10 @@ _PATIENCE = 15.0
 
 
 def _limited(job: migration_jobs.Job, pod: objects.Pod, view: View) -> reasons.Reason | None:
-    """The object limiter; it is asked again and again until the pod is evicted."""
-    others = [other for other in view.jobs.values() if other.name != job.name]
+    """The object limiter; the controller retries it until the pod is evicted."""
     if view.controller is None or not view.now or migration_jobs.EVICT in job.annotations:
         return None
-    found = causes.waiting(view.snapshot, pod, view.controller, others, view.now)
+    found = causes.waiting(view.snapshot, pod, view.controller, view.beside(job), view.now)
     return found if found and found.code == "object_limiter" else None
 
 

@@ -43,7 +43,6 @@ class Controller:
 
     profiles: tuple[str, ...] = ("koord-descheduler",)
     default_job_mode: str = "ReservationFirst"
-    default_job_ttl: float = 300.0
     include: tuple[str, ...] = ()
     exclude: tuple[str, ...] = ()
     label_selector: objects.Raw | None = None
@@ -62,8 +61,6 @@ class Controller:
     object_limiters: t.Mapping[str, Limiter] = field(default_factory=lambda: {"workload": Limiter(300.0)})
     eviction_policy: str = "Eviction"
     evict_qps: float = 10.0
-    evict_burst: int = 1
-    arbitration_interval: float = 0.5
     scheduler_names: tuple[str, ...] = ("koord-scheduler",)
     skipped: frozenset[str] = frozenset()
 

@@ -79,7 +79,7 @@ class Object:
         return Ref(self.KIND, self.name, self.namespace, self.uid, self.API_VERSION)
 
 
-def _metadata(raw: Raw) -> dict[str, t.Any]:
+def metadata(raw: Raw) -> dict[str, t.Any]:
     """The fields of ``Object``."""
     meta = raw["metadata"]
     return {
@@ -124,7 +124,7 @@ class Node(Object):
         addresses = {a.get("type"): a.get("address", "") for a in status.get("addresses") or ()}
         changed = {c["type"]: c.get("lastTransitionTime") for c in status.get("conditions") or ()}
         return cls(
-            **_metadata(raw),
+            **metadata(raw),
             taints=tuple(spec.get("taints") or ()),
             unschedulable=bool(spec.get("unschedulable")),
             conditions={c["type"]: c.get("status", "") for c in status.get("conditions") or ()},
@@ -190,7 +190,7 @@ class Pod(Object):
             for resource, amount in ((container.get("resources") or {}).get("requests") or {}).items():
                 requests[f"{index}/{resource}"] = amount
         return cls(
-            **_metadata(raw),
+            **metadata(raw),
             node=spec.get("nodeName", ""),
             phase=status.get("phase", ""),
             ready=conditions.get("Ready") == "True",
@@ -243,7 +243,7 @@ class Budget(Object):
         """From a policy/v1 PodDisruptionBudget."""
         meta, spec, status = raw["metadata"], raw.get("spec") or {}, raw.get("status") or {}
         return cls(
-            **_metadata(raw),
+            **metadata(raw),
             selector=spec.get("selector"),
             min_available=spec.get("minAvailable"),
             max_unavailable=spec.get("maxUnavailable"),
@@ -302,7 +302,7 @@ class Workload(Object):
         """From an object with ``spec.replicas``; list items carry no kind, so it is given."""
         meta, spec, status = raw["metadata"], raw.get("spec") or {}, raw.get("status") or {}
         return cls(
-            **_metadata(raw),
+            **metadata(raw),
             api_version=raw.get("apiVersion") or api_version,
             kind=raw.get("kind") or kind,
             replicas=spec.get("replicas", 1),
@@ -332,7 +332,7 @@ class Autoscaler(Object):
         spec = raw.get("spec") or {}
         target = spec.get("scaleTargetRef") or {}
         return cls(
-            **_metadata(raw),
+            **metadata(raw),
             target_kind=target.get("kind", ""),
             target_name=target.get("name", ""),
             minimum=spec.get("minReplicas", 1),

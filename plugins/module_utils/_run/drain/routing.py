@@ -23,7 +23,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base
     pod_moves,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drain import node_sites, replaced
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.jobs import backend
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.jobs import koordinator
 
 NEEDS: t.Mapping[outcomes.PodOutcome, str] = {
     outcomes.PodOutcome.NEEDS_SURGE: "leaves by a swap, which is not prepared",
@@ -56,7 +56,7 @@ class Routing:
 
     def plan(self) -> None:
         """Give every pod its route; sites that cannot be emptied are closed before any write."""
-        self.choices = backend.required(self.ctx, self.choices)
+        self.choices = koordinator.required(self.ctx, self.choices)
         snapshot = self.live.snapshot()
         open_sites = {name for name, site in self.sites.items() if site.open}
         pods = snapshot.pods_on(open_sites)

@@ -6,9 +6,7 @@
 from __future__ import annotations
 
 import contextlib
-import types
 import typing as t
-from dataclasses import dataclass
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds, watch
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs import migration_jobs, verdict
@@ -23,7 +21,7 @@ LOOK_AGAIN = 2.0
 
 
 class JobView:
-    """All jobs; ``wake`` is called whenever one of them changes. A context manager."""
+    """All jobs; ``wake`` is called whenever one of them changes."""
 
     def __init__(self, ctx: context.Context, wake: t.Callable[[], None]) -> None:
         self._ctx = ctx
@@ -31,34 +29,21 @@ class JobView:
         self._seen = -1
         self._jobs: dict[str, migration_jobs.Job] = {}
         self._reflector = watch.Reflector(
-            ctx.cluster,
-            kinds.PODMIGRATIONJOBS,
-            wake=self._condition,
-            on_event=lambda what, raw: wake(),
+            ctx.cluster, kinds.PODMIGRATIONJOBS, wake=self._condition, on_event=lambda what, raw: wake()
         )
         self._watched = {"PodMigrationJobs": self._reflector}
 
-    def __enter__(self) -> JobView:
+    def start(self) -> None:
         """Start the watch and wait for the first list.
 
         Raises:
             ClusterError: the API server did not answer for ``PATIENCE`` seconds.
             StopRun: jobs may not be watched.
         """
-        try:
-            watching.begin(self._ctx, self._watched, self._condition)
-        except BaseException:
-            self._reflector.stop()
-            raise
-        return self
+        watching.begin(self._ctx, self._watched, self._condition)
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: types.TracebackType | None,
-    ) -> None:
-        """Stop the watch."""
+    def stop(self) -> None:
+        """Stop the watch, also one that could not be started."""
         self._reflector.stop()
 
     def jobs(self) -> t.Mapping[str, migration_jobs.Job]:
@@ -75,33 +60,34 @@ class JobView:
         return self._jobs
 
 
-@dataclass(frozen=True)
-class Board:
-    """The jobs beside the pods and workloads they are about."""
+Looks = t.Callable[[float], t.Iterator[verdict.View]]
+"""Views of the jobs and what is ``AROUND`` them: now and after each change, at least every ``LOOK_AGAIN`` seconds.
 
-    ctx: context.Context
-    controller: migration_controller.Controller | None
-    live: observe.Live
-    jobs: JobView
-
-    def looks(self, deadline: float) -> t.Iterator[verdict.View]:
-        """A view now and after each change, at least every ``LOOK_AGAIN`` seconds, the last one at ``deadline``."""
-        while True:
-            snapshot = self.live.snapshot()
-            yield verdict.View(snapshot, self.controller, self.jobs.jobs(), self.ctx.clock.server())
-            left = deadline - self.ctx.clock.now()
-            if left <= 0:
-                return
-            self.live.wait(min(left, LOOK_AGAIN))
+The last view is at the deadline, which is on the context's monotonic clock.
+"""
 
 
 @contextlib.contextmanager
-def watched(ctx: context.Context, controller: migration_controller.Controller | None) -> t.Iterator[Board]:
+def watched(ctx: context.Context, controller: migration_controller.Controller | None) -> t.Iterator[Looks]:
     """Watch the jobs and what is ``AROUND`` them.
 
     Raises:
         ClusterError: the API server did not answer for ``PATIENCE`` seconds.
         StopRun: something may not be watched.
     """
-    with observe.Live(ctx, AROUND) as live, JobView(ctx, live.nudge) as jobs:
-        yield Board(ctx, controller, live, jobs)
+    with observe.Live(ctx, AROUND) as live:
+        view = JobView(ctx, live.nudge)
+
+        def looks(deadline: float) -> t.Iterator[verdict.View]:
+            left = 1.0
+            while left > 0:
+                snapshot = live.snapshot()
+                yield verdict.View(snapshot, controller, view.jobs(), ctx.clock.server())
+                left = deadline - ctx.clock.now()
+                live.wait(max(0.0, min(left, LOOK_AGAIN)))
+
+        try:
+            view.start()
+            yield looks
+        finally:
+            view.stop()

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import typing as t
+from dataclasses import replace
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs import (
     causes,
@@ -16,7 +17,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.job
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import api_changes, names, objects
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import act, context, writing
 
-WOKEN = f"{names.PREFIX}/woken"
+REMINDED = f"{names.PREFIX}/reminded"
 """The annotation with the time at which koord-descheduler was last reminded of a job."""
 
 
@@ -40,19 +41,9 @@ def approve(ctx: context.Context, job: migration_jobs.Job) -> migration_jobs.Job
         before: dict[str, t.Any] = {"paused": True}
         if job.ttl:
             elapsed = max(0.0, causes.seconds_of(ctx.clock.server()) - causes.seconds_of(job.created))
-            spec["ttl"], before["ttl"] = (
-                migration_jobs.go_duration(round(job.ttl + elapsed)),
-                migration_jobs.go_duration(job.ttl),
-            )
-        return api_changes.Change(
-            "patch",
-            job.ref,
-            f"Approve {job.ref}, which moves {job.pod}",
-            body={"spec": spec},
-            before=before,
-            after=spec,
-            resource_version=job.resource_version,
-        )
+            spec["ttl"] = migration_jobs.go_duration(round(job.ttl + elapsed))
+            before["ttl"] = migration_jobs.go_duration(job.ttl)
+        return _patch(job, f"Approve {job.ref}, which moves {job.pod}", {"spec": spec}, before, spec)
 
     return _write(ctx, job, change)
 
@@ -66,15 +57,9 @@ def reject(
         if job.ended or job.evicting:
             return None
         status = {"phase": "Failed", "reason": verdict.REJECTED, "message": why}
-        return api_changes.Change(
-            "status",
-            job.ref,
-            f"Reject {job.ref}, which would move {job.pod}",
-            body={"status": status},
-            before={"phase": job.phase},
-            after=status,
-            resource_version=job.resource_version,
-        )
+        sentence = f"Reject {job.ref}, which would move {job.pod}"
+        rejected = _patch(job, sentence, {"status": status}, {"phase": job.phase}, status)
+        return replace(rejected, verb="status")
 
     found = _write(ctx, job, change, fence)
     if found and found.reservation and (ctx.check or (found.ended and not found.succeeded)):
@@ -82,47 +67,24 @@ def reject(
     return found
 
 
-def unlimit(ctx: context.Context, job: migration_jobs.Job, fence: act.Fence | None = None) -> migration_jobs.Job | None:
-    """Let a job end whose eviction was sent, whatever the object limiter says.
-
-    The limiter is asked for the pod of the job's name. After the eviction of a StatefulSet's pod that is its
-    successor, and the token that would be needed is the one that the job itself has taken: without this the job
-    stays Running until the limiter's window or its ttl is over.
-    """
-
-    def change(job: migration_jobs.Job) -> api_changes.Change | None:
-        if job.ended or not job.evicting or migration_jobs.EVICT in job.annotations:
-            return None
-        return api_changes.Change(
-            "patch",
-            job.ref,
-            f"Let {job.ref} end without the object limiter: its pod is evicted",
-            body={"metadata": {"annotations": {migration_jobs.EVICT: "true"}}},
-            resource_version=job.resource_version,
-        )
-
-    return _write(ctx, job, change, fence)
-
-
-def wake(ctx: context.Context, job: migration_jobs.Job, fence: act.Fence | None = None) -> migration_jobs.Job | None:
+def remind(ctx: context.Context, job: migration_jobs.Job, fence: act.Fence | None = None) -> migration_jobs.Job | None:
     """Have the controller look at a job that has passed arbitration.
 
     After a restart it does not look at a job that was Running (seen with v1.7.0), and after refusals by a budget
     it waits longer and longer. Any update puts the job into its queue again.
     """
+    return _annotate(ctx, job, REMINDED, ctx.clock.wall(), f"Have koord-descheduler look at {job.ref} again", fence)
 
-    def change(job: migration_jobs.Job) -> api_changes.Change | None:
-        if job.ended or job.paused or job.waiting:
-            return None
-        return api_changes.Change(
-            "patch",
-            job.ref,
-            f"Have koord-descheduler look at {job.ref} again",
-            body={"metadata": {"annotations": {WOKEN: ctx.clock.wall()}}},
-            resource_version=job.resource_version,
-        )
 
-    return _write(ctx, job, change, fence)
+def exempt(ctx: context.Context, job: migration_jobs.Job, fence: act.Fence | None = None) -> migration_jobs.Job | None:
+    """Let a job end that has evicted its pod, whatever the object limiter says.
+
+    The limiter is asked for the pod of the job's name. After the eviction of a StatefulSet's pod that is its
+    successor, and the token that would be needed is the one that the job itself has taken: without this the job
+    stays Running until the limiter's window or its ttl is over.
+    """
+    sentence = f"Let {job.ref} end without the object limiter: its pod is evicted"
+    return _annotate(ctx, job, migration_jobs.EVICT, "true", sentence, fence)
 
 
 def let_go(ctx: context.Context, job: migration_jobs.Job, why: str, fence: act.Fence | None = None) -> None:
@@ -148,6 +110,27 @@ def free(ctx: context.Context, reservation: str, fence: act.Fence | None = None)
     ref = reserve.ref_of(reservation, raw["metadata"].get("uid", ""))
     before = {"phase": reserve.phase(raw), "node": reserve.node(raw)}
     writing.remove(ctx, api_changes.Change("delete", ref, f"Delete {ref}", before=before, after={}), fence=fence)
+
+
+def _annotate(
+    ctx: context.Context, job: migration_jobs.Job, key: str, value: str, sentence: str, fence: act.Fence | None
+) -> migration_jobs.Job | None:
+    def change(job: migration_jobs.Job) -> api_changes.Change | None:
+        if job.ended or job.paused or job.waiting or job.annotations.get(key) == value:
+            return None
+        return _patch(job, sentence, {"metadata": {"annotations": {key: value}}})
+
+    return _write(ctx, job, change, fence)
+
+
+def _patch(
+    job: migration_jobs.Job,
+    sentence: str,
+    body: objects.Raw,
+    before: objects.Raw | None = None,
+    after: objects.Raw | None = None,
+) -> api_changes.Change:
+    return api_changes.Change("patch", job.ref, sentence, body, before, after, job.resource_version)
 
 
 def _write(

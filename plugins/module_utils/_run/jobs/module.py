@@ -28,7 +28,6 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.jobs
     job_moves,
     job_rulings,
     job_view,
-    job_work,
     job_writes,
     koordinator,
 )
@@ -37,9 +36,6 @@ State = t.Literal["present", "approved", "rejected", "absent"]
 
 SLACK = 30.0
 """Seconds beyond a job's ttl after which we stop waiting for it: the controller looks at it every three."""
-
-WITHOUT_TTL = 1800.0
-"""Seconds for which a job without ttl is waited for: then it is deleted."""
 
 GOING_ON = (outcomes.JobOutcome.APPROVED, outcomes.JobOutcome.ALREADY_APPROVED)
 """Outcomes of rulings after which a job moves its pod."""
@@ -73,37 +69,30 @@ def jobs(ctx: context.Context, options: JobOptions) -> context.Result:
     found = koordinator.look(ctx, options.koordinator_namespace, reserves=reserves)
     # A job can be rejected or removed while its controller is away; making or approving one is in vain then.
     if found.missing and (options.state in ("present", "approved") or found.missing[0].code == "no_crd"):
-        return _missing(found.missing)
+        return context.Result(
+            {"findings": [finding.to_dict() for finding in found.missing]},
+            failed=True,
+            message=" ".join(finding.sentence for finding in found.missing),
+        )
     options = replace(options, wish=replace(options.wish, run=ctx.run.id if ctx.run else ""))
     if options.state == "present" and (options.selection != targets.Selection()):
         works = _present(ctx, options, found)
     else:
         works = _ruled(ctx, options, found)
-    events = _events(ctx) if not ctx.check else []
-    shown = [work.shown(_of_job(events, work)) for work in works]
+    events = {} if ctx.check else _events(ctx)
+    shown = [work.to_dict(events.get(work.job.uid if work.job else "", ())) for work in works]
     failed = [work for work in works if work.failed]
     return context.Result(
-        {"jobs": shown, "doubt": found.doubt},
-        failed=bool(failed),
-        message=" ".join(work.message for work in failed),
+        {"jobs": shown, "doubt": found.doubt}, failed=bool(failed), message=" ".join(work.message for work in failed)
     )
 
 
-def _missing(missing: t.Sequence[reasons.Finding]) -> context.Result:
-    findings = [finding.to_dict() for finding in missing]
-    message = " ".join(finding.sentence for finding in missing)
-    return context.Result({"findings": findings}, failed=True, message=message)
-
-
 def _deadline(ctx: context.Context, options: JobOptions, ttl: float | None) -> float:
-    usual = ttl + SLACK if ttl else WITHOUT_TTL
+    usual = ttl + SLACK if ttl else migration_jobs.KEPT_WITHOUT_TTL
     return ctx.clock.now() + (usual if options.timeout is None else options.timeout)
 
 
-# -- present ----------------------------------------------------------------------------------------------
-
-
-def _present(ctx: context.Context, options: JobOptions, found: koordinator.Koordinator) -> list[job_work.Work]:
+def _present(ctx: context.Context, options: JobOptions, found: koordinator.Koordinator) -> list[job_moves.Work]:
     snapshot = observe.gather(ctx.cluster, ("nodes", *job_view.AROUND))
     wanted = _targets(snapshot, options)
     works = [_work(target, options, found, snapshot) for target in wanted]
@@ -118,8 +107,8 @@ def _present(ctx: context.Context, options: JobOptions, found: koordinator.Koord
     elif not options.wait:
         moves.start()
     elif any(work.state != "done" for work in works):
-        with job_view.watched(ctx, found.controller) as board:
-            moves.follow(board, deadline)
+        with job_view.watched(ctx, found.controller) as looks:
+            moves.follow(looks, deadline)
     return works
 
 
@@ -145,20 +134,17 @@ def _targets(snapshot: snapshots.Snapshot, options: JobOptions) -> tuple[targets
 
 
 def _work(
-    target: targets.Target,
-    options: JobOptions,
-    found: koordinator.Koordinator,
-    snapshot: snapshots.Snapshot,
-) -> job_work.Work:
+    target: targets.Target, options: JobOptions, found: koordinator.Koordinator, snapshot: snapshots.Snapshot
+) -> job_moves.Work:
     """What a pod needs, decided before the first write."""
-    # The name that is derived from a wish knows its template; the Reservation made beforehand has it then.
+    # The job's name is derived from its template, too; a Reservation created beforehand has the template instead.
     wish = options.wish if options.wish.reservation else replace(options.wish, template=options.template)
     choice = targets.choose(target, found.jobs, wish, options.name)
-    work = job_work.Work(target.ref, target.pod, choice.name or (choice.job.name if choice.job else ""))
-    work.job = choice.job
-    if target.pod and target.pod.owner:
-        owner = target.pod.owner.uid
-        work.siblings = frozenset(pod.uid for pod in snapshot.pods if pod.owner and pod.owner.uid == owner)
+    work = job_moves.Work(target.ref, target.pod, choice.name or (choice.job.name if choice.job else ""), choice.job)
+    pod, controller = target.pod, found.controller
+    if pod and pod.owner:
+        owner = pod.owner.uid
+        work.siblings = frozenset(one.uid for one in snapshot.pods if one.owner and one.owner.uid == owner)
     match choice.do:
         case "done":
             by = f" by job {choice.job.name}" if choice.job else ""
@@ -167,28 +153,17 @@ def _work(
             work.close(outcomes.JobOutcome.REFUSED, f"{target.ref}:", choice.cause)
         case "follow":
             work.state = "following"
-        case "create":
-            why = _forbidden(target, snapshot, found, wish)
+        case "create" if pod:
+            # What would certainly make the job fail.
+            why = causes.forbidden(snapshot, pod, controller) if controller else None
+            if wish.mode == "ReservationFirst":
+                why = why or causes.unserved(pod, controller)
             if why:
                 work.close(outcomes.JobOutcome.REFUSED, f"{target.ref} gets no job:", why)
     return work
 
 
-def _forbidden(
-    target: targets.Target, snapshot: snapshots.Snapshot, found: koordinator.Koordinator, wish: migration_jobs.Wish
-) -> reasons.Reason | None:
-    """What would certainly make the job fail."""
-    pod, controller = target.pod, found.controller
-    if pod is None:
-        return None
-    why = causes.forbidden(snapshot, pod, controller) if controller else None
-    if why is None and wish.mode == "ReservationFirst":
-        why = causes.unserved(pod, controller) if controller else None
-        why = why or reserve.unreservable(pod)
-    return why
-
-
-def _reserve(ctx: context.Context, options: JobOptions, work: job_work.Work, deadline: float) -> None:
+def _reserve(ctx: context.Context, options: JobOptions, work: job_moves.Work, deadline: float) -> None:
     """Hold an existing Reservation against the pod, or make one and wait until it has its place."""
     name, pod = options.wish.reservation, work.pod
     if pod is None:
@@ -223,7 +198,7 @@ def _reserve(ctx: context.Context, options: JobOptions, work: job_work.Work, dea
         _wait_for_place(ctx, work, name, deadline, made=made)
 
 
-def _wait_for_place(ctx: context.Context, work: job_work.Work, name: str, deadline: float, *, made: bool) -> None:
+def _wait_for_place(ctx: context.Context, work: job_moves.Work, name: str, deadline: float, *, made: bool) -> None:
     """Wait until the Reservation is available; one of ours that gets no place is deleted again."""
     where = {"namespace": work.target.namespace, "name": work.target.name}
     told = ""
@@ -251,21 +226,16 @@ def _wait_for_place(ctx: context.Context, work: job_work.Work, name: str, deadli
         work.close(outcomes.JobOutcome.FAILED, f"{work.target} gets no job:", why)
 
 
-# -- approved, rejected, absent, and present by the name of a job -------------------------------------------
-
-
-def _ruled(ctx: context.Context, options: JobOptions, found: koordinator.Koordinator) -> list[job_work.Work]:
+def _ruled(ctx: context.Context, options: JobOptions, found: koordinator.Koordinator) -> list[job_moves.Work]:
     named = _named(ctx, options, found)
-    works = [job_work.Work(job.pod, name=job.name, job=job, state="following") for job in named]
+    works = [job_moves.Work(job.pod, name=job.name, job=job, state="following") for job in named]
     if not works and options.name:
-        missing = job_work.Work(objects.Ref("Pod", ""), name=options.name)
+        missing = job_moves.Work(objects.Ref("Pod", ""), name=options.name)
+        said = f"There is no job {options.name}."
         if options.state == "absent":
-            missing.close(outcomes.JobOutcome.ALREADY_ABSENT, f"There is no job {options.name}.")
+            missing.close(outcomes.JobOutcome.ALREADY_ABSENT, said)
         else:
-            missing.close(
-                outcomes.JobOutcome.NOT_FOUND,
-                f"There is no job {options.name}. One is deleted five minutes after its ttl.",
-            )
+            missing.close(outcomes.JobOutcome.NOT_FOUND, f"{said} Jobs are deleted five minutes after their ttl.")
         return [missing]
     if not works:
         return []
@@ -276,13 +246,13 @@ def _ruled(ctx: context.Context, options: JobOptions, found: koordinator.Koordin
         if ctx.check or not options.wait:
             moves.start()
             return works
-        with job_view.watched(ctx, found.controller) as board:
-            moves.follow(board, deadline)
+        with job_view.watched(ctx, found.controller) as looks:
+            moves.follow(looks, deadline)
         return works
     why = f"Rejected by {ctx.by}" + (f": {options.wish.reason}" if options.wish.reason else "")
     rulings = job_rulings.Rulings(ctx, options.state, works, why)
-    with job_view.watched(ctx, found.controller) as board:
-        rulings.carry_out(board, deadline, options.wait)
+    with job_view.watched(ctx, found.controller) as looks:
+        rulings.carry_out(looks, deadline, options.wait)
         approved = [work for work in works if work.outcome in GOING_ON] if options.wait else []
         if ctx.check:
             for work in approved:
@@ -290,7 +260,7 @@ def _ruled(ctx: context.Context, options: JobOptions, found: koordinator.Koordin
         elif approved:
             for work in approved:
                 work.state, work.outcome = "following", None
-            job_moves.Moves(ctx, approved, options.wish, found.controller).follow(board, deadline)
+            job_moves.Moves(ctx, approved, options.wish, found.controller).follow(looks, deadline)
     return works
 
 
@@ -302,7 +272,7 @@ def _named(ctx: context.Context, options: JobOptions, found: koordinator.Koordin
     if selection == targets.Selection():
         return [job for job in found.jobs if job.labels.get(migration_jobs.RUN_LABEL) == run]
     refs: t.Iterable[objects.Ref] = selection.pods
-    if not selection.names_pods:
+    if not selection.pods:
         refs = (target.ref for target in targets.targets(observe.gather(ctx.cluster, ("pods",)), selection)[0])
     wanted = {(ref.namespace, ref.name): ref.uid for ref in refs}
     newest: dict[tuple[str, str], migration_jobs.Job] = {}
@@ -313,33 +283,21 @@ def _named(ctx: context.Context, options: JobOptions, found: koordinator.Koordin
     return list(newest.values())
 
 
-# -- events -------------------------------------------------------------------------------------------------
-
-
-def _events(ctx: context.Context) -> list[objects.Raw]:
-    """The events on PodMigrationJobs, where they may be read; those of cluster scoped objects live in ``default``."""
+def _events(ctx: context.Context) -> dict[str, list[objects.Raw]]:
+    """The events of jobs by UID, if they may be read; those of cluster-scoped objects are in ``default``."""
     fields = f"involvedObject.kind={kinds.PODMIGRATIONJOBS.kind}"
     try:
-        return list(ctx.cluster.items(kinds.EVENTS, namespace="default", fields=fields).items)
+        listed = ctx.cluster.items(kinds.EVENTS, namespace="default", fields=fields).items
     except errors.ClusterError:
-        return []
-
-
-def _of_job(events: t.Iterable[objects.Raw], work: job_work.Work) -> list[objects.Raw]:
-    job = work.job
-    if job is None or not job.uid:
-        return []
-    mine = [event for event in events if (event.get("involvedObject") or {}).get("uid") == job.uid]
-    return sorted(
-        (
-            {
-                "type": event.get("type") or "",
-                "reason": event.get("reason") or "",
-                "message": event.get("message") or event.get("note") or "",
-                "at": event.get("lastTimestamp") or event.get("eventTime") or "",
-                "from": (event.get("source") or {}).get("component") or event.get("reportingComponent") or "",
-            }
-            for event in mine
-        ),
-        key=lambda event: event["at"],
-    )
+        return {}
+    found: dict[str, list[objects.Raw]] = {}
+    for event in listed:
+        shown = {
+            "type": event.get("type") or "",
+            "reason": event.get("reason") or "",
+            "message": event.get("message") or event.get("note") or "",
+            "at": event.get("lastTimestamp") or event.get("eventTime") or "",
+            "from": (event.get("source") or {}).get("component") or event.get("reportingComponent") or "",
+        }
+        found.setdefault((event.get("involvedObject") or {}).get("uid") or "", []).append(shown)
+    return {uid: sorted(events, key=lambda event: event["at"]) for uid, events in found.items() if uid}

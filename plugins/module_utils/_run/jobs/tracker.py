@@ -13,7 +13,7 @@ import typing as t
 from dataclasses import dataclass
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import errors
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs import migration_jobs
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs import feed, migration_jobs
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import (
     api_changes,
     objects,
@@ -167,12 +167,12 @@ class JobTracker:
         A successor of the same name meets the object limiter that its own eviction has filled: the job is exempted
         from it, now that its eviction is counted.
         """
-        keeps_name = track.pod is None or track.pod.owner is None or track.pod.owner.kind != "ReplicaSet"
+        keeps_name = track.pod is None or feed.keeps_name(track.pod)
         exempt = gone and keeps_name and job.evicting and migration_jobs.EVICT not in job.annotations
         if not (exempt and not track.unlimited) and (job.paused or now - track.news < SILENT):
             return
         track.news, track.unlimited = now, track.unlimited or exempt
         try:
-            (job_writes.unlimit if exempt else job_writes.wake)(self.ctx, job, self.fence)
+            (job_writes.exempt if exempt else job_writes.remind)(self.ctx, job, self.fence)
         except errors.ClusterError as error:
             self.ctx.note(phases.What.KEPT, f"koord-descheduler could not be reminded of {job.ref}: {error}")

@@ -36,7 +36,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base
     rights,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drain import dead_nodes
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.jobs import backend
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.jobs import koordinator
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.nodes import gates
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.plan import access
 
@@ -105,7 +105,7 @@ def _plan(
     present = tuple(name for name in wanted if name in nodes.nodes)
     snapshot = _gather(ctx, nodes, present)
     now = ctx.clock.server()
-    choices, said = backend.prepared(ctx, options.choices)
+    choices, said = koordinator.prepared(ctx, options.choices)
     plans = migrate.routes(snapshot, present, choices, now=now)
     there = {name for name in present if _at_goal(snapshot, name, options)}
     todo = [snapshot.nodes[name] for name in present if name not in there]

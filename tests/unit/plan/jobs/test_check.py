@@ -11,8 +11,7 @@ import typing as t
 import pytest
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs import check
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs.typed import faults
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs.types import TYPES
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs.typed import TYPES, faults
 
 Raw = dict[str, t.Any]
 

@@ -8,7 +8,6 @@ import typing as t
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs import causes
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs.feed import (
-    Admission,
     Traffic,
     admit,
     ttl_of,
@@ -61,8 +60,8 @@ def admitted(
     choices = Choices(backend="koordinator", controller=controller)
     under_way = {one.pod.uid for one in jobs}
     line = [plan for plan in routes(found, {"n1"}, choices) if plan.pod.uid not in under_way]
-    result: Admission = admit(found, line, controller, Traffic(jobs, taken or {}, now, evicting))
-    return [p.pod.name for p in result.start], {uid[4:]: why.code for uid, why in result.held.items()}
+    start, held = admit(found, line, controller, Traffic(jobs, taken or {}, now, evicting))
+    return [p.pod.name for p in start], {uid[4:]: why.code for uid, why in held.items()}
 
 
 def wide(**changes: t.Any) -> Controller:

@@ -46,14 +46,13 @@ def test_what_is_configured_is_read() -> None:
         },
         evictQPS="20",
         priorityThreshold={"value": 1000},
-        arbitrationArgs={"interval": "1s"},
         schedulerNames=["other"],
     )
     assert found.exclude == ("kube-system",)
     assert found.max_migrating_per_node == 6
     assert found.max_migrating_per_workload == "25%"
     assert found.object_limiters == {"workload": Limiter(10.0), "namespace": Limiter(60.0, 2)}
-    assert (found.evict_qps, found.priority_threshold, found.arbitration_interval) == (20.0, 1000, 1.0)
+    assert (found.evict_qps, found.priority_threshold) == (20.0, 1000)
     assert found.scheduler_names == ("other",)
 
 

@@ -11,7 +11,7 @@ import typing as t
 
 import pytest
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs import check, reserve
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs import causes, check, reserve
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs.migration_jobs import (
     Job,
     Wish,
@@ -244,5 +244,5 @@ def test_a_bare_pod_is_served_by_its_labels() -> None:
     [({}, "no_requests"), ({"cpu": "0"}, "no_requests"), ({"cpu": "200m"}, ""), ({"memory": "0", "cpu": "1"}, "")],
 )
 def test_only_what_is_requested_is_reserved(requests: Raw, code: str) -> None:
-    cause = reserve.unreservable(Pod.of(objects.pod("web-1", requests=requests)))
+    cause = causes.unserved(Pod.of(objects.pod("web-1", requests=requests)), None)
     assert (cause.code if cause else "") == code
