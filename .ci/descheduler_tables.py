@@ -37,6 +37,25 @@ REAL = {
     "drops": "starts without it",
     "starts": "starts, without the intended effect",
 }
+DOES = {
+    "MigrationController": "Moves pods by PodMigrationJobs, with limits per node, namespace and workload.",
+    "LowNodeLoad": "Moves pods from nodes of high to nodes of low actual usage; needs NodeMetrics from koordlet.",
+    "CustomPriority": "Moves pods from nodes of lower priority to nodes of higher priority.",
+    "HighNodeUtilization": "Drains nodes of low utilization so that they can be scaled down.",
+    "LowNodeUtilization": "Moves pods from nodes above targetThresholds to nodes below thresholds, by requests.",
+    "PodLifeTime": "Evicts pods older than a limit.",
+    "RemoveDuplicates": "Spreads the pods of each owner over the nodes.",
+    "RemoveFailedPods": "Removes pods in phase Failed.",
+    "RemovePodsHavingTooManyRestarts": "Evicts pods whose containers have restarted too often.",
+    "RemovePodsViolatingInterPodAntiAffinity": "Evicts pods that violate another pod's anti-affinity.",
+    "RemovePodsViolatingNodeAffinity": "Evicts pods whose node no longer satisfies their affinity.",
+    "RemovePodsViolatingNodeTaints": "Evicts pods that do not tolerate a NoSchedule taint of their node.",
+    "RemovePodsViolatingTopologySpreadConstraint": "Evicts pods until topology spread constraints are satisfied.",
+}
+EVICTOR = {
+    "koordinator": "Evicts through the Eviction API, without limits per workload.",
+    "sigs": "Decides which pods may be evicted; always enabled.",
+}
 INTRO = {
     "koordinator": """What ``DeschedulerConfiguration`` may contain, from the source of v1.7.0. Additions of v1.8.0 are
 marked; with v1.8.0 the plugins of sigs.k8s.io take what the page on the sigs descheduler says. The document
@@ -115,11 +134,12 @@ def lenient(schema: Schema) -> Iterator[tuple[str, ...]]:
         yield one.said, " ".join(f"``{rule}``" for rule in one.rules), REAL[one.real], one.reason
 
 
-def points(plugin: Plugin) -> str:
+def points(name: str, plugin: Plugin, schema: Schema) -> str:
     """What the plugin does, its extension points, since when it exists, and how its arguments are read."""
     since = f" Since {plugin.since}." if plugin.since else ""
     strict = "strictly" if plugin.strict else "leniently"
-    return f"{plugin.does[:1].upper()}{plugin.does[1:]}. At {' and '.join(plugin.points)}; read {strict}.{since}"
+    does = EVICTOR[schema.name] if name == "DefaultEvictor" else DOES[name]
+    return f"{does} At {' and '.join(plugin.points)}; read {strict}.{since}"
 
 
 def page(schema: Schema) -> str:
@@ -139,7 +159,7 @@ def page(schema: Schema) -> str:
     ]
     lines += table("34 14 14 38", head, rows(schema.root.fields))
     for name, plugin in schema.plugins.items():
-        lines += [name, "~" * len(name), "", points(plugin), ""]
+        lines += [name, "~" * len(name), "", points(name, plugin, schema), ""]
         lines += table("34 14 14 38", head, rows(plugin.args.fields))
     strictness = "Where we are stricter than the descheduler"
     lines += [strictness, "-" * len(strictness), ""]

@@ -211,7 +211,7 @@ def test_running_jobs_are_waited_for_or_refused(lab: Lab, play: Player, chart: s
         assert late["findings"][0]["code"] == "jobs_running"
         assert state_of(lab) == before
         waiting = play.module_start(MODULE, config=new, timeout="60s")
-        waiting.until_says("Waiting for 1 PodMigrationJobs: stranded")
+        waiting.until_says("waiting for 1 PodMigrationJobs: stranded")
         assert state_of(lab) == before
     finally:
         lab.api.delete(f"{JOBS}/stranded")

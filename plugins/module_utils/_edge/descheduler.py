@@ -1,12 +1,12 @@
 # Copyright: Contributors to the kubeops.node_maintenance collection
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""Arguments of ``descheduler_config``."""
+"""The arguments of ``descheduler_config``."""
 
 from __future__ import annotations
 
+import dataclasses
 import typing as t
-from dataclasses import dataclass
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge import errors, specs, yaml_text
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler import (
@@ -23,96 +23,87 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.desc
 _NEEDS_CONFIG = ("present", "validated")
 
 
+def schema_of(option: str, flavor: check.Flavor, version: str) -> schemas.Schema:
+    """The schema of a flavor.
+
+    Raises:
+        BadOption: there is no such version.
+    """
+    try:
+        return check.schema_of(flavor, version)
+    except KeyError:
+        raise errors.BadOption(option, version, f"one of {', '.join(check.VERSIONS[flavor])}") from None
+
+
+def checked(given: t.Any, schema: schemas.Schema) -> tuple[t.Any, tuple[rules.Fault, ...]]:
+    """A configuration, given as keys and values or as YAML text, as plain data, and what is wrong with it."""
+    if isinstance(given, str):
+        config, faults = yaml_text.read(given, schema)
+    else:
+        config, faults = specs.plain(given), ()
+    if config is not None or not faults:
+        faults = (*faults, *check.check(config, schema))
+    return config, faults
+
+
 def _prepared(params: specs.Params, environ: t.Mapping[str, str]) -> specs.Params:
-    """The engine's options from the module's.
+    """The module's options with the engine's under ``engine``.
 
     Raises:
         BadOption: there is no such version, or a configuration is missing.
     """
     del environ
     flavor: check.Flavor = params["flavor"]
-    place = places.PLACES[flavor]
-    try:
-        schema = check.schema_of(flavor, params["version"] or "")
-    except KeyError:
-        raise errors.BadOption("version", params["version"], f"one of {', '.join(check.VERSIONS[flavor])}") from None
-    wish, faults = _wish(params["config"], schema)
-    if wish is None and not faults and params["state"] in _NEEDS_CONFIG:
-        raise errors.BadOption("config", params["config"], f"a {schema.kind}, as keys and values or as its YAML text")
-    return {
-        **params,
-        "schema": schema,
-        "place": places.Place(
-            **{name: params[name] or getattr(place, name) for name in places.Place.__dataclass_fields__}
-        ),
-        "wish": wish,
-        "faults": faults,
-        "means": lambda text: yaml_text.read(text, schema)[0] if text else None,
-    }
-
-
-def _wish(given: t.Any, schema: schemas.Schema) -> tuple[rollout.Wish | None, tuple[rules.Fault, ...]]:
-    if given is None or given == "":
-        return None, ()
-    if isinstance(given, str):
-        config, faults = yaml_text.read(given, schema)
-        text = given
-    else:
-        config, faults, text = specs.plain(given), (), ""
-    if config is not None or not faults:
-        faults = (*faults, *check.check(config, schema))
-    if not isinstance(config, dict):
-        return None, faults
-    return rollout.Wish(config, text or yaml_text.write(config), bool(text)), faults
-
-
-def _options(params: specs.Params) -> configuring.DeschedulerOptions:
-    names = ("flavor", "schema", "place", "means", "wish", "faults", "restart", "verify", "rollback", "running_jobs")
-    given = {name: params[name] for name in names}
-    return configuring.DeschedulerOptions(**given, state=params["state"], timeout=params["timeout"] or 300.0)
+    schema, given = schema_of("version", flavor, params["version"] or ""), params["config"]
+    missing = given is None or given == ""
+    if missing and params["state"] in _NEEDS_CONFIG:
+        raise errors.BadOption("config", given, f"a {schema.kind}, as keys and values or as its YAML text")
+    config, faults = (None, ()) if missing else checked(given, schema)
+    desired = None
+    if isinstance(config, dict):
+        text = given if isinstance(given, str) else yaml_text.write(config)
+        desired = rollout.DesiredConfig(config, text, isinstance(given, str))
+    place = dataclasses.asdict(places.PLACES[flavor])
+    engine = configuring.DeschedulerOptions(
+        state=params["state"],
+        flavor=flavor,
+        schema=schema,
+        place=places.Place(**{name: params[name] or usual for name, usual in place.items()}),
+        parse=lambda text: yaml_text.read(text, schema)[0] if text else None,
+        desired=desired,
+        faults=faults,
+        restart=params["restart"],
+        verify=params["verify"],
+        rollback=params["rollback"],
+        running_jobs=params["running_jobs"],
+        timeout=params["timeout"] or 300.0,
+    )
+    return {**params, "engine": engine}
 
 
 def _engine(ctx: context.Context, params: specs.Params) -> context.Result:
-    if params["state"] == "paused":
-        return pause.pause(ctx, _options(params))
-    if params["state"] == "resumed":
-        return pause.resume(
-            ctx, _options(params), everywhere=params["namespace"] is None and params["deployment"] is None
-        )
-    return configuring.descheduler(ctx, _options(params))
+    options: configuring.DeschedulerOptions = params["engine"]
+    if options.state == "paused":
+        return pause.pause(ctx, options)
+    if options.state == "resumed":
+        return pause.resume(ctx, options, everywhere=params["namespace"] is None and params["deployment"] is None)
+    return configuring.descheduler(ctx, options)
 
 
-def _validated(params: specs.Params) -> context.Result:
-    found = configuring.invalid(params["faults"])
-    if found:
-        return found
-    warned = f" with {len(params['faults'])} warnings" if params["faults"] else ""
-    data = {
-        "outcome": outcomes.ConfigOutcome.VALID.value,
-        "findings": [fault.to_dict() for fault in params["faults"]],
-        **configuring.NOTHING,
-        "digest": params["wish"].digest,
-    }
-    return context.Result(data, message=f"The configuration is valid{warned}.")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class DeschedulerSpec(specs.ClusterModuleSpec):
-    """Asks no cluster where a configuration is only to be validated."""
+    """Needs no cluster to validate a configuration."""
 
     def run(self, arguments: specs.Arguments, call: specs.Call) -> dict[str, t.Any]:
         if arguments["state"] != "validated":
             return specs.ClusterModuleSpec.run(self, arguments, call)
-        result = _validated(self.prepare(self.converted(arguments), call.environ))
-        return {
-            **result.data,
-            "changed": False,
-            "failed": result.failed,
-            "msg": result.message.replace(", nothing was written", ""),
-            "actions": [],
-            "diff": [],
-            "timeline": [],
-        }
+        options: configuring.DeschedulerOptions = self.prepare(self.converted(arguments), call.environ)["engine"]
+        warned = f" with {len(options.faults)} warnings" if options.faults else ""
+        digest = options.desired.digest if options.desired else ""
+        valid = options.result(outcomes.ConfigOutcome.VALID, f"The configuration is valid{warned}.", digest=digest)
+        result = options.invalid or valid
+        done = {"changed": False, "failed": result.failed, "msg": result.message}
+        return {**result.data, **done, "actions": [], "diff": [], "timeline": []}
 
 
 SPEC = DeschedulerSpec(

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the kubeops.node_maintenance collection
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""``maintain_descheduler``: what becomes of the descheduler around a maintenance."""
+"""``maintain_descheduler``: what to do with the descheduler around a maintenance."""
 
 from __future__ import annotations
 
@@ -15,21 +15,17 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge imp
     specs,
     yaml_text,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler import (
-    check,
-    rules,
-    values,
-)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler import check, values
 
 OPTIONS = (*(name for name in descheduler.SPEC.options if name not in ("state", "run")), "pause")
 EXPECTED = "arguments of the role descheduler without their prefix, such as {flavor: koordinator, config: {…}}"
 
 
 def read(name: str, value: t.Any) -> dict[str, t.Any]:
-    """The arguments, with a configuration that is valid; as keys and values, or as YAML text from a survey.
+    """The arguments, given as keys and values or as YAML text from a survey; the configuration is valid.
 
     Raises:
-        BadOption: there is no such argument, or its value is wrong, or the configuration is.
+        BadOption: an argument does not exist, or its value or the configuration is invalid.
     """
     given = specs.plain(yaml_text.read(value, check.schema_of("koordinator"))[0] if isinstance(value, str) else value)
     if not isinstance(given, dict):
@@ -55,16 +51,8 @@ def read(name: str, value: t.Any) -> dict[str, t.Any]:
 
 def _check(name: str, found: t.Mapping[str, t.Any]) -> None:
     flavor = t.cast("check.Flavor", found.get("flavor", "koordinator"))
-    try:
-        schema = check.schema_of(flavor, str(found.get("version", "")))
-    except KeyError:
-        raise errors.BadOption(name, found["version"], f"one of {', '.join(check.VERSIONS[flavor])}") from None
-    config: t.Any = found["config"]
-    faults: tuple[rules.Fault, ...] = ()
-    if isinstance(config, str):
-        config, faults = yaml_text.read(config, schema)
-    if config is not None or not faults:
-        faults = (*faults, *check.check(config, schema))
-    wrong = [f"{fault.path or 'it'}: {fault.sentence}" for fault in check.errors(faults)]
+    schema = descheduler.schema_of(name, flavor, str(found.get("version", "")))
+    _config, faults = descheduler.checked(found["config"], schema)
+    wrong = " ".join(f"{fault.path or 'it'}: {fault.sentence}" for fault in check.errors(faults))
     if wrong:
-        raise errors.BadOption(name, "the configuration", f"a valid {schema.kind}. {' '.join(wrong)}".rstrip("."))
+        raise errors.BadOption(name, "the configuration", f"a valid {schema.kind}. {wrong}".rstrip("."))

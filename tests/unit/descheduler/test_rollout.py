@@ -16,7 +16,8 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.des
     BadJournalError,
     Journal,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.places import Election, Place
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.places import Place
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Ref
 
 Raw = dict[str, t.Any]
 PLACE = Place("kube-system", "descheduler", "policy", "policy.yaml")
@@ -33,6 +34,10 @@ def mounts(name: str, *keys: str) -> Raw:
     if keys:
         source["items"] = [{"key": key, "path": key} for key in keys]
     return {"name": "v", "configMap": source}
+
+
+def held(lease: Ref | None) -> tuple[str, str] | None:
+    return (lease.namespace, lease.name) if lease else None
 
 
 def test_a_digest_is_of_the_meaning() -> None:
@@ -62,27 +67,27 @@ def test_what_the_pods_do_not_mount_is_not_written(volumes: list[Raw], said: str
 @pytest.mark.parametrize(
     ("args", "lease"),
     [
-        (("--leader-elect", "--v=3"), Election("kube-system", "descheduler")),
-        (("--leader-elect=true", "--leader-elect-resource-name=mine"), Election("kube-system", "mine")),
-        (("--leader-elect-resource-namespace", "ops", "--leader-elect"), Election("ops", "descheduler")),
-        (("--leader-elect=false",), Election()),
-        (("--v", "3"), Election()),
+        (("--leader-elect", "--v=3"), ("kube-system", "descheduler")),
+        (("--leader-elect=true", "--leader-elect-resource-name=mine"), ("kube-system", "mine")),
+        (("--leader-elect-resource-namespace", "ops", "--leader-elect"), ("ops", "descheduler")),
+        (("--leader-elect=false",), None),
+        (("--v", "3"), None),
     ],
 )
-def test_the_lease_of_sigs_is_in_its_flags(args: tuple[str, ...], lease: Election) -> None:
-    assert places.election({}, workload(args=args), "sigs") == lease
+def test_the_lease_of_sigs_is_in_its_flags(args: tuple[str, ...], lease: tuple[str, str] | None) -> None:
+    assert held(places.election({}, workload(args=args), "sigs")) == lease
 
 
 @pytest.mark.parametrize(
     ("config", "lease"),
     [
-        ({}, Election("koordinator-system", "koord-descheduler")),
-        ({"leaderElection": {"resourceNamespace": "kube-system"}}, Election("kube-system", "koord-descheduler")),
-        ({"leaderElection": {"leaderElect": False}}, Election()),
+        ({}, ("koordinator-system", "koord-descheduler")),
+        ({"leaderElection": {"resourceNamespace": "kube-system"}}, ("kube-system", "koord-descheduler")),
+        ({"leaderElection": {"leaderElect": False}}, None),
     ],
 )
-def test_the_lease_of_koordinator_is_in_its_configuration(config: Raw, lease: Election) -> None:
-    assert places.election(config, workload(), "koordinator") == lease
+def test_the_lease_of_koordinator_is_in_its_configuration(config: Raw, lease: tuple[str, str] | None) -> None:
+    assert held(places.election(config, workload(), "koordinator")) == lease
 
 
 @pytest.mark.parametrize(
@@ -132,7 +137,9 @@ def pod(name: str, started: str = "2026-11-21T10:00:05Z", **spec: t.Any) -> Raw:
 def test_who_leads(holder: str, acquired: str, leads: bool) -> None:
     lease = {"spec": {"holderIdentity": holder, "acquireTime": acquired}}
     assert (rollout.leadership(lease, "d", [pod("d-new")]) == "") is leads
-    assert rollout.leads("node-1_5", [pod("d-new", hostNetwork=True, nodeName="node-1")])
+    lease["spec"]["holderIdentity"] = "node-1_5"
+    on_host = pod("d-new", "2026-11-21T23:00:00Z", hostNetwork=True, nodeName="node-1")
+    assert rollout.leadership(lease, "d", [on_host]) == ""
 
 
 def test_a_deployment_is_done_when_nothing_old_is_left() -> None:
@@ -146,9 +153,9 @@ def test_a_deployment_is_done_when_nothing_old_is_left() -> None:
     new, old = [one("a", "sha256-1", True), one("b", "sha256-1", True)], [one("c", "sha256-0", True)]
     status = {"observedGeneration": 2, "updatedReplicas": 2, "availableReplicas": 2, "replicas": 2}
     assert rollout.progress({**made, "status": {**status, "observedGeneration": 1}}, new).waiting
-    assert "0 of 2 new pods are made" in rollout.progress({**made, "status": {"observedGeneration": 2}}, []).waiting
+    assert "0 of 2 new pods are created" in rollout.progress({**made, "status": {"observedGeneration": 2}}, []).waiting
     assert "1 of 2 new pods are ready" in rollout.progress({**made, "status": status}, new[:1]).waiting
-    assert "old pods are still there: c" in rollout.progress({**made, "status": status}, new + old).waiting
+    assert "old pods still exist: c" in rollout.progress({**made, "status": status}, new + old).waiting
     assert rollout.progress({**made, "status": status}, new).waiting == ""
 
 
@@ -167,7 +174,7 @@ def test_a_journal_comes_back_as_it_was() -> None:
         ours=("sha256-1", "sha256-2"),
     )
     assert Journal.of(kept.to_config_map()) == kept
-    assert "has not ended" in kept.said
+    assert "unfinished rollout" in kept.said
     assert "Deployment kube-system/descheduler are paused" in replace(kept, paused="scale").said
     with pytest.raises(BadJournalError, match="descheduler-u"):
         Journal.of({"metadata": {"name": "descheduler-u"}, "data": {"journal": '{"v": 2}'}})
@@ -176,6 +183,6 @@ def test_a_journal_comes_back_as_it_was() -> None:
 def test_the_way_back_removes_what_was_not_there() -> None:
     nothing = {rollout.DIGEST: None, rollout.RESTARTED: None}
     template = {"template": {"metadata": {"annotations": None}}}
-    assert rollout.marking(nothing, bare=True, replicas=2) == {"spec": {**template, "replicas": 2}}
-    beside = rollout.marking(nothing, bare=False)["spec"]["template"]["metadata"]["annotations"]
+    assert rollout.marking(nothing, bare=True, replicas=2) == {**template, "replicas": 2}
+    beside = rollout.marking(nothing, bare=False)["template"]["metadata"]["annotations"]
     assert beside == nothing

@@ -47,7 +47,7 @@ DEFAULTS: Raw = {name: spec.get("default") for name, spec in SPEC.options.items(
 def means(text: str) -> t.Any:
     """What the descheduler makes of its configuration."""
     params = SPEC.prepare(SPEC.converted({**DEFAULTS, "config": text}), {})
-    return params["means"](text)
+    return params["engine"].parse(text)
 
 
 class Descheduler(Program):

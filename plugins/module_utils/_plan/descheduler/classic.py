@@ -37,45 +37,32 @@ _MORE_STATES = (
 _AFFINITY = ("requiredDuringSchedulingIgnoredDuringExecution", "preferredDuringSchedulingIgnoredDuringExecution")
 
 
-def _plugin(point: str, does: str, fields: t.Mapping[str, schemas.Field], **rules: t.Any) -> schemas.Plugin:
-    return schemas.Plugin(points=(point,), does=does, args=schemas.record(fields, **rules))
+def _plugin(point: str, fields: t.Mapping[str, schemas.Field], **rules: t.Any) -> schemas.Plugin:
+    return schemas.Plugin(points=(point,), args=schemas.record(fields, **rules))
 
 
 V028: t.Mapping[str, schemas.Plugin] = {
-    "HighNodeUtilization": _plugin(
-        "balance",
-        "drains nodes of low utilization so that they can be scaled down",
-        {"thresholds": _THRESHOLDS, **_UTILIZATION},
-    ),
+    "HighNodeUtilization": _plugin("balance", {"thresholds": _THRESHOLDS, **_UTILIZATION}),
     "LowNodeUtilization": _plugin(
         "balance",
-        "moves pods from nodes above targetThresholds to nodes below thresholds, by requests",
         {
             "useDeviationThresholds": schemas.boolean(note="thresholds are deviations from the mean"),
             "thresholds": _THRESHOLDS,
-            "targetThresholds": replace(
-                _THRESHOLDS, note="the same resources as thresholds; nodes above are overutilized"
-            ),
+            "targetThresholds": replace(_THRESHOLDS, note="resources as in thresholds; nodes above are overutilized"),
             **_UTILIZATION,
         },
     ),
     "PodLifeTime": _plugin(
         "deschedule",
-        "evicts pods older than a limit",
         {
             **_CHOICE,
             "maxPodLifeTimeSeconds": schemas.count(required=True),
             "states": schemas.several(schemas.text(enum=_STATES), "phases or waiting reasons; without it all pods"),
         },
     ),
-    "RemoveDuplicates": _plugin(
-        "balance",
-        "spreads the pods of each owner over the nodes",
-        {"namespaces": schemas.NAMESPACES, "excludeOwnerKinds": schemas.TEXTS},
-    ),
+    "RemoveDuplicates": _plugin("balance", {"namespaces": schemas.NAMESPACES, "excludeOwnerKinds": schemas.TEXTS}),
     "RemoveFailedPods": _plugin(
         "deschedule",
-        "removes pods in phase Failed",
         {
             **_CHOICE,
             "excludeOwnerKinds": schemas.TEXTS,
@@ -86,7 +73,6 @@ V028: t.Mapping[str, schemas.Plugin] = {
     ),
     "RemovePodsHavingTooManyRestarts": _plugin(
         "deschedule",
-        "evicts pods whose containers have restarted too often",
         {
             **_CHOICE,
             "podRestartThreshold": schemas.whole(required=True, minimum=1, width=schemas.INT32),
@@ -94,12 +80,9 @@ V028: t.Mapping[str, schemas.Plugin] = {
             "states": schemas.several(schemas.text(enum=("Running", "CrashLoopBackOff"))),
         },
     ),
-    "RemovePodsViolatingInterPodAntiAffinity": _plugin(
-        "deschedule", "evicts pods that violate another pod's anti-affinity", _CHOICE
-    ),
+    "RemovePodsViolatingInterPodAntiAffinity": _plugin("deschedule", _CHOICE),
     "RemovePodsViolatingNodeAffinity": _plugin(
         "deschedule",
-        "evicts pods whose node no longer satisfies their affinity",
         {
             **_CHOICE,
             "nodeAffinityType": schemas.several(
@@ -112,7 +95,6 @@ V028: t.Mapping[str, schemas.Plugin] = {
     ),
     "RemovePodsViolatingNodeTaints": _plugin(
         "deschedule",
-        "evicts pods that do not tolerate a NoSchedule taint of their node",
         {
             **_CHOICE,
             "includePreferNoSchedule": schemas.boolean(note="also consider PreferNoSchedule taints"),
@@ -121,7 +103,6 @@ V028: t.Mapping[str, schemas.Plugin] = {
     ),
     "RemovePodsViolatingTopologySpreadConstraint": _plugin(
         "balance",
-        "evicts pods until topology spread constraints are satisfied",
         {
             **_CHOICE,
             "constraints": schemas.several(
@@ -155,8 +136,7 @@ _EXIT_CODES = schemas.several(schemas.whole(width=schemas.INT32))
 V036: t.Mapping[str, schemas.Plugin] = {
     **V028,
     "HighNodeUtilization": _with(
-        "HighNodeUtilization",
-        {"evictionModes": schemas.several(schemas.text(enum=("OnlyThresholdingResources",)))},
+        "HighNodeUtilization", {"evictionModes": schemas.several(schemas.text(enum=("OnlyThresholdingResources",)))}
     ),
     "LowNodeUtilization": _with(
         "LowNodeUtilization",

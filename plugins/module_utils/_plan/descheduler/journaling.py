@@ -1,11 +1,11 @@
 # Copyright: Contributors to the kubeops.node_maintenance collection
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""What a descheduler was before we touched it, kept in the cluster before the first write.
+"""The journal: a descheduler's previous state, stored in the cluster before the first write.
 
-A ConfigMap in our own namespace, ``descheduler-<UID of the workload>``: with it a call that was killed anywhere is
-finished by the next one, or taken back, byte for byte. It goes when the new configuration is proven to run. While
-evictions are paused it stays, and tells what to give back.
+A ConfigMap in our own namespace, ``descheduler-<UID of the workload>``. With it, a call that was killed at any point
+is finished or rolled back by the next one. It is deleted once the new configuration is verified. While evictions are
+paused it stays, and holds what to restore.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ class BadJournalError(ValueError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Journal:
-    """The state before: all that is needed to restore it.
+    """The previous state: all that is needed to restore it.
 
-    ``config`` is the text under the key, ``None`` where there was none; ``had_map`` and ``had_data`` say whether
-    there was a ConfigMap, and data in it. ``marks`` are our annotations of the pod template as they were,
-    ``bare`` that there were no annotations at all. ``replicas`` is the count before a restart by scaling,
-    ``suspended`` that of a CronJob. ``paused`` is how evictions were paused: ``dry_run``, ``scale`` or ``suspend``.
-    ``ours`` are the digests of the configurations that were being rolled out since, none of them proven.
+    ``config`` is the text under the key, ``None`` if there was none; ``had_map`` and ``had_data``: whether there was a
+    ConfigMap, and data in it. ``marks`` are our annotations of the pod template, ``bare``: it had no annotations at
+    all. ``replicas`` is the count before a restart by scaling, ``suspended`` the CronJob's own setting. ``paused`` is
+    how evictions were paused: ``dry_run``, ``scale`` or ``suspend``. ``ours`` are the digests of the configurations
+    that have been rolled out since without being verified.
     """
 
     flavor: str
@@ -59,34 +59,28 @@ class Journal:
 
     @property
     def said(self) -> str:
-        """What it means that this is there, and what to do."""
+        """What the journal means, and what to do."""
         who = f"{self.kind} {self.place.namespace}/{self.place.deployment}"
         if self.paused:
-            return f"evictions by {who} are paused; descheduler_config with state resumed gives them back"
-        return f"a rollout to {who} that has not ended; the same call again finishes it"
+            return f"evictions by {who} are paused; resume them with descheduler_config, state: resumed"
+        return f"an unfinished rollout to {who}; make the same call again to finish it"
 
     def to_config_map(self) -> dict[str, t.Any]:
-        """The object that keeps it."""
+        """The object that stores it."""
+        labels = {names.MANAGED_BY_LABEL: names.MANAGED_BY, LABEL: "paused" if self.paused else "rollout"}
         return {
             "apiVersion": "v1",
             "kind": "ConfigMap",
-            "metadata": {
-                "name": self.name,
-                "namespace": names.NAMESPACE,
-                "labels": {
-                    names.MANAGED_BY_LABEL: names.MANAGED_BY,
-                    LABEL: "paused" if self.paused else "rollout",
-                },
-            },
+            "metadata": {"name": self.name, "namespace": names.NAMESPACE, "labels": labels},
             "data": {_CONTENT: json.dumps({"v": 1, **asdict(self)}, sort_keys=True)},
         }
 
     @classmethod
     def of(cls, raw: objects.Raw) -> Journal:
-        """From the object that keeps it.
+        """From the object that stores it.
 
         Raises:
-            BadJournalError: it is not what this version writes.
+            BadJournalError: this version cannot read it.
         """
         name = (raw.get("metadata") or {}).get("name")
         try:
@@ -96,6 +90,6 @@ class Journal:
             return cls(**{**kept, "place": places.Place(**kept["place"]), "ours": tuple(kept["ours"])})
         except (KeyError, TypeError, ValueError, AttributeError):
             raise BadJournalError(
-                f"ConfigMap {names.NAMESPACE}/{name} keeps no state of a descheduler that this version can read. "
-                "Look at the descheduler, then delete that ConfigMap."
+                f"This version cannot read the descheduler's state in ConfigMap {names.NAMESPACE}/{name}. "
+                "Check the descheduler, then delete that ConfigMap."
             ) from None

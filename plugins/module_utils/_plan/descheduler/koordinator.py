@@ -69,9 +69,7 @@ ROOT = schemas.record(
         "enableContentionProfiling": schemas.boolean("true", "default: only with enableProfiling"),
         "healthzBindAddress": schemas.Field(type="address", default="0.0.0.0:10251"),
         "metricsBindAddress": schemas.Field(type="address", default="0.0.0.0:10251"),
-        "deschedulingInterval": schemas.duration(
-            "0s", "0 runs the plugins once", minimum=0, real="starts", nullable=False
-        ),
+        "deschedulingInterval": schemas.duration("0s", "0: runs once", minimum=0, real="starts", nullable=False),
         "dryRun": schemas.boolean(note="no plugin evicts; PodMigrationJobs created by others are still processed"),
         "profiles": schemas.several(_PROFILE, "default: one profile with the default plugins", unique="name"),
         "nodeSelector": replace(schemas.LABEL_SELECTOR, note="the nodes to consider; a label selector, not a string"),
@@ -118,7 +116,6 @@ _DELETE_OPTIONS = schemas.record(
 
 MIGRATION_CONTROLLER = schemas.Plugin(
     points=("evict", "filter"),
-    does="moves pods by PodMigrationJobs, with limits per node, namespace and workload",
     args=schemas.record(
         {
             "dryRun": schemas.boolean(note="jobs created by others are still processed"),
@@ -201,7 +198,6 @@ _ORDER = (
 
 LOW_NODE_LOAD = schemas.Plugin(
     points=("balance",),
-    does="moves pods from nodes with high actual usage to nodes with low usage; needs NodeMetrics from koordlet",
     checked="enabled",
     args=schemas.record(
         {
@@ -232,7 +228,6 @@ LOW_NODE_LOAD = schemas.Plugin(
 
 DEFAULT_EVICTOR = schemas.Plugin(
     points=("evict", "filter"),
-    does="evicts through the Eviction API, without limits per workload",
     strict=False,
     checked="enabled",
     args=schemas.record(
@@ -262,7 +257,6 @@ _ORDER_ITEM = schemas.record(
 
 CUSTOM_PRIORITY = schemas.Plugin(
     points=("balance",),
-    does="moves pods from nodes of lower priority to nodes of higher priority",
     checked="enabled",
     since="1.8.0",
     args=schemas.record(

@@ -1,35 +1,40 @@
 # Copyright: Contributors to the kubeops.node_maintenance collection
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""Where a descheduler lives in its cluster, and whether its workload reads the configuration that we write."""
+"""The objects of a descheduler in its cluster, and whether its workload reads the ConfigMap that we write."""
 
 from __future__ import annotations
 
 import typing as t
 from dataclasses import dataclass
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler import check, values
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler import check, profiles, values
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import objects
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """The names of a descheduler's objects; ``deployment`` may be a CronJob's where the flavor is ``sigs``."""
+    """The names of a descheduler's objects; with flavor ``sigs``, ``deployment`` may name a CronJob."""
 
     namespace: str
     deployment: str
     config_map: str
     key: str
 
+    @property
+    def map_name(self) -> str:
+        """The ConfigMap, as messages name it."""
+        return f"ConfigMap {self.namespace}/{self.config_map}"
+
+
+_KOORD = ("koord-descheduler-config", "koord-descheduler-config")
 
 PLACES: t.Mapping[check.Flavor, Place] = {
-    "koordinator": Place(
-        "koordinator-system", "koord-descheduler", "koord-descheduler-config", "koord-descheduler-config"
-    ),
-    "ack": Place("kube-system", "ack-koord-descheduler", "koord-descheduler-config", "koord-descheduler-config"),
+    "koordinator": Place("koordinator-system", "koord-descheduler", *_KOORD),
+    "ack": Place("kube-system", "ack-koord-descheduler", *_KOORD),
     "sigs": Place("kube-system", "descheduler", "descheduler-policy-configmap", "policy.yaml"),
 }
-"""The names of Koordinator's chart, of ACK's add-on, and of the plain manifests of sigs.k8s.io/descheduler."""
+"""The names in Koordinator's chart, in ACK's add-on, and in the plain manifests of sigs.k8s.io/descheduler."""
 
 
 def template_of(workload: objects.Raw) -> objects.Raw:
@@ -40,76 +45,63 @@ def template_of(workload: objects.Raw) -> objects.Raw:
 
 
 def is_cron(workload: objects.Raw) -> bool:
-    """Whether each run of the descheduler is a new pod, which mounts what the ConfigMap holds then."""
+    """Whether each run of the descheduler is a new pod, which mounts the ConfigMap as it is then."""
     return "jobTemplate" in workload["spec"]
 
 
 def unread(workload: objects.Raw, place: Place) -> str:
-    """Why the workload would not read what is written to the ConfigMap; the empty text where it reads it."""
-    mounted: dict[str, list[str] | None] = {}
+    """Why the workload does not read the ConfigMap's key; the empty string if it does."""
+    mounted: dict[str, list[str]] = {}
     for source in _sources(template_of(workload)):
-        items = source.get("items")
-        keys = [str(item.get("key")) for item in items] if items else None
-        mounted[str(source.get("name"))] = keys
+        mounted[str(source.get("name"))] = [str(item.get("key")) for item in source.get("items") or ()]
     if place.config_map not in mounted:
         said = f"mounts the ConfigMaps {', '.join(sorted(mounted))}" if mounted else "mounts no ConfigMap"
         right = values.similar(place.config_map, mounted) or (next(iter(mounted)) if len(mounted) == 1 else "")
         hint = f" Did you mean config_map: {right}?" if right else ""
         return f"{place.deployment} {said}, not {place.config_map}.{hint}"
     keys = mounted[place.config_map]
-    if keys is not None and place.key not in keys:
+    if keys and place.key not in keys:
         hint = f" Did you mean key: {keys[0]}?" if len(keys) == 1 else ""
-        return f"{place.deployment} mounts of {place.config_map} the keys {', '.join(keys)}, not {place.key}.{hint}"
+        return f"{place.deployment} mounts only {', '.join(keys)} of {place.config_map}, not {place.key}.{hint}"
     return ""
 
 
 def _sources(template: objects.Raw) -> t.Iterator[objects.Raw]:
-    """The ConfigMaps that are volumes, alone or projected."""
+    """The ConfigMaps among the volumes, mounted directly or projected."""
     for volume in (template.get("spec") or {}).get("volumes") or ():
-        if volume.get("configMap"):
-            yield volume["configMap"]
-        for source in (volume.get("projected") or {}).get("sources") or ():
+        for source in (volume, *((volume.get("projected") or {}).get("sources") or ())):
             if source.get("configMap"):
                 yield source["configMap"]
 
 
 def unknown_name(place: Place, found: t.Iterable[str], kinds: str) -> str:
-    """What to say where there is no such workload: the one that was probably meant, or all that are there."""
+    """The remedy if the workload does not exist: the one that was probably meant, or all that exist."""
     names = sorted(found)
     right = values.similar(place.deployment, names) or next((name for name in names if "descheduler" in name), "")
     if right:
         return f"Did you mean deployment: {right}?"
-    there = f"There are {', '.join(names[:20])}." if names else "There is none at all: is this the right namespace?"
-    return f"Look for {kinds} in namespace {place.namespace}. {there}"
+    if not names:
+        return f"Namespace {place.namespace} has no {kinds}: set the right namespace."
+    return f"Set deployment to one of the {kinds} in namespace {place.namespace}: {', '.join(names[:20])}."
 
 
-@dataclass(frozen=True, slots=True)
-class Election:
-    """The Lease of a descheduler's leader; without ``name`` there is no election."""
-
-    namespace: str = ""
-    name: str = ""
-
-
-def election(config: t.Mapping[str, t.Any] | None, workload: objects.Raw, flavor: check.Flavor) -> Election:
-    """Which Lease tells who leads: by the configuration, for ``sigs`` by the container's flags."""
+def election(config: t.Mapping[str, t.Any], workload: objects.Raw, flavor: check.Flavor) -> objects.Ref | None:
+    """The leader's Lease, by the configuration or, for ``sigs``, the container's flags; ``None`` without election."""
     if flavor == "sigs":
         flags = _flags(template_of(workload))
-        if flags.get("leader-elect", "false") not in ("true", ""):
-            return Election()
-        return Election(
-            flags.get("leader-elect-resource-namespace") or "kube-system",
-            flags.get("leader-elect-resource-name") or "descheduler",
-        )
-    elects = (config or {}).get("leaderElection") or {}
-    if not isinstance(elects, dict) or elects.get("leaderElect") is False:
-        return Election()
-    return Election(
-        elects.get("resourceNamespace") or "koordinator-system", elects.get("resourceName") or "koord-descheduler"
-    )
+        elects = flags.get("leader-elect", "false") in ("true", "")
+        namespace = flags.get("leader-elect-resource-namespace") or "kube-system"
+        name = flags.get("leader-elect-resource-name") or "descheduler"
+    else:
+        settings = profiles.dict_at(config, "leaderElection")
+        elects = settings.get("leaderElect") is not False
+        namespace = settings.get("resourceNamespace") or "koordinator-system"
+        name = settings.get("resourceName") or "koord-descheduler"
+    return objects.Ref("Lease", name, namespace, api_version="coordination.k8s.io/v1") if elects else None
 
 
 def _flags(template: objects.Raw) -> dict[str, str]:
+    """The flags of the containers by name, without dashes."""
     found: dict[str, str] = {}
     for container in (template.get("spec") or {}).get("containers") or ():
         words = [str(word) for word in (*(container.get("command") or ()), *(container.get("args") or ()))]
@@ -121,8 +113,7 @@ def _flags(template: objects.Raw) -> dict[str, str]:
     return found
 
 
-def port_of(config: t.Mapping[str, t.Any] | None) -> int:
-    """The port of ``/configz``: that of ``healthzBindAddress``."""
-    text = str((config or {}).get("healthzBindAddress") or "")
-    port = text.rpartition(":")[2]
-    return int(port) if port.isdigit() and ":" in text else 10251
+def port_of(config: t.Mapping[str, t.Any]) -> int:
+    """The port of ``/configz``, which is the one of ``healthzBindAddress``."""
+    _host, port = values.address(str(config.get("healthzBindAddress") or ""))
+    return int(port) if port.isdigit() else 10251

@@ -8,11 +8,7 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass, replace
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler import (
-    rules,
-    schemas,
-    values,
-)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler import rules, schemas, values
 
 TYPE_META = {"apiVersion": schemas.text(), "kind": schemas.text()}
 

@@ -11,16 +11,19 @@ case-insensitively.
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 import typing as t
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler import (
     profiles,
     schemas,
     values,
 )
+
+Raw = profiles.Raw
 
 DEFAULT_PROFILE = "koord-descheduler"
 """The name of a single profile that has none."""
@@ -46,8 +49,14 @@ class Comparison:
     extras: tuple[str, ...] = ()
     overridden: tuple[str, ...] = ()
 
+    @classmethod
+    def of_all(cls, several: t.Sequence[Comparison]) -> Comparison:
+        """The differences of several pods' configurations, each sentence once."""
+        parts = zip(*map(astuple, several), strict=True)
+        return cls(*(tuple(dict.fromkeys(itertools.chain(*part))) for part in parts))
 
-def compare(wanted: t.Mapping[str, t.Any], running: t.Mapping[str, t.Any], schema: schemas.Schema) -> Comparison:
+
+def compare(wanted: Raw, running: Raw, schema: schemas.Schema) -> Comparison:
     """Compare the running configuration with the desired one."""
     walk, process, recased = _Walk(), _Walk(), _recased(running, schema.root)
     walk.fields(schema.root, wanted, recased, "", skipped=(*_SKIPPED, *OVERRIDDEN))
@@ -62,21 +71,20 @@ def compare(wanted: t.Mapping[str, t.Any], running: t.Mapping[str, t.Any], schem
     return Comparison(tuple(walk.conflicts), tuple(walk.extras), (*process.conflicts, *process.extras))
 
 
-def _objects(raw: profiles.Raw, key: str) -> list[dict[str, t.Any]]:
+def _objects(raw: Raw, key: str) -> list[dict[str, t.Any]]:
     """The objects in the list under the key, with lower-case keys."""
     return [_folded(entry) for entry in profiles.list_at(raw, key) if isinstance(entry, dict)]
 
 
-def _profile(
-    walk: _Walk, wanted: profiles.Profile, raw: profiles.Raw, running: profiles.Raw, schema: schemas.Schema
-) -> None:
+def _profile(walk: _Walk, wanted: profiles.Profile, raw: Raw, running: Raw, schema: schemas.Schema) -> None:
     path = wanted.path
     name = raw.get("name") or DEFAULT_PROFILE
     if running.get("name") != name:
         walk.conflict(f"{path}.name", name, running.get("name"))
     points = _folded(running.get("plugins"))
     for point, names in wanted.enabled.items():
-        enabled = tuple(entry.get("name") for entry in _objects(_folded(points.get(point)), "enabled"))
+        entries = profiles.list_at(_folded(points.get(point)), "enabled")
+        enabled = tuple(_folded(entry).get("name") for entry in entries)
         if enabled != names:
             walk.conflict(f"{path}.plugins.{point}.enabled", list(names), list(enabled))
     args = {entry.get("name"): entry.get("args") for entry in _objects(running, "pluginconfig")}
@@ -87,7 +95,7 @@ def _profile(
             walk.fields(known.args, desired, found, f"{path}.pluginConfig[{plugin}].args", skipped=_SKIPPED)
 
 
-def _unpooled(desired: profiles.Raw, running: dict[str, t.Any]) -> dict[str, t.Any]:
+def _unpooled(desired: Raw, running: dict[str, t.Any]) -> dict[str, t.Any]:
     """LowNodeLoad's arguments with its own settings outside of ``nodePools``, and pools without inherited values."""
     own, *others = profiles.list_at(running, "nodePools") or [None]
     if not isinstance(own, dict) or own.get("name") != OWN_POOL:
@@ -139,12 +147,7 @@ class _Walk:
             self.conflict(path, wanted, running)
 
     def fields(
-        self,
-        field: schemas.Field,
-        wanted: t.Mapping[str, t.Any],
-        running: t.Mapping[str, t.Any],
-        path: str,
-        skipped: t.Collection[str] = (),
+        self, field: schemas.Field, wanted: Raw, running: Raw, path: str, skipped: t.Collection[str] = ()
     ) -> None:
         for key, known in field.fields.items():
             if key not in skipped:

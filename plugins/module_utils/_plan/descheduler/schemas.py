@@ -77,7 +77,6 @@ class Plugin:
     stray: Real = "refuses"
     needs_config: bool = False
     since: str = ""
-    does: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

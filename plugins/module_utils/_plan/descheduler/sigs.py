@@ -86,7 +86,6 @@ _STORAGE_CLASSES = schemas.record(
 
 DEFAULT_EVICTOR = schemas.Plugin(
     points=("filter", "preevictionfilter"),
-    does="decides which pods may be evicted; always enabled",
     args=schemas.record(
         {
             "nodeSelector": schemas.selector_text("only with nodeFit"),

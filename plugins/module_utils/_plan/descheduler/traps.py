@@ -262,12 +262,8 @@ def _low_node_utilization(plugin: _Args) -> rules.Faults:
     if low and high and low.keys() != high.keys():
         message = "thresholds and targetThresholds list different resources."
         yield rules.Fault("different_keys", message, _SAME_RESOURCES, f"{path}.targetThresholds")
-    for name in sorted(low.keys() & high.keys()):
-        one, other = values.number(low[name]), values.number(high[name])
-        if one is not None and other is not None and one > other and not plugin.args.get("useDeviationThresholds"):
-            message = f"thresholds of {name} is {one:g}, targetThresholds is {other:g}."
-            remedy = "Keep thresholds at or below targetThresholds."
-            yield rules.Fault("order", message, remedy, f"{path}.thresholds.{name}")
+    if not plugin.args.get("useDeviationThresholds"):
+        yield from values.ordered(plugin.args, "thresholds", "targetThresholds", path)
 
 
 def _metric_use(plugin: _Args) -> rules.Faults:
@@ -277,8 +273,7 @@ def _metric_use(plugin: _Args) -> rules.Faults:
             message = "It cannot be combined with source."
             yield rules.Fault("exclusive", message, "Remove metricsServer.", f"{where}.metricsServer")
         if use.get("prometheus") is not None:
-            message = "It requires source: Prometheus."
-            yield rules.Fault("forbidden", message, "Remove it.", f"{where}.prometheus")
+            yield rules.Fault("forbidden", "It requires source: Prometheus.", "Remove it.", f"{where}.prometheus")
     if use.get("source") == "Prometheus" and not values.is_set(profiles.dict_at(use, "prometheus").get("query")):
         yield rules.Fault("required", "source: Prometheus requires a query.", path=f"{where}.prometheus.query")
 
@@ -322,8 +317,9 @@ def _metrics(config: profiles.Raw, parsed: tuple[profiles.Profile, ...]) -> rule
             yield rules.warning("never_read", message, "Remove it.", f"{path}.prometheus")
         collects = profiles.dict_at(config, "metricsCollector").get("enabled") is True
         if provider.get("source") == "KubernetesMetrics" and collects:
-            message = "It cannot be combined with metricsCollector."
-            yield rules.Fault("exclusive", message, "Remove metricsCollector.", path)
+            yield rules.Fault(
+                "exclusive", "It cannot be combined with metricsCollector.", "Remove metricsCollector.", path
+            )
 
 
 def _prometheus(provider: profiles.Raw, path: str) -> rules.Faults:

@@ -24,10 +24,10 @@ _PERCENT = re.compile(r"([+-]?\d+)%", re.ASCII)
 _FLOAT = re.compile(rf"[+-]?(?:{_NUMBER}(?:e[+-]?\d+)?|inf|infinity|nan)", re.ASCII | re.IGNORECASE)
 _PORT = re.compile(r"\+?\d+", re.ASCII)
 
-_TYPES: t.Mapping[schemas.Type, tuple[str, type]] = {
+_TYPES: t.Mapping[schemas.Type, tuple[str, type | tuple[()]]] = {
     "bool": ("true or false, without quotes", bool),
-    "int": ("an integer", int),
-    "float": ("a number", float),
+    "int": ("an integer", ()),
+    "float": ("a number", ()),
     "string": ("a string (numbers and true/false in quotes)", str),
     "duration": ("a duration such as 90s, 5m or 1h30m", str),
     "int_or_percent": ('an integer or a percentage such as "10%"', str),
@@ -39,7 +39,7 @@ _TYPES: t.Mapping[schemas.Type, tuple[str, type]] = {
     "list": ("a list", list),
     "map": ("names and values", dict),
 }
-"""How messages describe each type, and its Python type."""
+"""How messages describe each type, and the Python type of its values that are not numbers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +96,7 @@ class Reader:
                 message = f"Only one of {' and '.join(given)} may be set."
                 yield rules.Fault("exclusive", message, "Remove all but one of them.", path, field.real)
         for low, high in field.le:
-            yield from _ordered(value, low, high, path)
+            yield from ordered(value, low, high, path)
         if field.fields is schemas.LABEL_SELECTOR.fields:
             for fault in _selector(value, path):
                 yield replace(fault, real=field.malformed)
@@ -108,7 +108,7 @@ class Reader:
         seen: dict[t.Any, int] = {}
         for index, given in enumerate(value):
             here = f"{path}[{index}]"
-            inner = _zero(item) if given is None else given
+            inner = _ZERO.get(item.type, 0) if given is None else given
             yield from self.faults(item, inner, here)
             if item.enum and inner == "":
                 kept = given is None and index == 0 and field.default and not self.strict
@@ -128,7 +128,7 @@ class Reader:
             here = _join(path, key)
             if field.keys and key not in field.keys:
                 yield unknown("key", key, field.keys, here, field.real)
-            yield from self.faults(item, _zero(item) if inner is None else inner, here)
+            yield from self.faults(item, _ZERO.get(item.type, 0) if inner is None else inner, here)
 
 
 _UNKNOWN = {"key": "unknown_key", "plugin": "unknown_plugin", "value": "not_in_list"}
@@ -169,14 +169,8 @@ def is_set(value: t.Any) -> bool:
     return value is not None and value != "" and value != [] and value != {}
 
 
-def _zero(field: schemas.Field) -> t.Any:
-    """What Go makes of null in a list or map: the zero value of the type."""
-    match field.type:
-        case "object":
-            return {}
-        case "string":
-            return ""
-    return None if field.type in ("list", "map", "bool") else 0
+_ZERO: t.Mapping[schemas.Type, t.Any] = {"object": {}, "string": "", "list": None, "map": None, "bool": None}
+"""What Go makes of null in a list or map: the zero value of the type; for all other types 0."""
 
 
 def number(value: t.Any) -> float | None:
@@ -223,16 +217,12 @@ def shown(value: t.Any, length: int = 40) -> str:
 
 def _fits(field: schemas.Field, value: t.Any) -> bool:
     match field.type:
-        case "int":
-            return _is_whole(value)
-        case "float":
-            return _is_number(value)
         case "duration":
             return seconds(value) is not None
-        case "int_or_percent":
-            return _is_whole(value) or isinstance(value, str)
-        case "float_or_string":
-            return _is_number(value) or isinstance(value, str)
+        case "int" | "int_or_percent" if _is_whole(value):
+            return True
+        case "float" | "float_or_string" if _is_number(value):
+            return True
     return isinstance(value, _TYPES[field.type][1])
 
 
@@ -304,7 +294,8 @@ def _is_ip(text: str) -> bool:
     return "%" not in text
 
 
-def _ordered(value: t.Mapping[str, t.Any], low: str, high: str, path: str) -> rules.Faults:
+def ordered(value: t.Mapping[str, t.Any], low: str, high: str, path: str) -> rules.Faults:
+    """Numbers under ``low`` that exceed the ones of the same name under ``high``."""
     lows, highs = value.get(low), value.get(high)
     if not isinstance(lows, dict) or not isinstance(highs, dict):
         return

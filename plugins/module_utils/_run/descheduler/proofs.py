@@ -1,7 +1,7 @@
 # Copyright: Contributors to the kubeops.node_maintenance collection
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""What proves that a descheduler runs the configuration that is wanted, and what says why it does not."""
+"""Verifying that a descheduler runs the desired configuration, and finding out why it does not."""
 
 from __future__ import annotations
 
@@ -10,17 +10,20 @@ from dataclasses import dataclass
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import errors, verbs
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler import (
-    check,
     places,
     rollout,
     running,
     schemas,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import objects
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.descheduler import sites
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import objects, phases
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import writing
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.descheduler import restarting, targets
 
-Means = t.Callable[[str], t.Any]
-"""Reads a configuration's text; ``None`` where it is none."""
+Parse = t.Callable[[str], t.Any]
+"""Parses a configuration's text; ``None`` if it is not YAML."""
+
+STEADY = 10.0
+"""Seconds that new pods must stay ready if their configuration cannot be read."""
 
 LAST_LINES = 30
 
@@ -31,11 +34,10 @@ STRENGTH: tuple[Kind, ...] = ("", "ready", "lease", "log", "configz")
 
 @dataclass(frozen=True, slots=True)
 class Proof:
-    """What was found out about the pods.
+    """What is known of the running pods.
 
-    ``kind`` is the proof of the pod that has the weakest one. ``comparison`` is ``None`` where no running
-    configuration could be read; ``waiting`` says what is still missing (a leader); ``why`` why no stronger
-    proof could be had.
+    ``kind`` is the weakest proof of any pod, ``comparison`` is ``None`` if no running configuration could be read.
+    ``waiting`` says what is still missing (a leader), ``why`` why no stronger proof was possible.
     """
 
     kind: Kind
@@ -45,92 +47,139 @@ class Proof:
 
     @property
     def conflicts(self) -> tuple[str, ...] | None:
-        """How what runs differs, ``None`` where it could not be read."""
+        """How the running configuration differs, ``None`` if it could not be read."""
         return self.comparison.conflicts if self.comparison else None
 
 
-@dataclass(frozen=True, slots=True)
-class Prover:
-    """Proves for one configuration that is wanted."""
+@dataclass
+class Verification:
+    """Of one desired configuration. ``proof`` is the latest one."""
 
-    site: sites.Site
-    flavor: check.Flavor
+    target: targets.DeschedulerTarget
     schema: schemas.Schema
-    wanted: t.Mapping[str, t.Any]
-    means: Means
+    desired: t.Mapping[str, t.Any]
+    parse: Parse
+    proof: Proof | None = None
 
     def prove(self, pods: t.Sequence[objects.Raw]) -> Proof:
-        """Ask the pods themselves, then their logs, then the Lease."""
+        """Read the configuration from the pods themselves or from their logs, and the Lease."""
+        self.proof = self._proof(pods)
+        return self.proof
+
+    def _proof(self, pods: t.Sequence[objects.Raw]) -> Proof:
         waiting, kind = self._leader(pods)
-        if self.flavor == "sigs" or not pods:
-            return Proof(kind, None, waiting, "this descheduler tells its configuration nowhere")
+        if self.target.flavor == "sigs" or not pods:
+            return Proof(kind, None, waiting, "this descheduler does not publish its configuration")
         found = [self._one(pod) for pod in pods]
-        told = [comparison for _word, comparison, _why in found if comparison is not None]
-        why = next((why for _word, _comparison, why in found if why), "")
-        conflicts = tuple(word for comparison in told for word in comparison.conflicts)
-        extras = tuple(word for comparison in told for word in comparison.extras)
-        overridden = tuple(dict.fromkeys(word for comparison in told for word in comparison.overridden))
-        both = running.Comparison(tuple(dict.fromkeys(conflicts)), tuple(dict.fromkeys(extras)), overridden)
-        if conflicts or len(told) == len(pods):
-            weakest = min((word for word, comparison, _why in found if comparison is not None), key=STRENGTH.index)
-            return Proof(weakest, both, waiting, why)
+        why = next((why for _kind, _comparison, why in found if why), "")
+        read = [(one, comparison) for one, comparison, _why in found if comparison]
+        merged = running.Comparison.of_all([comparison for _kind, comparison in read])
+        if merged.conflicts or len(read) == len(pods):
+            return Proof(min((one for one, _comparison in read), key=STRENGTH.index), merged, waiting, why)
         return Proof(kind, None, waiting, why)
 
     def _one(self, pod: objects.Raw) -> tuple[Kind, running.Comparison | None, str]:
-        meta, cluster = pod["metadata"], self.site.ctx.cluster
-        request = verbs.port_forward(meta["namespace"], meta["name"], places.port_of(self.wanted))
+        meta, cluster = pod["metadata"], self.target.ctx.cluster
+        request = verbs.port_forward(meta["namespace"], meta["name"], places.port_of(self.desired))
         try:
             page = cluster.page(request, "/configz")
             if isinstance(page, dict) and isinstance(page.get("componentconfig"), dict):
-                return "configz", running.compare(self.wanted, page["componentconfig"], self.schema), ""
+                return "configz", running.compare(self.desired, page["componentconfig"], self.schema), ""
             why = "/configz holds no componentconfig"
         except errors.ClusterError as error:
             why = f"/configz of {meta['name']} cannot be read: {error}"
-        for container in _containers(pod):
+        for container in (pod.get("spec") or {}).get("containers") or ():
             try:
-                log = cluster.text(verbs.pod_log(meta["namespace"], meta["name"], container))
+                log = cluster.text(verbs.pod_log(meta["namespace"], meta["name"], container["name"]))
             except errors.ClusterError as error:
                 why += f" Its log cannot be read either: {error}"
                 continue
-            config = self.means(running.logged(log))
+            config = self.parse(running.logged(log))
             if isinstance(config, dict):
-                return "log", running.compare(self.wanted, config, self.schema), why
+                return "log", running.compare(self.desired, config, self.schema), why
         return "", None, why
 
     def _leader(self, pods: t.Sequence[objects.Raw]) -> tuple[str, Kind]:
-        """What is missing for one of the pods to lead, and the proof that readiness and leader give."""
-        election = places.election(self.wanted, self.site.workload, self.flavor)
-        if not election.name:
+        """What one of the pods still lacks to lead, and the proof that readiness and leader give."""
+        election = places.election(self.desired, self.target.workload, self.target.flavor)
+        if election is None:
             return "", "ready"
         try:
-            lease = self.site.lease(election)
+            lease = writing.read(self.target.ctx, election)
         except errors.Forbidden:
-            # The result's ``proof`` tells that nobody asked for more than readiness.
+            # The result's ``proof`` shows that only readiness was checked.
             return "", "ready"
         if lease is None:
-            return f"there is no lease {election.namespace}/{election.name} yet", ""
-        waiting = rollout.leadership(lease, self.site.place.deployment, pods)
+            return f"there is no {election} yet", ""
+        waiting = rollout.leadership(lease, self.target.place.deployment, pods)
         return waiting, "" if waiting else "lease"
 
+    def settled(self, within: float) -> rollout.Progress:
+        """The progress once all pods are available, or after ``within`` seconds."""
+        target, clock = self.target, self.target.ctx.clock
+        deadline = clock.now() + within
+        while True:
+            progress = rollout.progress(target.workload, target.pods())
+            if not progress.waiting or clock.now() >= deadline:
+                return progress
+            clock.sleep(restarting.POLL)
+            target.reread()
 
-def _containers(pod: objects.Raw) -> list[str]:
-    return [container["name"] for container in (pod.get("spec") or {}).get("containers") or ()]
+    def failure(self, timeout: float, *, fresh: bool) -> str:
+        """Wait until the desired configuration runs; why it does not, or the empty string.
+
+        If the running configuration cannot be read, ``fresh`` pods must stay ready for a while: the descheduler of
+        sigs.k8s.io reports ready before it checks everything that its policy names.
+        """
+        target, clock = self.target, self.target.ctx.clock
+        deadline = clock.now() + timeout
+        announced, held, since = "", None, 0.0
+        while True:
+            target.reread()
+            progress = rollout.progress(target.workload, target.pods())
+            waiting, restarts = progress.waiting or self._missing(progress.pods), rollout.restarts(progress.pods)
+            proven = self.proof is not None and self.proof.comparison is not None
+            if not waiting and (proven or not fresh):
+                return ""
+            now = clock.now()
+            if waiting or restarts != held:
+                held, since = restarts, now
+            if not waiting and now - since >= STEADY:
+                return ""
+            if progress.hopeless or now >= deadline + (0.0 if waiting else STEADY):
+                self.proof = None
+                ended = "" if progress.hopeless else f" within {timeout:.0f} s"
+                words = last_words(target, progress.dead)
+                said = f" {progress.dead[0].pod} said: {words}" if words else f" ({waiting or _STAYING})"
+                return f"The new configuration does not run{ended}.{said}"
+            if (waiting or _STAYING) != announced:
+                announced = waiting or _STAYING
+                target.tell(phases.What.WAITING, f"waiting: {announced}")
+            clock.sleep(restarting.POLL)
+
+    def _missing(self, pods: t.Sequence[objects.Raw]) -> str:
+        """What the available pods still lack."""
+        proof = self.prove(pods)
+        return proof.waiting or (f"another configuration runs ({proof.conflicts[0]})" if proof.conflicts else "")
 
 
-def last_words(site: sites.Site, dead: t.Sequence[rollout.Dead]) -> str:
-    """Why a new pod's container ended, in its own words: its termination message, else the end of its log."""
+_STAYING = "the new pods must stay ready for a while"
+
+
+def last_words(target: targets.DeschedulerTarget, dead: t.Sequence[rollout.Dead]) -> str:
+    """Why a new pod's container terminated, by its termination message or else the end of its log."""
     for found in dead:
         if words := rollout.last_words(found.words):
             return words
     for found in dead:
-        for previous in dict.fromkeys((found.previous, not found.previous)):
+        for previous in (found.previous, not found.previous):
             request = verbs.pod_log(
-                site.place.namespace, found.pod, found.container, previous=previous, tail_lines=LAST_LINES
+                target.place.namespace, found.pod, found.container, previous=previous, tail_lines=LAST_LINES
             )
             try:
-                words = rollout.last_words(site.ctx.cluster.text(request))
+                words = rollout.last_words(target.ctx.cluster.text(request))
             except errors.ClusterError:
-                # Only a better message is lost; that the container ended is told in any case.
+                # Only a better message is lost: that the container terminated is reported anyway.
                 continue
             if words:
                 return words

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the kubeops.node_maintenance collection
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""Restarting a descheduler: what has to be over before, the two ways to do it, and the way back."""
+"""Restarting a descheduler: waiting for its jobs, the two kinds of restart, and the way back."""
 
 from __future__ import annotations
 
@@ -17,38 +17,32 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.mod
     phases,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import act, context
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.descheduler import sites
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.descheduler import targets
 
 POLL = 1.0
-"""Seconds between two looks."""
+"""Seconds between two reads."""
 
 
-def wait_for_jobs(site: sites.Site, how: str, timeout: float) -> None:
-    """See that no PodMigrationJob is under way, as ``running_jobs`` says: a restart forgets those that run.
+def wait_for_jobs(target: targets.DeschedulerTarget, how: str, timeout: float) -> None:
+    """Make sure that no PodMigrationJob is running, as ``running_jobs`` says: a restart would strand it.
 
     Raises:
-        StopRun: some still run.
+        StopRun: some are still running.
     """
-    ctx = site.ctx
-    if site.flavor == "sigs" or how == "ignore":
+    ctx = target.ctx
+    if ctx.check or target.flavor == "sigs" or how == "ignore":
         return
-    deadline = ctx.clock.now() + timeout
-    told = False
+    deadline, announced = ctx.clock.now() + timeout, False
     while running := _running(ctx):
         names = ", ".join(job.name for job in running[:5])
-        if how == "refuse" or ctx.check or ctx.clock.now() >= deadline:
-            if ctx.check:
-                return
+        if how == "refuse" or ctx.clock.now() >= deadline:
             waited = "" if how == "refuse" else f" after {timeout:.0f} s"
-            raise context.StopRun(
-                "jobs_running",
-                f"{len(running)} PodMigrationJobs still run{waited} ({names}); a restart would strand them.",
-                "Wait for them and run again, or say running_jobs: ignore. Nothing was written.",
-                f"PodMigrationJob {running[0].name}",
-            )
-        if not told:
-            say(phases.What.WAITING, f"Waiting for {len(running)} PodMigrationJobs: {names}.", site)
-            told = True
+            message = f"{len(running)} PodMigrationJobs still run{waited} ({names}); a restart would strand them."
+            remedy = "Wait for them and run again, or set running_jobs: ignore. Nothing was written."
+            raise context.StopRun("jobs_running", message, remedy, f"PodMigrationJob {running[0].name}")
+        if not announced:
+            target.tell(phases.What.WAITING, f"waiting for {len(running)} PodMigrationJobs: {names}")
+            announced = True
         ctx.clock.sleep(POLL)
 
 
@@ -60,96 +54,59 @@ def _running(ctx: context.Context) -> list[migration_jobs.Job]:
     return [job for job in map(migration_jobs.Job.of, found) if job.phase == "Running"]
 
 
-def restart(site: sites.Site, digest: str, why: str, *, scale: bool, idle: bool, timeout: float) -> None:
-    """Give the Deployment's template the digest, so that its pods start anew; ``idle``: it has none.
+def restart(
+    target: targets.DeschedulerTarget, digest: str, why: str, *, scale: bool, idle: bool, timeout: float
+) -> None:
+    """Annotate the Deployment's pod template with the digest, so that its pods restart; ``idle``: it has none.
 
-    ``scale`` ends the old pods first; then, and after a call that was killed there, the count comes back as well.
+    ``scale`` terminates the old pods first. Then, and after a call that was killed in between, it is scaled up again.
     """
-    journal = t.cast("journaling.Journal", site.journal)
+    journal = t.cast("journaling.Journal", target.journal)
     if scale and not idle:
-        _scale_down(site, why, timeout)
-    count = journal.replicas if not site.replicas or scale else None
-    if idle:
-        count = None
+        _scale_down(target, why, timeout)
+    count = journal.replicas if (scale or not target.replicas) and not idle else None
     marks: dict[str, str | None] = {rollout.DIGEST: digest}
-    if rollout.marks_of(site.workload)[rollout.DIGEST] == digest:
-        marks[rollout.RESTARTED] = site.ctx.clock.wall()
-    verb = "Note the configuration at" if idle else "Restart"
+    if rollout.marks_of(target.workload)[rollout.DIGEST] == digest:
+        marks[rollout.RESTARTED] = target.ctx.clock.wall()
     scaled = f" and scale it to {count} again" if count is not None else ""
-    sentence = f"{verb} {site.ref}{scaled}: {why}"
-
-    def planned(workload: objects.Raw) -> api_changes.Change | None:
-        found = {**rollout.marks_of(workload), "replicas": workload["spec"].get("replicas", 1)}
-        wanted = {**found, **marks, "replicas": count if count is not None else found["replicas"]}
-        if found == wanted and not site.ctx.check:
-            return None
-        body = rollout.marking(marks, replicas=count)
-        return site.change(workload, body, sentence, _shown(found), _shown(wanted))
-
-    site.settle(planned)
-    say(outcomes.ConfigOutcome.RESTARTED, f"{sentence}.", site)
+    sentence = f"{'Annotate' if idle else 'Restart'} {target.ref}{scaled}: {why}"
+    target.settle(_marked(target, marks, sentence, count))
+    target.tell(outcomes.ConfigOutcome.RESTARTED, f"{'annotated' if idle else 'restarted'}: {why}")
 
 
-def _scale_down(site: sites.Site, why: str, timeout: float) -> None:
-    ctx = site.ctx
-
-    def planned(workload: objects.Raw) -> api_changes.Change | None:
-        count = workload["spec"].get("replicas", 1)
-        if not count:
-            return None
-        sentence = f"Scale {site.ref} from {count} to 0: {why}"
-        before, after = {"replicas": count}, {"replicas": 0}
-        return site.change(workload, {"spec": {"replicas": 0}}, sentence, before, after)
-
-    if site.settle(planned):
-        say(phases.What.SCALED, f"{site.ref} is scaled to 0.", site)
+def _scale_down(target: targets.DeschedulerTarget, why: str, timeout: float) -> None:
+    ctx = target.ctx
+    if target.switch("replicas", 0, f"Scale {target.ref} from {target.replicas} to 0: {why}"):
+        target.tell(phases.What.SCALED, "scaled to 0")
     deadline = ctx.clock.now() + timeout
-    while not ctx.check and (left := site.pods()):
+    while not ctx.check and (left := target.pods()):
         if ctx.clock.now() >= deadline:
-            raise context.StopRun(
-                "pods_stay",
-                f"{len(left)} pods of {site.ref} did not end within {timeout:.0f} s.",
-                "Look why they do not end, then run again: it goes on where it stopped.",
-                str(site.ref),
-            )
+            message = f"{len(left)} pods of {target.ref} did not terminate within {timeout:.0f} s."
+            remedy = "Find out why they do not terminate, then run again to continue."
+            raise context.StopRun("pods_stay", message, remedy, str(target.ref))
         ctx.clock.sleep(POLL)
     if not ctx.check:
-        site.reread()
+        target.reread()
 
 
-def unmark(site: sites.Site, journal: journaling.Journal) -> None:
-    """Give the template back its annotations, and the Deployment its replicas where we scaled it to 0."""
-    sentence = f"Restore {site.ref}"
+def restore(target: targets.DeschedulerTarget, journal: journaling.Journal) -> None:
+    """Restore the pod template's annotations, and the replicas if we scaled the Deployment to 0."""
+    target.settle(_marked(target, journal.marks, f"Restore {target.ref}", journal.replicas, bare=journal.bare))
+
+
+def _marked(
+    target: targets.DeschedulerTarget, marks: rollout.Marks, sentence: str, replicas: int | None, *, bare: bool = False
+) -> targets.Planned:
+    """Sets our annotations, and ``replicas`` if the Deployment is scaled to 0."""
 
     def planned(workload: objects.Raw) -> api_changes.Change | None:
-        found = {**rollout.marks_of(workload), "replicas": workload["spec"].get("replicas", 1)}
-        count = journal.replicas if journal.replicas is not None and not found["replicas"] else None
-        wanted = {**found, **journal.marks, "replicas": found["replicas"] if count is None else count}
+        present = workload["spec"].get("replicas", 1)
+        count = None if present else replicas
+        found = {**rollout.marks_of(workload), "replicas": present}
+        wanted = {**found, **marks, "replicas": present if count is None else count}
         if found == wanted:
             return None
-        body = rollout.marking(journal.marks, bare=journal.bare, replicas=count)
-        return site.change(workload, body, sentence, _shown(found), _shown(wanted))
-
-    site.settle(planned)
-
-
-def unsuspended(site: sites.Site) -> t.Callable[[objects.Raw], api_changes.Change | None]:
-    """Let a CronJob run again that we had suspended."""
-
-    def planned(workload: objects.Raw) -> api_changes.Change | None:
-        if not workload["spec"].get("suspend"):
-            return None
-        body = {"spec": {"suspend": False}}
-        return site.change(workload, body, f"Let {site.ref} run again", {"suspend": True}, {"suspend": False})
+        before, after = ({key: value for key, value in each.items() if value is not None} for each in (found, wanted))
+        return target.patch(workload, rollout.marking(marks, bare=bare, replicas=count), sentence, before, after)
 
     return planned
-
-
-def _shown(found: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
-    return {key: value for key, value in found.items() if value is not None}
-
-
-def say(what: outcomes.Outcome, message: str, site: sites.Site) -> None:
-    """Tell what was really done; check mode does nothing."""
-    if not site.ctx.check:
-        site.ctx.tell(what, message, namespace=site.place.namespace, name=site.place.deployment)
