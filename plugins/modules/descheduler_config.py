@@ -208,7 +208,7 @@ outcome:
     - V(unchanged) - there was nothing to do.
     - V(valid) - for O(state=validated), the configuration has no errors.
     - V(invalid), a failure - the configuration is wrong, and nothing was written.
-    - V(rolled_back), a failure - it did not run, and what was before is restored.
+    - V(rolled_back), a failure - it did not run, and the previous one is restored.
     - V(failed), a failure - it does not run, and nothing was restored.
     - Missing if the call failed as a whole.
   returned: when the call did not fail as a whole

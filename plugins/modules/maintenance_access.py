@@ -56,7 +56,7 @@ objects:
     name: {description: Its name., type: str, sample: node-fence.maintenance.kubeops.io}
     outcome:
       description:
-        - V(created) - the object was made.
+        - V(created) - the object was created.
         - V(changed) - the object was changed to what it should be.
         - V(deleted) - the object was deleted.
         - V(already_present) - the object was as it should be.

@@ -189,8 +189,8 @@ nodes:
     outcome:
       description:
         - V(planned) - the node can be taken out.
-        - V(at_goal) - the node is out and empty already.
-        - V(blocked), a failure - a finding stands against taking the node out.
+        - V(at_goal) - the node is already out and empty.
+        - V(blocked), a failure - a finding does not allow the node to be taken out.
         - V(unknown), a failure - there is no such node.
         - V(passed) - with O(gates), the node may take pods.
         - V(failed), a failure - with O(gates), a gate does not hold.

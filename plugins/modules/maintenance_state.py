@@ -131,12 +131,12 @@ nodes:
     name: {description: The node., type: str}
     outcome:
       description:
-        - V(noted) - the node is noted as finished.
-        - V(left) - the node is left as it is; the message says why, and what gives it back.
-        - V(still_dead) - the node was evacuated as dead, and its kubelet does not answer yet.
-        - V(to_verify) - the node has to pass the gates before it takes pods, which recover and release see to.
+        - V(noted) - the node is recorded as finished.
+        - V(left) - the node is left as it is; the message says why, and how to return it.
+        - V(still_dead) - the node was evacuated as dead, and its kubelet does not respond yet.
+        - V(to_verify) - the node has to pass the gates before it takes pods; use recover or release.
         - V(bad_record), a failure - the node's record cannot be read.
-        - V(held), a failure - the node is locked by a run that lives.
+        - V(held), a failure - a live run holds the lock of the node.
         - V(failed), a failure - the API server refused.
         - A node that was returned to service, or could not be, has the outcome that
           M(kubeops.node_maintenance.node_cordon) or M(kubeops.node_maintenance.pdb_guard) has for that.

@@ -105,21 +105,21 @@ nodes:
     name: {description: The node., type: str, sample: worker-1}
     outcome:
       description:
-        - V(cordoned) - the node takes no new pods, and its record says whose it is.
+        - V(cordoned) - the node takes no new pods, and its record names the run.
         - V(out) - the node is handed over to the tasks on its host.
         - V(returning) - the node is on its way back.
         - V(parked) - the node stays out of service.
         - V(uncordoned) - the node is in service again, without a record.
-        - V(already_cordoned) - the node was cordoned, or is drained, already.
-        - V(already_out) - the node was out already.
-        - V(already_returning) - the node was returning already.
-        - V(already_parked) - the node was parked already.
-        - V(not_in_maintenance) - the node has no record, so there was nothing of ours to undo.
-        - V(gone) - the node does not exist any more.
+        - V(already_cordoned) - the node was already cordoned or drained.
+        - V(already_out) - the node was already out.
+        - V(already_returning) - the node was already returning.
+        - V(already_parked) - the node was already parked.
+        - V(not_in_maintenance) - the node has no record, so there was nothing to undo.
+        - V(gone) - the node no longer exists.
         - V(held), a failure - another run works on the node.
         - V(adopted_by), a failure - another run took the node over.
-        - V(not_drained), a failure - pods that have to go are still on the node.
-        - V(still_dead), a failure - the node was evacuated as dead, and its kubelet does not answer yet.
+        - V(not_drained), a failure - pods that have to leave are still on the node.
+        - V(still_dead), a failure - the node was evacuated as dead, and its kubelet does not respond yet.
         - V(not_in_maintenance_yet), a failure - the node has no record, so it was never taken out.
         - V(failed), a failure - the API server refused, or the record cannot be read.
       type: str

@@ -94,16 +94,16 @@ nodes:
         - V(adopted_by), a failure - another run took the node over, or somebody gave it back.
         - V(refused), a failure - a pod may not be moved, so the node is left as it is.
         - V(needs_surge), a failure - a pod leaves by a swap, which pdb_guard has to prepare first.
-        - V(needs_guard), a failure - a pod has no budget, so pdb_guard has to lay a guard first.
-        - V(timed_out), a failure - time is up; the message names what is left and what blocked it.
+        - V(needs_guard), a failure - a pod has no budget, so pdb_guard has to create a guard first.
+        - V(timed_out), a failure - the timeout expired; the message names what is left and what blocked it.
         - V(failed), a failure - a pod could not be moved, or the API server refused.
         - V(replaced), a failure - the node was deleted, and another one is registered under its name.
-        - V(uncordoned), a failure - somebody uncordoned the node, and it stays so.
-        - V(untainted), a failure - somebody removed our taint, and it stays so.
-        - V(unreachable), a failure - its kubelet does not answer, so what was told to end stays there; it is never
-          waited for.
-        - V(not_dead), a failure - O(fenced) names the node, and it lives.
-        - V(came_back), a failure - the kubelet of a fenced node came back in the middle.
+        - V(uncordoned), a failure - somebody uncordoned the node, and it is not cordoned again.
+        - V(untainted), a failure - somebody removed our taint, and it is not set again.
+        - V(unreachable), a failure - its kubelet does not respond, so its terminating pods stay; the drain does not
+          wait for it.
+        - V(not_dead), a failure - O(fenced) names the node, but it is alive.
+        - V(came_back), a failure - the kubelet of a fenced node came back during the drain.
         - Once a node has failed, nothing more is evicted from it; requests in flight still complete.
       type: str
       sample: drained
@@ -123,26 +123,26 @@ nodes:
         outcome:
           description:
             - V(evicted) - our eviction ended it.
-            - V(deleted) - our deletion ended it, past its budgets.
-            - V(swapped) - a newcomer serves in its place.
+            - V(deleted) - our deletion ended it, without checking its budgets.
+            - V(swapped) - a new pod serves in its place.
             - V(migrated) - a PodMigrationJob moved it.
-            - V(let_go) - the API server let it go from a fenced node.
-            - V(gone) - it ended without us.
-            - V(already_gone) - it was gone when it was to be evicted.
-            - V(mirror) - it stays, because only its kubelet can end a static pod.
-            - V(daemonset) - it stays, because its DaemonSet would put it back at once.
+            - V(let_go) - the API server removed it from a fenced node.
+            - V(gone) - it ended without our eviction.
+            - V(already_gone) - it was gone before it could be evicted.
+            - V(mirror) - it stays, because only its kubelet can stop a static pod.
+            - V(daemonset) - it stays, because its DaemonSet would recreate it at once.
             - V(not_selected) - it stays, because it is not among the selected pods.
             - V(tolerates_maintenance) - it tolerates cordon and taint, so it is moved at most once.
             - V(out_of_service) - it stays, because it tolerates the taint out-of-service of a fenced node.
-            - V(not_moved) - it is where it was, because its node was given up before its turn.
-            - V(still_ending), a failure - it was told to end, and was still there when its node was given up.
+            - V(not_moved) - it stays, because its node was given up before its turn.
+            - V(still_ending), a failure - it was still terminating when its node was given up.
             - V(refused), a failure - it may not be moved.
             - V(needs_surge), a failure - it leaves by a swap, which is not prepared.
             - V(needs_guard), a failure - it has no budget and no guard.
-            - V(swap_failed), a failure - its swap could not be ended.
+            - V(swap_failed), a failure - its swap could not be completed.
             - V(two_budgets), a failure - two budgets cover it, so no eviction of it can ever succeed.
-            - V(job_failed), a failure - its PodMigrationJob came to nothing, and no eviction was allowed instead.
-            - V(failed), a failure - the API server refused its eviction for good.
+            - V(job_failed), a failure - its PodMigrationJob failed, and no eviction was allowed instead.
+            - V(failed), a failure - the API server refused its eviction permanently.
           type: str
           sample: evicted
         reason: {description: The reason for the route., type: str}

@@ -135,11 +135,11 @@ nodes:
       description:
         - V(present) - the taints were set.
         - V(absent) - the taints were removed.
-        - V(exact) - the taints were changed to exactly those.
-        - V(already_present) - the taints were there already.
+        - V(exact) - the taints were replaced by exactly these.
+        - V(already_present) - the taints were already there.
         - V(already_absent) - the taints were not there.
-        - V(already_exact) - the node had exactly those taints already.
-        - V(refused), a failure - a NoExecute taint became necessary only while the node was written.
+        - V(already_exact) - the node already had exactly these taints.
+        - V(refused), a failure - a NoExecute taint turned out to be necessary while the node was being changed.
         - V(gone), a failure - the node was deleted meanwhile.
         - V(failed), a failure - the API server refused the change.
       type: str

@@ -81,27 +81,27 @@ workloads:
     budget: {description: "Its guard, the budget that we created; empty without one.", type: str}
     outcome:
       description:
-        - V(raised) - its surge serves, so its pods can leave.
-        - V(already_raised) - its surge served already.
-        - V(guarded) - a guard, a budget of ours, was laid under it.
-        - V(already_guarded) - its guard was there already.
+        - V(raised) - its additional pods serve, so the leaving ones can be evicted.
+        - V(already_raised) - its additional pods were already serving.
+        - V(guarded) - a guard, a budget of ours, was created for it.
+        - V(already_guarded) - its guard already existed.
         - V(not_guarded) - another budget covers pods of its selector, so it gets no guard.
-        - V(ended) - no pod of it has to leave any more, or it is gone.
-        - V(given_back) - it is as it was before its surge.
-        - V(given_back_in_part) - its surge goes on for other nodes.
-        - V(kept) - its surge is given back, but for what somebody else changed meanwhile.
-        - V(unguarded) - its guard is given back.
+        - V(ended) - none of its pods has to leave any more, or it is gone.
+        - V(given_back) - its state before the surge is restored.
+        - V(given_back_in_part) - its surge continues for other nodes.
+        - V(kept) - its surge is undone, except for what somebody else changed meanwhile.
+        - V(unguarded) - its guard was removed.
         - V(adopted_by), a failure - another run has its surge or its nodes now.
         - V(bad_surge), a failure - the record of its surge cannot be read.
-        - V(surge_denied), a failure - the API server refuses to raise it.
-        - V(surge_reverted), a failure - somebody put its replica count back.
-        - V(surge_refused), a failure - one more pod of it is refused, by a quota or at admission.
-        - V(surge_preempts), a failure - its new pod would take the place of other pods.
-        - V(surge_unschedulable), a failure - its new pod has no place in the cluster.
-        - V(surge_on_leaving_node), a failure - its new pod was placed on a node that takes no pods.
-        - V(guard_denied), a failure - the API server refuses its guard.
+        - V(surge_denied), a failure - the API server refused to scale it.
+        - V(surge_reverted), a failure - somebody reset its replicas.
+        - V(surge_refused), a failure - one more pod of it is rejected, by a quota or at admission.
+        - V(surge_preempts), a failure - its new pod would preempt other pods.
+        - V(surge_unschedulable), a failure - its new pod cannot be scheduled.
+        - V(surge_on_leaving_node), a failure - its new pod was scheduled to a node that takes no pods.
+        - V(guard_denied), a failure - the API server rejected its guard.
         - V(timed_out), a failure - it was not ready in time.
-        - V(undo_failed), a failure - the API server refused to take its surge back.
+        - V(undo_failed), a failure - the API server refused to undo its surge.
         - V(not_given_back), a failure - its surge is still there.
         - V(failed), a failure - something else ended the work on it.
       type: str
@@ -116,18 +116,18 @@ nodes:
     outcome:
       description:
         - V(protected) - the node's pods are protected.
-        - V(already_protected) - the node's pods were protected already, or need no protection.
-        - V(given_back) - what protected the node's pods is given back.
-        - V(already_given_back) - nothing protected the node's pods any more.
-        - V(not_in_maintenance_any_more) - the node has no record, and nothing protected its pods any more.
+        - V(already_protected) - the node's pods were already protected, or need no protection.
+        - V(given_back) - the protection of the node's pods was removed.
+        - V(already_given_back) - the node's pods were no longer protected.
+        - V(not_in_maintenance_any_more) - the node has no record, and its pods were no longer protected.
         - V(not_in_maintenance), a failure - the node has no record; cordon it with node_cordon first.
         - V(adopted_by), a failure - another run took the node over.
         - V(held), a failure - another run works on the node.
         - V(gone), a failure - the node does not exist.
         - V(bad_record), a failure - the node's record cannot be read.
         - V(blocked), a failure - a workload could not be protected; its entry and a finding say why.
-        - V(timed_out), a failure - a workload was not protected in time, and its surge was taken back.
-        - V(not_given_back), a failure - something that protected its pods is still there.
+        - V(timed_out), a failure - a workload was not protected in time, and its surge was undone.
+        - V(not_given_back), a failure - part of the protection of its pods is still there.
         - V(failed), a failure - the API server refused, or could not be reached.
       type: str
       sample: protected

@@ -238,22 +238,22 @@ jobs:
         - V(moved) - the pod was moved.
         - V(already_moved) - the pod had been moved already.
         - V(gone) - the pod ended otherwise before its job could move it.
-        - V(created) - without O(wait), the job was made.
-        - V(exists) - without O(wait), the job was there already.
+        - V(created) - without O(wait), the job was created.
+        - V(exists) - without O(wait), the job already existed.
         - V(paused) - without O(wait), the job is paused and waits for approval.
-        - V(approved) - the job goes on.
+        - V(approved) - the job continues.
         - V(already_approved) - the job was not paused.
         - V(rejected) - the job was ended, and the pod stays where it is.
         - V(already_rejected) - the job had ended without moving the pod.
         - V(absent) - the job was deleted.
         - V(already_absent) - there was no such job.
-        - V(refused), a failure - no job was made, see RV(jobs[].cause).
-        - V(failed), a failure - the job has failed, or could not be made.
-        - V(timeout), a failure - the module's time is up; the job goes on.
+        - V(refused), a failure - no job was created, see RV(jobs[].cause).
+        - V(failed), a failure - the job has failed, or could not be created.
+        - V(timeout), a failure - the timeout expired; the job continues.
         - V(not_ready), a failure - the pod was evicted, and no new pod is ready.
         - V(deleted), a failure - somebody deleted the job before its end.
         - V(not_found), a failure - there is no such job.
-        - V(too_late), a failure - the pod is evicted already, and nothing undoes that.
+        - V(too_late), a failure - the pod is already evicted, which cannot be undone.
         - V(still_waiting), a failure - the job waits for arbitration or moves its pod, and was not written.
       type: str
       sample: moved
