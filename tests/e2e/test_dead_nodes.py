@@ -303,7 +303,7 @@ def test_recover_leaves_a_dead_node_alone_until_it_is_back(arena: Arena, play: P
 
     run = play("recover", recover_run=run_id)
     assert run.ok, run.text
-    assert "does not answer yet" in run.words
+    assert "does not respond yet" in run.words
     assert arena.step(here) == "parked"
     assert OUT_OF_SERVICE in taints_of(arena.node(here))
 

@@ -18,7 +18,6 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.verbs import Request
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.api_changes import (
     diff_of,
-    sentences_of,
 )
 from ansible_collections.kubeops.node_maintenance.tests.explore import scenes
 from ansible_collections.kubeops.node_maintenance.tests.explore.judge import Violation, holder_of
@@ -121,7 +120,7 @@ def _texts(world: World, outcomes: t.Iterable[Outcome]) -> t.Iterator[tuple[str,
     for actor in world.actors.values():
         for ctx in actor.contexts:
             yield f"the timeline of {actor.name}", repr(ctx.timeline)
-            yield f"the changes of {actor.name}", repr((sentences_of(ctx.changes), diff_of(ctx.changes)))
+            yield f"the changes of {actor.name}", repr(([one.sentence for one in ctx.changes], diff_of(ctx.changes)))
         yield f"what {actor.name} told", repr(actor.told)
     for sent in world.log:
         if sent.request.writes:

@@ -50,7 +50,7 @@ def told(**params: t.Any) -> str:
         ({"pods": [POD], "name": "My_Job"}, ["name: 'My_Job'"]),
         ({"pods": [{"namespace": "Shop", "name": "web"}]}, ["pods[0].namespace: 'Shop'"]),
         ({"nodes": ["n1"], "pod_selector": "app=="}, []),
-        ({"pod_selector": "app in web"}, ["pod_selector", "no part of a label selector"]),
+        ({"pod_selector": "app in web"}, ["pod_selector", "not part of a label selector"]),
         ({"nodes": ["n1"], "reservation": "r"}, ["reservation: 'r'", "one pod"]),
         ({"pods": [POD], "reservation": "R"}, ["reservation: 'R'"]),
         ({"pods": [POD], "mode": "EvictDirectly", "reservation": "r"}, ["mode: 'EvictDirectly'"]),

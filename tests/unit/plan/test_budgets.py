@@ -109,7 +109,7 @@ def test_a_disruption_under_way_means_that_waiting_helps() -> None:
     assert not budgets.fully_blocking(Budget.of(raw))
     found = verdict(pod("leaving", "n1", owned("ReplicaSet", "web")), raw)
     assert found.code == "spent"
-    assert "1 more are on their way out" in found.message
+    assert "1 more are being evicted" in found.message
 
 
 def test_an_autoscaler_at_its_minimum_is_named() -> None:
@@ -161,5 +161,5 @@ def test_reactive_budgets_are_told_by_preset_and_by_selector(
 
 
 def test_a_selector_that_is_none_is_an_error() -> None:
-    with pytest.raises(ValueError, match="no part of a label selector"):
+    with pytest.raises(ValueError, match="not part of a label selector"):
         budgets.reactive_selectors(["!!"])

@@ -151,11 +151,11 @@ def test_one_finding_says_what_becomes_of_the_node() -> None:
     for words in (
         "last renewed at 2026-01-01T03:07:00Z",
         "4 pods on it",
-        "1 told to end already",
-        "2 to be told",
+        "1 already terminating",
+        "2 to be deleted",
         "03:13:00Z",
-        "1 not to be told",
-        "stay with it: 1.",
+        "1 not deleted",
+        "the volume: 1.",
     ):
         assert words in finding.message
     assert "maintain_fenced=n1" in finding.remedy

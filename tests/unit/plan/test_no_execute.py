@@ -101,10 +101,10 @@ def test_pods_are_told_in_the_order_in_which_they_go() -> None:
     [
         (pod("p"), "It does not tolerate a=1:NoExecute."),
         (pod("p", tolerations=[tolerates("a", 60)]), "It tolerates a=1:NoExecute for 60 s."),
-        (pod("p", owner=owned("DaemonSet", "d")), "is not made again while the taint stays"),
-        (pod("p", owner=owned("DaemonSet", "d"), tolerations=[tolerates("a", 9)]), "is made again each time it went"),
-        (pod("p", annotations={names.MIRROR: "x"}), "its kubelet makes it again"),
-        (pod("p", phase="Succeeded"), "It has ended already"),
+        (pod("p", owner=owned("DaemonSet", "d")), "is not recreated while the taint stays"),
+        (pod("p", owner=owned("DaemonSet", "d"), tolerations=[tolerates("a", 9)]), "is recreated each time"),
+        (pod("p", annotations={names.MIRROR: "x"}), "its kubelet recreates it"),
+        (pod("p", phase="Succeeded"), "It has finished already"),
     ],
 )
 def test_the_reason_says_what_comes_of_it(raw: Raw, words: str) -> None:

@@ -154,7 +154,7 @@ STALE = "2026-01-01T23:00:00.000000Z"
         pytest.param("drained", [lease(FRESH)], "r1", ("info", "resumed"), id="ours"),
         pytest.param("drained", [lease(FRESH)], "r2", ("blocker", "held"), id="another run works on it"),
         pytest.param("drained", [lease(FRESH)], "", ("blocker", "held"), id="asked for no run"),
-        pytest.param("drained", [lease(STALE)], "r2", ("warning", "abandoned"), id="its lock has run out"),
+        pytest.param("drained", [lease(STALE)], "r2", ("warning", "abandoned"), id="its lock has expired"),
         pytest.param("drained", [lease(STALE, 7200)], "r2", ("blocker", "held"), id="a long lock"),
         pytest.param("drained", [lease(FRESH, holder="")], "r2", ("warning", "abandoned"), id="nobody holds the lock"),
         pytest.param("drained", [lease("yesterday")], "r2", ("warning", "abandoned"), id="a lock without a time"),

@@ -110,9 +110,9 @@ def test_a_budget_that_has_not_seen_a_larger_count_yet_is_not_believed(rule: Raw
 def test_of_an_unknown_owner_one_leaves_at_a_time_while_another_serves() -> None:
     pods = [pod(f"p{n}", owner=DB) for n in range(3)]
     assert not held(snapshot(pods=pods))
-    assert "on its way out" in held(snapshot(pods=pods), frozenset({"uid-p2"}))
+    assert "is being evicted" in held(snapshot(pods=pods), frozenset({"uid-p2"}))
     pods = [pod("p0", owner=DB), pod("p1", owner=DB, ready=False), pod("web", owner=owned("ReplicaSet", "web"))]
-    assert "no other pod of it is ready" in held(snapshot(pods=pods))
+    assert "No other pod of Database shop/db is ready" in held(snapshot(pods=pods))
 
 
 @pytest.mark.parametrize(

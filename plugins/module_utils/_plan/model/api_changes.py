@@ -34,16 +34,10 @@ class Change:
 
 
 def patch(
-    found: objects.Object,
-    sentence: str,
-    body: objects.Raw,
-    before: objects.Raw,
-    after: objects.Raw,
-    *,
-    verb: Verb = "patch",
+    old: objects.Object, sentence: str, body: objects.Raw, before: objects.Raw, after: objects.Raw, verb: Verb = "patch"
 ) -> Change:
     """The patch of an object in the version that was read."""
-    return Change(verb, found.ref, sentence, body, before, after, found.resource_version)
+    return Change(verb, old.ref, sentence, body, before, after, old.resource_version)
 
 
 def eviction(pod: objects.Pod, *, delete: bool = False, grace_seconds: int | None = None, fence: str = "") -> Change:
@@ -64,8 +58,3 @@ def diff_of(changes: t.Iterable[Change]) -> list[dict[str, t.Any]]:
         entry = merged.setdefault(change.target, new)
         entry["after"] = change.after or {}
     return [entry for entry in merged.values() if entry["before"] != entry["after"]]
-
-
-def sentences_of(changes: t.Iterable[Change]) -> list[str]:
-    """What is (or would be) done, in order."""
-    return [change.sentence for change in changes]

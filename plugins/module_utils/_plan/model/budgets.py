@@ -1,13 +1,13 @@
 # Copyright: Contributors to the kubeops.node_maintenance collection
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""What the Eviction API would say about a pod, why, and what to do about it.
+"""What the Eviction API would answer for a pod, why, and what to do about it.
 
-The order of the questions is that of kube-apiserver's eviction handler (v1.36,
-``pkg/registry/core/pod/storage/eviction.go``): a pod that is pending, finished or being deleted
-bypasses every budget; two budgets are an error; a pod that is not ready may be free to go; then the
-budget's status decides. A dry run is never asked: it does not consume the budget. The diagnosis
-adds what the handler does not say: whether waiting can help, and whether the status can be trusted.
+The order of the checks is that of kube-apiserver's eviction handler (v1.36,
+``pkg/registry/core/pod/storage/eviction.go``): a pod that is pending, finished or terminating bypasses every budget;
+two budgets are an error; a pod that is not ready may be evicted freely; then the budget's status decides. No dry run is
+sent, because it does not consume the budget. The diagnosis adds what the handler does not tell: whether waiting can
+help, and whether the status can be trusted.
 """
 
 from __future__ import annotations
@@ -38,25 +38,22 @@ Code = t.Literal[
     "stale",
     "spent",
 ]
-"""The closed list of verdicts; all up to ``unhealthy_allowed`` let the pod go."""
+"""The closed list of verdicts; those up to ``unhealthy_allowed`` allow the eviction."""
 
 MAX_DISRUPTED = 2000
-"""More unconfirmed evictions than that are refused with 403 (``MaxDisruptedPodSize``)."""
+"""With more unconfirmed evictions, the API server refuses with 403 (``MaxDisruptedPodSize``)."""
 
 REACTIVE: t.Mapping[str, objects.Raw] = {
     "longhorn": {"matchLabels": {"longhorn.io/component": "instance-manager"}},
     "kubevirt": {"matchLabels": {"kubevirt.io": "virt-launcher"}},
     "rook": {"matchLabels": {"app": "rook-ceph-osd"}},
 }
-"""Pods whose operators lift the budget only after a cordon or an eviction attempt, by label."""
+"""Labels of pods with an operator that lifts their budget only after a cordon or an eviction attempt."""
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict(reasons.Reason):
-    """Whether an eviction of a pod would be let through now, and why (not).
-
-    ``lasting`` says that waiting alone cannot change it: somebody has to act.
-    """
+    """Whether an eviction of a pod would be allowed now, and why; ``lasting``: waiting alone cannot change it."""
 
     code: Code
     budget: objects.Ref | None = None
@@ -64,68 +61,54 @@ class Verdict(reasons.Reason):
 
     @property
     def allowed(self) -> bool:
-        """Whether the Eviction API would let the pod go now."""
+        """Whether the Eviction API would allow the eviction now."""
         return self.code in ("no_budget", "bypass", "room", "unhealthy_allowed")
 
 
 def diagnose(
     snapshot: snapshots.Snapshot, pod: objects.Pod, reactive: t.Sequence[objects.Raw] = tuple(REACTIVE.values())
 ) -> Verdict:
-    """The verdict over the pod under all of its budgets; ``reactive`` are selectors of pods."""
+    """The verdict on the pod by all of its budgets; ``reactive`` are selectors as in ``REACTIVE``."""
     if pod.deleting or pod.phase in ("Succeeded", "Failed", "Pending"):
-        return Verdict("bypass", f"{pod.ref} is {'being deleted' if pod.deleting else pod.phase}.")
+        return Verdict("bypass", f"{pod.ref} is {'terminating' if pod.deleting else pod.phase}.")
     budgets = snapshot.budgets_of(pod)
     if not budgets:
         return Verdict("no_budget")
     if len(budgets) > 1:
         named = " and ".join(str(b.ref) for b in budgets)
-        return Verdict(
-            "two_budgets",
-            f"{pod.ref} is selected by {named}; the Eviction API refuses such a pod for good.",
-            "Delete all of them but one, or narrow their selectors.",
-            budgets[0].ref,
-            lasting=True,
-        )
+        message = f"{pod.ref} is selected by {named}; the Eviction API always refuses such a pod."
+        remedy = "Delete all of them but one, or narrow their selectors."
+        return Verdict("two_budgets", message, remedy, budgets[0].ref, lasting=True)
     budget = budgets[0]
     if not pod.ready and unhealthy_may_go(budget):
-        policy = budget.unhealthy_policy
-        return Verdict("unhealthy_allowed", f"{pod.ref} is not ready ({policy}).", budget=budget.ref)
+        return Verdict("unhealthy_allowed", f"{pod.ref} is not ready ({budget.unhealthy_policy}).", budget=budget.ref)
     refused = _refused(snapshot, pod, budget)
     if refused is None:
-        return Verdict("room", f"{budget.ref} lets {budget.allowed} more go.", budget=budget.ref)
+        return Verdict("room", f"{budget.ref} allows {budget.allowed} more disruptions.", budget=budget.ref)
     if not refused.allowed and any(selectors.matches(s, pod.labels) for s in reactive):
-        return Verdict(
-            "reactive_budget",
-            f"{refused.message} Its operator lifts it once the node is cordoned or an eviction is tried.",
-            "Nothing to do: the eviction is tried and waits. If it never ends, ask the operator of these pods.",
-            budget.ref,
-        )
+        message = f"{refused.message} Its operator lifts it once the node is cordoned or an eviction is tried."
+        remedy = "Nothing to do: the eviction is retried. If it never succeeds, check the operator of these pods."
+        return Verdict("reactive_budget", message, remedy, budget.ref)
     return refused
 
 
 def unhealthy_may_go(budget: objects.Budget) -> bool:
-    """Whether the budget lets a pod that is not ready go without being asked for room."""
+    """Whether the budget allows the eviction of a pod that is not ready, whatever disruptions it allows."""
     if budget.unhealthy_policy == "AlwaysAllow":
         return True
     return budget.healthy >= budget.desired > 0
 
 
 def fully_blocking(budget: objects.Budget) -> bool:
-    """Whether the budget can never allow a disruption as it stands, all pods being healthy.
+    """Whether the budget never allows a disruption although all of its pods are healthy.
 
-    By its spec (maxUnavailable 0, minAvailable 100 %), or as the machine-controller-manager tells
-    it: observed, pods expected, all of them healthy, none being disrupted, still nothing allowed.
+    By its spec (maxUnavailable 0, minAvailable 100 %), or by the rule of the machine-controller-manager: observed,
+    pods expected, all of them healthy, none being disrupted, still nothing allowed.
     """
     if budget.max_unavailable in (0, "0%", "0") or budget.min_available == "100%":
         return True
-    return (
-        budget.observed
-        and not budget.sync_failed
-        and budget.expected > 0
-        and budget.healthy >= budget.expected
-        and not budget.disrupted
-        and budget.allowed == 0
-    )
+    current = budget.observed and not budget.sync_failed
+    return current and budget.healthy >= budget.expected > 0 == budget.allowed and not budget.disrupted
 
 
 def rule(budget: objects.Budget) -> str:
@@ -139,80 +122,57 @@ def reactive_selectors(wanted: t.Iterable[str]) -> tuple[objects.Raw, ...]:
     """Selectors of pods from preset names (``longhorn``, ``kubevirt``, ``rook``) and texts.
 
     Raises:
-        ValueError: one of them is neither.
+        ValueError: a text is neither.
     """
     return tuple(REACTIVE[text] if text in REACTIVE else selectors.parse(text) for text in wanted)
 
 
 def _refused(snapshot: snapshots.Snapshot, pod: objects.Pod, budget: objects.Budget) -> Verdict | None:
-    """Why the budget's status does not let the pod go, ``None`` where it does."""
+    """Why the budget's status does not allow the eviction, ``None`` if it does."""
     name, ref = str(budget.ref), budget.ref
     if not budget.observed:
-        return Verdict(
-            "not_observed",
-            f"{name} has just been changed and its status is not computed yet.",
-            "Wait; if it lasts, look at kube-controller-manager.",
-            ref,
-        )
+        message = f"{name} has just been changed and its status is not computed yet."
+        return Verdict("not_observed", message, "Wait; if that does not help, check kube-controller-manager.", ref)
     if budget.allowed < 0 or len(budget.disrupted) > MAX_DISRUPTED:
-        return Verdict(
-            "refused_by_server",
-            f"{name} has {len(budget.disrupted)} unconfirmed evictions and {budget.allowed} allowed.",
-            "Look at kube-controller-manager: it does not confirm evictions.",
-            ref,
-        )
+        message = f"{name} has {len(budget.disrupted)} unconfirmed evictions and {budget.allowed} allowed."
+        remedy = "Check kube-controller-manager: it does not confirm evictions."
+        return Verdict("refused_by_server", message, remedy, ref)
     if budget.allowed > 0:
         return _stale(snapshot, budget) if pod.ready else None
     if budget.sync_failed:
-        return Verdict(
-            "sync_failed",
-            f"The status of {name} cannot be computed: {budget.sync_failed}",
-            "Give the pods a controller with a scale, or use an absolute minAvailable.",
-            ref,
-            lasting=True,
-        )
+        message = f"The status of {name} cannot be computed: {budget.sync_failed}"
+        remedy = "Give the pods a controller with a scale subresource, or use an absolute minAvailable."
+        return Verdict("sync_failed", message, remedy, ref, lasting=True)
     if fully_blocking(budget):
         return _misconfigured(snapshot, pod, budget)
     needs = f"{name} ({rule(budget)}) needs {budget.desired} healthy pods and has {budget.healthy}"
     if not pod.ready:
-        return Verdict(
-            "unhealthy_blocked",
-            f"{needs}; {pod.ref} is not ready, and under IfHealthyBudget it may only go while the others are.",
-            "Repair the pods, or set unhealthyPodEvictionPolicy: AlwaysAllow on the budget.",
-            ref,
-        )
+        message = f"{needs}; {pod.ref} is not ready, and IfHealthyBudget allows its eviction only while the others are."
+        remedy = "Repair the pods, or set unhealthyPodEvictionPolicy: AlwaysAllow on the budget."
+        return Verdict("unhealthy_blocked", message, remedy, ref)
     if budget.disrupted:
-        needs += f"; {len(budget.disrupted)} more are on their way out"
+        needs += f"; {len(budget.disrupted)} more are being evicted"
     return Verdict("spent", f"{needs}.", "Wait until its other pods are healthy again.", ref)
 
 
 def _stale(snapshot: snapshots.Snapshot, budget: objects.Budget) -> Verdict | None:
-    """Room by the status, none by the pods themselves: its controller is down or behind."""
+    """Disruptions allowed by the status, not by the pods: the disruption controller is down or behind."""
     covered = snapshot.selected(budget.namespace, budget.selector)
     ready = sum(1 for p in covered if p.ready and not p.deleting and not p.finished)
     if ready > budget.desired or ready >= budget.healthy:
         return None
-    return Verdict(
-        "stale",
-        f"{budget.ref} says {budget.healthy} of its pods are healthy, but {ready} are ready "
-        f"and {budget.desired} must be.",
-        "Wait for kube-controller-manager to catch up; if it does not, look whether it runs.",
-        budget.ref,
-    )
+    counts = f"counts {budget.healthy} of its pods as healthy, but {ready} are ready and {budget.desired} must be"
+    remedy = "Wait for kube-controller-manager to catch up; if it does not, check whether it runs."
+    return Verdict("stale", f"{budget.ref} {counts}.", remedy, budget.ref)
 
 
 def _misconfigured(snapshot: snapshots.Snapshot, pod: objects.Pod, budget: objects.Budget) -> Verdict:
     workload = snapshot.workload_of(pod)
     scaler = snapshot.autoscaler_of(workload) if workload else None
-    message = f"{budget.ref} ({rule(budget)}, {budget.expected} pods) can never let a pod go."
+    message = f"{budget.ref} ({rule(budget)}, {budget.expected} pods) can never allow an eviction."
     if scaler and workload and workload.replicas <= scaler.minimum:
         message += f" {scaler.ref} is at its minimum of {scaler.minimum}."
-    return Verdict(
-        "misconfigured",
-        message,
-        "Give the budget room (maxUnavailable: 1), add a replica"
-        + (" (minReplicas of the autoscaler)" if scaler else "")
-        + f", or let a Deployment be moved with {option.options(swap_blocked=True)}.",
-        budget.ref,
-        lasting=True,
-    )
+    add = "add a replica (minReplicas of the autoscaler)" if scaler else "add a replica"
+    swap = f"swap the pods of a Deployment with {option.options(swap_blocked=True)}"
+    remedy = f"Relax the budget (maxUnavailable: 1), {add}, or {swap}."
+    return Verdict("misconfigured", message, remedy, budget.ref, lasting=True)

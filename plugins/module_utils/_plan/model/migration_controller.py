@@ -23,8 +23,8 @@ Amount: t.TypeAlias = "int | str | None"
 class Limiter:
     """An object limiter: a token bucket of ``burst`` tokens, filled with ``maximum`` in ``seconds``.
 
-    It counts evictions by this process alone, and forgets them when the process starts anew. ``maximum``
-    ``None`` means the limit per workload (scope workload) or no limiter at all (scope namespace).
+    It counts evictions by its own process and forgets them at a restart. ``maximum`` ``None`` means the limit per
+    workload (scope workload) or no limiter at all (scope namespace).
     """
 
     seconds: float
@@ -36,9 +36,9 @@ class Limiter:
 class Controller:
     """The arguments of the MigrationController, named as in the configuration; times in seconds.
 
-    Limits of 0 are none. What ``skipEvictionGates`` of v1.8.0 switches off is off here too; ``skipped`` keeps
-    the gates' names. ``profiles`` are the names of all profiles that have a MigrationController: each of them
-    works on every job that was made by hand.
+    A limit of 0 means none. What ``skipEvictionGates`` of v1.8.0 disables is disabled here too; ``skipped`` has the
+    gates' names. ``profiles`` are the names of all profiles with a MigrationController: each of them works on every job
+    that was created by hand.
     """
 
     profiles: tuple[str, ...] = ("koord-descheduler",)
@@ -66,7 +66,7 @@ class Controller:
 
 
 def several(controller: Controller) -> str:
-    """What to know where more than one profile has a MigrationController; empty where one has."""
+    """A note if more than one profile has a MigrationController; else empty."""
     if len(controller.profiles) < 2:
         return ""
     names = ", ".join(controller.profiles)
@@ -80,7 +80,7 @@ def per_workload(controller: Controller, replicas: int) -> tuple[int, int]:
 
 
 def scaled(amount: Amount, replicas: int) -> int:
-    """``GetMaxUnavailable``: a percentage is rounded down and at least 1; nothing given: derived; never above all."""
+    """``GetMaxUnavailable``: a percentage is rounded down, at least 1 and at most ``replicas``; ``None`` is derived."""
     if amount is None:
         amount = "10%" if replicas > 10 else 2 if replicas >= 4 else 1
     if isinstance(amount, str):

@@ -1,10 +1,10 @@
 # Copyright: Contributors to the kubeops.node_maintenance collection
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""Every name this collection puts into a cluster, in one place.
+"""Every name that this collection writes into a cluster.
 
-The law for these names is the protocol: the record and the taint live on the node, everything else
-in one namespace; users' workloads are never annotated.
+The protocol defines them: the record and the taint are on the node, everything else is in one namespace; users'
+workloads are never annotated.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ NODE_LEASE_PREFIX = "node-"
 
 
 def guard_name(workload_uid: str) -> str:
-    """Name of the budget that guards the workload with this UID."""
+    """Name of the guard of the workload with this UID."""
     return GUARD_PREFIX + workload_uid
 
 
@@ -49,10 +49,10 @@ def surge_name(workload_uid: str) -> str:
 
 
 def run_name(run_id: str) -> str:
-    """Name of the ConfigMap that keeps a run's input, plan and finished nodes."""
+    """Name of the ConfigMap with a run's input, plan and finished nodes."""
     return RUN_PREFIX + run_id
 
 
 def node_lease_name(node: str) -> str:
-    """Name of a node's lock; the same as Medik8s uses, so that its operators and we exclude each other."""
+    """Name of a node's lock; the same as that of Medik8s, so that its operators and we exclude each other."""
     return NODE_LEASE_PREFIX + node

@@ -1,10 +1,10 @@
 # Copyright: Contributors to the kubeops.node_maintenance collection
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""A node's record: what was changed, by which run, and what it was before.
+"""A node's record: what was changed, by which run, and the original state.
 
-The record is an annotation on the node and says what the node *is*; the lock (a lease) only says who
-works on it now. It is written in the same request as the change it describes.
+The record is an annotation on the node, written in the same request as the change it describes. It tells the state of
+the node; the lock (a lease) only tells who works on it now.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ Step = t.Literal["cordoned", "drained", "out", "returning", "parked"]
 
 
 class BadRecordError(ValueError):
-    """The annotation is there but cannot be understood; nobody may guess what it meant."""
+    """The annotation is there but cannot be parsed, and must not be guessed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """A label or annotation that is ours while the node is out; ``prior`` is ``None`` where it was absent."""
+    """A label or annotation that we set while the node is out; ``prior`` is ``None`` if it was absent."""
 
     prior: str | None
     ours: str
@@ -35,11 +35,11 @@ class Mark:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """The durable side of a maintenance.
+    """The durable state of a maintenance.
 
-    ``prior`` holds ``unschedulable`` (bool) and ``bootID``; ``added`` the taints we added; ``marks``
-    maps ``annotation/<key>`` or ``label/<key>`` to what it was and what we made it; ``lease`` is
-    ``<namespace>/<name>`` of the lock; ``since`` is RFC 3339. Whoever knows the ``nonce`` may act.
+    ``prior`` holds ``unschedulable`` (bool) and ``bootID``, ``added`` the taints we added; the keys of ``marks`` are
+    ``annotation/<key>`` or ``label/<key>``; ``lease`` is ``<namespace>/<name>`` of the lock; ``since`` is RFC 3339.
+    Whoever knows the ``nonce`` may act.
     """
 
     run: str
@@ -59,12 +59,11 @@ class Record:
         return replace(self, step=step, **changes)
 
     def foreign_to(self, run: str, nonce: str, *, check: bool = False) -> bool:
-        """Whether the node is another run's, or another start's of the same run, than the caller's.
+        """Whether the node belongs to another run than the caller's, or to another start of the same run.
 
-        The nonce is the right to act: a run that took up a parked node keeps the record's id, with a nonce
-        of its own. Calls by hand have no nonce, and the records that they make have none either: only those
-        are theirs. An empty ``run`` stands for the record's own. In check mode nobody has rewritten the
-        record that the real run would have adopted by now.
+        The nonce is the right to act: a run that adopts a parked node keeps the record's id, with a nonce of its own.
+        Calls by hand have no nonce, and only records without one are theirs. An empty ``run`` means the record's own.
+        In check mode the record is not rewritten, although the real run would have adopted it by now.
         """
         named = run in ("", self.run)
         if check:
@@ -72,10 +71,10 @@ class Record:
         return nonce != self.nonce or not (nonce or named)
 
     def owner(self, node: str) -> str:
-        """Who has the node, for a caller who has it no more, or never had."""
+        """Who has the node, for a caller that does not have it."""
         return (
             f"Node {node} belongs to run {self.run} of {self.by} (since {self.since}, step {self.step}). "
-            "Once nobody works on it, take it up with node_cordon, state returning or cordoned, or with the playbook "
+            "Once nobody works on it, adopt it with node_cordon, state returning or cordoned, or with the playbook "
             f"recover -e recover_run={self.run}."
         )
 
@@ -86,17 +85,15 @@ class Record:
         return f"{self.lease.rpartition('/')[2]}={holder}"
 
     def dump(self) -> str:
-        """The annotation's value; stable, so that equal records are equal text."""
+        """The annotation's value; equal records give equal text."""
         return _ENCODER.encode({"v": VERSION, **self._plain()})
 
     def public(self) -> dict[str, t.Any]:
         """What results show: all but the nonce, which is the right to act."""
-        data = self._plain()
-        del data["nonce"]
-        return data
+        return {key: value for key, value in self._plain().items() if key != "nonce"}
 
     def _plain(self) -> dict[str, t.Any]:
-        """Every field as JSON has it; all but ``prior``, ``added`` and ``marks`` are texts."""
+        """Every field as in JSON."""
         data = {name: getattr(self, name) for name in _FIELDS}
         marks = {key: {"prior": mark.prior, "ours": mark.ours} for key, mark in self.marks.items()}
         return {**data, "prior": dict(self.prior), "added": [dict(x) for x in self.added], "marks": marks}
@@ -128,6 +125,6 @@ def record_of(node: objects.Node) -> Record | None:
         raise
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise BadRecordError(
-            f"Node {node.name}: annotation {names.RECORD} cannot be read ({error}). It is the only memory of "
-            "what to give back: repair it, or remove it and uncordon the node by hand."
+            f"Node {node.name}: annotation {names.RECORD} cannot be read ({error}). It is the only record of the "
+            "original state: repair it, or remove it and uncordon the node by hand."
         ) from error

@@ -1,11 +1,11 @@
 # Copyright: Contributors to the kubeops.node_maintenance collection
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""Taints and tolerations: every rule of how they match and how they are written, in one place.
+"""Taints and tolerations: how they match and how they are written.
 
-The rules of matching are those of ``Toleration.ToleratesTaint`` (k8s.io/api/core/v1), those of validity
-``validateNodeTaints`` of the API server (both read at v1.36.3). They read raw objects, so that the template
-of a workload can be asked as well as a pod.
+The rules of matching are those of ``Toleration.ToleratesTaint`` (k8s.io/api/core/v1), those of validity of the API
+server's ``validateNodeTaints`` (both read at v1.36.3). They read raw objects, so that they apply to the template of a
+workload too.
 """
 
 from __future__ import annotations
@@ -19,28 +19,23 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.mod
 EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 
 LEFT_ALONE = ("node.kubernetes.io/", "node.cloudprovider.kubernetes.io/")
-"""Prefixes of the taints that Kubernetes' own controllers set and clear; ``exact`` does not speak of them."""
+"""Prefixes of the taints that Kubernetes' own controllers set and remove; ``exact`` does not touch them."""
+
+
+def _any(condition: str, effect: str) -> objects.Raw:
+    return {"key": f"node.kubernetes.io/{condition}", "operator": "Exists", "effect": effect}
+
 
 CORDON: objects.Raw = {"key": names.UNSCHEDULABLE_TAINT, "effect": "NoSchedule"}
 
-DAEMON_TOLERATIONS: tuple[objects.Raw, ...] = tuple(
-    {"key": f"node.kubernetes.io/{condition}", "operator": "Exists", "effect": effect}
-    for condition, effect in (
-        ("not-ready", "NoExecute"),
-        ("unreachable", "NoExecute"),
-        ("disk-pressure", "NoSchedule"),
-        ("memory-pressure", "NoSchedule"),
-        ("pid-pressure", "NoSchedule"),
-        ("unschedulable", "NoSchedule"),
-    )
+DAEMON_TOLERATIONS: tuple[objects.Raw, ...] = (
+    *(_any(condition, "NoExecute") for condition in ("not-ready", "unreachable")),
+    *(_any(f"{resource}-pressure", "NoSchedule") for resource in ("disk", "memory", "pid")),
+    _any("unschedulable", "NoSchedule"),
 )
-"""What the DaemonSet controller adds to every pod it makes (``AddOrUpdateDaemonPodTolerations``)."""
+"""What the DaemonSet controller adds to every pod it creates (``AddOrUpdateDaemonPodTolerations``)."""
 
-HOST_NETWORK_TOLERATION: objects.Raw = {
-    "key": "node.kubernetes.io/network-unavailable",
-    "operator": "Exists",
-    "effect": "NoSchedule",
-}
+HOST_NETWORK_TOLERATION = _any("network-unavailable", "NoSchedule")
 
 _NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
 _LABEL = r"[a-z0-9]([a-z0-9-]*[a-z0-9])?"
@@ -89,8 +84,8 @@ def first_match(tolerations: t.Iterable[objects.Raw], taint: objects.Raw) -> obj
 def covers(toleration: objects.Raw, taint: objects.Raw) -> bool:
     """Whether the toleration covers the taint; an empty effect is every effect, an empty key every key.
 
-    ``Lt`` and ``Gt`` compare the taint's number with the toleration's (Kubernetes 1.35, off by default): a
-    cluster that does not know them refuses such pods, so they are taken at their word.
+    ``Lt`` and ``Gt`` compare the taint's number with the toleration's (Kubernetes 1.35, off by default); a cluster
+    that does not know them refuses such pods.
     """
     effect, key = toleration.get("effect"), toleration.get("key")
     if effect and effect != taint.get("effect"):
@@ -113,7 +108,7 @@ def covers(toleration: objects.Raw, taint: objects.Raw) -> bool:
 
 
 def untolerated(tolerations: t.Collection[objects.Raw], taints: t.Iterable[objects.Raw]) -> tuple[objects.Raw, ...]:
-    """The taints that keep such a pod from the node; PreferNoSchedule keeps nobody."""
+    """The taints that keep such a pod off the node; PreferNoSchedule does not."""
     hard = (x for x in taints if x.get("effect") in ("NoSchedule", "NoExecute"))
     return tuple(x for x in hard if not tolerates(tolerations, x))
 
@@ -125,22 +120,20 @@ def in_words(taint: objects.Raw) -> str:
 
 
 def same_taint(one: objects.Raw, other: objects.Raw) -> bool:
-    """Whether two taints are one to the API server, which tells them apart by key and effect."""
+    """Whether two taints are the same to the API server: of one key and effect."""
     return bool(one.get("key") == other.get("key") and one.get("effect") == other.get("effect"))
 
 
 def _number(text: str) -> int | None:
-    """A decimal integer of 64 bits in its canonical form, as the API server asks for; ``-0`` is none."""
-    if not _INTEGER.fullmatch(text):
-        return None
-    number = int(text)
-    return number if -(2**63) <= number < 2**63 else None
+    """A decimal integer of 64 bits in canonical form, as for the API server; ``-0`` is not."""
+    number = int(text) if _INTEGER.fullmatch(text) else None
+    return number if number is not None and -(2**63) <= number < 2**63 else None
 
 
 def parse(word: str) -> objects.Raw:
-    """One taint as people type it for ``kubectl taint``: ``key=value:effect``, with ``-`` behind it to remove it.
+    """One taint as typed for ``kubectl taint``: ``key=value:effect``, with a trailing ``-`` to remove it.
 
-    Without ``=`` the value is empty; without ``:`` all effects of the key are meant, which only a removal may say.
+    Without ``=`` the value is empty; without ``:`` all effects of the key are meant, in a removal only.
     """
     head, _colon, effect = word.removesuffix("-").partition(":")
     key, _equals, value = head.partition("=")
@@ -230,13 +223,13 @@ def _left_alone(taint: objects.Raw) -> bool:
 
 
 def new_no_execute(before: t.Iterable[objects.Raw], after: t.Iterable[objects.Raw]) -> tuple[objects.Raw, ...]:
-    """The taints that end running pods and were not there before; one of another value is another one."""
+    """The taints that delete running pods and were not there before; another value makes another taint."""
     had = {in_words(taint) for taint in before}
     return tuple(x for x in after if x.get("effect") == "NoExecute" and in_words(x) not in had)
 
 
 def rewrite(node: objects.Node, after: tuple[objects.Raw, ...]) -> api_changes.Change | None:
-    """The change of the node's whole list (the API has it as one value), or ``None`` where nothing is to do."""
+    """The change of the node's whole list (one value to the API), or ``None`` if there is none."""
     if after == node.taints:
         return None
     before = [in_words(taint) for taint in node.taints]

@@ -8,6 +8,7 @@ An object keeps only what a decision reads. Kinds of which a decision reads a fi
 
 from __future__ import annotations
 
+import datetime
 import functools
 import typing as t
 from dataclasses import dataclass
@@ -46,6 +47,20 @@ def controller_of(raw: Raw) -> Ref | None:
                 api_version=owner.get("apiVersion", ""),
             )
     return None
+
+
+def find(raws: t.Iterable[Raw], namespace: str, name: str) -> Raw | None:
+    """The object with this namespace (empty if it has none) and name."""
+    places = ((raw, raw["metadata"]) for raw in raws)
+    return next((raw for raw, m in places if (m.get("namespace", ""), m["name"]) == (namespace, name)), None)
+
+
+def moment(text: str) -> datetime.datetime | None:
+    """A time of the API (RFC 3339); ``None`` if it cannot be parsed."""
+    try:
+        return datetime.datetime.fromisoformat(text)
+    except ValueError:
+        return None
 
 
 def _message(status: Raw, kind: str, state: str, reason: str) -> str:
@@ -114,7 +129,6 @@ class Node(Object):
 
     @property
     def ready(self) -> bool:
-        """Whether the kubelet reports the node as Ready."""
         return self.conditions.get("Ready") == "True"
 
     @classmethod
@@ -235,7 +249,6 @@ class Budget(Object):
         return self.labels.get(names.MANAGED_BY_LABEL) == names.MANAGED_BY and self.name.startswith(names.GUARD_PREFIX)
 
     def covers(self, pod: Pod) -> bool:
-        """Whether the budget selects the pod."""
         return self.namespace == pod.namespace and selectors.matches(self.selector, pod.labels)
 
     @classmethod
@@ -284,7 +297,6 @@ class Workload(Object):
 
     @property
     def selector(self) -> Raw | None:
-        """Its pod selector."""
         return t.cast("Raw | None", self.spec.get("selector"))
 
     @property
@@ -294,7 +306,6 @@ class Workload(Object):
 
     @property
     def pod_spec(self) -> Raw:
-        """The spec of its pod template."""
         return self.template.get("spec") or {}
 
     @classmethod
@@ -340,10 +351,7 @@ class Autoscaler(Object):
         )
 
 
-def _raw(raw: Raw) -> Raw:
-    return raw
-
-
+UNPARSED = ("daemon_sets", "claims", "volumes", "quotas", "limits", "slices", "leases", "attachments")
 PARSERS: t.Mapping[str, t.Callable[[Raw], t.Any]] = {
     "nodes": Node.of,
     "pods": Pod.of,
@@ -355,6 +363,6 @@ PARSERS: t.Mapping[str, t.Callable[[Raw], t.Any]] = {
     "clone_sets": functools.partial(Workload.of, api_version="apps.kruise.io/v1alpha1", kind="CloneSet"),
     "scales": Workload.of,
     "autoscalers": Autoscaler.of,
-    **dict.fromkeys(("daemon_sets", "claims", "volumes", "quotas", "limits", "slices", "leases", "attachments"), _raw),
+    **dict.fromkeys(UNPARSED, lambda raw: raw),
 }
 """How an object of each kind that a snapshot may hold is parsed."""

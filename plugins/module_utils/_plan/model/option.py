@@ -1,7 +1,7 @@
 # Copyright: Contributors to the kubeops.node_maintenance collection
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""An option that a remedy names, in the words of those who read it."""
+"""An option that a remedy names, as its readers have to write it."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ import typing as t
 def options(**values: bool | str | t.Sequence[str]) -> str:
     """How options are set, in the playbooks and in a module: ``-e maintain_force=true (in a module force: true)``.
 
-    Both, because nobody here knows who reads. The playbooks call the same modules as everybody else's tasks do, and
-    a text is read again from a report, or by another run.
+    Both, because the reader is not known: playbooks and users' tasks call the same modules, and reports repeat texts.
     """
     outside = " ".join(f"-e maintain_{name}={_plain(value, '{}')}" for name, value in values.items())
     inside = " and ".join(f"{name}: {_plain(value, '[{}]', ', ')}" for name, value in values.items())

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the kubeops.node_maintenance collection
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""What the caller of a drain allows, and the route that one pod takes because of it."""
+"""What the caller of a drain allows, and the resulting route of a pod."""
 
 from __future__ import annotations
 
@@ -21,11 +21,10 @@ Route = t.Literal["skip", "swap", "evict", "job", "wait", "refuse"]
 class Choices:
     """What the caller allows; named as the options of ``node_drain``.
 
-    ``pod_selector`` is a label selector as text, ``namespaces`` empty for all. ``self_pod`` is the pod
-    that this very play runs in, as far as its environment tells (an empty namespace or uid is unknown).
-    ``fenced``: the nodes whose machines are off, as the caller vouches.
-    ``controller`` is Koordinator's live MigrationController, ``None`` where no PodMigrationJob can be made or
-    none is wanted; ``fallback`` says what becomes of pods that ``backend`` ``koordinator`` cannot move by one.
+    ``pod_selector`` is a label selector as text, ``namespaces`` empty for all. ``self_pod`` is the pod that this play
+    runs in, by its environment (an empty namespace or uid is unknown). ``fenced`` are the nodes that the caller vouches
+    are off. ``controller`` is Koordinator's live MigrationController, ``None`` if PodMigrationJobs are not possible or
+    not wanted; ``fallback`` is for the pods that ``backend`` ``koordinator`` cannot move by one.
     """
 
     backend: str = "auto"
@@ -48,10 +47,10 @@ class Choices:
 class PodPlan:
     """A pod's route with the reason for it.
 
-    ``workload`` is the top controller, or the pod's own controller where nothing is known of it.
-    ``budgets`` are those the API server will ask for an eviction; ``guarded`` says that there is none and
-    that a guard of ours has to be there first. ``tolerant``: neither cordon nor taint keeps the pod from
-    coming back. ``fits`` and ``target`` belong to the placement forecast and stay ``None`` without one.
+    ``workload`` is the top controller, or the pod's own if that is unknown. ``budgets`` are those that the API server
+    checks for an eviction; ``guarded``: there is none, and a guard of ours has to exist first. ``tolerant``: neither
+    cordon nor taint keeps the pod from coming back. ``fits`` and ``target`` are of the placement forecast, ``None``
+    without one.
     """
 
     pod: objects.Pod
@@ -68,5 +67,5 @@ class PodPlan:
 
     @property
     def why(self) -> reasons.Reason:
-        """Why its route is what it is, and what would make it another one."""
+        """Why it has this route, and how to change it."""
         return reasons.Reason(self.code, self.reason, self.remedy)

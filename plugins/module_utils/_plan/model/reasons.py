@@ -13,9 +13,9 @@ Severity = t.Literal["blocker", "warning", "info"]
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """``code`` is a word of a closed list in the documentation, ``message`` says what is the matter in whole sentences.
+    """``code`` is a word of a closed list in the documentation; ``message`` says what is wrong, ``remedy`` what to do.
 
-    ``remedy`` says in whole sentences what to do; it is empty where there is nothing to do.
+    Both are whole sentences; ``remedy`` is empty if there is nothing to do.
     """
 
     code: str
@@ -24,7 +24,7 @@ class Reason:
 
     @property
     def sentence(self) -> str:
-        """What is the matter, then what to do."""
+        """What is wrong, then what to do."""
         return f"{self.message} {self.remedy}".strip()
 
     def to_dict(self) -> dict[str, str]:
@@ -34,10 +34,9 @@ class Reason:
 
 @dataclass(frozen=True, slots=True)
 class Finding(Reason):
-    """One thing that a preflight or a gate has to say, worth knowing before the first write.
+    """A result of a preflight check or a gate.
 
-    ``object`` is what it is about in words (``Deployment shop/web``), ``nodes`` the nodes it stands against
-    (empty: all of them).
+    ``object`` is what it is about as text (``Deployment shop/web``), ``nodes`` the nodes it applies to (empty: all).
     """
 
     severity: Severity = "blocker"

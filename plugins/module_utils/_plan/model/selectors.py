@@ -18,19 +18,18 @@ _PRESENCE = re.compile(rf"(!?)\s*({_KEY})")
 def matches(selector: t.Mapping[str, t.Any] | None, labels: t.Mapping[str, str]) -> bool:
     """Whether the labels satisfy the selector.
 
-    ``None`` matches nothing and an empty selector matches everything (policy/v1 semantics of a
-    budget's selector). An unknown operator matches nothing.
+    ``None`` matches nothing and an empty selector matches everything (policy/v1 semantics of a budget's selector).
     """
     if selector is None:
         return False
     wanted: t.Mapping[str, str] = selector.get("matchLabels") or {}
-    for key, value in wanted.items():
-        if labels.get(key) != value:
-            return False
-    return all(_expression(e, labels) for e in selector.get("matchExpressions") or ())
+    if any(labels.get(key) != value for key, value in wanted.items()):
+        return False
+    return all(satisfied(e, labels) for e in selector.get("matchExpressions") or ())
 
 
-def _expression(expression: t.Mapping[str, t.Any], labels: t.Mapping[str, str]) -> bool:
+def satisfied(expression: t.Mapping[str, t.Any], labels: t.Mapping[str, str]) -> bool:
+    """Whether the labels satisfy one expression; an unknown operator matches nothing."""
     key, values = expression.get("key", ""), expression.get("values") or ()
     match expression.get("operator"):
         case "In":
@@ -49,14 +48,8 @@ def as_query(selector: t.Mapping[str, t.Any]) -> str:
     parts = [f"{k}={v}" for k, v in sorted((selector.get("matchLabels") or {}).items())]
     for e in selector.get("matchExpressions") or ():
         key, values = e["key"], ",".join(e.get("values") or ())
-        parts.append(
-            {
-                "In": f"{key} in ({values})",
-                "NotIn": f"{key} notin ({values})",
-                "Exists": key,
-                "DoesNotExist": f"!{key}",
-            }[e["operator"]]
-        )
+        listed = {"In": f"{key} in ({values})", "NotIn": f"{key} notin ({values})"}
+        parts.append({**listed, "Exists": key, "DoesNotExist": f"!{key}"}[e["operator"]])
     return ",".join(parts)
 
 
@@ -64,7 +57,7 @@ def parse(text: str) -> dict[str, t.Any]:
     """A selector from its query form; the empty text selects everything.
 
     Raises:
-        ValueError: the text is no selector; says which part is not.
+        ValueError: names the part that cannot be parsed.
     """
     expressions = [_parsed(part.strip()) for part in re.split(r",(?![^()]*\))", text)] if text.strip() else []
     return {"matchExpressions": expressions} if expressions else {}
@@ -79,5 +72,5 @@ def _parsed(part: str) -> dict[str, t.Any]:
     if found := _PRESENCE.fullmatch(part):
         return {"key": found[2], "operator": "DoesNotExist" if found[1] else "Exists"}
     raise ValueError(
-        f"{part!r} is no part of a label selector; write it like app=web, tier!=db, env in (prod,test), gpu or !gpu"
+        f"{part!r} is not part of a label selector; write it like app=web, tier!=db, env in (prod,test), gpu or !gpu"
     )

@@ -1,9 +1,9 @@
 # Copyright: Contributors to the kubeops.node_maintenance collection
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""Whether a pod serves: its readiness in the EndpointSlices of the Services that select its kind.
+"""Whether a pod serves: its readiness in the EndpointSlices of the Services of its workload.
 
-Which Services those are is read from the slices themselves: each that holds any pod of the workload.
+These Services are read from the slices themselves: each with any pod of the workload.
 """
 
 from __future__ import annotations
@@ -16,10 +16,7 @@ SERVICE_LABEL = "kubernetes.io/service-name"
 
 
 class Endpoints:
-    """The endpoints of all Services by the UID of the pod behind them.
-
-    A Service has one set for each address type: with two stacks a pod has to be ready in both.
-    """
+    """The endpoints of all Services by pod UID; with two address types a pod has to be ready in both."""
 
     def __init__(self, slices: t.Iterable[objects.Raw]) -> None:
         self._ready: dict[tuple[str, str, str], dict[str, bool]] = {}
@@ -40,7 +37,7 @@ class Endpoints:
                     self._of_pod.setdefault(uid, set()).add(key)
 
     def missing(self, peers: t.Iterable[objects.Pod], pod: objects.Pod) -> str:
-        """The first Service that serves a peer and not this pod, in words; empty where there is none."""
+        """The first Service with a peer and without this pod among its ready endpoints, as text; empty if none."""
         wanted = set().union(*(self._of_pod.get(peer.uid, set()) for peer in peers))
         for namespace, service, family in sorted(wanted):
             if not self._ready[(namespace, service, family)].get(pod.uid):

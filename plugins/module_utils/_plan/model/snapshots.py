@@ -1,8 +1,8 @@
 # Copyright: Contributors to the kubeops.node_maintenance collection
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""What the engine knows of a cluster at one moment, and the questions that join several of its objects:
-whose pod is this, which budgets does it have, who scales it.
+"""The state of a cluster at one moment, and the questions that join several of its objects: the workload of a pod,
+its budgets, its autoscaler.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.mod
 
 @dataclass(frozen=True)
 class Snapshot:
-    """A cluster at one moment. Kinds that no decision needed may be left empty.
+    """A cluster at one moment. Kinds that no decision needs may be left empty.
 
-    The last eight fields are raw objects; ``claims`` are PersistentVolumeClaims, ``volumes`` their
-    PersistentVolumes, ``slices`` EndpointSlices, ``attachments`` VolumeAttachments.
+    The last eight fields are raw objects; ``claims`` are PersistentVolumeClaims, ``volumes`` their PersistentVolumes,
+    ``slices`` EndpointSlices, ``attachments`` VolumeAttachments.
     """
 
     nodes: t.Mapping[str, objects.Node] = field(default_factory=dict)
@@ -40,13 +40,17 @@ class Snapshot:
     def of(cls, found: t.Mapping[str, t.Iterable[t.Any]]) -> Snapshot:
         """From parsed objects by kind, the kinds named as in ``PARSERS``."""
         have = {name: tuple(found.get(name, ())) for name in objects.PARSERS}
-        # A kind that has a list of its own is fresher there than among the scales that were read once.
+        # The later ones win: a kind with a list of its own is fresher there than among the scales, which are read once.
         scaled = ("scales", "deployments", "replica_sets", "stateful_sets", "rollouts", "clone_sets")
         return cls(
             nodes={node.name: node for node in have["nodes"]},
             workloads=sum((have[name] for name in scaled), ()),
             **{name: found for name, found in have.items() if name != "nodes" and name not in scaled},
         )
+
+    def has_node(self, name: str, uid: str) -> bool:
+        """Whether the node exists; the same name with another UID is another node, an empty ``uid`` is unknown."""
+        return name in self.nodes and uid in ("", self.nodes[name].uid)
 
     def pods_on(self, nodes: t.Collection[str]) -> tuple[objects.Pod, ...]:
         """The pods bound to one of the nodes, in the order of the list."""
@@ -64,12 +68,11 @@ class Snapshot:
         return {(b.namespace, b.name): b for b in self.budgets}
 
     def budget(self, namespace: str, name: str) -> objects.Budget | None:
-        """The budget of this name."""
         return self._budgets_by_place.get((namespace, name))
 
     @functools.cached_property
     def _budgets_by_label(self) -> dict[tuple[str, str, str], list[objects.Budget]]:
-        """Budgets by the first label they ask for; those that ask for none under empty words."""
+        """Budgets by namespace and the first label of their selector; empty texts if it has none."""
         found: dict[tuple[str, str, str], list[objects.Budget]] = {}
         for budget in self.budgets:
             exact: objects.Raw = (budget.selector or {}).get("matchLabels") or {}
@@ -79,7 +82,7 @@ class Snapshot:
 
     @functools.cached_property
     def _pods_by_label(self) -> dict[str, dict[tuple[str, str], list[objects.Pod]]]:
-        """For each label key that somebody asked for: the pods by namespace and value."""
+        """For each label key that was asked for: the pods by namespace and value."""
         return {}
 
     def _labelled(self, namespace: str, key: str, value: str) -> t.Sequence[objects.Pod]:
@@ -89,12 +92,12 @@ class Snapshot:
             for pod in self.pods:
                 if key in pod.labels:
                     index.setdefault((pod.namespace, pod.labels[key]), []).append(pod)
-            # Not before it is whole: several threads may ask at once.
+            # Not before it is complete: several threads may ask at once.
             self._pods_by_label[key] = index
         return index.get((namespace, value), ())
 
     def selected(self, namespace: str, selector: objects.Raw | None) -> t.Iterator[objects.Pod]:
-        """The namespace's pods that a label selector matches, without looking at all pods each time."""
+        """The namespace's pods that a label selector matches, by an index of its first label."""
         exact: objects.Raw = (selector or {}).get("matchLabels") or {}
         candidates: t.Iterable[objects.Pod] = self.pods
         if exact:
@@ -128,10 +131,6 @@ class Snapshot:
         return {uid: tuple(owned) for uid, owned in found.items()}
 
     @functools.cached_property
-    def _scalers_by_place(self) -> dict[tuple[str, str], objects.Autoscaler]:
-        return {(a.namespace, a.name): a for a in self.autoscalers}
-
-    @functools.cached_property
     def _scalers_by_target(self) -> dict[tuple[str, str, str], objects.Autoscaler]:
         # Of several the first counts.
         return {(a.namespace, a.target_kind, a.target_name): a for a in reversed(self.autoscalers)}
@@ -141,7 +140,6 @@ class Snapshot:
         return {(c["metadata"].get("namespace", ""), c["metadata"]["name"]): c for c in self.claims}
 
     def pod(self, uid: str) -> objects.Pod | None:
-        """The pod with this UID."""
         return self._pods_by_uid.get(uid)
 
     def claim(self, namespace: str, name: str) -> objects.Raw | None:
@@ -157,7 +155,7 @@ class Snapshot:
         return self._workloads_by_uid.get(uid)
 
     def workload_of(self, pod: objects.Pod) -> objects.Workload | None:
-        """The top controller that holds the pod's replica count; ``None`` for bare and unknown ones."""
+        """The top controller with a replica count; ``None`` for pods without one or with an unknown one."""
         found = self._workloads_by_uid.get(pod.owner.uid) if pod.owner else None
         while found and found.owner and found.owner.uid in self._workloads_by_uid:
             found = self._workloads_by_uid[found.owner.uid]
@@ -168,9 +166,4 @@ class Snapshot:
         return self._pods_by_workload.get(workload.uid, ())
 
     def autoscaler_of(self, workload: objects.Workload) -> objects.Autoscaler | None:
-        """The autoscaler that targets the workload."""
         return self._scalers_by_target.get((workload.namespace, workload.kind, workload.name))
-
-    def autoscaler(self, namespace: str, name: str) -> objects.Autoscaler | None:
-        """The autoscaler of this name."""
-        return self._scalers_by_place.get((namespace, name))

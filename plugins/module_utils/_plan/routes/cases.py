@@ -1,7 +1,7 @@
 # Copyright: Contributors to the kubeops.node_maintenance collection
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""What a rule of the routing rules sees: the caller's choices, one pod, and the questions about it."""
+"""What a routing rule sees: the caller's choices, one pod, and the questions about it."""
 
 from __future__ import annotations
 
@@ -36,28 +36,27 @@ class RoutingContext:
 
     @functools.cached_property
     def unguarded(self) -> snapshots.Snapshot:
-        """The snapshot without our own guards: they would go before they count against a pod."""
+        """The snapshot without our own guards, which are removed before they hold a pod."""
         return replace(self.snapshot, budgets=tuple(b for b in self.snapshot.budgets if not b.ours))
 
     @functools.cached_property
     def reactive(self) -> tuple[objects.Raw, ...]:
         return (*budgets.REACTIVE.values(), *budgets.reactive_selectors(self.choices.reactive_budgets))
 
+    def place_in_line(self, scope: str, key: str, pod: objects.Pod) -> int:
+        """How many leaving pods of the same controller (``workload``) or ``namespace`` come before this one."""
+        return self._lines[(scope, key)].index(pod.uid)
+
     @functools.cached_property
-    def _lines(self) -> t.Mapping[tuple[str, str], tuple[str, ...]]:
-        """The leaving pods' UIDs by their controller (``workload``) and by their ``namespace``."""
+    def _lines(self) -> t.Mapping[tuple[str, str], t.Sequence[str]]:
         found: dict[tuple[str, str], list[str]] = {}
         for pod in self.snapshot.pods_on(self.leaving):
             found.setdefault(("workload", pod.owner.uid if pod.owner else ""), []).append(pod.uid)
             found.setdefault(("namespace", pod.namespace), []).append(pod.uid)
-        return {key: tuple(uids) for key, uids in found.items()}
-
-    def place_in_line(self, scope: str, key: str, pod: objects.Pod) -> int:
-        """How many leaving pods of the same controller or namespace are listed before this one."""
-        return self._lines[(scope, key)].index(pod.uid)
+        return found
 
     def keeps_out(self, node: str) -> tuple[tuple[objects.Raw, ...], bool]:
-        """The taints that hold the node during its maintenance, and whether it has been emptied already."""
+        """The taints that keep pods off the node in its maintenance, and whether it has been emptied already."""
         ours: objects.Raw = {"key": names.TAINT_KEY, "effect": "NoSchedule"}
         found = self.snapshot.nodes.get(node)
         try:
@@ -86,18 +85,18 @@ class Case:
 
     @functools.cached_property
     def surge(self) -> surge_records.Surge | None:
-        """The surge that was prepared so that this pod can leave its node."""
+        """The surge prepared for this pod."""
         found = self.context.surges.get(self.workload.uid) if self.workload else None
         return found if found and self.pod.uid in found.leaving else None
 
     @property
     def bad_surge(self) -> surge_records.BadSurgeError | None:
-        """Why the record of its workload's surge cannot be read."""
+        """Why the record of its workload's surge cannot be parsed."""
         return self.context.unreadable.get(self.workload.uid) if self.workload else None
 
     @property
     def replicas(self) -> int:
-        """The workload's count without anybody's surge; 0 where we know no workload."""
+        """The workload's replicas without any surge; 0 if the workload is unknown."""
         if self.workload is None:
             return 0
         surge = self.context.surges.get(self.workload.uid)
@@ -110,7 +109,7 @@ class Case:
 
     @property
     def asked(self) -> tuple[objects.Ref, ...]:
-        """The budgets that the API server asks: it lets finished, pending and ending pods go freely."""
+        """The budgets that the API server checks: not for finished, pending and terminating pods."""
         free = self.pod.finished or self.pod.deleting or self.pod.phase == "Pending"
         if free or self.choices.disable_eviction:
             return ()
@@ -118,19 +117,16 @@ class Case:
 
     @property
     def consent(self) -> bool:
-        """Whether its owner or this run agreed to an interruption.
-
-        The owner says so on the workload; where we know no workload, the pod itself has to carry it.
-        """
+        """Whether this run or an annotation of the workload (or of a pod without one) allows an interruption."""
         said = self.workload.annotations if self.workload else self.pod.annotations
         return self.choices.allow_interruption or said.get(names.ALLOW_INTERRUPTION) == "true"
 
     @property
     def owner(self) -> objects.Ref | None:
-        """The workload, or what the pod itself says of its controller."""
+        """The workload, or the pod's own controller if the workload is unknown."""
         return self.workload.ref if self.workload else self.pod.owner
 
     def to(self, route: pod_plan.Route, code: str, reason: str, remedy: str = "") -> pod_plan.PodPlan:
-        """The pod's plan; the budgets are part of it where somebody will ask them."""
+        """The pod's plan, with its budgets where they are checked."""
         asked = self.asked if route in ("evict", "refuse") else ()
         return pod_plan.PodPlan(self.pod, route, code, reason, self.owner, asked, remedy)

@@ -3,13 +3,13 @@
 
 """Which evictions are left to a PodMigrationJob, decided from the live MigrationController.
 
-A job evicts as well, once a place for the successor is reserved: so it is another way of the route ``evict``
-and never one for pods that are swapped, refused or skipped. A single replica that can be swapped is swapped
-under every backend, because a job ends the old pod before the new one serves.
+A job evicts as well, once resources for the successor are reserved: so it replaces the route ``evict`` only, never
+that of pods that are swapped, refused or skipped. A single replica that can be swapped is swapped with every backend,
+because a job deletes the old pod before the new one serves.
 
-``koordinator`` takes a job wherever arbitration would admit it, and for the rest what ``fallback`` says.
-``auto`` takes one only where it gains something at once: a place is reserved (mode ReservationFirst), and the
-object limiter does not keep the pod waiting for more than ``PATIENCE`` seconds. All others are evicted by us.
+``koordinator`` uses a job wherever arbitration would admit it, and ``fallback`` for the rest. ``auto`` uses one only if
+it reserves resources (mode ReservationFirst) and the object limiter delays the pod for at most ``PATIENCE`` seconds.
+We evict all others.
 """
 
 from __future__ import annotations
@@ -26,42 +26,38 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.mod
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.routes import cases
 
 JOBBED = frozenset({"replicas", "guarded", "interruption_allowed"})
-"""Codes of evictions that a job could do. The others end pods that serve nobody, or that nothing would replace."""
+"""Codes of evictions that a job could do. The others are of pods that do not serve, or are not replaced."""
 
 PATIENCE = 60.0
 """Seconds of waiting for the object limiter that ``auto`` accepts for a pod."""
 
 RESERVES = "ReservationFirst"
 POLICY = "koordinator.sh/evict-policy"
-"""A pod's label that outranks the policy of the job and of the controller."""
+"""A pod's label that overrides the policy of the job and of the controller."""
 
 
 def by_job(case: cases.Case, plan: pod_plan.PodPlan) -> pod_plan.PodPlan:
-    """The plan, turned into a job where one is admitted, or refused where only a job would do."""
+    """The plan, turned into a job if one is admitted, or refused if it has to be a job."""
     controller, choices = case.choices.controller, case.choices
-    if controller is None or plan.route != "evict" or plan.code not in JOBBED or plan.tolerant:
+    if controller is None or choices.disable_eviction:
         return plan
-    if choices.disable_eviction:
+    if plan.route != "evict" or plan.code not in JOBBED or plan.tolerant:
         return plan
     why = _not_admitted(case, controller) or (_not_worth(case, controller) if choices.backend == "auto" else None)
     if why is None:
-        how = (
-            "once its new place is reserved" if controller.default_job_mode == RESERVES else "as arbitration admits it"
-        )
-        return replace(plan, route="job", reason=f"{plan.reason} A PodMigrationJob moves it {how}.")
+        reserves = controller.default_job_mode == RESERVES
+        when = "once its resources are reserved" if reserves else "as soon as arbitration admits it"
+        return replace(plan, route="job", reason=f"{plan.reason} A PodMigrationJob moves it {when}.")
     if choices.backend == "koordinator" and choices.fallback == "fail":
         reason = f"{why.message} So no PodMigrationJob can move it, and fallback is fail."
-        return replace(plan, route="refuse", code="no_job", reason=reason, remedy=_or_evict(why.remedy))
+        remedy = f"{why.remedy} Or allow an eviction: {option.options(fallback='eviction')}.".strip()
+        return replace(plan, route="refuse", code="no_job", reason=reason, remedy=remedy)
     return replace(plan, reason=f"{plan.reason} It is evicted without a PodMigrationJob: {why.message}")
 
 
 def without_job(plan: pod_plan.PodPlan, why: str) -> pod_plan.PodPlan:
-    """The plan of a pod whose job came to nothing, and which is evicted instead."""
-    return replace(plan, route="evict", reason=f"{plan.reason} It came to nothing: {why} So it is evicted.")
-
-
-def _or_evict(remedy: str) -> str:
-    return f"{remedy} Or let it be evicted: {option.options(fallback='eviction')}.".strip()
+    """The plan of a pod that is evicted after its job has failed."""
+    return replace(plan, route="evict", reason=f"{plan.reason} That job failed: {why} So it is evicted.")
 
 
 def _not_admitted(case: cases.Case, controller: migration_controller.Controller) -> reasons.Reason | None:
@@ -69,7 +65,7 @@ def _not_admitted(case: cases.Case, controller: migration_controller.Controller)
     if policy != "Eviction":
         return reasons.Reason(
             "eviction_policy",
-            f"Its label {POLICY} is {policy}: a job would not ask its budgets, or never end it.",
+            f"Its label {POLICY} is {policy}: a job would not ask its budgets, or never evict it.",
             "Remove the label.",
         )
     reserves = controller.default_job_mode == RESERVES
@@ -81,16 +77,16 @@ def _not_admitted(case: cases.Case, controller: migration_controller.Controller)
 def _not_worth(case: cases.Case, controller: migration_controller.Controller) -> reasons.Reason | None:
     if controller.default_job_mode != RESERVES:
         return reasons.Reason(
-            "mode", f"The MigrationController's mode is {controller.default_job_mode}: it reserves no place."
+            "mode", f"The MigrationController's mode is {controller.default_job_mode}: it reserves nothing."
         )
     seconds = _limiter_wait(case, controller)
     if seconds <= PATIENCE:
         return None
-    return reasons.Reason("object_limiter", f"The object limiter would keep it waiting for {seconds:.0f} s.")
+    return reasons.Reason("object_limiter", f"The object limiter would delay it for {seconds:.0f} s.")
 
 
 def _limiter_wait(case: cases.Case, controller: migration_controller.Controller) -> float:
-    """Seconds until the limiters let this pod go, its siblings on the leaving nodes being moved before it."""
+    """Seconds until the limiters admit this pod after its siblings on the leaving nodes."""
     replicas = case.workload.replicas if case.workload else 0
     scopes = {"workload": case.pod.owner.uid if case.pod.owner else "", "namespace": case.pod.namespace}
     waits = [0.0]

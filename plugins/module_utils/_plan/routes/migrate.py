@@ -1,7 +1,7 @@
 # Copyright: Contributors to the kubeops.node_maintenance collection
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""The one table that gives every pod on the leaving nodes its route, and says why."""
+"""Gives every pod on the leaving nodes its route, with the reason."""
 
 from __future__ import annotations
 
@@ -27,14 +27,12 @@ def routes(
 ) -> tuple[pod_plan.PodPlan, ...]:
     """Every pod on the nodes with its route.
 
-    ``now`` (RFC 3339, UTC, by the API server's clock) tells who is past its grace. ``known`` are the UIDs of the
-    pods that were there when the nodes began to be emptied; ``None`` says that this is the beginning.
-
-    The snapshot needs nodes, pods, budgets, leases and the kinds of the pods' controllers; claims and
-    volumes where ``volumes.claimants`` says so.
+    ``now`` (RFC 3339, UTC, the API server's clock) tells which pods are past their grace period. ``known`` are the
+    UIDs of the pods that were there when the drain began; ``None``: it begins now. The snapshot needs nodes, pods,
+    budgets, leases and the kinds of the pods' controllers; claims and volumes if ``volumes.claimants`` says so.
 
     Raises:
-        ValueError: ``pod_selector`` is no label selector.
+        ValueError: ``pod_selector`` is not a label selector.
     """
     context = cases.RoutingContext(
         snapshot,
@@ -52,10 +50,9 @@ def routes(
 def left_to_move(
     snapshot: snapshots.Snapshot, nodes: t.Collection[str], choices: pod_plan.Choices
 ) -> tuple[objects.Pod, ...]:
-    """The pods that keep the nodes from being called drained.
+    """The pods because of which the nodes are not drained.
 
-    Those that were filtered out are among them: nobody looked at what happens to them. Those that
-    tolerate the maintenance are not: they come back whatever is done.
+    These include pods that were not selected, but no pods that tolerate the maintenance and would come back.
     """
     plans = routes(snapshot, nodes, choices)
     return tuple(p.pod for p in plans if p.code == "not_selected" or (p.route != "skip" and not p.tolerant))
@@ -66,5 +63,5 @@ def _plan(case: cases.Case) -> pod_plan.PodPlan:
     if case.pod.node in case.choices.fenced and dead.lost(case.context.snapshot.nodes.get(case.pod.node)):
         return dead.fenced(plan)
     if case.bad_surge and plan.route in ("swap", "evict"):
-        return case.to("refuse", "bad_surge", f"{case.bad_surge}")
+        return case.to("refuse", "bad_surge", str(case.bad_surge))
     return plan if plan.code in rules.SETTLED else job_route.by_job(case, rules.tolerant(case, plan))

@@ -1,12 +1,12 @@
 # Copyright: Contributors to the kubeops.node_maintenance collection
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""Which pods a NoExecute taint ends, and when.
+"""Which pods a NoExecute taint deletes, and when.
 
-The rules are the taint manager's (``pkg/controller/tainteviction``, read at v1.36.3): it deletes pods and asks
-no budget. Of each taint only the first toleration that covers it counts; a pod without one goes at once, one
-whose tolerations have no ``tolerationSeconds`` stays, and of several times the shortest holds. Once a pod's
-time is running, a further taint that it tolerates for a while neither shortens nor renews it.
+The rules are the taint manager's (``pkg/controller/tainteviction``, read at v1.36.3): it deletes pods without checking
+budgets. For each taint only the first toleration that covers it counts; a pod without one is deleted at once, one with
+tolerations without ``tolerationSeconds`` stays, and of several times the shortest applies. Once a pod's time is
+running, a further taint that it tolerates for a while neither shortens nor extends it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.mod
 
 
 class Stay(t.NamedTuple):
-    """How long a pod may stay: seconds, ``None`` for ever, and the taint that decides it."""
+    """How long a pod may stay: seconds (``None``: for ever), and the taint that limits it."""
 
     seconds: int | None
     taint: objects.Raw | None = None
@@ -34,34 +34,33 @@ class Kill:
 
     @property
     def reason(self) -> str:
-        """Why, and what comes of it where that is not plain."""
+        """Why, and what follows where that is not obvious."""
         taint, owner = node_taints.in_words(self.taint), self.pod.owner
         why = f"It tolerates {taint} for {self.seconds} s." if self.seconds else f"It does not tolerate {taint}."
         if self.pod.mirror:
-            return f"{why} Only the API's picture of this static pod goes; its kubelet makes it again."
+            return f"{why} Only the mirror of this static pod is deleted; its kubelet recreates it."
         if self.pod.finished:
-            return f"{why} It has ended already; its object and its log go."
+            return f"{why} It has finished already; its object and its log are deleted."
         if owner and owner.kind == "DaemonSet":
-            again = "is made again each time it went" if self.seconds else "is not made again while the taint stays"
+            again = "is recreated each time" if self.seconds else "is not recreated while the taint stays"
             return f"{why} A pod of this DaemonSet {again}."
         return why
 
     def to_dict(self) -> dict[str, t.Any]:
         """As the module returns it."""
+        pod, taint = self.pod, node_taints.in_words(self.taint)
+        place = {"node": pod.node, "namespace": pod.namespace, "name": pod.name, "uid": pod.uid}
         return {
-            "node": self.pod.node,
-            "namespace": self.pod.namespace,
-            "name": self.pod.name,
-            "uid": self.pod.uid,
-            "owner": str(self.pod.owner) if self.pod.owner else "",
+            **place,
+            "owner": str(pod.owner) if pod.owner else "",
             "seconds": self.seconds,
-            "taint": node_taints.in_words(self.taint),
+            "taint": taint,
             "reason": self.reason,
         }
 
 
 def stay(tolerations: t.Sequence[objects.Raw], taints: t.Iterable[objects.Raw]) -> Stay:
-    """How long a pod with these tolerations may stay under these taints, counted from when they are set."""
+    """How long a pod with these tolerations may stay once these taints are set."""
     shortest = Stay(None)
     for taint in taints:
         if taint.get("effect") != "NoExecute":
@@ -78,9 +77,9 @@ def stay(tolerations: t.Sequence[objects.Raw], taints: t.Iterable[objects.Raw]) 
 def forecast(
     pods: t.Iterable[objects.Pod], before: t.Sequence[objects.Raw], after: t.Sequence[objects.Raw]
 ) -> tuple[Kill, ...]:
-    """The pods of one node that go because its taints change, the first to go first.
+    """The pods of one node that are deleted because its taints change, in the order of their deletion.
 
-    Pods that are being deleted already, and those that a taint of before ends anyway, are left out.
+    Pods that are terminating already, and those that an earlier taint deletes anyway, are left out.
     """
     kills = []
     for pod in pods:

@@ -1,11 +1,10 @@
 # Copyright: Contributors to the kubeops.node_maintenance collection
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""Whether enough other pods serve for one to be evicted, counted by ourselves.
+"""Whether enough other pods serve for one to be evicted, by our own count.
 
-The Eviction API asks a budget and nobody else: where there is none at that moment, or where its status is
-behind, it lets every pod go. So the pods are counted as well, of what is wanted now and not when the drain
-was planned.
+The Eviction API checks budgets only: without one, or if its status is outdated, every eviction succeeds. So the pods
+are counted as well, against the replicas that are wanted now and not when the drain was planned.
 """
 
 from __future__ import annotations
@@ -15,17 +14,17 @@ import typing as t
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import objects, snapshots
 
 CONSENTED = frozenset({"interruption_allowed", "local_volume", "reactive_budget"})
-"""Codes of plans that are carried out although nothing serves meanwhile, or that a refused request sets going."""
+"""Codes of plans that are carried out although nothing serves meanwhile, or that need a refused eviction to start."""
 
 OF_SEVERAL = frozenset({"replicas", "guarded", "not_ready", "pending"})
-"""Codes of plans that rest on others of the workload that serve, or on the pod itself serving nobody."""
+"""Codes of plans that rely on other pods of the workload, or on the pod itself not serving."""
 
 PER_NODE = frozenset({"DaemonSet", "Job", "Node"})
-"""Owners whose pods do not stand in for each other."""
+"""Kinds of owners with pods that do not replace each other."""
 
 
 class Short(t.NamedTuple):
-    """What would have too few ready pods without this one, and the reason as a sentence."""
+    """What would have too few ready pods without this one, and why."""
 
     object: objects.Ref
     message: str
@@ -34,16 +33,12 @@ class Short(t.NamedTuple):
 def short(
     snapshot: snapshots.Snapshot, pod: objects.Pod, leaving: t.Collection[str], prior: t.Mapping[str, int] | None = None
 ) -> Short | None:
-    """Why the pod has to stay for now; ``None`` where the others are enough, or where nothing is lost with it.
+    """Why the pod has to stay for now; ``None`` if the others are enough, or if it does not serve.
 
-    Without a budget at most one pod of a workload may be missing; with one as many as it says. A workload with a
-    single replica has no others: whether it may be interrupted was decided before.
-
-    Args:
-        snapshot: with the pods and budgets, and the workloads as they are now.
-        pod: as it is now.
-        leaving: UIDs of pods whose eviction is under way: they count as gone, whatever their status says.
-        prior: what workloads with a surge want without it, by their UID.
+    Without a budget at most one pod of a workload may be missing, with one as many as it allows. A workload with a
+    single replica has no others: whether it may be interrupted was decided before. ``leaving`` are the UIDs of pods
+    that are being evicted: they count as gone, whatever their status. ``prior`` are the replicas without their surge
+    of workloads that have one, by UID.
     """
     if not pod.ready or pod.deleting or pod.finished or pod.phase == "Pending":
         return None
@@ -62,7 +57,7 @@ def short(
 
 
 class Last(t.NamedTuple):
-    """The workload that wants this pod alone by now, and whether it is the only one there is."""
+    """The workload that wants one pod by now, and whether this pod is the only one (``alone``)."""
 
     object: objects.Ref
     message: str
@@ -70,10 +65,10 @@ class Last(t.NamedTuple):
 
 
 def last(snapshot: snapshots.Snapshot, pod: objects.Pod) -> Last | None:
-    """Whether a pod that was one of several is the last that is wanted: it may not go before a newcomer serves.
+    """Whether a pod that was one of several is the last one wanted: it must stay until a new pod serves.
 
-    Somebody, or an autoscaler, has scaled its workload down to one since it was planned. No budget keeps it: one that
-    lets one pod be missing lets the last one go.
+    Its workload was scaled down to one after the plan was made. A budget that allows one pod to be missing does not
+    keep the last one.
     """
     workload = snapshot.workload_of(pod)
     if not pod.ready or pod.deleting or pod.finished or workload is None or workload.deleting or workload.replicas != 1:
@@ -95,7 +90,7 @@ def _under(
 
 
 def _desired(snapshot: snapshots.Snapshot, budget: objects.Budget, covered: t.Iterable[objects.Pod]) -> int:
-    """What the budget asks for by the replicas that are wanted now; 0 where they are not known."""
+    """How many ready pods the budget requires by the current replicas; 0 if these are not known."""
     workloads: dict[str, objects.Workload] = {}
     for pod in covered:
         workload = snapshot.workload_of(pod)
@@ -109,7 +104,7 @@ def _desired(snapshot: snapshots.Snapshot, budget: objects.Budget, covered: t.It
 
 
 def _count(value: int | str, whole: int) -> int:
-    """A number or a percentage, rounded up as the disruption controller does; what is neither counts as none."""
+    """A number or a percentage, rounded up as by the disruption controller; 0 for anything else."""
     text = str(value)
     if text.endswith("%") and text[:-1].isdigit():
         return -(-int(text[:-1]) * whole // 100)
@@ -117,7 +112,7 @@ def _count(value: int | str, whole: int) -> int:
 
 
 def _of_unknown(snapshot: snapshots.Snapshot, pod: objects.Pod, leaving: t.Collection[str]) -> Short | None:
-    """Nobody knows how many pods such an owner wants: one of them leaves at a time, while another one serves."""
+    """Such an owner's replicas are unknown: one pod leaves at a time, while another one serves."""
     owner = pod.owner
     if owner is None or owner.kind in PER_NODE:
         return None
@@ -125,8 +120,8 @@ def _of_unknown(snapshot: snapshots.Snapshot, pod: objects.Pod, leaving: t.Colle
     if not peers:
         return None
     if any(p.uid in leaving for p in peers):
-        return Short(owner, f"{owner}: another pod of it is on its way out.")
-    return None if _serving(peers, pod, leaving) else Short(owner, f"{owner}: no other pod of it is ready.")
+        return Short(owner, f"Another pod of {owner} is being evicted.")
+    return None if _serving(peers, pod, leaving) else Short(owner, f"No other pod of {owner} is ready.")
 
 
 def _serving(pods: t.Iterable[objects.Pod], but: objects.Pod, leaving: t.Collection[str]) -> int:

@@ -1,10 +1,9 @@
 # Copyright: Contributors to the kubeops.node_maintenance collection
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""The rules that give a pod its route. The first in ``RULES`` that knows the pod decides.
+"""The rules that give a pod its route: the first in ``RULES`` that applies to the pod decides.
 
-Where a rule follows somebody else's semantics (kubectl's drain filters, the eviction subresource of
-the API server), its order is theirs.
+Where they follow the semantics of kubectl's drain filters or the API server's eviction handler, so does their order.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ JOB_FINALIZER = "batch.kubernetes.io/job-tracking"
 
 def _mirror(case: cases.Case) -> pod_plan.PodPlan | None:
     if case.pod.mirror:
-        return case.to("skip", "mirror", "A static pod: only its kubelet can end it.")
+        return case.to("skip", "mirror", "A static pod: only its kubelet can stop it.")
     return None
 
 
@@ -44,14 +43,14 @@ def _daemon_set_of(case: cases.Case) -> str:
 
 def _daemon_set(case: cases.Case) -> pod_plan.PodPlan | None:
     if _daemon_set_of(case) == "there" and case.choices.ignore_daemonsets:
-        return case.to("skip", "daemonset", "Its DaemonSet would put it back at once: it stays.")
+        return case.to("skip", "daemonset", "Its DaemonSet would recreate it at once: it stays.")
     return None
 
 
 def _not_selected(case: cases.Case) -> pod_plan.PodPlan | None:
     pod, choices = case.pod, case.choices
     if choices.namespaces and pod.namespace not in choices.namespaces:
-        return case.to("skip", "not_selected", f"Namespace {pod.namespace} is not among those asked for.")
+        return case.to("skip", "not_selected", f"Namespace {pod.namespace} is not one of the selected ones.")
     if not selectors.matches(case.context.selector, pod.labels):
         return case.to("skip", "not_selected", f"pod_selector {choices.pod_selector} does not match it.")
     return None
@@ -59,15 +58,13 @@ def _not_selected(case: cases.Case) -> pod_plan.PodPlan | None:
 
 def _self(case: cases.Case) -> pod_plan.PodPlan | None:
     me, pod = case.choices.self_pod, case.pod
-    if me is None:
-        return None
-    same_place = me.name == pod.name and me.namespace in ("", pod.namespace)
-    if not (me.uid == pod.uid if me.uid else same_place):
+    same_place = me and me.name == pod.name and me.namespace in ("", pod.namespace)
+    if me is None or not (me.uid == pod.uid if me.uid else same_place):
         return None
     return case.to(
         "refuse",
         "self_on_node",
-        "This very play runs in it: ending it would end the maintenance half way.",
+        "This play runs in it: evicting it would abort the maintenance.",
         f"Run the play from a pod on another node (for AWX: an instance group or pod spec that keeps "
         f"its job pods off {pod.node}), or leave {pod.node} for another run.",
     )
@@ -75,19 +72,15 @@ def _self(case: cases.Case) -> pod_plan.PodPlan | None:
 
 def _daemon_set_in_the_way(case: cases.Case) -> pod_plan.PodPlan | None:
     if _daemon_set_of(case) == "there":
-        return case.to(
-            "refuse",
-            "daemonset",
-            "A pod of a DaemonSet cannot be moved, and ignore_daemonsets is false.",
-            "Set ignore_daemonsets: true; its pods stay where they are.",
-        )
+        why = "A pod of a DaemonSet cannot be moved, and ignore_daemonsets is false."
+        return case.to("refuse", "daemonset", why, "Set ignore_daemonsets: true to leave such pods where they are.")
     return None
 
 
 def _evictable(case: cases.Case, code: str, reason: str) -> pod_plan.PodPlan:
     """Evicted under its budget, unless that can never allow it; consent does not override a budget."""
     if case.choices.disable_eviction:
-        return case.to("evict", "disable_eviction", f"{reason} It is deleted without asking any budget.")
+        return case.to("evict", "disable_eviction", f"{reason} It is deleted without checking its budgets.")
     verdict = budgets.diagnose(case.context.unguarded, case.pod, case.context.reactive)
     match verdict.code:
         case "two_budgets":
@@ -103,28 +96,20 @@ def _terminating(case: cases.Case) -> pod_plan.PodPlan | None:
     pod = case.pod
     if not pod.deleting:
         return None
-    holders = [f for f in pod.finalizers if f != JOB_FINALIZER]
-    late = bool(case.context.now and pod.deadline and case.context.now[:19] > pod.deadline[:19])
-    if holders:
-        return case.to(
-            "wait",
-            "stuck_terminating",
-            f"It is ending, and held by finalizers {', '.join(holders)}.",
-            "Whoever set the finalizers has to remove them; it is never deleted by force.",
-        )
-    if late:
-        return case.to(
-            "wait",
-            "stuck_terminating",
-            f"It is still there after its grace, which ended at {pod.deadline}.",
-            f"Look at the kubelet of {pod.node}; it is never deleted by force.",
-        )
-    return case.to("wait", "terminating", "It is ending already.")
+    if holders := [f for f in pod.finalizers if f != JOB_FINALIZER]:
+        why = f"It is terminating, and held by finalizers {', '.join(holders)}."
+        remedy = "Whoever set the finalizers has to remove them; it is never force-deleted."
+    elif case.context.now and pod.deadline and case.context.now[:19] > pod.deadline[:19]:
+        why = f"It is still there although its grace period ended at {pod.deadline}."
+        remedy = f"Check the kubelet of {pod.node}; it is never force-deleted."
+    else:
+        return case.to("wait", "terminating", "It is terminating already.")
+    return case.to("wait", "stuck_terminating", why, remedy)
 
 
 def _finished(case: cases.Case) -> pod_plan.PodPlan | None:
     if case.pod.finished:
-        return case.to("evict", "finished", f"It has ended ({case.pod.phase}): no budget is asked for it.")
+        return case.to("evict", "finished", f"It has finished ({case.pod.phase}): no budget applies to it.")
     return None
 
 
@@ -132,13 +117,9 @@ def _daemon_set_gone(case: cases.Case) -> pod_plan.PodPlan | None:
     if _daemon_set_of(case) != "gone":
         return None
     if case.choices.force:
-        return _evictable(case, "daemonset_gone", "Its DaemonSet is gone; force allows to end it.")
-    return case.to(
-        "refuse",
-        "daemonset_gone",
-        "Its DaemonSet is gone: nothing would make it again.",
-        f"Delete the pod if nobody needs it, or set {option.options(force=True)}.",
-    )
+        return _evictable(case, "daemonset_gone", "Its DaemonSet is gone; force allows its eviction.")
+    remedy = f"Delete the pod if nobody needs it, or set {option.options(force=True)}."
+    return case.to("refuse", "daemonset_gone", "Its DaemonSet is gone: nothing would recreate it.", remedy)
 
 
 def _job(case: cases.Case) -> pod_plan.PodPlan | None:
@@ -148,17 +129,15 @@ def _job(case: cases.Case) -> pod_plan.PodPlan | None:
     waiting = case.to(
         "wait",
         "job",
-        f"{owner} is at work in it: its end is waited for, an eviction would count against the backoffLimit.",
+        f"It runs for {owner} and is left to finish: an eviction would count against the backoffLimit.",
         f"Wait, or set {option.options(allow_interruption=True)}.",
     )
     if not case.consent:
         return waiting
     if case.pod.empty_dirs and not case.choices.delete_emptydir_data:
-        return replace(
-            waiting,
-            reason=f"{waiting.reason} The data of its emptyDir would be lost as well.",
-            remedy=f"Wait, or set {option.options(delete_emptydir_data=True, allow_interruption=True)}.",
-        )
+        remedy = f"Wait, or set {option.options(delete_emptydir_data=True, allow_interruption=True)}."
+        reason = f"{waiting.reason} The data of its emptyDir would be lost as well."
+        return replace(waiting, reason=reason, remedy=remedy)
     evicted = _evictable(case, "interruption_allowed", f"{owner} may be interrupted.")
     return waiting if evicted.route == "refuse" else evicted
 
@@ -166,32 +145,23 @@ def _job(case: cases.Case) -> pod_plan.PodPlan | None:
 def _bare(case: cases.Case) -> pod_plan.PodPlan | None:
     if case.pod.owner is not None or case.choices.force:
         return None
-    needed = (
-        option.options(force=True, delete_emptydir_data=True) if case.pod.empty_dirs else option.options(force=True)
-    )
-    return case.to(
-        "refuse",
-        "bare_pod",
-        "No controller owns it: nothing would make it again.",
-        f"Move it by hand, or set {needed}.",
-    )
+    needed = {"force": True, **({"delete_emptydir_data": True} if case.pod.empty_dirs else {})}
+    remedy = f"Move it by hand, or set {option.options(**needed)}."
+    return case.to("refuse", "bare_pod", "No controller owns it: nothing would recreate it.", remedy)
 
 
 def _pending(case: cases.Case) -> pod_plan.PodPlan | None:
     if case.pod.phase == "Pending":
-        return case.to("evict", "pending", "It has not started: there is nothing to interrupt, and no budget is asked.")
+        return case.to("evict", "pending", "It has not started: there is nothing to interrupt, and no budget applies.")
     return None
 
 
 def _empty_dir(case: cases.Case) -> pod_plan.PodPlan | None:
     if not case.pod.empty_dirs or case.choices.delete_emptydir_data:
         return None
-    return case.to(
-        "refuse",
-        "emptydir",
-        f"The data of its emptyDir {', '.join(case.pod.empty_dirs)} would be lost.",
-        f"Set {option.options(delete_emptydir_data=True)} if that data may go.",
-    )
+    why = f"The data of its emptyDir {', '.join(case.pod.empty_dirs)} would be lost."
+    remedy = f"Set {option.options(delete_emptydir_data=True)} if that data may be deleted."
+    return case.to("refuse", "emptydir", why, remedy)
 
 
 def _local_volume(case: cases.Case) -> pod_plan.PodPlan | None:
@@ -203,7 +173,7 @@ def _local_volume(case: cases.Case) -> pod_plan.PodPlan | None:
     return case.to(
         "refuse",
         "local_volume",
-        f"{why}. It can run nowhere else and would be down until the node is back.",
+        f"{why}. It cannot run on another node and would be down until the node is back.",
         f"Move the data, or set {option.options(allow_interruption=True)}; the volume itself stays as it is.",
     )
 
@@ -211,11 +181,11 @@ def _local_volume(case: cases.Case) -> pod_plan.PodPlan | None:
 def _bare_with_consent(case: cases.Case) -> pod_plan.PodPlan | None:
     if case.pod.owner is not None:
         return None
-    return _evictable(case, "bare_pod", "No controller owns it; force allows to end it for good.")
+    return _evictable(case, "bare_pod", "No controller owns it; force allows its eviction for good.")
 
 
 def _two_budgets(case: cases.Case) -> pod_plan.PodPlan | None:
-    """Also for pods that would be swapped: a newcomer of theirs that fails could never be evicted."""
+    """Also for pods that would be swapped: a new pod of theirs that fails could never be evicted."""
     if len(case.budgets) < 2:
         return None
     plan = _evictable(case, "two_budgets", "")
@@ -225,24 +195,24 @@ def _two_budgets(case: cases.Case) -> pod_plan.PodPlan | None:
 def _scaled_down(case: cases.Case) -> pod_plan.PodPlan | None:
     if case.workload is None or case.replicas > 0:
         return None
-    return _evictable(case, "scaled_down", f"{case.workload.ref} is scaled to 0: nothing of it is to run.")
+    return _evictable(case, "scaled_down", f"{case.workload.ref} is scaled to 0: none of its pods should run.")
 
 
 def _not_ready(case: cases.Case) -> pod_plan.PodPlan | None:
     if case.pod.ready:
         return None
-    return _evictable(case, "not_ready", "It serves nobody (it is not Ready): it is evicted and not swapped.")
+    return _evictable(case, "not_ready", "It does not serve (it is not Ready), so it is evicted and not swapped.")
 
 
 def _prepared(case: cases.Case) -> pod_plan.PodPlan | None:
     if case.surge is None:
         return None
     code = "single_replica" if case.replicas == 1 else "swap_blocked"
-    return case.to("swap", code, "A surge of its workload is prepared: it ends when its newcomer serves.")
+    return case.to("swap", code, "The surge of its workload is prepared: it is deleted once a new pod serves.")
 
 
 def _unknown_owner(case: cases.Case) -> pod_plan.PodPlan | None:
-    """A controller without a count we know of: judged by the pods it has."""
+    """A controller without a known replica count: judged by the pods it has."""
     if case.workload is not None:
         return None
     uid = case.pod.owner.uid if case.pod.owner else ""
@@ -251,12 +221,10 @@ def _unknown_owner(case: cases.Case) -> pod_plan.PodPlan | None:
         return _evictable(case, "replicas", f"Other pods of {case.pod.owner} serve meanwhile.")
     if case.consent:
         return _evictable(case, "interruption_allowed", f"{case.pod.owner} may be interrupted.")
-    return case.to(
-        "refuse",
-        "not_surgeable",
-        f"{case.pod.owner} has no replica count that could be raised, and no other pod of it serves meanwhile.",
-        f'Set {option.options(allow_interruption=True)}, or annotate the pod with {names.ALLOW_INTERRUPTION}: "true".',
-    )
+    why = f"{case.pod.owner} has no replica count that could be raised, and no other pod of it serves meanwhile."
+    allow = option.options(allow_interruption=True)
+    remedy = f'Set {allow}, or annotate the pod with {names.ALLOW_INTERRUPTION}: "true".'
+    return case.to("refuse", "not_surgeable", why, remedy)
 
 
 def _single(case: cases.Case) -> pod_plan.PodPlan | None:
@@ -264,9 +232,8 @@ def _single(case: cases.Case) -> pod_plan.PodPlan | None:
         return None
     refusal = protect.refusal(case.context.snapshot, case.workload)
     if refusal is None:
-        return case.to(
-            "swap", "single_replica", f"{case.workload.ref} has one replica: a newcomer serves before it ends."
-        )
+        why = f"{case.workload.ref} has one replica: a new pod serves before this one is deleted."
+        return case.to("swap", "single_replica", why)
     if case.consent:
         return _evictable(case, "interruption_allowed", f"{refusal.message} Its interruption was allowed.")
     return case.to("refuse", refusal.code, refusal.message, refusal.remedy)
@@ -275,17 +242,18 @@ def _single(case: cases.Case) -> pod_plan.PodPlan | None:
 def _several(case: cases.Case) -> pod_plan.PodPlan | None:
     count = f"{case.owner} has {case.replicas} replicas"
     if not case.budgets and not case.choices.disable_eviction:
-        plan = case.to("evict", "guarded", f"{count} and no budget: one goes at a time, under a guard of ours.")
-        return replace(plan, guarded=True)
-    plan = _evictable(case, "replicas", f"{count}; it goes as far as its budget allows.")
+        why = f"{count} and no budget: they are evicted one at a time, under a guard of ours."
+        return replace(case.to("evict", "guarded", why), guarded=True)
+    plan = _evictable(case, "replicas", f"{count}; it is evicted when its budget allows it.")
     if plan.code != "budget_allows_nothing":
         return plan
     refusal = protect.refusal(case.context.snapshot, case.workload) if case.workload else None
     if refusal is None and case.choices.swap_blocked:
-        return case.to("swap", "swap_blocked", f"{plan.reason} With swap_blocked a newcomer serves before it ends.")
+        why = f"{plan.reason} With swap_blocked a new pod serves before it is deleted."
+        return case.to("swap", "swap_blocked", why)
     if refusal is None:
         return plan
-    return replace(plan, reason=f"{plan.reason} A swap is no way out: {refusal.message}")
+    return replace(plan, reason=f"{plan.reason} A swap is not possible: {refusal.message}")
 
 
 RULES: tuple[t.Callable[[cases.Case], pod_plan.PodPlan | None], ...] = (
@@ -311,22 +279,21 @@ RULES: tuple[t.Callable[[cases.Case], pod_plan.PodPlan | None], ...] = (
     _single,
     _several,
 )
-"""In order; the last one knows every pod that is left."""
+"""In order; the last one applies to every pod that is left."""
 
 SETTLED = frozenset(
     {"mirror", "daemonset", "not_selected", "self_on_node", "terminating", "stuck_terminating", "finished"}
 )
-"""Codes that hold for a pod whatever it tolerates."""
+"""Codes that apply to a pod whatever it tolerates."""
 
 
 def tolerant(case: cases.Case, plan: pod_plan.PodPlan) -> pod_plan.PodPlan:
-    """A pod that neither cordon nor taint keeps out comes straight back: it is moved at most once.
+    """A pod that tolerates both cordon and taint comes straight back: it is moved at most once.
 
-    One that was not there when the node began to be emptied has come back; so has every one on a node that has
-    been emptied already. No clock tells that: a pod's times are the API server's, and ours are our own.
-
-    Where it could not simply be evicted it stays: a swap's newcomer may well land on the same node. What
-    would lose data or needs consent is refused as for any other pod.
+    One that was not there when the drain began has come back, and so has every one on a node that was emptied before.
+    (Timestamps cannot tell: a pod's are by the API server's clock, and ours by our own.) If it cannot simply be
+    evicted it stays, because a swap's new pod may be scheduled to the same node. What would lose data or needs consent
+    is refused as for any other pod.
     """
     holding, emptied = case.context.keeps_out(case.pod.node)
     if node_taints.untolerated(case.pod.tolerations, holding):
@@ -339,7 +306,7 @@ def tolerant(case: cases.Case, plan: pod_plan.PodPlan) -> pod_plan.PodPlan:
         reason = "It came back after it was moved: it tolerates the cordon and our taint."
         return replace(plan, route="skip", code=TOLERATES, reason=reason, budgets=(), guarded=False)
     if plan.route == "swap":
-        reason = "It tolerates the cordon and our taint, so its newcomer might land on the same node: it stays."
-        remedy = "Remove the toleration if it is to leave nodes in maintenance."
+        reason = "It tolerates the cordon and our taint, so a new pod might be scheduled to the same node: it stays."
+        remedy = "Remove the toleration if it should leave nodes in maintenance."
         return replace(plan, route="skip", code=TOLERATES, reason=reason, remedy=remedy)
-    return replace(plan, code=TOLERATES, reason=f"{plan.reason} It tolerates the taint and is not moved twice.")
+    return replace(plan, code=TOLERATES, reason=f"{plan.reason} It tolerates the taint and is moved only once.")

@@ -1,28 +1,28 @@
 # Copyright: Contributors to the kubeops.node_maintenance collection
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""Which nodes a pod may be on by its node selector and node affinity; taints are in ``taints``.
+"""Which nodes a pod may run on by its node selector and node affinity; taints are in ``node_taints``.
 
-The rules are the scheduler's (``component-helpers/scheduling/corev1``). They read raw pod specs, so
-that the template of a workload can be asked as well as a pod.
+The rules are the scheduler's (``component-helpers/scheduling/corev1``). They read raw pod specs, so that they apply to
+the template of a workload too.
 """
 
 from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import objects
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import objects, selectors
 
 
 def node_matches(selector: objects.Raw | None, node: objects.Node) -> bool:
-    """Whether the node satisfies a ``NodeSelector``: one of its terms; ``None`` asks for nothing."""
+    """Whether the node satisfies one term of a ``NodeSelector``; ``None`` matches every node."""
     if selector is None:
         return True
     return any(_term(term, node) for term in selector.get("nodeSelectorTerms") or ())
 
 
 def selects(spec: objects.Raw, node: objects.Node) -> bool:
-    """Whether a pod spec's nodeName, nodeSelector and required node affinity let it be on the node."""
+    """Whether a pod spec's nodeName, nodeSelector and required node affinity allow the node."""
     if spec.get("nodeName") and spec["nodeName"] != node.name:
         return False
     wanted: t.Mapping[str, str] = spec.get("nodeSelector") or {}
@@ -42,21 +42,11 @@ def _term(term: objects.Raw, node: objects.Node) -> bool:
 
 
 def _requirement(requirement: objects.Raw, have: t.Mapping[str, str]) -> bool:
-    key: str = requirement.get("key", "")
-    values: t.Sequence[str] = requirement.get("values") or ()
-    match requirement.get("operator"):
-        case "In":
-            return key in have and have[key] in values
-        case "NotIn":
-            return key not in have or have[key] not in values
-        case "Exists":
-            return key in have
-        case "DoesNotExist":
-            return key not in have
-        case "Gt" | "Lt" as operator:
-            try:
-                left, right = int(have[key]), int(values[0])
-            except (KeyError, IndexError, ValueError):
-                return False
-            return left > right if operator == "Gt" else left < right
-    return False
+    operator = requirement.get("operator")
+    if operator not in ("Gt", "Lt"):
+        return selectors.satisfied(requirement, have)
+    try:
+        left, right = int(have[requirement["key"]]), int(requirement["values"][0])
+    except (KeyError, IndexError, TypeError, ValueError):
+        return False
+    return left > right if operator == "Gt" else left < right

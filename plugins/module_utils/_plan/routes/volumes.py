@@ -12,17 +12,18 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.rou
 
 
 def bound_here(snapshot: snapshots.Snapshot, pod: objects.Pod) -> str:
-    """Why the pod can run nowhere but on its node, ``""`` when none of its claims holds it there.
+    """Why the pod can run on its node only, empty if none of its claims holds it there.
 
-    A claim holds it when its volume is ``local`` or ``hostPath``, or when the volume's node affinity
-    matches no other node of the cluster. An inline hostPath volume of the pod is not counted: it asks
-    for the path of whatever node the pod is on. Claims and volumes that the snapshot lacks hold nothing.
+    A claim holds it if its volume is ``local`` or ``hostPath``, or if the volume's node affinity matches no other
+    node. An inline hostPath volume does not: it is the path of whatever node the pod is on. Claims and volumes that
+    are not in the snapshot hold nothing.
     """
     for name in pod.claims:
-        volume = _volume_of(snapshot, pod.namespace, name)
+        bound = ((snapshot.claim(pod.namespace, name) or {}).get("spec") or {}).get("volumeName") or ""
+        volume = objects.find(snapshot.volumes, "", bound)
         if volume is None:
             continue
-        spec, shown = volume["spec"], f"PersistentVolume {volume['metadata']['name']} of claim {name}"
+        spec, shown = volume["spec"], f"PersistentVolume {bound} of claim {name}"
         for source in ("local", "hostPath"):
             if source in spec:
                 path = (spec[source] or {}).get("path", "")
@@ -34,15 +35,6 @@ def bound_here(snapshot: snapshots.Snapshot, pod: objects.Pod) -> str:
     return ""
 
 
-def _volume_of(snapshot: snapshots.Snapshot, namespace: str, claim: str) -> objects.Raw | None:
-    for found in snapshot.claims:
-        meta = found["metadata"]
-        if (meta.get("namespace"), meta["name"]) == (namespace, claim):
-            wanted = (found.get("spec") or {}).get("volumeName")
-            return next((v for v in snapshot.volumes if wanted and v["metadata"]["name"] == wanted), None)
-    return None
-
-
 def claimants(pods: t.Iterable[objects.Pod]) -> bool:
-    """Whether claims and volumes have to be read at all to judge these pods."""
+    """Whether claims and volumes are needed to judge these pods."""
     return any(pod.claims for pod in pods)

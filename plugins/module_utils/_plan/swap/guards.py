@@ -122,7 +122,7 @@ def unguard(
 ) -> api_changes.Change | None:
     """Remove the nodes, and those that no longer exist, from one guard; ``None`` where it serves none of them."""
     now = nodes_of(budget)
-    left = {n: uid for n, uid in now.items() if n not in nodes and _exists(snapshot.nodes.get(n), uid)}
+    left = {n: uid for n, uid in now.items() if n not in nodes and snapshot.has_node(n, uid)}
     if not left:
         return _remove(budget, f"Remove {budget.ref}, which guards no node any more")
     return _serve(budget, left) if left != now else None
@@ -144,10 +144,6 @@ def _rival(snapshot: snapshots.Snapshot, guard: objects.Budget) -> objects.Budge
     pods = (pod for pod in snapshot.selected(guard.namespace, guard.selector) if not pod.finished)
     others = (b for pod in pods for b in snapshot.budgets_of(pod) if b.name != guard.name)
     return next((b for b in others if not b.ours or b.name < guard.name), None)
-
-
-def _exists(node: objects.Node | None, uid: str) -> bool:
-    return node is not None and uid in ("", node.uid)
 
 
 def _create(workload: objects.Workload, ref: objects.Ref, serves: t.Mapping[str, str]) -> api_changes.Change:

@@ -58,72 +58,47 @@ def refusal(snapshot: snapshots.Snapshot, workload: objects.Workload) -> reasons
 
 def _kind(snapshot: snapshots.Snapshot, workload: objects.Workload) -> reasons.Reason | None:
     if workload.kind == "StatefulSet" and workload.replicas <= 1:
-        return reasons.Reason(
-            "stateful_single",
-            f"{workload.ref} has one pod with a fixed identity; a second one would be another member.",
-            AGREE,
-        )
+        why = f"{workload.ref} has one pod with a fixed identity; a second one would be another member."
+        return reasons.Reason("stateful_single", why, AGREE)
+    ref = workload.ref
     if workload.kind == "StatefulSet":
-        return reasons.Reason(
-            "not_surgeable",
-            f"{workload.ref} numbers its pods, so one more cannot replace a leaving one.",
-            "Its pods are evicted one by one under its budget: give that budget room.",
-        )
-    if workload.kind == "ReplicaSet" and workload.owner:
-        return reasons.Reason(
-            "not_surgeable",
-            f"{workload.ref} belongs to {workload.owner} ({workload.owner.api_version}), which would undo a change to "
-            "it.",
-            f"Scale its owner by hand, or {ACCEPT}.",
-        )
-    top = workload.ref
-    if (top.api_version.partition("/")[0], top.kind) not in SURGEABLE:
-        return reasons.Reason(
-            "not_surgeable",
-            f"{top} ({top.api_version}) is of a kind that may delete any pod when it is scaled down.",
-            f"Scale it by hand, or {ACCEPT}.",
-        )
-    return None
+        why = f"{ref} numbers its pods, so one more cannot replace a leaving one."
+        remedy = "Its pods are evicted one by one under its budget: give that budget room."
+    elif workload.kind == "ReplicaSet" and workload.owner:
+        why = f"{ref} belongs to {workload.owner} ({workload.owner.api_version}), which would undo a change to it."
+        remedy = f"Scale its owner by hand, or {ACCEPT}."
+    elif (ref.api_version.partition("/")[0], ref.kind) not in SURGEABLE:
+        why = f"{ref} ({ref.api_version}) is of a kind that may delete any pod when it is scaled down."
+        remedy = f"Scale it by hand, or {ACCEPT}."
+    else:
+        return None
+    return reasons.Reason("not_surgeable", why, remedy)
 
 
 def _scaled_to_zero(snapshot: snapshots.Snapshot, workload: objects.Workload) -> reasons.Reason | None:
     if workload.replicas > 0:
         return None
-    return reasons.Reason(
-        "scaled_to_zero",
-        f"{workload.ref} is scaled to 0: its pods are being deleted anyway.",
-        "Nothing to do; they are evicted if they are still there.",
-    )
+    why = f"{workload.ref} is scaled to 0: its pods are being deleted anyway."
+    return reasons.Reason("scaled_to_zero", why, "Nothing to do; they are evicted if they are still there.")
 
 
 def _recreate(snapshot: snapshots.Snapshot, workload: objects.Workload) -> reasons.Reason | None:
     strategy = (workload.spec.get("strategy") or {}).get("type")
     if strategy != "Recreate" or workload.replicas != 1:
         return None
-    return reasons.Reason(
-        "recreate",
-        f"{workload.ref} has one replica and the strategy Recreate, so two of its pods may never run at once.",
-        AGREE,
-    )
+    why = f"{workload.ref} has one replica and the strategy Recreate, so two of its pods may never run at once."
+    return reasons.Reason("recreate", why, AGREE)
 
 
 def _volumes(snapshot: snapshots.Snapshot, workload: objects.Workload) -> reasons.Reason | None:
-    for volume in _volumes_of(snapshot, workload):
-        found = tied(snapshot, volume, workload.namespace)
-        if found:
-            return reasons.Reason(
-                "volume_single_node",
-                f"{workload.ref} mounts {found}, which a second pod on another node cannot attach.",
-                f"Move the data to a ReadWriteMany volume, or {ACCEPT}.",
-            )
+    # Those of the template and of the pods: a Rollout may keep its template elsewhere.
+    of_pods = (volume for pod in snapshot.pods_of(workload) for volume in pod.volumes)
+    for volume in (*(workload.pod_spec.get("volumes") or ()), *of_pods):
+        if found := tied(snapshot, volume, workload.namespace):
+            why = f"{workload.ref} mounts {found}, which a second pod on another node cannot attach."
+            remedy = f"Move the data to a ReadWriteMany volume, or {ACCEPT}."
+            return reasons.Reason("volume_single_node", why, remedy)
     return None
-
-
-def _volumes_of(snapshot: snapshots.Snapshot, workload: objects.Workload) -> t.Iterator[objects.Raw]:
-    """Volumes of the template and of the pods: a Rollout may keep its template elsewhere."""
-    yield from workload.pod_spec.get("volumes") or ()
-    for pod in snapshot.pods_of(workload):
-        yield from pod.volumes
 
 
 def tied(snapshot: snapshots.Snapshot, volume: objects.Raw, namespace: str) -> str:
@@ -150,22 +125,16 @@ def _autoscaler(snapshot: snapshots.Snapshot, workload: objects.Workload) -> rea
     scaler = snapshot.autoscaler_of(workload)
     if scaler is None or scaler.owner is None:
         return None
-    return reasons.Reason(
-        "autoscaler_owned",
-        f"{scaler.ref} of {workload.ref} is managed by {scaler.owner}, which would revert any change to it.",
-        f"Raise the minimum in {scaler.owner} by one for the maintenance (KEDA: minReplicaCount), or {ACCEPT}.",
-    )
+    why = f"{scaler.ref} of {workload.ref} is managed by {scaler.owner}, which would revert any change to it."
+    remedy = f"Raise the minimum in {scaler.owner} by one for the maintenance (KEDA: minReplicaCount), or {ACCEPT}."
+    return reasons.Reason("autoscaler_owned", why, remedy)
 
 
 def _rollout(snapshot: snapshots.Snapshot, workload: objects.Workload) -> reasons.Reason | None:
-    why = rollout(snapshot, workload)
-    if not why:
+    if not (why := rollout(snapshot, workload)):
         return None
-    return reasons.Reason(
-        "rollout_in_progress",
-        f"{workload.ref} is being rolled out: {why}.",
-        "Wait for the rollout to complete, or roll it back; a swap could delete a pod that serves.",
-    )
+    remedy = "Wait for the rollout to complete, or roll it back; a swap could delete a pod that serves."
+    return reasons.Reason("rollout_in_progress", f"{workload.ref} is being rolled out: {why}.", remedy)
 
 
 def rollout(snapshot: snapshots.Snapshot, workload: objects.Workload) -> str:

@@ -107,18 +107,15 @@ class Surge:
 
     @property
     def workload(self) -> objects.Ref:
-        """The workload's coordinates."""
         return objects.Ref(self.kind, self.name, self.namespace, self.uid, self.api_version)
 
     @property
     def lease(self) -> objects.Ref:
-        """The lease's coordinates."""
         return objects.Ref(
             "Lease", names.surge_name(self.uid), names.NAMESPACE, self.lease_uid, "coordination.k8s.io/v1"
         )
 
     def dump(self) -> str:
-        """The annotation's value."""
         data = {one.name: value for one, value in zip(fields(self), asdict(self).values(), strict=True) if one.compare}
         return json.dumps({"v": VERSION, **data}, sort_keys=True, separators=(",", ":"))
 
@@ -160,7 +157,6 @@ class Surge:
 
     def writing(self, holder: str, now: str) -> api_changes.Change:
         """Create the lease: the intent, and the lock on the workload. ``now`` is RFC 3339 (ms)."""
-        stamp = micro_time(now)
         body = {
             "apiVersion": self.lease.api_version,
             "kind": "Lease",
@@ -170,22 +166,20 @@ class Surge:
                 "labels": {names.MANAGED_BY_LABEL: names.MANAGED_BY},
                 "annotations": {names.SURGE: self.dump()},
             },
-            "spec": {
-                "holderIdentity": holder,
-                "leaseDurationSeconds": HOLD,
-                "acquireTime": stamp,
-                "renewTime": stamp,
-            },
+            "spec": {"holderIdentity": holder, **self._times(now), "acquireTime": micro_time(now)},
         }
         sentence = f"Record the surge of {self.workload}: {self.prior_replicas} -> {self.target} replicas"
         return api_changes.Change("create", self.lease, sentence, body, {}, self._shown())
+
+    def _times(self, now: str) -> dict[str, t.Any]:
+        return {"leaseDurationSeconds": HOLD, "renewTime": micro_time(now)}
 
     def _shown(self) -> dict[str, t.Any]:
         return {"workload": str(self.workload), "replicas": self.target}
 
     def renewing(self, holder: str, now: str) -> api_changes.Change:
         """Renew the lease for ``holder``, and write this record into it."""
-        spec: dict[str, t.Any] = {"leaseDurationSeconds": HOLD, "renewTime": micro_time(now)}
+        spec = self._times(now)
         if holder != self.holder:
             spec |= {"holderIdentity": holder, "acquireTime": micro_time(now)}
         body = {"metadata": {"annotations": {names.SURGE: self.dump()}}, "spec": spec}
@@ -230,9 +224,8 @@ def surges_for(snapshot: snapshots.Snapshot, nodes: t.Collection[str]) -> tuple[
 
 
 def orphaned(snapshot: snapshots.Snapshot, surge: Surge) -> bool:
-    """Whether none of its nodes exists any more (the same name with another UID is another node)."""
-    here = ((snapshot.nodes.get(name), uid) for name, uid in surge.nodes.items())
-    return not any(node and uid in ("", node.uid) for node, uid in here)
+    """Whether none of its nodes exists any more."""
+    return not any(snapshot.has_node(name, uid) for name, uid in surge.nodes.items())
 
 
 def _nodes_named(text: str) -> tuple[str, ...]:

@@ -44,17 +44,12 @@ def _of_workload(
     snapshot: snapshots.Snapshot, workload: objects.Workload, group: list[pod_plan.PodPlan]
 ) -> list[reasons.Finding]:
     nodes = _nodes(group)
-    found = [
-        reasons.Finding(
-            "limit_range_forbids_surge",
-            f"One more pod of {workload.ref} violates LimitRange {workload.namespace}/{name}: {why}.",
-            "Change the LimitRange or the workload.",
-            "blocker",
-            f"LimitRange {workload.namespace}/{name}",
-            nodes,
-        )
-        for name, why in quota.violated(_in(snapshot.limits, workload.namespace), workload.pod_spec).items()
-    ]
+    found = []
+    for name, why in quota.violated(_in(snapshot.limits, workload.namespace), workload.pod_spec).items():
+        place = f"LimitRange {workload.namespace}/{name}"
+        message = f"One more pod of {workload.ref} violates {place}: {why}."
+        remedy = "Change the LimitRange or the workload."
+        found.append(reasons.Finding("limit_range_forbids_surge", message, remedy, "blocker", place, nodes))
     leaving = {plan.pod.uid for plan in group}
     waiting = [p for p in snapshot.pods_of(workload) if p.uid not in leaving and not p.ready and not p.deleting]
     if waiting:
@@ -77,33 +72,25 @@ def _quotas(
         limits = _in(snapshot.limits, namespace)
         count = sum(newcomer.count for newcomer in newcomers)
         for name, why in quota.exceeded(_in(snapshot.quotas, namespace), limits, newcomers).items():
-            found.append(
-                reasons.Finding(
-                    "quota_forbids_surge",
-                    f"ResourceQuota {namespace}/{name} has no room for {count} more pod{'s' if count > 1 else ''} "
-                    f"({', '.join(str(workload.ref) for workload, _group in inside)}): {why}.",
-                    "Raise the quota for the maintenance, or drain fewer nodes at a time.",
-                    "blocker",
-                    f"ResourceQuota {namespace}/{name}",
-                    _nodes(plan for _workload, group in inside for plan in group),
-                )
-            )
+            place = f"ResourceQuota {namespace}/{name}"
+            who = ", ".join(str(workload.ref) for workload, _group in inside)
+            message = f"{place} has no room for {count} more pod{'s' if count > 1 else ''} ({who}): {why}."
+            remedy = "Raise the quota for the maintenance, or drain fewer nodes at a time."
+            nodes = _nodes(plan for _workload, group in inside for plan in group)
+            found.append(reasons.Finding("quota_forbids_surge", message, remedy, "blocker", place, nodes))
     return found
 
 
 def _terminating(plans: list[pod_plan.PodPlan], terminating: t.Collection[str]) -> list[reasons.Finding]:
-    return [
-        reasons.Finding(
-            "namespace_terminating",
-            f"Namespace {namespace} is being deleted: no new pod and no guard can be created in it.",
-            "Wait until it is gone.",
-            "blocker",
-            f"Namespace {namespace}",
-            _nodes(plan for plan in plans if plan.pod.namespace == namespace),
+    found = []
+    for namespace in dict.fromkeys(plan.pod.namespace for plan in plans if plan.pod.namespace in terminating):
+        place = f"Namespace {namespace}"
+        message = f"{place} is being deleted: no new pod and no guard can be created in it."
+        nodes = _nodes(plan for plan in plans if plan.pod.namespace == namespace)
+        found.append(
+            reasons.Finding("namespace_terminating", message, "Wait until it is gone.", "blocker", place, nodes)
         )
-        for namespace in dict.fromkeys(plan.pod.namespace for plan in plans)
-        if namespace in terminating
-    ]
+    return found
 
 
 def _in(raws: t.Iterable[objects.Raw], namespace: str) -> list[objects.Raw]:

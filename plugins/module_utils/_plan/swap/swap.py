@@ -90,9 +90,8 @@ def restless(snapshot: snapshots.Snapshot, uid: str) -> str:
     workload = snapshot.workload(uid)
     if workload is None:
         return ""
-    there = sum(1 for pod in snapshot.pods_of(workload) if not pod.deleting)
-    if workload.observed and there != workload.replicas:
-        return f"{there} of {workload.replicas} pods of {workload.ref} are there"
+    if workload.observed and (missing := _count_differs(snapshot, workload)):
+        return missing
     why = protect.rollout(snapshot, workload)
     return f"{workload.ref} to come to rest: {why}" if why else ""
 
@@ -113,17 +112,20 @@ def settled(snapshot: snapshots.Snapshot, surge: surge_records.Surge) -> str:
     workload = snapshot.workload(surge.uid)
     if workload is None:
         return ""
-    pods = active(snapshot, surge)
     if not workload.observed:
         return f"the controller of {workload.ref} has not seen its count of {workload.replicas} yet"
-    if len(pods) != workload.replicas:
-        return f"{len(pods)} of {workload.replicas} pods of {workload.ref} are there"
-    return ""
+    return _count_differs(snapshot, workload)
+
+
+def _count_differs(snapshot: snapshots.Snapshot, workload: objects.Workload) -> str:
+    there = sum(1 for pod in snapshot.pods_of(workload) if not pod.deleting)
+    return f"{workload.ref} has {there} of {workload.replicas} pods" if there != workload.replicas else ""
 
 
 def scaler_of(snapshot: snapshots.Snapshot, surge: surge_records.Surge) -> objects.Autoscaler | None:
     """The autoscaler of which the surge changed the bounds, as it is now."""
-    return snapshot.autoscaler(surge.namespace, surge.bounds.name) if surge.bounds else None
+    name = surge.bounds and surge.bounds.name
+    return next((a for a in snapshot.autoscalers if (a.namespace, a.name) == (surge.namespace, name)), None)
 
 
 def raising(snapshot: snapshots.Snapshot, surge: surge_records.Surge) -> tuple[api_changes.Change, ...]:
@@ -205,39 +207,30 @@ def blocked(
     if workload is None:
         return reasons.Reason("workload_gone", f"{surge.workload} is gone.", "Nothing to do.")
     if workload.replicas < surge.target:
-        return reasons.Reason(
-            "surge_reverted",
-            f"Somebody reset {workload.ref} to {workload.replicas} replicas while {surge.target} were needed.",
-            "Pause what reverts it (GitOps self-heal, an operator) for the maintenance, or make it ignore replicas.",
+        why = f"Somebody reset {workload.ref} to {workload.replicas} replicas while {surge.target} were needed."
+        remedy = (
+            "Pause what reverts it (GitOps self-heal, an operator) for the maintenance, or make it ignore replicas."
         )
+        return reasons.Reason("surge_reverted", why, remedy)
     for owner in (workload, *snapshot.owned_by(workload)):
         if owner.failure and owner.current < owner.replicas:
-            return reasons.Reason(
-                "surge_refused",
-                f"One more pod of {workload.ref} is rejected: {owner.failure.rstrip('.')}.",
-                "Make room for one more pod (quota, LimitRange, admission), or accept the interruption.",
-            )
+            why = f"One more pod of {workload.ref} is rejected: {owner.failure.rstrip('.')}."
+            remedy = "Make room for one more pod (quota, LimitRange, admission), or accept the interruption."
+            return reasons.Reason("surge_refused", why, remedy)
     newcomers = [p for p in active(snapshot, surge) if p.uid not in surge.leaving and p.created >= surge.created]
     for pod in newcomers:
         if pod.nominated:
-            return reasons.Reason(
-                "surge_preempts",
-                f"{pod.ref} would preempt other pods on {pod.nominated}.",
-                "Make room in the cluster, or accept the interruption.",
-            )
+            why = f"{pod.ref} would preempt other pods on {pod.nominated}."
+            return reasons.Reason("surge_preempts", why, "Make room in the cluster, or accept the interruption.")
         if not pod.node and pod.unschedulable:
-            return reasons.Reason(
-                "surge_unschedulable",
-                f"{pod.ref} cannot be scheduled: {pod.unschedulable.rstrip('.')}.",
-                "Make room (add a node, remove something), or accept the interruption.",
-            )
+            why = f"{pod.ref} cannot be scheduled: {pod.unschedulable.rstrip('.')}."
+            remedy = "Make room (add a node, remove something), or accept the interruption."
+            return reasons.Reason("surge_unschedulable", why, remedy)
         node = snapshot.nodes.get(pod.node)
         if pod.node in leaving_nodes or (node and node.unschedulable):
-            return reasons.Reason(
-                "surge_on_leaving_node",
-                f"{pod.ref} was scheduled to {pod.node} although that node is cordoned: the pod tolerates it.",
-                "Remove the toleration, or accept the interruption.",
-            )
+            why = f"{pod.ref} was scheduled to {pod.node} although that node is cordoned: the pod tolerates it."
+            remedy = "Remove the toleration, or accept the interruption."
+            return reasons.Reason("surge_on_leaving_node", why, remedy)
     return None
 
 

@@ -138,7 +138,7 @@ class Result:
             "changed": bool(ctx.changes),
             "failed": self.failed,
             "msg": self.message,
-            "actions": api_changes.sentences_of(ctx.changes),
+            "actions": [change.sentence for change in ctx.changes],
             "diff": api_changes.diff_of(ctx.changes),
             "timeline": [asdict(event) for event in ctx.timeline],
         }

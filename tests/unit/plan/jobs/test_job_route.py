@@ -59,7 +59,7 @@ BACKENDS = pytest.mark.parametrize("backend", ["auto", "koordinator"])
 def test_what_arbitration_admits_goes_by_job_under_its_guard(backend: str) -> None:
     plan = planned(snapshot(deployment("web", 3), pods=web()), backend=backend)[0]
     assert (plan.route, plan.code, plan.guarded) == ("job", "guarded", True)
-    assert plan.reason.endswith("A PodMigrationJob moves it once its new place is reserved.")
+    assert plan.reason.endswith("A PodMigrationJob moves it once its resources are reserved.")
 
 
 @BACKENDS
@@ -142,7 +142,7 @@ def test_auto_does_not_wait_for_the_object_limiter() -> None:
     assert [p.route for p in planned(found, controller=limited)] == ["job", "job", "job"]
     by_auto = planned(found, controller=limited, backend="auto")
     assert [p.route for p in by_auto] == ["job", "evict", "evict"]
-    assert "would keep it waiting for 300 s" in by_auto[2].reason
+    assert "would delay it for 300 s" in by_auto[2].reason
     short = Controller(object_limiters={"workload": Limiter(40.0, burst=1)})
     assert [p.route for p in planned(found, controller=short, backend="auto")] == ["job", "job", "job"]
     by_namespace = Controller(object_limiters={"namespace": Limiter(100.0, 1, burst=2)})
