@@ -100,8 +100,7 @@ def test_a_lock_that_is_renewed_refuses_another_run_and_names_its_holder(world: 
     done(tina, locks(tina, "r1/n1").take)
     began = world.machine.now
     refused = done(otto, locks(otto, "r2/n2").take)
-    assert refused["a"].holder == "r1"
-    assert "tina@sim" in refused["a"].message
+    assert refused["a"].startswith("Node a is held by run r1 of tina@sim since ")
     assert world.machine.now - began <= RENEW_EVERY + LOOK_EVERY
     assert lease(world)["holderIdentity"] == "r1/n1"
 

@@ -257,7 +257,7 @@ def test_a_sign_of_life_that_cannot_be_given_is_told_and_ends_nothing(world: Wor
     mine = begun(world)
     world.machine.run_for(10.0)
     assert not noted(world, mine.data["run"], "a").failed
-    assert f"that run {id_of(mine)} lives could not be said" in messages(world)
+    assert f"run {id_of(mine)} looks dead between two waves" in messages(world)
 
 
 def test_a_sign_of_life_that_cannot_be_taken_away_is_told(world: World) -> None:

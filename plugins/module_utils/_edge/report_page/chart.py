@@ -1,7 +1,7 @@
 # Copyright: Contributors to the kubeops.node_maintenance collection
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""The arithmetic of the page's pictures: where instants are drawn, and what to draw of too much."""
+"""The geometry of the page's charts: where instants are drawn, and what is drawn if there is too much."""
 
 from __future__ import annotations
 
@@ -17,16 +17,15 @@ STEPS = (0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 108
 DAY = 86400
 MOST_TICKS = 6
 LEAST_WIDTH = 0.25
-"""Percent: nothing that happened is too short to be seen."""
+"""Percent: nothing is too short to be seen."""
 Tick = tuple[float, str]
-T = t.TypeVar("T")
 
 
 class Axis:
-    """One scale for stretches of time that are drawn side by side; places are percentages of the width.
+    """One scale for periods that are drawn side by side; positions are percentages of the width.
 
-    Services have a stretch for each time they were watched: the user's tasks take minutes, a drain
-    seconds, and on one long stretch nothing would be seen of it.
+    Services have a period for each time they were watched: tasks take minutes, a drain seconds, and on one long
+    axis it would not be seen.
     """
 
     def __init__(self, starts: t.Sequence[float], ends: t.Sequence[float]) -> None:
@@ -42,21 +41,18 @@ class Axis:
         return self.ends[-1] - self.starts[0]
 
     def at(self, instant: float) -> float:
-        """The place of an instant; between two stretches the end of the first."""
+        """The position of an instant; between two periods the end of the first."""
         index = max(bisect.bisect_right(self.starts, instant) - 1, 0)
         start = self.starts[index]
         return round(self._lefts[index] + (min(max(instant, start), self.ends[index]) - start) * self._scale, 3)
 
     def extent(self, start: float, end: float) -> tuple[float, float]:
-        """Left edge and width of what lasted from one instant to another."""
+        """Left edge and width of a period."""
         left = self.at(start)
         return min(left, 100 - LEAST_WIDTH), max(round(self.at(end) - left, 3), LEAST_WIDTH)
 
     def ticks(self, *, relative: bool = False) -> list[Tick]:
-        """A handful of round moments, none so near the end that its label would not fit.
-
-        Labels show the time of day, ``relative`` ones count from the start.
-        """
+        """A few round instants; labels show the time of day, ``relative`` ones count from the start."""
         start, length = self.starts[0], max(self.seconds, 0.001)
         step = next((s for s in STEPS if length / s <= MOST_TICKS), 0.0)
         step = step or DAY * math.ceil(length / DAY / MOST_TICKS)
@@ -67,7 +63,7 @@ class Axis:
         return [(self.at(m), _label(m, step, start if relative else None)) for m in fitting]
 
     def clocks(self) -> list[Tick]:
-        """The time of day at the left edge of each stretch, where there is room for it."""
+        """The time of day at the left edge of each period that has room for it."""
         found: list[Tick] = []
         for start, left in zip(self.starts, self._lefts, strict=True):
             if left <= 88 and (not found or left - found[-1][0] >= 14):
@@ -75,9 +71,9 @@ class Axis:
         return found
 
     def areas(self, service: model.ServiceLine) -> t.Iterator[tuple[float, float, float, int, float, float]]:
-        """Each stretch of one number of ready endpoints: left, width, height (percent), the number, from, to.
+        """Each period of one number of ready endpoints: left, width, height (percent), the number, from, to.
 
-        Darkness, which is none after there were some, takes the full height and is never too short.
+        Darkness takes the full height and is never too short.
         """
         lit = False
         for watch in service.watches:
@@ -121,17 +117,12 @@ def by_node(report: model.Report) -> list[tuple[str, int, list[model.PodLane]]]:
 
 
 def pods_axis(pods: t.Iterable[model.PodLane]) -> Axis | None:
-    """From the first to the last moment known of any of the pods; ``None`` when no moment is known."""
+    """From the first to the last instant known of any of the pods; ``None`` if none is known."""
     times = [moment for pod in pods for moment in pod.moments]
     return Axis([min(times)], [max(times)]) if times else None
 
 
 def worst(pods: t.Iterable[model.PodLane], most: int) -> list[model.PodLane]:
-    """At most so many pods, those with trouble and a long way before others, by their first moment."""
+    """At most ``most`` pods, those that failed, were refused or waited long before others, by their first instant."""
     found = sorted(pods, key=lambda p: (not p.failed, p.moved, not p.refused, -(p.waited_seconds or 0.0)))
     return sorted(found[:most], key=lambda p: (min(p.moments, default=0.0), p.namespace, p.name))
-
-
-def spread(items: t.Sequence[T], most: int) -> t.Sequence[T]:
-    """At most so many of the items, evenly spread."""
-    return items[:: math.ceil(len(items) / most) or 1]

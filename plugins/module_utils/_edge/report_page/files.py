@@ -17,35 +17,29 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.rep
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.report import build, text
 
 MODE = 0o644
-"""Readable for all: a report is made to be shown, and it holds no secret."""
+"""Readable for all: a report contains no secret."""
 
 
 class ReportError(RuntimeError):
-    """The report cannot be written; the text says which file, why, and what to do."""
+    """The report cannot be written; the text names the file, the cause and the remedy."""
 
 
 def write_report(results: t.Iterable[t.Any], dest: str, check: bool) -> dict[str, t.Any]:
-    """Write the report of a run, if it is not there already.
+    """Write the report of a run into the folder ``dest``; with ``check`` nothing is written.
 
-    Args:
-        results: what the modules returned, in the order of the run.
-        dest: the folder; made where it is missing.
-        check: nothing is written, and the report speaks of predictions.
-
-    Returns:
-        ``changed``, ``diff`` (the summary and which files change), ``html`` and ``json`` (absolute
-        paths), ``summary`` (text for a terminal), ``verdict`` (a word), ``failed_nodes`` (names).
+    Returns ``changed``, ``diff`` (which files change), ``html`` and ``json`` (absolute paths), ``summary`` (text for
+    a terminal), ``verdict`` (a word), ``failed_nodes`` (names).
 
     Raises:
-        ReportError: the folder or a file cannot be made, or Jinja is missing.
+        ReportError: the folder or a file cannot be created, or Jinja is missing.
     """
     report = build.build_report(results, check=check)
     folder = pathlib.Path(dest).expanduser().absolute()
+    html, data = folder / "report.html", folder / "report.json"
     try:
-        page = pages.render(report)
+        files = {html: pages.render(report), data: _json(text.as_json(report))}
     except pages.NoTemplates as error:
         raise ReportError(str(error)) from error
-    files = {folder / "report.html": page, folder / "report.json": _json(text.as_json(report))}
     before = {path: _content(path) for path in files}
     stale = [path for path in files if before[path] != files[path]]
     for path in stale if not check else ():
@@ -53,9 +47,9 @@ def write_report(results: t.Iterable[t.Any], dest: str, check: bool) -> dict[str
     return {
         "changed": bool(stale),
         "diff": [_diff(path, before[path], files[path]) for path in stale],
-        "html": str(folder / "report.html"),
-        "json": str(folder / "report.json"),
-        "summary": text.summary_text(report, path="" if check else str(folder / "report.html")),
+        "html": str(html),
+        "json": str(data),
+        "summary": text.summary_text(report, path="" if check else str(html)),
         "verdict": report.verdict,
         "failed_nodes": [node.name for node in report.nodes if node.outcome == "failed"],
     }
@@ -75,22 +69,17 @@ def _json(data: t.Mapping[str, t.Any]) -> str:
 
 
 def _diff(path: pathlib.Path, before: str | None, after: str) -> dict[str, str]:
-    """A report is too long to be read as a diff: each side is told by its size and its hash."""
-    return {
-        "before_header": str(path),
-        "after_header": str(path),
-        "before": "absent\n" if before is None else _identity(before),
-        "after": _identity(after),
-    }
-
-
-def _identity(content: str) -> str:
-    data = content.encode()
-    return f"{len(data)} bytes, sha256 {hashlib.sha256(data).hexdigest()}\n"
+    """A report is too long to be read as a diff: each side is shown by its size and its hash."""
+    shown = {"before_header": str(path), "after_header": str(path), "before": "absent\n", "after": ""}
+    for key, content in (("before", before), ("after", after)):
+        if content is not None:
+            data = content.encode()
+            shown[key] = f"{len(data)} bytes, sha256 {hashlib.sha256(data).hexdigest()}\n"
+    return shown
 
 
 def _content(path: pathlib.Path) -> str | None:
-    """What is in a file now; ``None`` when it is not there or is no text of ours."""
+    """What is in a file now; ``None`` if it does not exist or is not UTF-8."""
     try:
         return path.read_bytes().decode()
     except (FileNotFoundError, NotADirectoryError, UnicodeDecodeError):
@@ -100,7 +89,7 @@ def _content(path: pathlib.Path) -> str | None:
 
 
 def _write(path: pathlib.Path, content: str) -> None:
-    """Put a file in place at once, so that nobody ever opens half a report."""
+    """Put a file in place at once, so that nobody opens half a report."""
     temporary = None
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -26,7 +26,6 @@ FILTERS: dict[str, t.Callable[..., t.Any]] = {
     "duration": text.duration,
     "left": timeline.left,
     "place": text.place,
-    "spread": chart.spread,
     "thousands": "{:,}".format,
     "worst": chart.worst,
 }

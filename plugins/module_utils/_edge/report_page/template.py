@@ -3,10 +3,9 @@
 
 """The page of ``report.html`` as a Jinja template that draws a ``Report``.
 
-It is Python because a module carries nothing else to where it runs. Values are escaped by Jinja
-(autoescape); places are percentages, so that the pictures follow the width of the window. Everything
-has a cap, so that 3,000 pods still make a page that opens; what is left out is said, and is in
-``report.json``. What needs a look comes first and is never what is left out.
+It is Python because a module carries nothing else to where it runs. Jinja escapes all values; positions are
+percentages, so that the charts follow the width of the window. Everything is limited, so that a page of 3,000 pods
+still opens: it says what is left out, which is never what needs attention, and ``report.json`` has it all.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ aria-label="{{ label }}"><use class="grid" href="#{{ grid }}"/>{% for span in li
 <rect class="{{ span.phase }}" x="{{ x }}%" width="{{ width }}%" y="{{ inset }}" height="{{ 23 - 2 * inset }}">\
 <title>{{ words[span.phase] }}: {{ span.seconds|duration }}{% if span.open %} so far{% endif %}, \
 {{ span.start|clock }} to {{ span.end|clock }}</title></rect>{% endfor %}\
-{% for mark in line.marks|selectattr("what", "in", kinds)|list|spread(40) %}\
+{% set marks = line.marks|selectattr("what", "in", kinds)|list %}{% for mark in marks[::marks|length // 40 + 1] %}\
 <svg x="{{ axis.at(mark.at) }}%" overflow="visible"><rect class="mark {{ mark.what }}" x="-1.25" width="2.5" \
 y="{{ inset - 2 }}" height="{{ 27 - 2 * inset }}"><title>{{ mark.at|clock }} {{ mark.what }}: {{ mark.message }}\
 </title></rect></svg>{% endfor %}</svg>{% endmacro %}

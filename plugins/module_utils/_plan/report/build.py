@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import collections
 import typing as t
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import outcomes, phases
@@ -49,73 +50,55 @@ def build_report(results: t.Iterable[t.Any], *, check: bool = False) -> model.Re
 
 
 def _swaps(calls: t.Sequence[read.Call], past: timeline.Past) -> tuple[model.Swap, ...]:
-    known: dict[tuple[str, str, str], dict[str, t.Any]] = {}
+    known = collections.defaultdict[tuple[str, ...], dict[str, t.Any]](dict)
     for call in calls:
         for raw in call.workloads:
-            key = (read.text(raw.get("kind")), read.text(raw.get("namespace")), read.text(raw.get("name")))
-            merged = known.setdefault(key, {})
+            merged = known[read.texts(raw, "kind", "namespace", "name")]
             # Giving back reports the counts as they are then; the surge is the highest of all.
             during = max(read.whole(raw.get("replicas_during")) or 0, merged.get("during", 0))
             merged.update({k: v for k, v in raw.items() if v not in (None, "")}, during=during)
     found = []
     for (kind, namespace, name), raw in sorted(known.items(), key=lambda item: item[0][1:]):
-        times = past.of_object(namespace, name)
+        raised, ready, lowered = past.surge_of(namespace, name)
+        before, during = read.whole(raw.get("replicas_before")), raw["during"] or None
+        budget, outcome, message = read.texts(raw, "budget", "outcome", "message")
         found.append(
-            model.Swap(
-                kind=kind,
-                namespace=namespace,
-                name=name,
-                replicas_before=read.whole(raw.get("replicas_before")),
-                replicas_during=raw["during"] or None,
-                budget=read.text(raw.get("budget")),
-                outcome=read.text(raw.get("outcome")),
-                message=read.text(raw.get("message")),
-                raised=next((e.at for e in times if e.what == phases.What.RAISED), None),
-                ready=next((e.at for e in times if e.what == phases.What.READY), None),
-                lowered=next((e.at for e in reversed(times) if e.what == phases.What.LOWERED), None),
-            )
+            model.Swap(kind, namespace, name, before, during, budget, outcome, message, raised, ready, lowered)
         )
     return tuple(found)
 
 
 def _services(calls: t.Sequence[read.Call]) -> tuple[model.ServiceLine, ...]:
-    watches: dict[tuple[str, str], list[model.Watch]] = {}
-    wanted: dict[tuple[str, str], int] = {}
+    watches = collections.defaultdict[tuple[str, ...], list[model.Watch]](list)
     for call in calls:
         for raw in call.services:
-            key, samples = (read.text(raw.get("namespace")), read.text(raw.get("name"))), read.samples_of(raw)
-            if samples and call.end is not None:
-                watches.setdefault(key, []).append(model.Watch(samples, call.end))
-                desired = read.whole(raw.get("desired"))
-                if desired is not None:
-                    wanted.setdefault(key, desired)
+            if call.end is not None and (samples := read.samples_of(raw)):
+                watches[read.texts(raw, "namespace", "name")].append(model.Watch(samples, call.end))
     return tuple(
-        _service(key, sorted(found, key=lambda watch: watch.start), wanted.get(key))
-        for key, found in sorted(watches.items())
+        _service(namespace, name, sorted(found, key=lambda watch: watch.start))
+        for (namespace, name), found in sorted(watches.items())
     )
 
 
-def _service(key: tuple[str, str], watches: t.Sequence[model.Watch], desired: int | None) -> model.ServiceLine:
-    served, dark, below = False, list[model.Span](), 0.0
+def _service(namespace: str, name: str, watches: t.Sequence[model.Watch]) -> model.ServiceLine:
+    dark, below = list[model.Span](), 0.0
     counts: list[int] = []
     steps = [(*step, watch.end) for watch in watches for step in watch.steps()]
     first, last = steps[0][2], steps[-1][2]
     # Watching begins when the replacements of swaps are ready already: the count at the end matters too.
-    goal = desired if desired is not None else min(first, last) or first
+    goal = min(first, last) or first
     for start, end, ready, watched_to in steps:
-        served = served or ready > 0
-        if not served:
-            continue
-        counts.append(ready)
-        below += end - start if ready < goal else 0.0
-        if ready == 0:
-            dark.append(model.Span("dark", start, end, open=end == watched_to))
+        if ready or counts:
+            counts.append(ready)
+            below += end - start if ready < goal else 0.0
+            if ready == 0:
+                dark.append(model.Span("dark", start, end, open=end == watched_to))
     return model.ServiceLine(
-        namespace=key[0],
-        name=key[1],
+        namespace=namespace,
+        name=name,
         desired=goal,
         watches=tuple(watches),
-        served=served,
+        served=bool(counts),
         lowest=min(counts, default=0),
         highest=max(counts, default=0),
         dark=tuple(dark),
@@ -124,11 +107,10 @@ def _service(key: tuple[str, str], watches: t.Sequence[model.Watch], desired: in
 
 
 def _refusals(pods: t.Iterable[model.PodLane]) -> tuple[model.Refusal, ...]:
-    groups: dict[tuple[str, str], list[model.PodLane]] = {}
+    groups = collections.defaultdict[tuple[str, str], list[model.PodLane]](list)
     for pod in pods:
         if pod.refused or pod.blocked_by or pod.rule:
-            key = (pod.blocked_by, "") if pod.blocked_by else ("", pod.rule)
-            groups.setdefault(key, []).append(pod)
+            groups[pod.blocked_by, "" if pod.blocked_by else pod.rule].append(pod)
     found = []
     for (blocker, _rule), lanes in groups.items():
         marks = [m.at for lane in lanes for m in lane.marks if m.what == "refused"]
@@ -164,8 +146,7 @@ def _problems(calls: t.Sequence[read.Call]) -> tuple[model.Problem, ...]:
 
 def _findings(calls: t.Sequence[read.Call]) -> tuple[model.Finding, ...]:
     keys = ("code", "message", "remedy", "severity", "object")
-    raws = (raw for call in calls for raw in call.findings)
-    found = dict.fromkeys(model.Finding(*(read.text(raw.get(key)) for key in keys)) for raw in raws)
+    found = dict.fromkeys(model.Finding(*read.texts(raw, *keys)) for call in calls for raw in call.findings)
     rank = {severity: index for index, severity in enumerate(SEVERITIES)}
     return tuple(sorted(found, key=lambda f: rank.get(f.severity, len(rank))))
 

@@ -157,8 +157,8 @@ class Watch:
 class ServiceLine:
     """Ready endpoints of one Service over time.
 
-    ``dark`` are the periods without any, after it had one (``served``). ``desired`` is what it should have; if
-    that is unknown, the smaller of its first and last count.
+    ``dark`` are the periods without any, after it had one (``served``). ``desired`` is the smaller of its first and
+    last count.
     """
 
     namespace: str

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import datetime
 import typing as t
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import objects, outcomes, phases
 
@@ -33,13 +33,13 @@ LATEST = 4102444800.0
 class Event:
     """One event of a timeline; without a name it is about the node. ``phase`` is the one that it begins."""
 
+    phase: phases.Phase | None
     at: float
     node: str
     namespace: str
     name: str
     what: str
     message: str
-    phase: phases.Phase | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +84,11 @@ def text(value: t.Any) -> str:
         # Terminal escapes, bidirectional overrides, lone surrogates.
         line = "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in line)
     return line if len(line) <= LONGEST else line[:LONGEST] + "..."
+
+
+def texts(raw: objects.Raw, *keys: str) -> tuple[str, ...]:
+    """The values of these keys as text."""
+    return tuple(text(raw.get(key)) for key in keys)
 
 
 def number(value: t.Any) -> float | None:
@@ -172,8 +177,9 @@ def _events(value: t.Any) -> t.Iterator[Event]:
     for raw in _mappings(value):
         at = instant(raw.get("at"))
         if at is not None:
-            node, namespace, name, what, message, phase = (text(raw.get(field.name)) for field in fields(Event)[1:])
-            yield Event(at, node, namespace, name, what, message, phases.Phase(phase) if phase in PHASES else None)
+            phase = text(raw.get("phase"))
+            said = texts(raw, "node", "namespace", "name", "what", "message")
+            yield Event(phases.Phase(phase) if phase in PHASES else None, at, *said)
 
 
 def _record(raw: objects.Raw) -> objects.Raw:

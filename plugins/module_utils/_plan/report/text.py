@@ -78,29 +78,25 @@ def count(number: int, one: str) -> str:
 def headline(report: model.Report) -> str:
     """The verdict in one sentence."""
     totals = report.totals
-    match report.verdict:
-        case "never_dark":
-            if totals.nodes_failed:
-                nodes = f"{totals.nodes_failed} of {count(totals.nodes, 'node')}"
-                return f"Never dark, but {nodes} failed"
-            return "Never dark, but the run failed" if report.failed else "Never dark"
-        case "dark":
-            dark = sorted(report.dark, key=lambda s: -s.dark_seconds)
-            if len(dark) == 1:
-                return f"{place(dark[0])} was dark for {duration(dark[0].dark_seconds)}"
-            worst = f"{place(dark[0])} longest, {duration(dark[0].dark_seconds)}"
-            return f"{count(len(dark), 'Service')} went dark ({worst})"
-        case "stopped":
-            return f"Stopped before the first pod: {count(len(report.blockers), 'blocker')}"
-        case "check":
-            return "Check mode: nothing was changed"
-        case "nothing_to_do":
-            return "Nothing to do"
-        case "no_pod_moved":
-            return "No pod had to move"
-        case "failed":
-            return "Failed before the first pod moved"
-    return f"{count(totals.pods_moved, 'pod')} moved, no Service was watched"
+    if report.verdict == "never_dark":
+        if totals.nodes_failed:
+            return f"Never dark, but {totals.nodes_failed} of {count(totals.nodes, 'node')} failed"
+        return "Never dark, but the run failed" if report.failed else "Never dark"
+    if report.verdict == "dark":
+        worst = max(report.dark, key=lambda s: s.dark_seconds)
+        if len(report.dark) == 1:
+            return f"{place(worst)} was dark for {duration(worst.dark_seconds)}"
+        longest = f"{place(worst)} longest, {duration(worst.dark_seconds)}"
+        return f"{count(len(report.dark), 'Service')} went dark ({longest})"
+    words: dict[model.Verdict, str] = {
+        "stopped": f"Stopped before the first pod: {count(len(report.blockers), 'blocker')}",
+        "check": "Check mode: nothing was changed",
+        "nothing_to_do": "Nothing to do",
+        "no_pod_moved": "No pod had to move",
+        "failed": "Failed before the first pod moved",
+        "not_watched": f"{count(totals.pods_moved, 'pod')} moved, no Service was watched",
+    }
+    return words[report.verdict]
 
 
 def subline(report: model.Report) -> str:
@@ -123,25 +119,23 @@ def place(thing: t.Any) -> str:
 
 
 def summary_text(report: model.Report, *, path: str = "") -> str:
-    """The report for a terminal: what happened, and at the end, near the prompt, what to do."""
-    head = headline(report)
-    lines = [f"{head}. {subline(report)}", ""]
-    facts = [("run", _who(report)), ("when", when(report)), ("pods", _pods(report))]
-    facts += [("refused", _refused(report)), ("services", _services(report))]
-    facts += [("forecast", _forecast(report)), ("report", path)]
-    lines += [f"  {name:<9} {value}" for name, value in facts if value]
-    lines += _nodes(report)
-    lines += _todo(report)
-    return "\n".join(lines)
-
-
-def _who(report: model.Report) -> str:
+    """The report for a terminal, with what to do at its end, near the prompt."""
     by = f"by {report.by}" if report.by else ""
-    return ", ".join(part for part in (report.run, by, report.reason) if part)
+    facts = {
+        "run": ", ".join(part for part in (report.run, by, report.reason) if part),
+        "when": when(report),
+        "pods": _pods(report),
+        "refused": _refused(report),
+        "services": _services(report),
+        "forecast": _forecast(report),
+        "report": path,
+    }
+    shown = [f"  {name:<9} {value}" for name, value in facts.items() if value]
+    return "\n".join([f"{headline(report)}. {subline(report)}", "", *shown, *_nodes(report), *_todo(report)])
 
 
 def when(report: model.Report) -> str:
-    """From when to when the run went, empty where nobody knows."""
+    """Start and end of the run, empty if unknown."""
     if report.started is None or report.ended is None:
         return ""
     start, end = day(report.started), day(report.ended)
@@ -155,30 +149,23 @@ def _pods(report: model.Report) -> str:
         return ""
     if report.planned:
         return f"{len(report.pods) - totals.pods_left:,} to move, {totals.pods_left:,} left in place"
-    parts = [f"{totals.pods_moved:,} moved"]
-    if totals.pods_swapped:
-        parts[0] += f" ({totals.pods_swapped:,} swapped)"
-    if totals.pods_left:
-        parts.append(f"{totals.pods_left:,} left in place")
-    if totals.pods_failed:
-        parts.append(f"{totals.pods_failed:,} failed")
-    if totals.requests is not None:
-        parts.append(f"{totals.requests:,} requests")
-    return ", ".join(parts)
+    swapped = f" ({totals.pods_swapped:,} swapped)" if totals.pods_swapped else ""
+    others = {"left in place": totals.pods_left, "failed": totals.pods_failed}
+    parts = [f"{totals.pods_moved:,} moved{swapped}", *(f"{n:,} {what}" for what, n in others.items() if n)]
+    return ", ".join(parts + ([] if totals.requests is None else [f"{totals.requests:,} requests"]))
 
 
 def _refused(report: model.Report) -> str:
     if not report.refusals:
         return ""
-    stuck = sum(len(r.stuck) for r in report.refusals)
-    held = held_back(report)
+    stuck, held = sum(len(r.stuck) for r in report.refusals), held_back(report)
     text = f"{count(report.totals.refusals, 'eviction')} by {count(len(report.refusals), 'rule')}"
-    text += f", {count(stuck, 'pod')} still there" if stuck else ", all went through later"
+    text += f", {count(stuck, 'pod')} still there" if stuck else ", all accepted later"
     return text + (f", {held}" if held else "")
 
 
 def held_back(report: model.Report) -> str:
-    """For how long refusals held pods back, empty where nobody knows."""
+    """For how long refusals held pods back, empty if unknown."""
     waits = [r.longest_wait for r in report.refusals if r.longest_wait is not None]
     return f"held back {duration(max(waits))} at most" if waits else ""
 
@@ -241,11 +228,7 @@ def _dark(service: model.ServiceLine) -> str:
 
 
 def as_json(report: model.Report) -> dict[str, t.Any]:
-    """The report as data for machines; instants are RFC 3339, durations seconds to the millisecond.
-
-    The shape is that of ``Report`` with what is computed beside it: ``version``, ``failed`` and
-    ``headline``, ``seconds`` of spans and nodes, ``dark_seconds`` of Services.
-    """
+    """The report as data; instants are RFC 3339, durations seconds. The guide to reports lists the fields."""
     return {"version": model.VERSION, **_plain(report), "headline": headline(report)}
 
 

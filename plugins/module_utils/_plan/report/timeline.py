@@ -36,6 +36,12 @@ class Past:
         """What happened to an object; on that node or with no node named, if one is given."""
         return [e for e in self._objects.get((namespace, name), ()) if not node or e.node in ("", node)]
 
+    def surge_of(self, namespace: str, name: str) -> tuple[float | None, float | None, float | None]:
+        """When a workload was raised, ready and lowered; of several surges the first raise and the last lowering."""
+        told = self.of_object(namespace, name)
+        raised, ready = (next((e.at for e in told if e.what == what), None) for what in SURGE[:2])
+        return raised, ready, next((e.at for e in reversed(told) if e.what == SURGE[2]), None)
+
 
 def _waves(calls: t.Sequence[read.Call]) -> dict[str, int]:
     """The wave of each node from 1: as planned, or in the order in which nodes were emptied."""
@@ -175,11 +181,10 @@ def pod_lanes(calls: t.Sequence[read.Call], past: Past, swaps: t.Sequence[model.
 
 
 def _merge(known: dict[tuple[str, str, str], dict[str, t.Any]], node: str, raw: objects.Raw, more: objects.Raw) -> None:
-    key = (node, read.text(raw.get("namespace")), read.text(raw.get("name")))
-    if key[2]:
-        merged = known.setdefault(key, {})
-        merged.update({k: v for k, v in raw.items() if v not in (None, "", [])})
-        merged.update(more)
+    namespace, name = read.texts(raw, "namespace", "name")
+    if name:
+        merged = known.setdefault((node, namespace, name), {})
+        merged.update({k: v for k, v in raw.items() if v not in (None, "", [])}, **more)
 
 
 def _lane(
@@ -191,7 +196,9 @@ def _lane(
     workloads: t.Collection[tuple[str, str]],
 ) -> model.PodLane:
     told = past.of_object(namespace, name, node)
-    owner, route, code, outcome = (read.text(raw.get(key)) for key in ("owner", "route", "code", "outcome"))
+    uid, owner, route, code, outcome, reason, remedy = read.texts(
+        raw, "uid", "owner", "route", "code", "outcome", "reason", "remedy"
+    )
     refused = [event for event in told if event.what == phases.What.REFUSED]
     end = outcomes.PodOutcome.read(outcome)
     moved = end.moved if end else not outcome and any(e.what == phases.What.GONE for e in told)
@@ -203,13 +210,13 @@ def _lane(
     return model.PodLane(
         namespace=namespace,
         name=name,
-        uid=read.text(raw.get("uid")),
+        uid=uid,
         node=node,
         owner=owner,
         route=route,
         code=code,
         outcome=outcome or ("gone" if moved else "planned" if "drained" not in raw else "unknown"),
-        reason=read.text(raw.get("reason")),
+        reason=reason,
         waited_seconds=waited,
         held_seconds=next((round(s.seconds, 3) for s in spans if s.phase == "blocked"), None),
         moved=moved,
@@ -217,7 +224,7 @@ def _lane(
         refused=len(refused),
         blocked_by=blocker,
         rule=rule,
-        remedy=read.text(raw.get("remedy")),
+        remedy=remedy,
         spans=spans,
         marks=_marks(told),
     )

@@ -28,9 +28,9 @@ def perform(
     progress: t.Callable[[context.Event], None],
     guard: t.Callable[[], None] | None,
 ) -> dict[str, t.Any]:
-    """Connect as ``target`` says (the fields of ``ConnectionOptions``), loop, and shape the result.
+    """Connect to ``target`` (the fields of ``ConnectionOptions``), run the loop, and shape its result.
 
-    What was changed before an error is in the result too; only errors that nobody expects are raised.
+    What was changed before an error is in the result too; only unexpected errors are raised.
     """
     try:
         cluster = connection.connect(
@@ -55,18 +55,10 @@ def perform(
 
 
 def failure(message: str) -> dict[str, t.Any]:
-    """The result of a call that failed before anything was asked or done."""
-    return {
-        "changed": False,
-        "failed": True,
-        "msg": message,
-        "actions": [],
-        "diff": [],
-        "timeline": [],
-        "findings": [],
-    }
+    """The result of a call that failed before its first request."""
+    return {"findings": [], **context.Result({}, failed=True, message=message).shaped()}
 
 
 def stopped(stop: context.StopRun) -> context.Result:
-    """The result of a call that decided to do nothing more."""
+    """The result of a call that ended itself."""
     return context.Result({"findings": [stop.reason.to_dict()]}, failed=True, message=stop.reason.sentence)

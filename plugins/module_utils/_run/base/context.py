@@ -1,7 +1,7 @@
 # Copyright: Contributors to the kubeops.node_maintenance collection
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""What every loop is given and what it gives back."""
+"""What every loop is given and what it returns."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Event:
 class Run:
     """A run's identity: ``id`` names it, ``nonce`` is one start of a playbook and the right to act.
 
-    Calls by hand have no nonce. An empty ``id`` beside a nonce stands for the run that a node's record names.
+    Calls by hand have no nonce. An empty ``id`` with a nonce stands for the run in a node's record.
     """
 
     id: str
@@ -61,10 +61,7 @@ class Run:
 
 
 class StopRun(Exception):
-    """The whole call ends here, nothing more is written.
-
-    ``reason`` is the finding that says why; ``subject`` is its object.
-    """
+    """Ends the whole call, and nothing more is written; ``reason`` says why, ``subject`` is its object."""
 
     def __init__(self, code: str, message: str, remedy: str = "", subject: str = "") -> None:
         super().__init__(message)
@@ -72,7 +69,7 @@ class StopRun(Exception):
 
 
 def who() -> str:
-    """The person or service account behind this process, as ``name@host``."""
+    """The user that runs this process, as ``name@host``."""
     try:
         name = getpass.getuser()
     except (KeyError, OSError):
@@ -82,7 +79,7 @@ def who() -> str:
 
 @dataclass
 class Context:
-    """One call: its connection, its clock, whom it tells, and what it has changed so far."""
+    """One call: its connection, its clock, its progress callback, and what it has changed so far."""
 
     cluster: client.Cluster
     check: bool = False
@@ -96,19 +93,19 @@ class Context:
 
     @property
     def caller(self) -> tuple[str, str]:
-        """Id and nonce of the run that calls; both are empty where it is a call by hand."""
+        """Id and nonce of the calling run; both are empty for a call by hand."""
         return (self.run.id, self.run.nonce) if self.run else ("", "")
 
     def tell(
         self, what: outcomes.Outcome, message: str, *, node: str = "", namespace: str = "", name: str = ""
     ) -> None:
-        """Say that something happened: to the terminal now, to the report later."""
+        """Report an event, to the terminal now and to the report later."""
         self.progress(self.note(what, message, node=node, namespace=namespace, name=name))
 
     def note(
         self, what: outcomes.Outcome, message: str, *, node: str = "", namespace: str = "", name: str = ""
     ) -> Event:
-        """Keep something for the report without a line in the terminal."""
+        """Keep an event for the report without a line in the terminal."""
         phase = phases.PHASE_AFTER.get("" if name else what)
         if isinstance(what, phases.What):
             phase = what.phase
@@ -118,27 +115,28 @@ class Context:
         return event
 
     def changed(self, change: api_changes.Change) -> None:
-        """Remember a change that was made (in check mode: that would be made)."""
+        """Remember a change that was made (in check mode: would be made)."""
         with self._lock:
             self.changes.append(change)
 
 
 @dataclass
 class Result:
-    """What a loop gives back: the module's documented returns in ``data``, and whether it failed."""
+    """The module's documented returns in ``data``, and whether it failed."""
 
     data: dict[str, t.Any]
     failed: bool = False
     message: str = ""
 
-    def shaped(self, ctx: Context) -> dict[str, t.Any]:
+    def shaped(self, ctx: Context | None = None) -> dict[str, t.Any]:
         """The whole result as plain data, with ``changed``, ``actions``, ``diff`` and ``timeline``."""
+        changes, timeline = (ctx.changes, ctx.timeline) if ctx else ([], [])
         return {
             **self.data,
-            "changed": bool(ctx.changes),
+            "changed": bool(changes),
             "failed": self.failed,
             "msg": self.message,
-            "actions": [change.sentence for change in ctx.changes],
-            "diff": api_changes.diff_of(ctx.changes),
-            "timeline": [asdict(event) for event in ctx.timeline],
+            "actions": [change.sentence for change in changes],
+            "diff": api_changes.diff_of(changes),
+            "timeline": [asdict(event) for event in timeline],
         }

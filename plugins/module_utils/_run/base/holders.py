@@ -5,8 +5,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import api_changes, names, objects
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import context
 
@@ -39,6 +37,13 @@ def creation(target: objects.Ref, sentence: str, by: str, spec: objects.Raw) -> 
     return api_changes.Change("create", target, sentence, body=body)
 
 
+def patch(lease: objects.Raw, sentence: str, body: objects.Raw) -> api_changes.Change:
+    """Patches the lease as it was read."""
+    meta = lease["metadata"]
+    target = ref(meta["name"], meta["namespace"])
+    return api_changes.Change("patch", target, sentence, body=body, resource_version=meta["resourceVersion"])
+
+
 def deletion(lease: objects.Raw, sentence: str) -> api_changes.Change:
     """Deletes the lease as it was read."""
     meta = lease["metadata"]
@@ -46,22 +51,10 @@ def deletion(lease: objects.Raw, sentence: str) -> api_changes.Change:
     return api_changes.Change("delete", target, sentence, resource_version=meta["resourceVersion"])
 
 
-@dataclass(frozen=True, slots=True)
-class Held:
-    """Why a node could not be locked: who holds it, since when, and what to do."""
-
-    holder: str
-    by: str
-    since: str
-    message: str
-
-    @classmethod
-    def of(cls, node: str, lease: objects.Raw) -> Held:
-        """In words, from the lease as it was read."""
-        spec, meta = lease.get("spec") or {}, lease.get("metadata") or {}
-        holder = holder_of(lease) or "nobody"
-        by = str((meta.get("annotations") or {}).get(names.LOCK_DETAILS, ""))
-        since = str(spec.get("acquireTime") or "")
-        words = [f"Node {node} is held by run {holder}", f"of {by}" if by else "", f"since {since}" if since else ""]
-        place = f"(Lease {meta.get('namespace')}/{meta.get('name')})"
-        return cls(holder, by, since, " ".join(word for word in (*words, place) if word))
+def held(node: str, lease: objects.Raw) -> str:
+    """Why a node could not be locked: who holds it, and since when."""
+    spec, meta = lease.get("spec") or {}, lease.get("metadata") or {}
+    by, since = (meta.get("annotations") or {}).get(names.LOCK_DETAILS), spec.get("acquireTime")
+    words = [f"Node {node} is held by run {holder_of(lease) or 'nobody'}", f"of {by}" if by else ""]
+    words += [f"since {since}" if since else "", f"(Lease {meta.get('namespace')}/{meta.get('name')})"]
+    return " ".join(word for word in words if word)

@@ -1,11 +1,11 @@
 # Copyright: Contributors to the kubeops.node_maintenance collection
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""Whether a run lives: the locks of its nodes, and between two waves a lease of its own, ``run-<id>``.
+"""Whether a run is alive: the locks of its nodes, and between two waves a lease of its own, ``run-<id>``.
 
-The lease is no lock: it keeps nobody from anything but from throwing the run's memory away. The calls that
-write that memory renew it, each for as long as the next one may take to come. As with locks, only silence
-that was watched on one's own clock says that nobody renews it.
+That lease is not a lock: it only keeps the stored run from being deleted. The calls that write the stored run renew
+it, each for as long as the next one may take to come. As with locks, a lease is dead only after it was watched
+unchanged for its duration on the watcher's own clock.
 """
 
 from __future__ import annotations
@@ -32,47 +32,44 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base
 )
 
 PAUSES = (0.0, 1.0, 3.0)
-"""Seconds before each try to take a sign of life away: nobody comes back for one that is left."""
+"""Seconds before each try to delete a run's lease, which no later call would delete."""
 SHORTLY = 5.0
-"""Seconds in which each try but the first asks a server again that is away."""
+"""Seconds of patience of each try but the first."""
 
 Place = tuple[str, str]
 """Namespace and name of a lease."""
 
 
 def sign(run_id: str) -> objects.Ref:
-    """The lease that says that the run lives."""
+    """The lease that says that the run is alive."""
     return holders.ref(names.run_name(run_id), names.NAMESPACE)
 
 
 def show(ctx: context.Context, run: context.Run, seconds: float = locking.IDLE) -> None:
-    """Say that the run lives, for so many seconds. That it could not be said ends nobody's work."""
+    """Renew the run's lease for so many seconds; a failure is only reported."""
     if ctx.check:
         return
-    # By the server's clock: whoever looks at it compares it with the same one, not with a runner's.
+    # By the server's clock, with which every reader compares it.
     target, stamp = sign(run.id), surge_records.micro_time(ctx.clock.server())
     spec = {"holderIdentity": str(run), "leaseDurationSeconds": int(seconds), "renewTime": stamp}
 
     def decide(lease: objects.Raw | None) -> api_changes.Change | None:
-        sentence = f"Say that run {run.id} lives"
+        sentence = f"Renew the lease of run {run.id}"
         if lease is None:
             return holders.creation(target, sentence, ctx.by, {**spec, "acquireTime": stamp})
         if spec.items() <= (lease.get("spec") or {}).items():
             return None
-        return api_changes.Change(
-            "patch", target, sentence, body={"spec": spec}, resource_version=lease["metadata"]["resourceVersion"]
-        )
+        return holders.patch(lease, sentence, {"spec": spec})
 
     try:
         writing.write(ctx, target, decide, remember=False)
     except errors.ClusterError as error:
-        ctx.tell(
-            phases.What.NOTE, f"that run {run.id} lives could not be said, and between two waves it looks dead: {error}"
-        )
+        text = f"run {run.id} looks dead between two waves, as its lease could not be written: {error}"
+        ctx.tell(phases.What.NOTE, text)
 
 
 def shown(ctx: context.Context, leases: t.Iterable[objects.Raw]) -> set[str]:
-    """The runs whose sign of life still holds, by the API server's clock, which stamped it."""
+    """The runs whose own lease has not expired, by the API server's clock, which stamped it."""
     now, runs = datetime.datetime.fromisoformat(ctx.clock.server()), set()
     for lease in leases:
         spec = lease.get("spec") or {}
@@ -85,12 +82,12 @@ def shown(ctx: context.Context, leases: t.Iterable[objects.Raw]) -> set[str]:
 
 
 def is_sign(lease: objects.Raw) -> bool:
-    """Whether it is a run's sign of life."""
+    """Whether it is a run's own lease."""
     return is_ours(lease) and bool(lease["metadata"]["name"].startswith(names.RUN_PREFIX))
 
 
 def hide(ctx: context.Context, run_id: str, nonce: str = "") -> None:
-    """Take the sign of life away; with a nonce only where that start of the run was the last to renew it."""
+    """Delete the run's lease; with a nonce only if that start of the run was the last to renew it."""
     if ctx.check:
         return
 
@@ -98,24 +95,21 @@ def hide(ctx: context.Context, run_id: str, nonce: str = "") -> None:
         holder = context.Run.parse((lease or {}).get("spec", {}).get("holderIdentity"))
         if lease is None or (nonce and holder != context.Run(run_id, nonce)):
             return None
-        return holders.deletion(lease, f"Take the sign of life of run {run_id} away")
+        return holders.deletion(lease, f"Delete the lease of run {run_id}")
 
     trouble: errors.ClusterError | None = None
     for pause in PAUSES:
         ctx.clock.sleep(pause)
         try:
             writing.write(ctx, sign(run_id), decide, remember=False, patience=SHORTLY if pause else act.PATIENCE)
-        except (*writing.PASSING, errors.ServerError) as error:
-            # Also the patience of a try that a process was frozen in is over.
-            trouble = error
-            continue
+            return
         except errors.ClusterError as error:
             trouble = error
-            break
-        return
-    ctx.tell(
-        phases.What.NOTE, f"{sign(run_id)} could not be deleted, so run {run_id} looks alive until it is: {trouble}"
-    )
+            # A process that was frozen during a try has used up the patience of that try.
+            if not isinstance(error, (*writing.PASSING, errors.ServerError)):
+                break
+    text = f"{sign(run_id)} could not be deleted, so run {run_id} looks alive until it expires: {trouble}"
+    ctx.tell(phases.What.NOTE, text)
 
 
 def place_of(lease: objects.Raw) -> Place:
@@ -143,9 +137,9 @@ def leases_in(ctx: context.Context, namespaces: t.Iterable[str]) -> list[objects
 
 
 def left_locks(ctx: context.Context, run: context.Run, nodes: t.Collection[str], namespace: str) -> list[objects.Raw]:
-    """The locks that were left of nodes that are gone or carry no record.
+    """The leftover locks of nodes that are gone or have no record.
 
-    Those of any start of the run; where it stands for whatever run, those that nobody renews.
+    Those of any start of the run; without a run's id, those that are not renewed.
 
     Raises:
         ClusterError: they may not be read, or the server could not be reached.
@@ -160,13 +154,13 @@ def left_locks(ctx: context.Context, run: context.Run, nodes: t.Collection[str],
 
 
 def drop(ctx: context.Context, lock: objects.Raw) -> None:
-    """Delete a node's lock that was left, unless somebody has written it since, and its entry in the server's fence.
+    """Delete a node's leftover lock, unless it was written since, and its entry in the server's fence.
 
     Raises:
         ClusterError: it may not be deleted, or the server could not be reached.
     """
     name, version = lock["metadata"]["name"], lock["metadata"]["resourceVersion"]
-    sentence = f"Delete the lock that was left of node {name.removeprefix(names.NODE_LEASE_PREFIX)}"
+    sentence = f"Delete the leftover lock of node {name.removeprefix(names.NODE_LEASE_PREFIX)}"
     change = holders.deletion(lock, sentence)
 
     def decide(lease: objects.Raw | None) -> api_changes.Change | None:
@@ -178,11 +172,10 @@ def drop(ctx: context.Context, lock: objects.Raw) -> None:
 
 
 def silent(ctx: context.Context, leases: t.Iterable[objects.Raw]) -> set[Place]:
-    """Which of the leases nobody renews: all are watched together, each for its own duration.
+    """Which of the leases are not renewed: all are watched together, each for its own duration.
 
-    Any write is a sign of life, a deletion too. One that was left for work that nobody renews it for counts
-    as alive: its silence says nothing. A run's sign of life does so until it has run out on the server's clock,
-    and is watched for a minute then.
+    Any write counts as a renewal, a deletion too. A lease that was left for the duration of somebody's tasks counts
+    as alive. So does a run's own one until it has expired on the server's clock; then it is watched for a minute.
 
     Raises:
         ClusterError: they may not be read, or the server could not be reached.
@@ -210,7 +203,7 @@ def silent(ctx: context.Context, leases: t.Iterable[objects.Raw]) -> set[Place]:
 
 
 def _silence(ctx: context.Context, lease: objects.Raw) -> float:
-    """For how many seconds the lease has to stay as it is until nobody renews it."""
+    """For how many seconds the lease has to stay unchanged to be dead."""
     duration = float((lease.get("spec") or {}).get("leaseDurationSeconds") or 0)
     ran_out = duration > locking.IDLE and is_sign(lease) and not shown(ctx, [lease])
     return locking.IDLE if ran_out else duration

@@ -1,11 +1,11 @@
 # Copyright: Contributors to the kubeops.node_maintenance collection
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""The locks on the nodes of one call: taken together, renewed for as long as anything is waited for.
+"""The locks on the nodes of one call: taken together, and renewed as long as the call runs.
 
-The lock never says what a node *is*; that is the record's. A lease that ran out may be taken over, and
-the record tells the taker where to go on. A taker trusts only its own clock: it has to see a lease
-unchanged for the lease's whole duration, because ``renewTime`` is written by somebody else's clock.
+What state a node is in is not in its lock but in its record, by which the next holder of an expired lock goes on.
+A taker trusts only its own clock: it has to see a lease unchanged for the lease's whole duration, because
+``renewTime`` is by another clock.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ IDLE = 60
 """Seconds a lease lasts between two calls of one run."""
 RENEW_EVERY = 5.0
 DYING = 60.0
-"""Seconds the same run, started again, waits for the holder that is about to die."""
+"""Seconds for which a restarted run waits for its earlier start to die."""
 LEAVE_WITHIN = 10.0
-"""Seconds the end of a call may take for all its locks; what is not left by then runs out by itself."""
+"""Seconds that leaving all locks may take; what is left after that expires."""
 AT_ONCE = 8
 LOOK_EVERY = 1.0
 
 
 def lease_namespace(ctx: context.Context, wanted: str | None) -> str:
-    """Where node leases live: as asked, else Medik8s' namespace where it exists, else ours."""
+    """The namespace of node leases: ``wanted``, else that of Medik8s if it exists, else ours."""
     if wanted:
         return wanted
     try:
@@ -66,10 +66,7 @@ class Locks:
         self._stop = ctx.clock.event()
         self._keeper: threading.Thread | None = None
         for node, place in (leases or {}).items():
-            self._add(node, me or context.Run(""), place)
-
-    def _add(self, node: str, me: context.Run, place: str) -> None:
-        self._locks[node] = node_locks.NodeLock(self._ctx, me, node, place)
+            self._locks[node] = node_locks.NodeLock(ctx, me or context.Run(""), node, place)
 
     def take_recorded(self, records: t.Mapping[str, node_records.Record]) -> dict[str, str]:
         """Take the locks of nodes that have a record, each in the name of its record's run.
@@ -80,16 +77,17 @@ class Locks:
             ClusterError: the leases cannot be read.
         """
         for node, record in records.items():
-            self._add(node, context.Run(record.run, record.nonce), record.lease)
+            me = context.Run(record.run, record.nonce)
+            self._locks[node] = node_locks.NodeLock(self._ctx, me, node, record.lease)
         if not records:
             return {}
         borrowed = self._ctx.run is None or not self._ctx.run.nonce
-        return {node: found.message for node, found in self.take(borrowed=borrowed).items()}
+        return self.take(borrowed=borrowed)
 
-    def take(self, *, patient: bool = False, borrowed: bool = False, adopt: bool = False) -> dict[str, holders.Held]:
-        """Take every lease; those that somebody else holds come back with the reason.
+    def take(self, *, patient: bool = False, borrowed: bool = False, adopt: bool = False) -> dict[str, str]:
+        """Take every lease; returns the nodes that somebody else holds, each with the reason.
 
-        What is taken is renewed from then on, also while others are still waited for.
+        A taken lease is renewed from then on, also while others are still waited for.
 
         Args:
             patient: the holder is an earlier start of the same run, so wait for it to die.
@@ -99,7 +97,7 @@ class Locks:
         """
         current = self._read_all()
 
-        def take(lock: node_locks.NodeLock) -> objects.Raw | holders.Held | None:
+        def take(lock: node_locks.NodeLock) -> objects.Raw | str | None:
             def free(lease: objects.Raw) -> bool:
                 spec = lease["spec"]
                 holder, duration = context.Run.parse(spec.get("holderIdentity")), spec.get("leaseDurationSeconds", 0)
@@ -110,14 +108,14 @@ class Locks:
             try:
                 return lock.take(free, current.get(lock.node))
             except errors.ClusterError as error:
-                return holders.Held("", "", "", f"Node {lock.node} could not be locked: {error}")
+                return f"Node {lock.node} could not be locked: {error}"
 
         self._keep_renewed()
         try:
             with self._ctx.clock.pool(AT_ONCE, "lock") as pool:
                 taken = dict(zip(self._locks, pool.map(take, self._locks.values()), strict=True))
-            refused = {node: held for node, held in taken.items() if isinstance(held, holders.Held)}
-            waiting = {node: lease for node, lease in taken.items() if lease and not isinstance(lease, holders.Held)}
+            refused = {node: why for node, why in taken.items() if isinstance(why, str)}
+            waiting = {node: lease for node, lease in taken.items() if lease and not isinstance(lease, str)}
             refused |= _outwait(self._ctx, self._locks, waiting, patient, self._read_all)
             self._hold(self._server.try_to_hold, self._locks)
             return refused
@@ -137,7 +135,7 @@ class Locks:
                 lock.fence()
 
     def regain(self, node: str) -> None:
-        """The server's fence refused us for this node: find out whether the lock is ours, and write us in again.
+        """After the server's fence refused an eviction: find out whether the lock is ours, and enter it again.
 
         Raises:
             LostLockError: somebody took the node over.
@@ -179,7 +177,7 @@ class Locks:
             pool.shutdown(wait=False, cancel_futures=True)
 
     def _hold(self, hold: t.Callable[[t.Mapping[str, str], act.Fence], None], nodes: t.Collection[str]) -> None:
-        """Write us into the server's fence for those of the nodes whose locks are ours."""
+        """Enter those of the nodes whose locks are ours into the server's fence."""
         while held := [node for node in nodes if self._locks[node].held]:
             try:
                 hold(_entries(self._locks[node] for node in held), partial(self.fence, held))
@@ -188,10 +186,9 @@ class Locks:
                 continue
 
     def _drop(self, locks: t.Sequence[node_locks.NodeLock], until: float) -> None:
-        """Delete these leases. Their entries in the server's fence go first, so that none is left without its lock.
+        """Delete these leases, and first their entries in the server's fence, so that none is left without its lock.
 
-        The fence gets half of the time: an entry that is left hinders nobody, for whoever locks the node next
-        writes over it, while a lock that is left is waited for.
+        The fence gets half of the time: the next holder overwrites a leftover entry, but has to wait for a lock.
         """
         left = max(until - self._ctx.clock.now(), 0.0)
         pool = self._ctx.clock.pool(1, "fence")
@@ -207,14 +204,14 @@ class Locks:
     def _each(
         self, do: t.Callable[[node_locks.NodeLock], object], locks: t.Sequence[node_locks.NodeLock], until: float
     ) -> None:
-        """Do it to all at once, and wait no longer than ``until`` for all together."""
+        """Do it for all at once, and wait until ``until`` at most."""
         pool = self._ctx.clock.pool(AT_ONCE, "lock")
         try:
             for future in [pool.submit(do, lock) for lock in locks]:
                 try:
                     future.result(max(until - self._ctx.clock.now(), 0.0))
                 except (errors.ClusterError, TimeoutError):
-                    # A lease that grows old proves nothing, and is told of by whoever needs it next.
+                    # Whoever needs the lease next notices that it is too old.
                     continue
         finally:
             pool.shutdown(wait=False, cancel_futures=True)
@@ -243,13 +240,13 @@ def _outwait(
     waiting: dict[str, objects.Raw],
     patient: bool,
     read_all: t.Callable[[], t.Mapping[str, objects.Raw]],
-) -> dict[str, holders.Held]:
-    """Watch held leases until each was silent for its duration (taken) or showed life (refused)."""
+) -> dict[str, str]:
+    """Watch held leases until each was unchanged for its duration (taken) or was renewed (refused)."""
     start = ctx.clock.now()
-    refused: dict[str, holders.Held] = {}
+    refused: dict[str, str] = {}
     silent_since = dict.fromkeys(waiting, start)
     for node, lease in waiting.items():
-        text = f"lock held by {holders.Held.of(node, lease).holder}; watching whether it is alive"
+        text = f"lock held by {holders.holder_of(lease) or 'nobody'}; watching whether it is alive"
         ctx.tell(phases.What.WAITING, text, node=node)
     while True:
         for node, lease in list(waiting.items()):
@@ -263,7 +260,7 @@ def _outwait(
                 else:
                     waiting[node], silent_since[node] = left, now
             elif duration > IDLE or (showed_life and now >= start + (DYING if patient else 0.0)):
-                refused[node] = holders.Held.of(node, lease)
+                refused[node] = holders.held(node, lease)
                 del waiting[node]
         if not waiting:
             return refused
@@ -278,7 +275,7 @@ def _outwait(
 
 
 def _unchanged(seen: objects.Raw) -> t.Callable[[objects.Raw], bool]:
-    """Only the lease that was watched may be taken: any write of it was a sign of life."""
+    """Only the lease as it was watched may be taken: any write of it was a renewal."""
     version = seen["metadata"].get("resourceVersion")
     return lambda lease: bool(lease["metadata"].get("resourceVersion") == version)
 

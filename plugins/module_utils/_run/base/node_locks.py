@@ -1,10 +1,10 @@
 # Copyright: Contributors to the kubeops.node_maintenance collection
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""One lease that says who works on one node right now: taken, renewed, proven before a write, given up.
+"""The lease that says who works on a node right now: taken, renewed, proven before a write, given up.
 
-How fresh a lease is counts from the moment its renewal was *sent*: the answer may have been read much
-later, by a process that was frozen or a machine that was suspended in between.
+The age of a lease counts from the moment its renewal was *sent*: the answer may be read much later, by a
+process that was frozen or a machine that was suspended in between.
 """
 
 from __future__ import annotations
@@ -18,28 +18,28 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base
 WORKING = 15
 """Seconds a lease lasts while a call works."""
 MARGIN = 1.0
-"""Seconds before its end from which a lease proves nothing any more: what is sent needs some to arrive."""
+"""Seconds before its end from which a lease proves nothing any more: a request takes time to arrive."""
 RENEW_WITHIN = 5.0
 """Seconds one attempt to renew or to give up may take."""
 
 
 class LostLockError(context.StopRun):
-    """Somebody took the node over; nothing more may be sent for it."""
+    """Another run took the node over; nothing more may be sent for it."""
 
     def __init__(self, node: str, why: str) -> None:
         super().__init__(
             "adopted_by",
             f"Node {node} was taken over: {why}. This run stops before its next change.",
-            "Look at the other run; nothing of this one is lost, the node's record holds it all.",
+            "Look at the other run. Nothing of this one is lost: the node's record holds it all.",
             f"Node {node}",
         )
         self.node, self.why = node, why
 
 
 class NodeLock:
-    """The lock of one node in the hands of ``me``; ``target`` is its lease, ``lost`` says in words to whom it went.
+    """The lock of one node for the run ``me``; ``lost`` says who took it over, empty if nobody did.
 
-    ``place`` is ``<namespace>/<name>`` of the lease. Safe to use from several threads.
+    ``place`` is ``<namespace>/<name>`` of its lease, ``target``. Safe to use from several threads.
     """
 
     def __init__(self, ctx: context.Context, me: context.Run, node: str, place: str) -> None:
@@ -54,18 +54,18 @@ class NodeLock:
 
     @property
     def held(self) -> bool:
-        """Whether it was taken and nobody is known to have taken it since."""
+        """Whether it was taken, and no other run is known to have taken it since."""
         return self._raw is not None and not self.lost
 
     @property
     def fresh(self) -> bool:
-        """Whether nobody can have taken it yet who keeps to the protocol."""
+        """Whether no run that follows the protocol can have taken it yet."""
         return self.held and self._confirmed is not None and self._confirmed.read() <= WORKING - MARGIN
 
     def take(self, may: t.Callable[[objects.Raw], bool], known: objects.Raw | None) -> objects.Raw | None:
-        """Take it where it is free or ``may`` allows; ``None`` when it is ours, else the lease as it is.
+        """Take it if it is free or ``may`` allows it; ``None`` if it is ours, else the lease as it is.
 
-        ``may`` is asked of a lease that has a holder; ``known`` is the lease as it was read just now.
+        ``may`` decides about a lease that has a holder; ``known`` is the lease as it was read just now.
 
         Raises:
             ClusterError: the lease cannot be written or read.
@@ -80,19 +80,14 @@ class NodeLock:
             return self._claim(lease, stamp)
 
         with self._one_at_a_time:
-            found = writing.write(
-                self._ctx, self.target, decide, known=known, fence=self._sending, remember=False
-            ).object
+            found = self._write(decide, known)
             if self._is_claimed(found, stamp):
                 self._keep(t.cast("objects.Raw", found))
                 return None
             return found
 
     def renew(self, seconds: int = WORKING, patience: float = 0.0) -> bool:
-        """Say that we are alive, for so many seconds; whether that is certain.
-
-        An API server that does not answer proves nothing: the lease grows old, and is tried again.
-        """
+        """Renew it for so many seconds; whether that certainly succeeded."""
         with self._one_at_a_time:
             if not self.held:
                 return False
@@ -102,23 +97,14 @@ class NodeLock:
                 if lease is None:
                     self.lost = "its lease was deleted"
                 elif not self._is_ours(lease):
-                    self.lost = holders.Held.of(self.node, lease).message
+                    self.lost = holders.held(self.node, lease)
                 elif (lease["spec"].get("renewTime"), lease["spec"].get("leaseDurationSeconds")) != (stamp, seconds):
-                    return self._patch(lease, {"spec": {"leaseDurationSeconds": seconds, "renewTime": stamp}})
+                    body = {"spec": {"leaseDurationSeconds": seconds, "renewTime": stamp}}
+                    return holders.patch(lease, f"Lock node {self.node}", body)
                 return None
 
             try:
-                found = writing.write(
-                    self._ctx,
-                    self.target,
-                    decide,
-                    known=self._raw,
-                    fence=self._sending,
-                    remember=False,
-                    patience=patience,
-                    timeout=RENEW_WITHIN,
-                    tries=3,
-                ).object
+                found = self._write(decide, self._raw, patience=patience, timeout=RENEW_WITHIN, tries=3)
             except errors.ClusterError:
                 return False
             if found is None or self.lost:
@@ -127,11 +113,11 @@ class NodeLock:
             return True
 
     def fence(self) -> None:
-        """Prove that it is still ours, whatever time this process lost; renews it where it is old.
+        """Prove that it is still ours, however long this process was frozen; an old one is renewed.
 
         Raises:
-            LostLockError: somebody took the node over.
-            StopRun: the API server has not let us find out for a minute.
+            LostLockError: another run took the node over.
+            StopRun: the API server did not answer for a minute.
         """
         waited = clocks.Stopwatch(self._ctx.clock)
         while not self.fresh:
@@ -140,7 +126,7 @@ class NodeLock:
             if waited.read() > act.PATIENCE:
                 raise context.StopRun(
                     "lock_unsure",
-                    f"The lock of node {self.node} could not be renewed, so nobody knows whether it is still ours.",
+                    f"The lock of node {self.node} could not be renewed, so another run may have taken it.",
                     "Run the same command again once the API server answers: it resumes.",
                     f"Node {self.node}",
                 )
@@ -148,7 +134,7 @@ class NodeLock:
                 self._ctx.clock.sleep(1.0)
 
     def drop(self, patience: float = act.PATIENCE) -> None:
-        """Delete the lease, unless somebody else holds it by now.
+        """Delete the lease, unless another run holds it by now.
 
         Raises:
             ClusterError: it could not be deleted.
@@ -162,28 +148,24 @@ class NodeLock:
         with self._one_at_a_time:
             known, self._raw = self._raw, None
             if known is not None and not self.lost:
-                writing.write(
-                    self._ctx,
-                    self.target,
-                    decide,
-                    known=known,
-                    remember=False,
-                    patience=patience,
-                    timeout=RENEW_WITHIN,
-                )
+                self._write(decide, known, patience=patience, timeout=RENEW_WITHIN)
 
     def _stamp(self) -> str:
-        """The time of this write to the microsecond; by it our own write is known when its answer was lost."""
+        """The time of this write to the microsecond, which identifies it if its answer is lost."""
         return self._ctx.clock.wall().replace("Z", f"{int(self._ctx.clock.token(), 16) % 1000:03d}Z")
 
     def _is_ours(self, lease: objects.Raw | None) -> bool:
         return lease is not None and (lease.get("spec") or {}).get("holderIdentity") == str(self.me)
 
     def _is_claimed(self, lease: objects.Raw | None, stamp: str) -> bool:
-        """Whether it is as our own write of that time left it."""
+        """Whether our own write of that time succeeded."""
         spec = (lease or {}).get("spec") or {}
         claimed = (spec.get("renewTime"), spec.get("leaseDurationSeconds")) == (stamp, WORKING)
         return claimed and self._is_ours(lease)
+
+    def _write(self, decide: writing.Decide, known: objects.Raw | None, **limits: t.Any) -> objects.Raw | None:
+        how = {**limits, "known": known, "fence": self._sending, "remember": False}
+        return writing.write(self._ctx, self.target, decide, **how).object
 
     def _sending(self) -> None:
         self._sent = clocks.Stopwatch(self._ctx.clock)
@@ -199,8 +181,5 @@ class NodeLock:
         if not self._is_ours(lease):
             spec["acquireTime"] = stamp
             spec["leaseTransitions"] = (lease.get("spec") or {}).get("leaseTransitions", 0) + 1
-        return self._patch(lease, {"metadata": {"annotations": {names.LOCK_DETAILS: self._ctx.by}}, "spec": spec})
-
-    def _patch(self, lease: objects.Raw, body: dict[str, t.Any]) -> api_changes.Change:
-        version = lease["metadata"]["resourceVersion"]
-        return api_changes.Change("patch", self.target, f"Lock node {self.node}", body=body, resource_version=version)
+        body = {"metadata": {"annotations": {names.LOCK_DETAILS: self._ctx.by}}, "spec": spec}
+        return holders.patch(lease, f"Lock node {self.node}", body)

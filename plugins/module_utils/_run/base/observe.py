@@ -5,14 +5,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import threading
 import types
 import typing as t
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import client, errors, kinds, watch
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names, objects, snapshots
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap import surge_records
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import act, context, watching
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import act, context
 
 KINDS: t.Mapping[str, kinds.Kind] = {
     "nodes": kinds.NODES,
@@ -39,7 +41,7 @@ OWNER_KINDS: t.Mapping[str, tuple[str, ...]] = {
     "StatefulSet": ("stateful_sets",),
     "DaemonSet": ("daemon_sets",),
 }
-"""Which lists tell what a pod's controller is; asked for only where such a controller appears."""
+"""Which lists show a pod's controller; read only if such a controller appears."""
 
 SURGED_KINDS = {
     "Deployment": ("deployments", "replica_sets"),
@@ -47,11 +49,11 @@ SURGED_KINDS = {
     "Rollout": ("rollouts", "replica_sets"),
     "CloneSet": ("clone_sets",),
 }
-"""What has to be watched to follow the surge of a workload of this kind."""
+"""What is watched to follow the surge of a workload of this kind."""
 
 
 BURST = 0.02
-"""Seconds at least between two snapshots: changes come in bursts, and one look serves them all."""
+"""Seconds at least between two snapshots: changes come in bursts."""
 
 
 def _namespace(name: str) -> str:
@@ -60,14 +62,11 @@ def _namespace(name: str) -> str:
 
 def lists(cluster: client.Cluster, wanted: t.Collection[str]) -> dict[str, list[t.Any]]:
     """Parsed objects by kind: one list request (in pages) for each kind."""
-    found: dict[str, list[t.Any]] = {}
+    found: dict[str, list[t.Any]] = {name: [] for name in wanted}
     for name in wanted:
-        try:
+        with contextlib.suppress(errors.NotFound):
             listing = cluster.items(KINDS[name], namespace=_namespace(name), patience=act.PATIENCE)
-        except errors.NotFound:
-            found[name] = []
-            continue
-        found[name] = [objects.PARSERS[name](item) for item in listing.items]
+            found[name] = [objects.PARSERS[name](item) for item in listing.items]
     return found
 
 
@@ -94,11 +93,38 @@ def _trimmed(raw: dict[str, t.Any]) -> dict[str, t.Any]:
     return raw
 
 
-class Live:
-    """A snapshot that stays fresh: a reflector for each watched kind, plain lists for the others.
+def begin(ctx: context.Context, reflectors: t.Mapping[str, watch.Reflector], wake: threading.Condition) -> None:
+    """Start the watches, by what they watch, and wait until each has listed once; ``wake`` is their condition.
 
-    Used as a context manager. ``extra`` are kinds that are read once, at entry or by ``fetch``.
+    Raises:
+        ClusterError: the API server did not answer for ``PATIENCE`` seconds.
+        StopRun: something may not be watched.
     """
+    until = ctx.clock.now() + act.PATIENCE
+    for reflector in reflectors.values():
+        reflector.start()
+    with wake:
+        while not all(r.synced for r in reflectors.values()):
+            raise_errors(reflectors)
+            trouble = next((r.trouble for r in reflectors.values() if r.trouble), None)
+            if trouble and ctx.clock.now() > until:
+                raise trouble
+            wake.wait(1.0)
+
+
+def raise_errors(reflectors: t.Mapping[str, watch.Reflector]) -> None:
+    """Raises StopRun if a watch has ended for good; the message names what was watched."""
+    for name, reflector in reflectors.items():
+        if reflector.error:
+            raise context.StopRun(
+                "watch_failed",
+                f"Watching {name} ended: {reflector.error}",
+                "Fix what the message names, then run the same command again: it resumes.",
+            ) from reflector.error
+
+
+class Live:
+    """A snapshot that stays fresh: a reflector for each watched kind, plain lists for others. A context manager."""
 
     def __init__(self, ctx: context.Context, watched: t.Collection[str]) -> None:
         self._ctx = ctx
@@ -111,14 +137,9 @@ class Live:
         self._reflectors = {name: self._reflector(name) for name in watched}
 
     def __enter__(self) -> Live:
-        """Start watching and wait until every kind was listed once.
-
-        Raises:
-            ClusterError: the API server did not answer for ``PATIENCE`` seconds.
-            StopRun: a kind may not be watched.
-        """
+        """Start watching; raises as ``begin`` does."""
         try:
-            watching.begin(self._ctx, self._reflectors, self._wake)
+            begin(self._ctx, self._reflectors, self._wake)
         except BaseException:
             self.__exit__(None, None, None)
             raise
@@ -130,21 +151,16 @@ class Live:
         error: BaseException | None,
         trace: types.TracebackType | None,
     ) -> None:
-        """Stop watching."""
+        """Stop"""
         for reflector in self._reflectors.values():
             reflector.stop()
 
     def seed(self, known: t.Mapping[str, list[t.Any]]) -> None:
-        """Kinds that were read already and need no watch."""
+        """Take in kinds that were read already and need no watch."""
         self._still.update({name: found for name, found in known.items() if name not in self._reflectors})
 
     def follow(self, wanted: t.Iterable[str]) -> None:
-        """Watch these kinds, too, from now on, and wait until each was listed once.
-
-        Raises:
-            ClusterError: the API server did not answer for ``PATIENCE`` seconds.
-            StopRun: a kind may not be watched.
-        """
+        """Watch these kinds, too, from now on; raises as ``begin`` does."""
         missing = [name for name in dict.fromkeys(wanted) if name not in self._reflectors]
         if not missing:
             return
@@ -153,22 +169,22 @@ class Live:
             for name in missing:
                 self._parsed[name], self._changed[name] = {}, {}
             self._reflectors.update(fresh)
-        watching.begin(self._ctx, fresh, self._wake)
+        begin(self._ctx, fresh, self._wake)
 
     def raw(self, name: str, key: str) -> dict[str, t.Any] | None:
-        """An object of a watched kind that is in no namespace, as the API server sent it."""
+        """An object of a watched kind without namespaces, as the API server sent it."""
         with self._wake:
             return self._reflectors[name].objects.get(("", key))
 
     def fetch(self, wanted: t.Collection[str], *, again: bool = False) -> None:
-        """Read kinds once that are not watched; those that are there already only where they are wanted ``again``."""
+        """Read kinds that are not watched; those that were read already only with ``again``."""
         missing = [n for n in wanted if n not in self._reflectors and (again or n not in self._still)]
         self._still.update(lists(self._ctx.cluster, missing))
 
     def snapshot(self) -> snapshots.Snapshot:
-        """The cluster as the watches have it now."""
+        """The cluster as the watches show it now."""
         with self._wake:
-            watching.raise_errors(self._reflectors)
+            raise_errors(self._reflectors)
             self._seen, self._looked = self._version(), self._ctx.clock.now()
             changed, self._changed = self._changed, {name: {} for name in self._reflectors}
         for name, found in changed.items():
@@ -176,14 +192,14 @@ class Live:
         return snapshots.Snapshot.of({**self._still, **{name: known.values() for name, known in self._parsed.items()}})
 
     def wait(self, seconds: float) -> bool:
-        """Sleep until something changed since the last snapshot; ``False`` when nothing did in time."""
+        """Sleep until something changed since the last snapshot; ``False`` if nothing did in time."""
         deadline = self._ctx.clock.now() + seconds
         with self._wake:
             while self._version() == self._seen:
                 left = deadline - self._ctx.clock.now()
                 if left <= 0:
                     return False
-                watching.raise_errors(self._reflectors)
+                raise_errors(self._reflectors)
                 self._wake.wait(left)
         early = self._looked + BURST - self._ctx.clock.now()
         if early > 0:
@@ -197,7 +213,7 @@ class Live:
             self._wake.notify_all()
 
     def quiet_for(self, name: str) -> float:
-        """Seconds for which the kind's living watch has brought nothing; 0 while it is cut."""
+        """Seconds for which the kind's watch has delivered nothing; 0 while it is interrupted."""
         return self._reflectors[name].quiet_for()
 
     def _reflector(self, name: str) -> watch.Reflector:
@@ -216,7 +232,7 @@ class Live:
         self._changed[name][meta.get("namespace") or "", meta["name"]] = None if what == "DELETED" else raw
 
     def _take_in(self, name: str, changed: t.Mapping[tuple[str, str], dict[str, t.Any] | None]) -> None:
-        """Parse what changed since the last snapshot, and nothing else."""
+        """Parse what changed since the last snapshot."""
         known, parser = self._parsed[name], objects.PARSERS[name]
         for key, raw in changed.items():
             if raw is None:

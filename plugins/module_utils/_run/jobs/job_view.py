@@ -11,7 +11,7 @@ import typing as t
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds, watch
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs import migration_jobs, verdict
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import migration_controller
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import context, observe, watching
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import context, observe
 
 AROUND = ("pods", "budgets", "deployments", "replica_sets", "stateful_sets")
 """The kinds that decide whether and when a pod may migrate, see ``observe.KINDS``."""
@@ -40,7 +40,7 @@ class JobView:
             ClusterError: the API server did not answer for ``PATIENCE`` seconds.
             StopRun: jobs may not be watched.
         """
-        watching.begin(self._ctx, self._watched, self._condition)
+        observe.begin(self._ctx, self._watched, self._condition)
 
     def stop(self) -> None:
         """Stop the watch, also one that could not be started."""
@@ -53,7 +53,7 @@ class JobView:
             StopRun: jobs can no longer be watched.
         """
         with self._condition:
-            watching.raise_errors(self._watched)
+            observe.raise_errors(self._watched)
             if self._reflector.version != self._seen:
                 self._seen = self._reflector.version
                 self._jobs = {job.name: job for job in map(migration_jobs.Job.of, self._reflector.objects.values())}

@@ -260,10 +260,10 @@ def _act(ctx: context.Context, options: CordonOptions, todo: list[_Task]) -> Non
         given_up: list[str] = []
         try:
             patient = ctx.run is not None and ctx.run.id == me.id and any(task.record for task in group)
-            for node, held in locks.take(patient=patient, borrowed=not me.nonce, adopt=options.adopt).items():
+            for node, why in locks.take(patient=patient, borrowed=not me.nonce, adopt=options.adopt).items():
                 task = next(x for x in group if x.name == node)
                 task.outcome, task.wanted = outcomes.CordonOutcome.HELD, task.record
-                task.message = f"{held.message}. Wait until it ends, or see what it is with the recover playbook."
+                task.message = f"{why}. Wait until it ends, or see what it is with the recover playbook."
             if options.state == "cordoned" and options.stored:
                 given_up += _refuse_done(ctx, [task for task in group if not task.failed])
             if options.state == "out":

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the kubeops.node_maintenance collection
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""``maintenance_access``: install what a cluster needs once, and tell whether it is there."""
+"""``maintenance_access``: installs the fence in the API server, and says whether it is there."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.pre
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import act, context, writing
 
 SERVED_WITHIN = 30.0
-"""Seconds in which a kind that was just defined has to be served."""
+"""Seconds within which a kind that was just defined has to be served."""
 LOOK_EVERY = 0.2
 
 DONE = {
@@ -27,7 +27,7 @@ DONE = {
     "patch": outcomes.AccessOutcome.CHANGED,
     "delete": outcomes.AccessOutcome.DELETED,
 }
-"""What an object has come to by a change of this verb."""
+"""The outcome of an object after a change of this verb."""
 
 State = t.Literal["present", "absent"]
 Standing = t.Literal["present", "incomplete", "absent", "unknown"]
@@ -41,30 +41,28 @@ class AccessOptions:
 
 
 def install(ctx: context.Context, options: AccessOptions) -> context.Result:
-    """Make the objects of the fence as they shall be, or remove them.
+    """Create, correct or delete the objects of the fence.
 
     Raises:
-        StopRun: this API server has no such policies, or our namespace is missing and may not be made.
+        StopRun: this API server has no such policies, or our namespace is missing and may not be created.
         ClusterError: the server refused, or could not be reached.
     """
     served = _served(ctx, access.ADMISSION, "ValidatingAdmissionPolicy")
     wanted = access.fence() if served else ()
-    if options.state == "present":
-        if not served:
-            raise context.StopRun(
-                "no_admission_policies",
-                "This API server has no ValidatingAdmissionPolicy in version v1, so it cannot hold the fence.",
-                "Kubernetes 1.30 and newer have it. Everything else works without it.",
-                "ValidatingAdmissionPolicy",
-            )
-        shown = [_settled(ctx, obj, access.present, "present") for obj in wanted]
-    else:
-        shown = [_settled(ctx, obj, access.absent, "absent") for obj in reversed(wanted)]
-    return context.Result({"objects": shown, "findings": []})
+    if options.state == "present" and not served:
+        raise context.StopRun(
+            "no_admission_policies",
+            "This API server has no ValidatingAdmissionPolicy in version v1, so it cannot hold the fence.",
+            "Kubernetes 1.30 and newer have it. Everything else works without it.",
+            "ValidatingAdmissionPolicy",
+        )
+    present = options.state == "present"
+    decide, order = (access.present, wanted) if present else (access.absent, wanted[::-1])
+    return context.Result({"objects": [_settled(ctx, obj, decide, options.state) for obj in order], "findings": []})
 
 
 def standing(ctx: context.Context) -> Standing:
-    """Whether the fence stands; ``unknown`` where these credentials may not read it.
+    """Whether the fence is there; ``unknown`` if these credentials may not read it.
 
     Raises:
         ClusterError: the API server cannot be reached.
@@ -85,22 +83,17 @@ def _settled(
     decide: t.Callable[[objects.Raw, objects.Raw | None], api_changes.Change | None],
     state: State,
 ) -> dict[str, t.Any]:
-    """Bring one object to its state; as the result shows it."""
+    """Bring one object to its state, and show it as the result has it."""
     target = access.ref_of(wanted)
     change = writing.write(ctx, target, lambda found: decide(wanted, found)).change
     if change and change.verb == "create" and target.kind == "CustomResourceDefinition":
         _await_served(ctx, names.FENCE_API, "NodeFence")
     outcome = DONE[change.verb] if change else outcomes.AccessOutcome(f"already_{state}")
-    return {
-        "kind": target.kind,
-        "namespace": target.namespace,
-        "name": target.name,
-        "outcome": outcome.value,
-    }
+    return {"kind": target.kind, "namespace": target.namespace, "name": target.name, "outcome": outcome.value}
 
 
 def _await_served(ctx: context.Context, group_version: str, kind: str) -> None:
-    """Until then creating an object of the kind is answered as if its namespace were not there."""
+    """Until then, creating an object of the kind fails as if its namespace did not exist."""
     until = ctx.clock.now() + SERVED_WITHIN
     while not ctx.check and ctx.clock.now() < until and not _served(ctx, group_version, kind):
         ctx.clock.sleep(LOOK_EVERY)

@@ -31,9 +31,11 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.rou
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import (
     act,
     context,
+    life,
     observe,
     owners,
     rights,
+    stored_runs,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drain import dead_nodes
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.jobs import koordinator
@@ -41,7 +43,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.node
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.plan import access
 
 BAD_INPUT = frozenset({"unknown_node", "selector_matches_nothing"})
-"""Findings that make the call itself fail: it was asked for something that is not there."""
+"""Findings that make the call fail: its input names something that does not exist."""
 
 Goal = t.Literal["maintained", "evacuated"]
 
@@ -50,9 +52,8 @@ Goal = t.Literal["maintained", "evacuated"]
 class PlanOptions:
     """Options of the module; times in seconds, ``None`` without a limit.
 
-    ``goal`` ``evacuated``: the nodes are to stay out, so those that are out and empty already join no
-    wave. ``settle`` is what ``pdb_guard`` will be given, for the estimate. With ``gates`` nothing is
-    planned; ``stable`` is how long they have to hold for the gate of that name.
+    With ``goal`` ``evacuated``, nodes that are out and empty already join no wave. ``settle`` is for the estimate.
+    With ``gates`` nothing is planned.
     """
 
     nodes: tuple[str, ...] = ()
@@ -73,7 +74,7 @@ def make_plan(ctx: context.Context, options: PlanOptions) -> context.Result:
     """The plan, or the answer of the gates.
 
     Raises:
-        StopRun: a selector that is none.
+        StopRun: a selector that cannot be parsed.
         ClusterError: the API server cannot be reached.
     """
     try:
@@ -137,7 +138,7 @@ def _plan(
 
 
 def _gather(ctx: context.Context, nodes: snapshots.Snapshot, present: tuple[str, ...]) -> snapshots.Snapshot:
-    """The cluster as far as the pods on the nodes make it matter: one list for each kind."""
+    """The cluster as far as the pods on the nodes need it: one list for each kind."""
     if not present:
         return nodes
     found: dict[str, list[t.Any]] = {"nodes": list(nodes.nodes.values())}
@@ -158,37 +159,28 @@ def _gather(ctx: context.Context, nodes: snapshots.Snapshot, present: tuple[str,
 
 
 def _foreign_leases(ctx: context.Context, nodes: list[objects.Node]) -> list[objects.Raw]:
-    """Locks that are kept in another namespace than ours, such as Medik8s'."""
-    places: dict[str, set[str]] = {}
-    for node in nodes:
-        record = _record(node)
-        namespace, slash, name = record.lease.partition("/") if record else ("", "", "")
-        if slash and namespace != names.NAMESPACE:
-            places.setdefault(namespace, set()).add(name)
-    found: list[objects.Raw] = []
-    for namespace, wanted in places.items():
-        for lease in ctx.cluster.items(kinds.LEASES, namespace=namespace, patience=act.PATIENCE).items:
-            if lease["metadata"]["name"] in wanted:
-                found.append(lease)
-    return found
+    """Locks in another namespace than ours, such as Medik8s'."""
+    places = {tuple(record.lease.split("/", 1)) for node in nodes if (record := _record(node)) and "/" in record.lease}
+    others = {place[0] for place in places} - {names.NAMESPACE}
+    return [lease for lease in life.leases_in(ctx, others) if life.place_of(lease) in places]
 
 
 def _room(
     ctx: context.Context, snapshot: snapshots.Snapshot, plans: t.Iterable[pod_plan.PodPlan]
 ) -> tuple[snapshots.Snapshot, list[reasons.Finding]]:
-    """Quotas and limit ranges, when there are newcomers to fit in."""
+    """Quotas and limit ranges, if there are replacement pods to fit in."""
     if not any(plan.route == "swap" for plan in plans):
         return snapshot, []
     try:
         found = observe.lists(ctx.cluster, ("quotas", "limits"))
     except errors.Forbidden as error:
-        message = f"Whether quotas and limit ranges leave room for the newcomers is not known: {error}"
+        message = f"It is unknown whether quotas and limit ranges have room for the replacement pods: {error}"
         return snapshot, [reasons.Finding("not_checked", message, severity="info", object="ResourceQuota, LimitRange")]
     return replace(snapshot, quotas=tuple(found["quotas"]), limits=tuple(found["limits"])), []
 
 
 def _namespaces(ctx: context.Context) -> dict[str, str]:
-    """Phase by namespace; nothing where they may not be read."""
+    """Phase by namespace; empty if they may not be read."""
     try:
         found = ctx.cluster.items(kinds.NAMESPACES, patience=act.PATIENCE).items
     except errors.Forbidden:
@@ -204,16 +196,13 @@ def _at_goal(snapshot: snapshots.Snapshot, name: str, options: PlanOptions) -> b
 
 
 def _record(node: objects.Node) -> node_records.Record | None:
-    try:
-        return node_records.record_of(node)
-    except node_records.BadRecordError:
-        return None
+    return stored_runs.records([node])[0].get(node.name)
 
 
 def _nothing_selected(options: PlanOptions) -> reasons.Finding:
     return reasons.Finding(
         "selector_matches_nothing",
-        f"No node has the labels that node_selector {options.node_selector} asks for.",
+        f"No node matches node_selector {options.node_selector}.",
         "Look at `kubectl get nodes --show-labels`.",
         "blocker",
         f"node_selector {options.node_selector}",
