@@ -93,7 +93,7 @@ def test_the_summary_says_first_what_matters_and_last_what_to_do() -> None:
 def test_the_summary_names_dark_services_and_their_time() -> None:
     text = summary_text(build_report(Sample(nodes=1, dark=True).results))
     assert text.startswith("3 Services went dark (billing/api-1 longest, 5.0 s).")
-    assert "no ready endpoint for 5.0 s, from 02:58:10 UTC" in text
+    assert "No ready endpoint at 02:58:10 UTC for 5.0 s." in text
 
 
 def test_the_summary_fits_a_terminal_at_any_size() -> None:

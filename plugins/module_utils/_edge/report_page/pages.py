@@ -39,6 +39,7 @@ GLOBALS: dict[str, t.Any] = {
     "script_hash": "sha256-" + base64.b64encode(hashlib.sha256(style.SCRIPT.encode()).digest()).decode(),
     "style": style.STYLE,
     "subline": text.subline,
+    "to_look": text.to_look,
     "version": model.VERSION,
     "when": text.when,
 }

@@ -139,22 +139,12 @@ y="{{ (100 - height)|round(1) }}%" height="{{ height }}%"><title>{{ ready|counte
   "" if totals.requests is none else totals.requests|counted("request")) }}
 {% endif %}
 {% endmacro %}
-{%- macro to_look_at(dark, problems, blockers) %}
+{%- macro to_look_at(groups) %}
 <section class="look" aria-labelledby="look"><h2 id="look">To look at</h2><ul>
-{% for service in dark[:rows_most] %}
-<li><b>{{ service|place }}</b> No ready endpoint at {% for span in service.dark[:5] %}\
-{{ span.start|clock }} for {{ span.seconds|duration }}{{ "." if loop.last else ", " }}{% endfor %}\
-{% if service.dark[-1].open %} It was still dark at the last look.{% endif %}</li>
+{% for noun, entries in groups %}
+{% for subject, message in entries[:rows_most] %}<li><b>{{ subject }}</b> {{ message }}</li>{% endfor %}
 {% endfor %}
-{% for problem in problems[:rows_most] %}
-<li><b>{{ problem.subject }}</b> {{ problem.message }}</li>
-{% endfor %}
-{% for finding in blockers[:rows_most] %}
-<li><b>{{ finding.object }} ({{ finding.code|replace("_", " ") }})</b> {{ finding.message }}\
-{% if finding.remedy %} <span class="soft">{{ finding.remedy }}</span>{% endif %}</li>
-{% endfor %}
-</ul>{{ more(dark, rows_most, "Service") }}{{ more(problems, rows_most, "problem") }}\
-{{ more(blockers, rows_most, "blocker") }}</section>
+</ul>{% for noun, entries in groups %}{{ more(entries, rows_most, noun) }}{% endfor %}</section>
 {% endmacro %}
 {%- macro nodes_over_time(nodes) %}
 {% set axis = Axis([report.started], [report.ended]) %}
@@ -210,9 +200,7 @@ content="default-src 'none'; style-src 'unsafe-inline'; script-src '{{ script_ha
 </header>
 <main>
 <dl class="tiles">{{ tiles(report.totals) }}</dl>
-{% if report.dark or report.problems or report.blockers %}
-{{ to_look_at(report.dark, report.problems, report.blockers) }}
-{% endif %}
+{% if report.dark or report.problems or report.blockers %}{{ to_look_at(to_look(report).items()) }}{% endif %}
 {% if report.started is not none and nodes %}
 {% call section("nodes", "Nodes over time") %}{{ nodes_over_time(nodes) }}{% endcall %}
 {% endif %}

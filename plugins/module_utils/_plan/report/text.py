@@ -16,6 +16,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.rep
 WIDTH = 100
 NODES_SHOWN = 20
 LINES_SHOWN = 8
+SPANS_SHOWN = 5
 ENDS: t.Mapping[model.Outcome, str] = {
     "back": "back in service",
     "parked": "out of service, as asked",
@@ -207,13 +208,18 @@ def _nodes(report: model.Report) -> list[str]:
     return lines + ([f"  … and {count(hidden, 'more node')}"] if hidden else [])
 
 
+def to_look(report: model.Report) -> dict[str, list[tuple[str, str]]]:
+    """What someone has to look at, the worst first: subject and message, by what it is."""
+    return {
+        "Service": [(place(service), _dark(service)) for service in report.dark],
+        "problem": [(problem.subject, problem.message) for problem in report.problems],
+        "blocker": [(f"{f.code} {f.object}".strip(), f.sentence) for f in report.blockers],
+    }
+
+
 def _todo(report: model.Report) -> list[str]:
-    entries = [(place(s), _dark(s)) for s in report.dark]
-    entries += [(problem.subject, problem.message) for problem in report.problems]
-    entries += [(f"{f.code} {f.object}".strip(), f.sentence) for f in report.blockers]
-    if not entries:
-        return []
-    lines = ["", "  To look at:"]
+    entries = [entry for found in to_look(report).values() for entry in found]
+    lines = ["", "  To look at:"] if entries else []
     for subject, message in entries[:LINES_SHOWN]:
         body = textwrap.wrap(message, WIDTH - 8) or [""]
         lines += [f"    {subject}", *(f"      {line}" for line in body)]
@@ -222,9 +228,10 @@ def _todo(report: model.Report) -> list[str]:
 
 
 def _dark(service: model.ServiceLine) -> str:
-    when = f"from {clock(service.dark[0].start)} UTC"
-    still = ", and still at the last look" if service.dark[-1].open else ""
-    return f"no ready endpoint for {duration(service.dark_seconds)}, {when}{still}"
+    spans = ", ".join(f"{clock(span.start)} UTC for {duration(span.seconds)}" for span in service.dark[:SPANS_SHOWN])
+    more = " and later" if len(service.dark) > SPANS_SHOWN else ""
+    still = " It was still dark at the last look." if service.dark[-1].open else ""
+    return f"No ready endpoint at {spans}{more}.{still}"
 
 
 def as_json(report: model.Report) -> dict[str, t.Any]:
