@@ -1,7 +1,7 @@
 # Copyright: Contributors to the kubeops.node_maintenance collection
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""Making changes that were decided on a view of the cluster which may be older than our last write."""
+"""Writes changes that were decided on a view of the cluster which may be older than our last write."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base
 
 
 class Hands:
-    """Makes changes in order and stops at the first whose view is out of date.
+    """Writes changes in order and stops at the first whose view is out of date.
 
-    It remembers the resourceVersion that each of its writes led to: a change decided on an older one is
-    not sent at all, instead of being refused by the server again and again until a watch catches up.
+    It remembers the resourceVersion after each of its writes: a change that was decided on an older one is not
+    sent, instead of being refused by the server until a watch catches up.
     """
 
     def __init__(self, ctx: context.Context, fence: act.Fence | None = None) -> None:
@@ -24,9 +24,7 @@ class Hands:
         self._written: dict[tuple[str, str, str], str] = {}
 
     def do(self, changes: t.Iterable[api_changes.Change], fence: act.Fence | None = None) -> bool:
-        """Whether all of them were made; if not, look again and decide anew.
-
-        ``fence`` is asked before every attempt of these, instead of the one that was given at first.
+        """Whether all of them were written; if not, look again and decide anew. ``fence`` replaces the first one.
 
         Raises:
             ClusterError: the server refused a change for another reason than its age.
@@ -55,7 +53,7 @@ class _OldViewError(Exception):
 
 
 def _as_decided(change: api_changes.Change) -> writing.Decide:
-    """The change as it is; after a write that came to nothing only if nothing else has changed the object."""
+    """The change as it is; after a failed write only if nothing else has changed the object."""
 
     def decide(found: objects.Raw | None) -> api_changes.Change | None:
         if _made(change, found):

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the kubeops.node_maintenance collection
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""Controllers that we have no list for: resolved by discovery and their scale subresource."""
+"""Controllers of kinds that are not listed: resolved by discovery and their scale subresource."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ LISTED = frozenset({"Node", "Job", "DaemonSet", "StatefulSet", "ReplicaSet", "De
 
 
 def scales(ctx: context.Context, snapshot: snapshots.Snapshot, pods: t.Iterable[objects.Pod]) -> list[objects.Workload]:
-    """The top controllers of the pods that the snapshot does not know and that can be scaled.
+    """The top controllers of the pods that the snapshot does not have and that can be scaled.
 
-    One discovery request for each API group version, two reads for each controller.
+    Takes one discovery request for each API group version and two reads for each controller.
     """
     unknown: dict[str, objects.Ref] = {}
     for pod in pods:
@@ -48,7 +48,7 @@ def _read_all(ctx: context.Context, owners: t.Iterable[objects.Ref]) -> list[obj
 
 
 def there(ctx: context.Context, owner: objects.Ref) -> bool:
-    """Whether the owner of a pod exists, by the API server's own word: a watch of its kind may be behind."""
+    """Whether the owner of a pod exists, by a list: a watch of its kind may be behind."""
     kind = kinds.KINDS.get((owner.api_version, owner.kind))
     if kind is None:
         return False
@@ -61,7 +61,7 @@ def there(ctx: context.Context, owner: objects.Ref) -> bool:
 
 
 def scalable(resources: t.Iterable[objects.Raw], owner: objects.Ref) -> kinds.Kind | None:
-    """The owner's kind as discovery tells it, ``None`` where it has no scale subresource."""
+    """The owner's kind from discovery, ``None`` if it has no scale subresource."""
     known = {resource["name"]: resource for resource in resources}
     for name, resource in known.items():
         if resource.get("kind") == owner.kind and "/" not in name and f"{name}/scale" in known:
@@ -78,12 +78,10 @@ def _resources(ctx: context.Context, api_version: str) -> list[objects.Raw]:
 
 
 def _read(ctx: context.Context, kind: kinds.Kind, owner: objects.Ref) -> objects.Workload | None:
-    """The controller with the counts of its scale; ``None`` when it is gone or may not be read."""
+    """The controller with the counts of its scale; ``None`` if it is gone or may not be read."""
+    wanted = (verbs.get(kind, owner.name, namespace=owner.namespace, subresource=part) for part in ("scale", ""))
     try:
-        scale = ctx.cluster.send(
-            verbs.get(kind, owner.name, namespace=owner.namespace, subresource="scale"), patience=act.PATIENCE
-        )
-        whole = ctx.cluster.send(verbs.get(kind, owner.name, namespace=owner.namespace), patience=act.PATIENCE)
+        scale, whole = (ctx.cluster.send(request, patience=act.PATIENCE) for request in wanted)
     except (errors.NotFound, errors.Forbidden):
         return None
     workload = objects.Workload.of(merged(whole, scale), owner.api_version, owner.kind)

@@ -3,12 +3,10 @@
 
 """The fence in the API server: a map of who holds which node lock, by which a policy judges our evictions.
 
-The map is ``held`` in one NodeFence, ``<name of the lease>: <run>/<nonce>``, and comes with the policy:
-without it nothing is written here. Who takes a lock writes its entry before anything else; from then on the server
-refuses what an earlier holder still has under way. An entry goes when its lock is given back.
-
-An entry is written on the condition that the map is as it was read *before* the lock was proven. So a
-process that was frozen in between cannot write over the entry of the one who took its lock.
+The map is ``held`` in one NodeFence, ``<name of the lease>: <run>/<nonce>``, and is installed with the policy. Who
+takes a lock first writes its entry; from then on the server refuses evictions that an earlier holder still sends.
+An entry is written only if the map is as it was read *before* the lock was proven, so a process that was frozen in
+between cannot overwrite the entry of the next holder.
 """
 
 from __future__ import annotations

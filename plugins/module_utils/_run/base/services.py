@@ -17,9 +17,9 @@ STEPS = 200
 
 
 class Services:
-    """Step series of ready endpoints, one for each Service whose endpoints changed while we looked.
+    """Ready endpoints over time, one series of steps for each Service whose endpoints changed.
 
-    A drain may wait for days, so old steps are merged: the lowest count of each stretch stays, the last step too.
+    A drain may wait for days, so old steps are merged: the lowest count of each period is kept.
     """
 
     def __init__(self, ctx: context.Context) -> None:
@@ -27,7 +27,7 @@ class Services:
         self._series: dict[tuple[str, str], list[tuple[str, int]]] = {}
 
     def sample(self, slices: t.Iterable[objects.Raw]) -> None:
-        """Note the present counts; only a changed count makes a new step."""
+        """Record the present counts; only a changed count adds a step."""
         ready: dict[tuple[str, str], set[str]] = {}
         for piece in slices:
             meta = piece["metadata"]
@@ -50,25 +50,21 @@ class Services:
 
     @property
     def watched(self) -> int:
-        """How many Services were looked at."""
+        """How many Services were watched."""
         return len(self._series)
 
     def shown(self) -> list[dict[str, t.Any]]:
         """``[{namespace, name, samples: [[at, ready], ...]}]``; Services that served all the same are left out."""
         at = self._ctx.clock.wall()
         return [
-            {
-                "namespace": namespace,
-                "name": name,
-                "samples": [list(sample) for sample in series] + [[at, series[-1][1]]],
-            }
+            {"namespace": namespace, "name": name, "samples": [*map(list, series), [at, series[-1][1]]]}
             for (namespace, name), series in sorted(self._series.items())
             if len(series) > 1 or series[-1][1] == 0
         ]
 
 
 def merged(series: list[tuple[str, int]]) -> list[tuple[str, int]]:
-    """Half as many steps: all but the first and the last in pairs, each from where it begins with its lower count."""
+    """Half as many steps: all but the first and the last in pairs, each with the earlier time and the lower count."""
     first, *middle, last = series
     pairs = [middle[at : at + 2] for at in range(0, len(middle), 2)]
     return [first, *((pair[0][0], min(count for _at, count in pair)) for pair in pairs), last]

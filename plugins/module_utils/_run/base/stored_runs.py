@@ -1,7 +1,7 @@
 # Copyright: Contributors to the kubeops.node_maintenance collection
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""Reading what is kept in the cluster of runs, of the nodes that they took out, and of deschedulers."""
+"""Reads what the cluster stores about runs, their nodes, and deschedulers."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def stored(ctx: context.Context) -> list[state.StoredRun]:
 
 
 def readable(raws: t.Iterable[objects.Raw]) -> t.Iterator[state.StoredRun]:
-    """The stored runs among these ConfigMaps; of one that cannot be read ``recover`` tells."""
+    """The stored runs among these ConfigMaps; ``recover`` reports those that cannot be read."""
     for raw in raws:
         with contextlib.suppress(node_records.BadRecordError):
             if run := state.stored_run(raw):
@@ -43,7 +43,7 @@ def readable(raws: t.Iterable[objects.Raw]) -> t.Iterator[state.StoredRun]:
 
 
 def journals(raws: t.Iterable[objects.Raw]) -> t.Iterator[journaling.Journal]:
-    """Those that can be read; of the others ``descheduler_config`` tells."""
+    """The journals that can be read; ``descheduler_config`` reports the others."""
     for raw in raws:
         if journaling.LABEL in (raw["metadata"].get("labels") or {}):
             with contextlib.suppress(journaling.BadJournalError):
@@ -51,7 +51,7 @@ def journals(raws: t.Iterable[objects.Raw]) -> t.Iterator[journaling.Journal]:
 
 
 def records(nodes: t.Iterable[objects.Node]) -> tuple[dict[str, node_records.Record], dict[str, str]]:
-    """The records by node, and of those that cannot be read why, in words."""
+    """The records by node, and why the others cannot be read."""
     found: dict[str, node_records.Record] = {}
     bad: dict[str, str] = {}
     for node in nodes:
@@ -69,7 +69,7 @@ def run_ref(run_id: str) -> objects.Ref:
 
 
 def not_to_do(ctx: context.Context, run_id: str, nodes: t.Iterable[str]) -> dict[str, str]:
-    """Which of the nodes the run does not have to do any more, and why, in words.
+    """Which of the nodes the run no longer has to do, and why.
 
     Raises:
         BadRecordError: what is kept of the run cannot be understood.

@@ -131,10 +131,20 @@ def _plan(
         locks = names.MEDIK8S_NAMESPACE if names.MEDIK8S_NAMESPACE in namespaces else names.NAMESPACE
         needs = permissions.needs(snapshot, plans, choices, namespace_missing=absent, locks=locks)
         found = [*rights.ask(ctx, needs), *found]
-    seconds = estimate.estimate_seconds(snapshot, plans, groups, settle=options.settle, controller=choices.controller)
-    shown = [_node(snapshot, name, there, found) for name in wanted]
-    pods = [_pod(plan, dead.fate(snapshot, plan.pod, now)) for plan in plans]
-    return _result(shown, found, pods, groups, seconds, access.standing(ctx))
+    blockers = [finding for finding in found if finding.severity == "blocker"]
+    wrong = [finding.message for finding in blockers if finding.code in BAD_INPUT]
+    data = {
+        "feasible": not blockers,
+        "findings": [finding.to_dict() for finding in found],
+        "pods": [_pod(plan, dead.fate(snapshot, plan.pod, now)) for plan in plans],
+        "waves": [list(wave) for wave in groups],
+        "estimate_seconds": estimate.estimate_seconds(
+            snapshot, plans, groups, settle=options.settle, controller=choices.controller
+        ),
+        "fence": access.standing(ctx),
+        "nodes": [_node(snapshot, name, there, blockers) for name in wanted],
+    }
+    return context.Result(data, failed=bool(wrong), message=" ".join(wrong))
 
 
 def _gather(ctx: context.Context, nodes: snapshots.Snapshot, present: tuple[str, ...]) -> snapshots.Snapshot:
@@ -210,73 +220,34 @@ def _nothing_selected(options: PlanOptions) -> reasons.Finding:
 
 
 def _node(
-    snapshot: snapshots.Snapshot, name: str, there: t.Collection[str], found: list[reasons.Finding]
+    snapshot: snapshots.Snapshot, name: str, there: t.Collection[str], blockers: list[reasons.Finding]
 ) -> dict[str, t.Any]:
     """One node of the result."""
     node = snapshot.nodes.get(name)
     record = _record(node) if node else None
-    blockers = [f for f in found if f.severity == "blocker" and (name in f.nodes or not f.nodes)]
-    outcome = outcomes.PlanOutcome.PLANNED
+    against = ", ".join(f"{f.code} ({f.object})" for f in blockers if name in f.nodes or not f.nodes)
+    outcome, message = outcomes.PlanOutcome.PLANNED, f"Node {name} can be taken out."
     if node is None:
-        outcome = outcomes.PlanOutcome.UNKNOWN
+        outcome, message = outcomes.PlanOutcome.UNKNOWN, f"There is no node {name}."
     elif name in there:
-        outcome, blockers = outcomes.PlanOutcome.AT_GOAL, []
-    elif blockers:
-        outcome = outcomes.PlanOutcome.BLOCKED
-    against = ", ".join(f"{finding.code} ({finding.object})" for finding in blockers)
-    words = {
-        outcomes.PlanOutcome.PLANNED: f"Node {name} can be taken out.",
-        outcomes.PlanOutcome.AT_GOAL: f"Node {name} is out and empty already.",
-        outcomes.PlanOutcome.UNKNOWN: f"There is no node {name}.",
-        outcomes.PlanOutcome.BLOCKED: f"Against taking node {name} out: {against}.",
-    }
+        outcome, message = outcomes.PlanOutcome.AT_GOAL, f"Node {name} is out and empty already."
+    elif against:
+        outcome, message = outcomes.PlanOutcome.BLOCKED, f"Node {name} cannot be taken out: {against}."
     return {
         "name": name,
         "outcome": outcome.value,
         "failed": outcome.failed,
         "address": node.address if node else "",
-        "message": words[outcome],
+        "message": message,
         "record": record.public() if record else None,
     }
 
 
-def _result(
-    nodes: list[dict[str, t.Any]],
-    found: t.Sequence[reasons.Finding],
-    pods: list[dict[str, t.Any]],
-    groups: tuple[tuple[str, ...], ...],
-    seconds: int,
-    fence: access.Standing,
-) -> context.Result:
-    blockers = [finding for finding in found if finding.severity == "blocker"]
-    wrong = [finding.message for finding in blockers if finding.code in BAD_INPUT]
-    return context.Result(
-        {
-            "feasible": not blockers,
-            "findings": [finding.to_dict() for finding in found],
-            "pods": pods,
-            "waves": [list(wave) for wave in groups],
-            "estimate_seconds": seconds,
-            "fence": fence,
-            "nodes": nodes,
-        },
-        failed=bool(wrong),
-        message=" ".join(wrong),
-    )
-
-
 def _pod(plan: pod_plan.PodPlan, fate: dead.Fate | None) -> dict[str, t.Any]:
-    pod = plan.pod
     return {
-        "namespace": pod.namespace,
-        "name": pod.name,
-        "uid": pod.uid,
-        "node": pod.node,
+        **{key: getattr(plan.pod, key) for key in ("namespace", "name", "uid", "node")},
         "owner": str(plan.workload) if plan.workload else "",
-        "route": plan.route,
-        "code": plan.code,
-        "reason": plan.reason,
-        "remedy": plan.remedy,
+        **{key: getattr(plan, key) for key in ("route", "code", "reason", "remedy")},
         "budgets": [str(budget) for budget in plan.budgets],
         "fits": plan.fits,
         "target": plan.target,
@@ -285,10 +256,7 @@ def _pod(plan: pod_plan.PodPlan, fate: dead.Fate | None) -> dict[str, t.Any]:
 
 
 def _forbidden(ctx: context.Context, options: PlanOptions, error: errors.Forbidden) -> context.Result:
-    """A list was refused: name that, and whatever else is not allowed, in one go."""
+    """A list was refused: report that with all other missing permissions."""
     found = rights.refused(ctx, error, options.choices)
-    return context.Result(
-        {"feasible": False, "findings": [finding.to_dict() for finding in found]},
-        failed=True,
-        message=" ".join(finding.message for finding in found),
-    )
+    data = {"feasible": False, "findings": [finding.to_dict() for finding in found]}
+    return context.Result(data, failed=True, message=" ".join(finding.message for finding in found))
