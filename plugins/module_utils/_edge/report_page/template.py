@@ -130,7 +130,7 @@ y="{{ (100 - height)|round(1) }}%" height="{{ height }}%"><title>{{ ready|counte
 {{ tile("Pods moved", totals.pods_moved|thousands, (totals.pods_swapped|thousands ~ " by swap, "
   if totals.pods_swapped else "") ~ totals.pods_left|thousands ~ " left in place") }}
 {{ tile("Services dark", totals.services_dark ~ known if report.watched else "-",
-  "watched for " ~ totals.watched_seconds|duration if report.watched else "nobody looked",
+  "watched for " ~ totals.watched_seconds|duration if report.watched else "not watched",
   "bad" if totals.services_dark else "") }}
 {{ tile("Evictions refused", totals.refusals|thousands, held_back(report)) }}
 {{ tile("Emptying nodes", totals.moving_seconds|duration,
@@ -265,7 +265,7 @@ content="default-src 'none'; style-src 'unsafe-inline'; script-src '{{ script_ha
 {% call section("given", "Given back, and kept") %}
 {% set kept = report.given_back|selectattr("kept")|list|length %}
 <p class="soft">{{ (report.given_back|length - kept)|counted("object") }} given back\
-{% if kept %}, {{ kept }} kept as somebody else had made them{% endif %}.</p>
+{% if kept %}, {{ kept }} kept as somebody else had changed them{% endif %}.</p>
 <table class="words log"><tbody>
 {% for change in (report.given_back|sort(attribute="kept", reverse=true))[:rows_most] %}
 <tr><td class="fit soft">{{ "" if change.at is none else change.at|clock }}</td>\

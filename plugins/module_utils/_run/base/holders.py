@@ -10,13 +10,13 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base
 
 
 def run_of(identity: str | None) -> str:
-    """The run of an identity ``<id>/<nonce>``, empty where nobody is named."""
+    """The run of an identity ``<id>/<nonce>``, empty without one."""
     found = context.Run.parse(identity)
     return found.id if found else ""
 
 
 def holder_of(lease: objects.Raw) -> str:
-    """The id of the run that holds the lease, empty where nobody does."""
+    """The id of the run that holds the lease, empty if none does."""
     return run_of((lease.get("spec") or {}).get("holderIdentity"))
 
 

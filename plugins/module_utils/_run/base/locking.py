@@ -92,8 +92,8 @@ class Locks:
         Args:
             patient: the holder is an earlier start of the same run, so wait for it to die.
             borrowed: the identity was read from the record, so a lease that is being renewed belongs to another call.
-            adopt: the caller vouches that nobody works on the hosts any more, so a lease that this very run
-                left for the duration of its tasks (and that nobody renews) is taken without waiting for its end.
+            adopt: the caller vouches that nobody works on the hosts any more, so a lease that the same run left
+                for the duration of its tasks is taken without waiting for its end.
         """
         current = self._read_all()
 
@@ -127,8 +127,8 @@ class Locks:
         """Prove before a write that the locks of these nodes (``None``: of all that were taken) are still ours.
 
         Raises:
-            LostLockError: somebody took a node over.
-            StopRun: the API server has not let us find out for a minute.
+            LostLockError: another run took a node over.
+            StopRun: the API server did not answer for a minute.
         """
         for node, lock in self._locks.items():
             if (nodes is None or node in nodes) and (lock.held or lock.lost):
@@ -138,8 +138,8 @@ class Locks:
         """After the server's fence refused an eviction: find out whether the lock is ours, and enter it again.
 
         Raises:
-            LostLockError: somebody took the node over.
-            StopRun: the API server has not let us find out for a minute.
+            LostLockError: another run took the node over.
+            StopRun: the API server did not answer for a minute.
             ClusterError: the lock is ours, and the fence cannot be written.
         """
         lock = self._locks.get(node)
@@ -150,13 +150,13 @@ class Locks:
         self.fence([node])
 
     def lost(self) -> dict[str, str]:
-        """The nodes that somebody took over, and who, in words."""
+        """The nodes that another run took over, and which."""
         return {node: lock.lost for node, lock in self._locks.items() if lock.lost}
 
     def leave(self, seconds: float = IDLE, *, drop: t.Collection[str] = ()) -> None:
-        """Stop renewing, delete the leases of the nodes in ``drop``, and leave the others with ``seconds``.
+        """Stop renewing, delete the leases of the nodes in ``drop``, and renew the others for ``seconds``.
 
-        All of it ends within ``LEAVE_WITHIN``: what is not deleted or renewed by then runs out by itself.
+        All of it ends within ``LEAVE_WITHIN``: what is not deleted or renewed by then expires.
         """
         until = self._ctx.clock.now() + LEAVE_WITHIN
         self._stop.set()

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the kubeops.node_maintenance collection
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""One pod on its way off its node, and what keeps it there."""
+"""One pod that is being moved off its node, and what blocks it."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ State = t.Literal["waiting", "asked", "leaving", "gone", "failed", "skipped"]
 
 @dataclass
 class Move:
-    """One pod on its way off its node. Times are of the context's monotonic clock.
+    """One pod that is being moved off its node. Times are of the context's monotonic clock.
 
-    ``unsure`` is what was sent for it and never answered: what it did shows when the pod is gone.
+    ``unsure`` is a request without an answer: it succeeded if the pod is gone.
     """
 
     plan: pod_plan.PodPlan
@@ -54,26 +54,26 @@ class Move:
         return self.state in ("gone", "failed", "skipped")
 
     def came_true(self, ctx: context.Context) -> None:
-        """Remember the request without an answer, now that the pod is gone."""
+        """Remember the request without an answer, as the pod is gone."""
         if self.unsure:
             self.ours = True
             ctx.changed(self.unsure)
             self.unsure = None
 
     def end(self, state: State, outcome: outcomes.PodOutcome, now: float, reason: str = "") -> None:
-        """Close the move with an outcome and, where it helps, a sentence."""
+        """Close the move with an outcome and a reason."""
         self.state, self.outcome, self.ended = state, outcome, now
         self.reason = reason or self.reason
 
     def block(self, kind: str, namespace: str, name: str, message: str) -> None:
-        """Remember what is in the way, for messages and for the result."""
+        """Remember what blocks it, for messages and for the result."""
         self.blocked_by = {"kind": kind, "namespace": namespace, "name": name, "message": message}
 
 
 def too_few(
     move: Move, snapshot: snapshots.Snapshot, leaving: t.Collection[str], prior: t.Mapping[str, int]
 ) -> readiness.Short | None:
-    """Why too few others serve for its pod to go; not asked where somebody consented. For the rest see ``short``."""
+    """Why too few others serve for its pod to go; ``None`` if its owner consented. For the rest see ``short``."""
     pod = snapshot.pod(move.pod.uid)
     if pod is None or move.plan.code in readiness.CONSENTED:
         return None
@@ -81,7 +81,7 @@ def too_few(
 
 
 def stays_as_last(move: Move, snapshot: snapshots.Snapshot, now: float) -> bool:
-    """Whether its workload wants this pod alone by now; then a swap has to be prepared, which ends this move."""
+    """Whether its workload now has this pod alone; then a swap has to be prepared first, and this move ends."""
     found = _last(move, snapshot)
     if found is None:
         return False

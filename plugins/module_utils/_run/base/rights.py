@@ -1,7 +1,7 @@
 # Copyright: Contributors to the kubeops.node_maintenance collection
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""Asks the API server what these credentials may do; nothing is changed by asking."""
+"""Asks the API server what these credentials may do, without changing anything."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ AT_ONCE = 8
 def ask(ctx: context.Context, needs: t.Sequence[permissions.Need]) -> list[reasons.Finding]:
     """A finding for each need that is not met.
 
-    One review for each need, for the whole cluster; namespace by namespace only where that is refused.
+    Takes one review for each need, for the whole cluster, and one for each namespace if that is refused.
     """
     with ctx.clock.pool(AT_ONCE, "permissions") as pool:
         found = pool.map(lambda need: _ask(ctx, need), needs)
@@ -26,7 +26,7 @@ def ask(ctx: context.Context, needs: t.Sequence[permissions.Need]) -> list[reaso
 
 
 def refused(ctx: context.Context, error: errors.Forbidden, choices: pod_plan.Choices) -> list[reasons.Finding]:
-    """What was refused, and whatever else is missing of what every run needs."""
+    """What was refused, and what else is missing that every run needs."""
     request = error.request
     words = f"{request.verb} {request.resource}" if request else "read the cluster"
     first = reasons.Finding(

@@ -99,5 +99,5 @@ def _entries(found: objects.Raw | None) -> t.Mapping[str, str]:
 def _patch(found: objects.Raw, held: t.Mapping[str, str | None]) -> api_changes.Change:
     version = found["metadata"]["resourceVersion"]
     return api_changes.Change(
-        "patch", MAP, "Say in the server's fence who holds the locks", {"held": held}, resource_version=version
+        "patch", MAP, "Write the holders of the locks into the server's fence", {"held": held}, resource_version=version
     )

@@ -78,11 +78,10 @@ def not_to_do(ctx: context.Context, run_id: str, nodes: t.Iterable[str]) -> dict
     raw = writing.read(ctx, run_ref(run_id))
     run = state.stored_run(raw) if raw else None
     if run is None:
-        why = "is not kept any more: another start went on with it and ended it, or somebody undid it"
-        then = "starts anew"
-        done = list(nodes)
+        why = "is no longer stored: another start has finished it, or it was undone"
+        then, done = "starts anew", list(nodes)
     else:
-        why, then = "has finished it by another start", "goes on with what is left"
+        why, then = "has finished it in another start", "continues with the rest"
         done = [name for name in nodes if name in run.finished]
-    text = f"Run {run_id} {why}. This start did nothing to the node; the same command {then}."
+    text = f"Run {run_id} {why}. This start did not change the node; the same command {then}."
     return {name: f"Node {name} is not taken out. {text}" for name in done}

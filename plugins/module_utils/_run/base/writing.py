@@ -1,11 +1,10 @@
 # Copyright: Contributors to the kubeops.node_maintenance collection
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""The one way in which a decided change reaches the cluster: decide on what was read, ask the fence, write.
+"""How a change reaches the cluster: read, decide, prove the lock, write, and again after a conflict.
 
-A write that comes to nothing (somebody was faster, or no clear answer came back) is no error: the object
-is read again and decided on again. The decision has to know its own work when it sees it, so that a write
-whose answer was lost is found done and not done twice.
+A write that failed because of another writer or without a clear answer is not an error: the object is read and
+decided on again. A decision has to recognize its own work, so that a write whose answer was lost is not repeated.
 """
 
 from __future__ import annotations
@@ -18,30 +17,30 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.mod
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import act, context
 
 TRIES = 20
-"""How often a change is decided; the status that a kubelet or a controller writes comes in between, too."""
+"""How often a change is decided; status updates of kubelets and controllers conflict, too."""
 PAUSE = 0.02
-"""Seconds before the second reading; one more of them before each further one."""
+"""Seconds before the second read; each further one waits that much longer."""
 HICCUPS = 3
-"""How often a 500 is taken for a moment of the server's; it says that nothing was done."""
+"""How often a 500 is retried; it says that nothing was done."""
 
 Decide = t.Callable[["objects.Raw | None"], "api_changes.Change | None"]
-"""From the object as it was read (``None``: it is not there) to the change, ``None`` where nothing is to be done."""
+"""From the object as it was read (``None``: it does not exist) to the change, ``None`` if there is nothing to do."""
 
 
 class Contended(errors.ClusterError):
-    """Somebody else writes the object all the time."""
+    """Others keep writing the object."""
 
     rule = "written by somebody else again and again"
     remedy = "Run the same command again."
 
 
 PASSING = (errors.Unreachable, errors.Overloaded, errors.UnknownOutcome, Contended)
-"""Failures that say nothing about the change itself: it may be made a little later."""
+"""Failures that are not about the change itself: it may succeed a little later."""
 
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """``object`` as it is now, ``None`` where it is not there; ``change`` that was made, ``None`` without one."""
+    """``object`` as it is now, ``None`` if it does not exist; the ``change`` that was written, ``None`` without one."""
 
     object: objects.Raw | None
     change: api_changes.Change | None
@@ -134,15 +133,11 @@ def remove(
 
 
 def at_first(change: api_changes.Change, decide: Decide) -> Decide:
-    """Decides for ``change`` without a look (give ``known=None``), and as ``decide`` where that came to nothing."""
-    asked = False
+    """Decides for ``change`` without reading (give ``known=None``), and after a failed write as ``decide``."""
+    first = iter([change])
 
     def both(found: objects.Raw | None) -> api_changes.Change | None:
-        nonlocal asked
-        if asked:
-            return decide(found)
-        asked = True
-        return change
+        return next(first, None) or decide(found)
 
     return both
 
@@ -150,7 +145,7 @@ def at_first(change: api_changes.Change, decide: Decide) -> Decide:
 def read(
     ctx: context.Context, target: objects.Ref, *, patience: float = act.PATIENCE, timeout: float = act.TIMEOUT
 ) -> objects.Raw | None:
-    """The object as it is now, ``None`` where it is not there.
+    """The object as it is now, ``None`` if it does not exist.
 
     Raises:
         ClusterError: it may not be read, or the server could not be reached.
@@ -163,11 +158,7 @@ def read(
 
 
 def ensure_namespace(ctx: context.Context) -> None:
-    """Make our namespace at first use.
-
-    Raises:
-        StopRun: the namespace is missing and may not be created.
-    """
+    """Create our namespace at first use; raises StopRun if it is missing and may not be created."""
     body = {
         "apiVersion": "v1",
         "kind": "Namespace",
@@ -177,7 +168,7 @@ def ensure_namespace(ctx: context.Context) -> None:
         if attempt:
             ctx.clock.sleep(PAUSE * attempt * ctx.clock.jitter())
         try:
-            # Whether it is there is not asked first: that may not be allowed where making it is.
+            # It is not read first: that may be forbidden where creating it is allowed.
             ctx.cluster.send(verbs.create(kinds.NAMESPACES, body), patience=act.PATIENCE)
         except errors.AlreadyExists:
             return
