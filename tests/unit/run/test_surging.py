@@ -35,7 +35,10 @@ def test_a_surge_serves_for_the_settle_time_before_it_is_ready(world: World) -> 
         "patch deployments.apps/scale",
         "patch leases.coordination.k8s.io",
     ]
-    assert [event.what for event in play.ctx.timeline] == ["raised", "ready"]
+    assert [(event.what, event.phase) for event in play.ctx.timeline] == [
+        ("raised", "protecting"),
+        ("ready", "protecting"),
+    ]
 
 
 def test_another_run_that_lives_is_waited_for(world: World) -> None:
@@ -180,7 +183,7 @@ def test_the_leaving_pod_ends_and_nothing_is_left(world: World) -> None:
     assert not swaps.failures
     assert world.ended == ["web-0"]
     assert world.kept() == world.at_first
-    assert [event.what for event in end.ctx.timeline] == ["lowered", "restored"]
+    assert [(event.what, event.phase) for event in end.ctx.timeline] == [("lowered", "draining"), ("restored", "")]
 
 
 def test_nothing_is_lowered_while_another_pod_is_not_ready() -> None:

@@ -22,7 +22,7 @@ text-wrap:balance}
 h2{margin:44px 0 4px;font-size:18px;font-weight:650;letter-spacing:-.005em}
 p{margin:0 0 10px;max-width:76ch}
 .lead{font-size:17px}
-.soft,th,dt,.tick,figcaption{color:var(--soft)}
+.soft,th,dt{color:var(--soft)}
 .over{font-size:13px;color:var(--soft)}
 .good{color:var(--good)}.bad{color:var(--bad)}.warn{color:var(--warn)}
 code{font:.92em ui-monospace,SFMono-Regular,Menlo,Consolas,"DejaVu Sans Mono",monospace}
@@ -70,8 +70,7 @@ details{border-top:1px solid var(--line)}
 details+details{margin:0}details:last-of-type{border-bottom:1px solid var(--line)}
 summary{padding:8px 0;cursor:pointer;font-size:14px}
 summary b{font-weight:600;margin-right:10px}
-summary:focus-visible,input:focus-visible,a:focus-visible{outline:2px solid var(--draining);
-outline-offset:2px}
+summary:focus-visible,input:focus-visible{outline:2px solid var(--draining);outline-offset:2px}
 details>:not(summary){margin-bottom:16px}
 input{font:inherit;font-size:14px;width:min(360px,100%);padding:6px 10px;margin:4px 0 12px;
 color:inherit;background:transparent;border:1px solid var(--line);border-radius:5px}

@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import threading
-import types
 import typing as t
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import client, errors, kinds, watch
@@ -141,16 +140,11 @@ class Live:
         try:
             begin(self._ctx, self._reflectors, self._wake)
         except BaseException:
-            self.__exit__(None, None, None)
+            self.__exit__()
             raise
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: types.TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_error: object) -> None:
         """Stop"""
         for reflector in self._reflectors.values():
             reflector.stop()
