@@ -51,9 +51,10 @@ class What(outcomes.Outcome):
     phase: Phase | None
 
     def __new__(cls, word: str, meaning: str = "", phase: Phase | None = None) -> t.Self:
-        """From what a member is defined with; a call with the word alone gives that member."""
+        """From what a member is defined with; a call with the word alone returns that member."""
         made = str.__new__(cls, word)
-        made._value_, made.meaning, made.failed, made.phase = word, meaning, False, phase
+        made._value_, made.meaning, made.phase = word, meaning, phase
+        made.failed = made.moved = False
         return made
 
     WAITING = "waiting", "what the call waits for"
