@@ -68,7 +68,7 @@ def test_nothing_is_taken_out_for_a_run_that_another_start_has_ended(world: Worl
     assert not other.run(lambda ctx: state(ctx, StateOptions("ended")), its).failed
     result = taken_out(me, mine, "n1")
     assert outcomes(result) == {"n1": "adopted_by"}
-    assert "another start went on with it" in result.message
+    assert "another start has finished it" in result.message
     assert "starts anew" in result.message
     assert not out(world, "n1")
     assert locks(world) == []
