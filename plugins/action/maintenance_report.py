@@ -14,7 +14,7 @@ class ActionModule(_in_process.InProcess):
     spec = report.SPEC
 
     def run(self, tmp: str | None = None, task_vars: dict[str, t.Any] | None = None) -> dict[str, t.Any]:
-        """Write the report and show its summary as it is meant to be read: with its line breaks."""
+        """Write the report and show its summary with line breaks."""
         result = super().run(tmp, task_vars)
         if result.get("summary") and not self._task.no_log:
             self._display.display(result["summary"])

@@ -15,9 +15,9 @@ version_added: 0.1.0
 author:
   - Contributors to the kubeops.node_maintenance collection (@kubeops)
 description:
-  - Turns the C(maintain_*) variables, as a survey, C(-e) or an inventory give them, into their final types, and says
-    everything that is wrong with them at once.
-  - For the playbooks of this collection; it may change at any time.
+  - Converts the C(maintain_*) variables from a survey, C(-e) or an inventory into their final types, and reports all
+    errors at once.
+  - For the playbooks of this collection only; it may change at any time.
 positional: playbook, others
 options:
   _input:
@@ -29,20 +29,20 @@ options:
     type: str
     required: true
   others:
-    description: Names of variables that may be meant for the playbook and are not.
+    description: Names of other variables that may be typing errors.
     type: list
     elements: str
 """
 
 EXAMPLES = r"""
-- name: Show what a playbook would read
+- name: Show the input of a playbook
   ansible.builtin.debug:
     msg: "{{ {'maintain_nodes': 'worker-1 worker-2'} | kubeops.node_maintenance.maintain_input('maintain') }}"
 """
 
 RETURN = r"""
 _value:
-  description: The input, with a list of what is wrong in C(errors).
+  description: The input, with a list of its C(errors).
   type: dict
 """
 

@@ -16,41 +16,41 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.sum
 
 DOCUMENTATION = r"""
 name: maintain_summary
-short_description: Says what came of the calls of a maintenance playbook
+short_description: Summarizes the results of a maintenance playbook
 version_added: 0.1.0
 author:
   - Contributors to the kubeops.node_maintenance collection (@kubeops)
 description:
-  - Turns what the calls of a playbook returned into what the next ones need, which are lists of names of nodes above
-    all, and into what the last message and the report say.
-  - For the playbooks of this collection; it may change at any time.
+  - Turns the results of a playbook's calls into the input of its next calls, mostly lists of nodes, and into the texts
+    of its last message and of the report.
+  - For the playbooks of this collection only; it may change at any time.
 positional: of, known
 options:
   _input:
     description:
-      - What the calls returned, by the words that the summary knows them by. An empty dictionary stands for a call that
-        was not made.
+      - The results of the calls, by the names that the summary uses for them. An empty dictionary is a call that was
+        not made.
     type: dict
     required: true
   of:
-    description: What to sum up.
+    description: What to summarize.
     type: str
     choices: [plan, traces, start, wave, run, release, recovery]
     required: true
   known:
-    description: What the playbook knows besides, by the words that the summary knows it by.
+    description: What else the playbook knows, by the names that the summary uses for it.
     type: dict
 """
 
 EXAMPLES = r"""
-- name: Show what stands in the way by a plan
+- name: Show the blockers of a plan
   ansible.builtin.debug:
     msg: "{{ ({'plan': preflight_result} | kubeops.node_maintenance.maintain_summary('plan')).blockers }}"
 """
 
 RETURN = r"""
 _value:
-  description: Lists of names, and messages, by words that say what they are for.
+  description: Lists of nodes, and messages, by their purpose.
   type: dict
 """
 
@@ -73,5 +73,5 @@ class FilterModule:
 def _maintain_summary(
     answers: t.Mapping[str, t.Any], of: str, known: t.Mapping[str, t.Any] | None = None
 ) -> dict[str, t.Any]:
-    # Read by a method: what Ansible hands over fills its values in only there.
+    # Ansible's lazy containers resolve their values only in methods such as items().
     return SUMMARIES[of](answers, **dict((known or {}).items()))

@@ -34,7 +34,7 @@ CHOICES: dict[str, t.Any] = {
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 
 
-def split(params: specs.Params, environ: t.Mapping[str, str]) -> specs.Params:
+def combined(params: specs.Params, environ: t.Mapping[str, str]) -> specs.Params:
     """The options, with those of ``CHOICES`` combined into one ``choices``.
 
     Raises:
@@ -42,15 +42,15 @@ def split(params: specs.Params, environ: t.Mapping[str, str]) -> specs.Params:
     """
     names = {field.name for field in dataclasses.fields(pod_plan.Choices)}
     chosen = {name: value for name, value in params.items() if name in names and value is not None}
-    checked("pod_selector", chosen.get("pod_selector", ""))
-    chosen["reactive_budgets"] = reactive(chosen.get("reactive_budgets"))
+    label_selector("pod_selector", chosen.get("pod_selector", ""))
+    chosen["reactive_budgets"] = reactive_budgets(chosen.get("reactive_budgets"))
     chosen["namespaces"] = tuple(chosen.get("namespaces", ()))
     chosen["fenced"] = tuple(chosen.get("fenced", ()))
     rest = {name: value for name, value in params.items() if name not in names}
-    return {**rest, "choices": pod_plan.Choices(**chosen, self_pod=myself(environ))}
+    return {**rest, "choices": pod_plan.Choices(**chosen, self_pod=own_pod(environ))}
 
 
-def reactive(given: t.Sequence[str] | None) -> tuple[str, ...]:
+def reactive_budgets(given: t.Sequence[str] | None) -> tuple[str, ...]:
     """The presets and label selectors of reactive budgets.
 
     Raises:
@@ -58,11 +58,11 @@ def reactive(given: t.Sequence[str] | None) -> tuple[str, ...]:
     """
     for text in given or ():
         if text not in budgets.REACTIVE:
-            checked("reactive_budgets", text)
+            label_selector("reactive_budgets", text)
     return tuple(given or ())
 
 
-def checked(option: str, text: str) -> str:
+def label_selector(option: str, text: str) -> str:
     """The label selector, unchanged.
 
     Raises:
@@ -75,7 +75,7 @@ def checked(option: str, text: str) -> str:
     return text
 
 
-def myself(environ: t.Mapping[str, str], account: Path = SERVICE_ACCOUNT) -> objects.Ref | None:
+def own_pod(environ: t.Mapping[str, str], account: Path = SERVICE_ACCOUNT) -> objects.Ref | None:
     """The pod that this process runs in, according to its environment; ``None`` outside a cluster.
 
     The pod's name is its host name, unless it uses the host's network. Its UID cannot be read from inside.

@@ -28,5 +28,5 @@ SPEC = specs.ClusterModuleSpec(
     durations=("timeout", "pod_timeout"),
     lists=("nodes", "namespaces", "fenced"),
     engine=lambda ctx, params: drain.drain(ctx, specs.from_params(drain_options.DrainOptions, params)),
-    prepare=choices.split,
+    prepare=choices.combined,
 )

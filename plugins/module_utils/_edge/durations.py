@@ -10,7 +10,7 @@ import typing as t
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge import errors
 
-EXPECTED = 'whole seconds such as 90, or a text such as "90s", "10m" or "1h30m"'
+EXPECTED = 'an integer number of seconds such as 90, or a string such as "90s", "10m" or "1h30m"'
 UNITS = {"d": 86400, "h": 3600, "m": 60, "s": 1}
 PARTS = re.compile(r"(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?", re.ASCII)
 

@@ -13,7 +13,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.prot
 
 def _prepared(params: specs.Params, environ: t.Mapping[str, str]) -> specs.Params:
     del environ
-    return {**params, "reactive_budgets": choices.reactive(params["reactive_budgets"])}
+    return {**params, "reactive_budgets": choices.reactive_budgets(params["reactive_budgets"])}
 
 
 SPEC = specs.ClusterModuleSpec(

@@ -1,9 +1,9 @@
 # Copyright: Contributors to the kubeops.node_maintenance collection
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""The input of the playbooks: ``maintain_*`` variables as people, surveys and ``-e k=v`` give them.
+"""The input of the playbooks: ``maintain_*`` variables from the command line, surveys, files and the inventory.
 
-Everything is converted once, here. All that is wrong is said at once.
+They are converted once, here, and all errors are reported at once.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.nod
 
 PREFIX = "maintain_"
 ROLE = "migrate_"
-"""The role whose options people give to a playbook by mistake: as an extra variable they would overrule it unseen."""
+"""The role whose options are mistaken for the playbook's: as extra variables they would silently override it."""
 RUN_ID = re.compile(r"[a-z0-9]([a-z0-9-]{0,50}[a-z0-9])?")
 
 Convert = t.Callable[[str, t.Any], t.Any]
@@ -35,7 +35,7 @@ Convert = t.Callable[[str, t.Any], t.Any]
 
 def _text(name: str, value: t.Any) -> str:
     if isinstance(value, (t.Mapping, list, tuple)):
-        raise errors.BadOption(name, value, "a text")
+        raise errors.BadOption(name, value, "a string")
     return str(value).strip()
 
 
@@ -53,7 +53,7 @@ def _seconds(name: str, value: t.Any) -> int | None:
 
 def _names(name: str, value: t.Any) -> list[str]:
     if isinstance(value, t.Mapping):
-        raise errors.BadOption(name, value, "a list, or a text with commas, spaces or newlines between the names")
+        raise errors.BadOption(name, value, "a list, or a string with commas, spaces or newlines between the names")
     return list(lists.names(value))
 
 
@@ -61,7 +61,7 @@ def _at_least(smallest: int) -> Convert:
     def convert(name: str, value: t.Any) -> int:
         text = str(value).strip()
         if isinstance(value, bool) or not re.fullmatch(r"[+-]?\d+", text) or int(text) < smallest:
-            raise errors.BadOption(name, value, f"a whole number, {smallest} or more")
+            raise errors.BadOption(name, value, f"an integer of at least {smallest}")
         return int(text)
 
     return convert
@@ -85,7 +85,7 @@ def _gates(name: str, value: t.Any) -> list[str]:
 
 
 def _taints(name: str, value: t.Any) -> list[dict[str, t.Any]]:
-    """Taints as ``node_taint`` takes them, from kubectl's words, from mappings, or from a list of both."""
+    """Taints as ``node_taint`` takes them, from kubectl's syntax, mappings, or a list of both."""
     items: t.Iterable[t.Any] = (value,) if isinstance(value, (str, t.Mapping)) else value
     if isinstance(items, (bool, int, float)):
         raise errors.BadOption(
@@ -98,21 +98,21 @@ def _taints(name: str, value: t.Any) -> list[dict[str, t.Any]]:
         else:
             raws += [dict(node_taints.parse(word)) for word in lists.names(item)]
     faults = [
-        (f"{name}[{index}]", raw, "key, value, effect and state, and nothing else")
+        (f"{name}[{index}]", raw, "only key, value, effect and state")
         for index, raw in enumerate(raws)
         if not raw.keys() <= {"key", "value", "effect", "state"} or raw.get("state") not in (None, "present", "absent")
     ]
     found = node_taints.read(raws, "present")[1]
     faults += [(fault.where.replace("taints", name, 1), *fault[1:]) for fault in found]
     if faults:
-        raise errors.BadOptions((where, given, said.replace("taints[", f"{name}[")) for where, given, said in faults)
+        raise errors.BadOptions((where, given, text.replace("taints[", f"{name}[")) for where, given, text in faults)
     return raws
 
 
 def _run(name: str, value: t.Any) -> str:
     text = _text(name, value)
     if not RUN_ID.fullmatch(text):
-        raise errors.BadOption(name, value, "the id of a run, as it was printed first")
+        raise errors.BadOption(name, value, "the id of a run, as printed when it started")
     return text
 
 
@@ -131,13 +131,13 @@ def _moment(name: str, value: t.Any) -> float:
         moment = datetime.datetime.min
     if moment.tzinfo is None:
         raise errors.BadOption(
-            name, value, "a time of day such as 05:30, or a moment such as 2026-11-21T05:30:00+01:00"
+            name, value, "a time of day such as 05:30, or a timestamp such as 2026-11-21T05:30:00+01:00"
         )
     return moment.timestamp()
 
 
 def _descheduler(name: str, value: t.Any) -> dict[str, t.Any]:
-    # It brings the engine of descheduler_config: half a second that a playbook without the variable need not spend.
+    # This imports the engine of descheduler_config, which costs half a second that most playbooks can save.
     from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge import descheduler_input
 
     return descheduler_input.read(name, value)
@@ -145,7 +145,7 @@ def _descheduler(name: str, value: t.Any) -> dict[str, t.Any]:
 
 @dataclass(frozen=True, slots=True)
 class Variable:
-    """How one variable is read, and what it is when nobody sets it."""
+    """How a variable is converted, and its value if it is not set."""
 
     convert: Convert
     unset: t.Any = None
@@ -182,11 +182,11 @@ VARIABLES: t.Mapping[str, Variable] = {
 
 
 def read(raw: t.Mapping[str, t.Any], playbook: str) -> dict[str, t.Any]:
-    """The input in its final types, and under ``errors`` everything that is wrong with it.
+    """The input in its final types, with the list of ``errors`` in it.
 
-    ``raw`` maps the variables' full names to their values, those that begin like an option of the role ``migrate``
-    among them. Empty and null mean unset. A relative path counts from the current folder: that of a playbook that
-    imports ours is not known here.
+    ``raw`` maps full names of variables to their values, including variables that start like an option of the role
+    ``migrate``. Empty and null mean unset. A relative path is relative to the current directory, because the directory
+    of a playbook that imports ours is unknown here.
     """
     wrong: list[str] = []
     values: dict[str, t.Any] = {name: variable.unset for name, variable in VARIABLES.items()}
@@ -202,7 +202,7 @@ def read(raw: t.Mapping[str, t.Any], playbook: str) -> dict[str, t.Any]:
                 values[name] = VARIABLES[name].convert(full, value)
             except errors.BadOption as error:
                 wrong.append(str(error))
-    wrong += _together(values, playbook)
+    wrong += _cross_checks(values, playbook)
     for name in ("tasks", "fence_tasks"):
         if values[name]:
             values[name], missing = _file(name, values[name])
@@ -215,21 +215,21 @@ def read(raw: t.Mapping[str, t.Any], playbook: str) -> dict[str, t.Any]:
 
 
 def unknown(full: str) -> str:
-    """The message about a variable that no playbook reads."""
+    """The message about an unknown variable, with similar ones if there are any."""
     names = [PREFIX + name for name in VARIABLES]
     close = difflib.get_close_matches(full, names, n=3, cutoff=0.8)
-    hint = f"Did you mean {' or '.join(close)}?" if close else f"There are {', '.join(names)}."
+    hint = f"Did you mean {' or '.join(close)}?" if close else f"The variables are {', '.join(names)}."
     return f"{full} is not a variable of this playbook. {hint}"
 
 
 def of_the_role(full: str) -> list[str]:
-    """The message about an option of the role ``migrate``, or what looks like one; none about a variable of others."""
+    """The message about a variable similar to an option of the role ``migrate``; empty for other variables."""
     close = difflib.get_close_matches(full.removeprefix(ROLE), VARIABLES, n=1, cutoff=0.8)
-    return [f"{full} belongs to the role migrate; this playbook reads {PREFIX}{close[0]}."] if close else []
+    return [f"{full} is a variable of the role migrate. Use {PREFIX}{close[0]} with this playbook."] if close else []
 
 
 def fingerprint(values: t.Mapping[str, t.Any], playbook: str) -> dict[str, t.Any]:
-    """What makes two starts the same run: what is done to which nodes, not how patiently."""
+    """What makes two starts the same run: what is done to which nodes, without timeouts and limits."""
     parts = ("nodes", "node_selector", "tasks", "reboot", "backend", "taints")
     return {"playbook": playbook, **{name: values[name] for name in parts}}
 
@@ -238,17 +238,17 @@ def _empty(value: t.Any) -> bool:
     return value is None or (isinstance(value, (str, t.Mapping, list, tuple)) and not str(value or "").strip())
 
 
-def _together(values: t.Mapping[str, t.Any], playbook: str) -> list[str]:
+def _cross_checks(values: t.Mapping[str, t.Any], playbook: str) -> list[str]:
     if values["nodes"] and values["node_selector"]:
-        return ["maintain_nodes and maintain_node_selector are both set; give one of them."]
+        return ["maintain_nodes and maintain_node_selector are both set. Set only one of them."]
     if not values["nodes"] and not values["node_selector"]:
         example = f"-e maintain_nodes=worker-1,worker-2, or -e maintain_node_selector={'pool=blue'!r}"
-        return [f"Which nodes? Give {example} to {playbook}."]
+        return [f"Playbook {playbook} needs nodes. Set {example}."]
     return []
 
 
 def _usual_gates(values: t.Mapping[str, t.Any]) -> list[str]:
-    """All but those that ask for the effects of something that was not done on the host."""
+    """All gates, except those for work that is not done on the hosts."""
     left_out = set() if values["reboot"] else {"rebooted"}
     if not values["reboot"] and not values["tasks"]:
         left_out.add("stable")
@@ -259,4 +259,4 @@ def _file(name: str, path: str) -> tuple[str, list[str]]:
     wanted = Path(path).expanduser().absolute()
     if wanted.is_file():
         return str(wanted.resolve()), []
-    return path, [f"{PREFIX}{name}: there is no file {path} (looked for {wanted})."]
+    return path, [f"{PREFIX}{name}: file {path} does not exist (looked for {wanted})."]

@@ -17,7 +17,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.job
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import objects, selectors
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.jobs import module
 
-_ONE_WAY = "pods, or nodes and/or pod_selector, or name; not several of them"
+_ONE_WAY = "only one of pods, nodes with or without pod_selector, and name"
 
 
 def _prepared(params: specs.Params, environ: t.Mapping[str, str]) -> specs.Params:
@@ -77,17 +77,17 @@ def _targets(params: specs.Params) -> t.Iterator[typed.Fault]:
     if params["name"] and by_place:
         yield "name", params["name"], _ONE_WAY
     if params["name"] and params["pods"] and (len(params["pods"]) > 1 or not present):
-        yield "name", params["name"], "the job's name alone, or, with state present, with the one pod it moves"
+        yield "name", params["name"], "no pods with it, or one pod with state present"
     if params["namespaces"] and not by_place:
-        yield "namespaces", list(params["namespaces"]), "nodes or pod_selector with it"
+        yield "namespaces", list(params["namespaces"]), "nodes or pod_selector as well"
     if not (params["pods"] or by_place or params["name"] or (params["run"] and not present)):
-        more = "" if present else ", or run for all jobs of a run"
+        more = "" if present else ", or run for all jobs of the run"
         yield "pods", params["pods"], f"one of pods, nodes, pod_selector and name{more}"
     seen: dict[tuple[str, str], str] = {}
     for index, pod in enumerate(params["pods"] or ()):
         key = (pod["namespace"], pod["name"])
         if seen.setdefault(key, pod.get("uid") or "") != (pod.get("uid") or ""):
-            yield f"pods[{index}].uid", pod.get("uid"), "each pod once"
+            yield f"pods[{index}].uid", pod.get("uid"), "each pod only once"
 
 
 def _names(params: specs.Params) -> t.Iterator[typed.Fault]:
@@ -104,24 +104,24 @@ def _reservation(params: specs.Params) -> t.Iterator[typed.Fault]:
     if params["state"] != "present":
         return
     if params["mode"] == "EvictDirectly" and (params["reservation"] or template is not None):
-        yield "mode", params["mode"], "ReservationFirst with a Reservation or its template"
+        yield "mode", params["mode"], "ReservationFirst, because a Reservation is given"
     if params["reservation"] and len(params["pods"] or ()) != 1:
-        yield "reservation", params["reservation"], "one pod in pods with it: a Reservation serves one"
+        yield "reservation", params["reservation"], "exactly one pod in pods, because a Reservation serves one pod"
     if template is None:
         return
     metadata, spec = template.get("metadata"), template.get("spec")
     name = metadata.get("name") if isinstance(metadata, t.Mapping) else None
     if params["reservation"] and name not in (None, "", params["reservation"]):
-        yield "reservation_template.metadata.name", name, f"{params['reservation']}, as in reservation, or nothing"
+        yield "reservation_template.metadata.name", name, f"no name, or {params['reservation']} as in reservation"
     if name and not params["reservation"] and len(params["pods"] or ()) != 1:
-        yield "reservation_template.metadata.name", name, "no name: each job makes a Reservation of its own"
+        yield "reservation_template.metadata.name", name, "no name, because each job creates its own Reservation"
     inner = (spec.get("template") or {}) if isinstance(spec, t.Mapping) else {}
     pod_spec = inner.get("spec") if isinstance(inner, t.Mapping) else None
     if isinstance(pod_spec, t.Mapping) and pod_spec.get("nodeName") and not params["reservation"]:
         yield (
             "reservation_template.spec.template.spec.nodeName",
             pod_spec["nodeName"],
-            "a nodeSelector or affinity (the controller clears nodeName), or reservation as well",
+            "a nodeSelector or affinity instead, because the controller clears nodeName, or reservation as well",
         )
 
 

@@ -13,7 +13,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge imp
 
 
 def run_module(spec: specs.ModuleSpec) -> None:
-    """The whole of a module's ``main``."""
+    """Run a module; this is all that its ``main`` does."""
     module = AnsibleModule(spec.argument_spec, supports_check_mode=True, **spec.rules)
     call = specs.Call(check=module.check_mode, diff=module._diff, environ=dict(os.environ))
     module.exit_json(**specs.run_call(spec, module.params, call))

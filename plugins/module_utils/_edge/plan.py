@@ -13,8 +13,8 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.plan
 
 
 def _prepared(params: specs.Params, environ: t.Mapping[str, str]) -> specs.Params:
-    choices.checked("node_selector", params["node_selector"] or "")
-    return choices.split({**params, "gates": tuple(params["gates"] or ())}, environ)
+    choices.label_selector("node_selector", params["node_selector"] or "")
+    return choices.combined({**params, "gates": tuple(params["gates"] or ())}, environ)
 
 
 SPEC = specs.ClusterModuleSpec(

@@ -3,9 +3,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The kubelet of one node, `agent`, whose pods are real processes of this machine.
 
-A container whose command names a program of the lab runs it; one without a command is only pretended. ConfigMaps
-are written to files, readiness is asked for over HTTP, crashes and restarts are told as a kubelet tells them, logs
-and ports are shown through KWOK. Everything is below HOME/pods; the processes end with the agent.
+A container whose command names a program of the lab runs it; one without a command is only simulated. ConfigMaps are
+written to files, readiness is probed over HTTP, crashes and restarts are reported as a kubelet does, and KWOK shows
+logs and ports. Everything is below HOME/pods; the processes terminate with the agent.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ NO_ANSWER = (OSError, http.client.HTTPException, ValueError)
 
 
 class NotYet(Exception):
-    """Something that a pod needs is not there; the text is what its status says."""
+    """Something that a pod needs does not exist; the message is for the pod's status."""
 
 
 @dataclass(slots=True)
@@ -50,7 +50,7 @@ class Sandbox:
     folder: Path
     containers: list[Container]
     since: float
-    told: Json = field(default_factory=dict)
+    reported: Json = field(default_factory=dict)
     transitions: dict[str, tuple[str, str]] = field(default_factory=dict)
     shown: Json = field(default_factory=dict)
     end_by: float | None = None
@@ -67,7 +67,7 @@ class Sandbox:
         return {"type": kind, "status": value, "lastTransitionTime": self.transitions[kind][1]}
 
     def status(self, now: float) -> Json:
-        """What the API is told of the pod."""
+        """The pod's status for the API."""
         ready = all(container.ready for container in self.containers)
         phase = "Running" if any(container.begun for container in self.containers) else "Pending"
         if all(container.finished for container in self.containers):
@@ -86,11 +86,107 @@ class Sandbox:
         }
 
 
+class Volumes:
+    """The volumes of containers, as directories with the files of ConfigMaps."""
+
+    def __init__(self, api: Api) -> None:
+        self.api = api
+
+    def mount(self, sandbox: Sandbox, container: Container) -> dict[str, Path]:
+        """Writes the current content of a container's volumes; returns the directories by their mount paths."""
+        namespace = sandbox.raw["metadata"]["namespace"]
+        volumes = {volume["name"]: volume for volume in sandbox.raw["spec"].get("volumes", [])}
+        found = {}
+        for mount in container.spec.get("volumeMounts", []):
+            volume = volumes.get(mount["name"], {})
+            if "projected" in volume:
+                continue
+            folder = container.folder / "volumes" / mount["name"]
+            shutil.rmtree(folder, ignore_errors=True)
+            folder.mkdir(parents=True)
+            if source := volume.get("configMap"):
+                self.write(f"/api/v1/namespaces/{namespace}/configmaps/{source['name']}", source, folder)
+            found[mount["mountPath"]] = folder
+        container.folder.mkdir(parents=True, exist_ok=True)
+        return found
+
+    def write(self, path: str, source: Json, folder: Path) -> None:
+        """Writes the files of a ConfigMap.
+
+        Raises:
+            NotYet: the ConfigMap or one of its keys does not exist, and is not optional.
+        """
+        name = source["name"]
+        try:
+            held = self.api.send("GET", path)
+        except Refused as error:
+            if error.status == 404 and source.get("optional"):
+                return
+            if error.status == 404:
+                raise NotYet(f'configmap "{name}" not found') from error
+            raise
+        data = {key: value.encode() for key, value in (held.get("data") or {}).items()}
+        data |= {key: base64.b64decode(value) for key, value in (held.get("binaryData") or {}).items()}
+        items = source.get("items") or [{"key": key, "path": key} for key in data]
+        for item in items:
+            if item["key"] in data:
+                (folder / item["path"]).parent.mkdir(parents=True, exist_ok=True)
+                (folder / item["path"]).write_bytes(data[item["key"]])
+            elif not source.get("optional"):
+                raise NotYet(f'configmap "{name}" references non-existent config key: {item["key"]}')
+
+
+class KwokView:
+    """What KWOK shows of pods: their logs and forwarded ports."""
+
+    def __init__(self, api: Api) -> None:
+        self.api = api
+
+    def show(self, sandbox: Sandbox) -> None:
+        """Makes KWOK show the logs and forward the ports of a pod."""
+        logs = [
+            {
+                "containers": [container.name],
+                "logsFile": str(container.log),
+                "previousLogsFile": str(container.previous_log),
+                "follow": True,
+            }
+            for container in sandbox.containers
+            if container.process
+        ]
+        forwards = [
+            {"ports": [inside], "target": {"address": "127.0.0.1", "port": outside}}
+            for container in sandbox.containers
+            for inside, outside in container.ports.items()
+        ]
+        wanted: Json = {"Logs": {"logs": logs}, "PortForward": {"forwards": forwards}}
+        if not logs or wanted == sandbox.shown:
+            return
+        for kind, spec in wanted.items():
+            meta = {"name": sandbox.raw["metadata"]["name"]}
+            thing = {"apiVersion": "kwok.x-k8s.io/v1alpha1", "kind": kind, "metadata": meta, "spec": spec}
+            path = self.path(sandbox, kind)
+            self.api.send("PATCH", f"{path}?fieldManager=lab-agent&force=true", thing, APPLY)
+        sandbox.shown = wanted
+
+    def hide(self, sandbox: Sandbox) -> None:
+        """Deletes what `show` created."""
+        for kind in sandbox.shown:
+            with contextlib.suppress(Refused):
+                self.api.send("DELETE", self.path(sandbox, kind))
+
+    def path(self, sandbox: Sandbox, kind: str) -> str:
+        meta = sandbox.raw["metadata"]
+        plural = "logs" if kind == "Logs" else "portforwards"
+        return f"{KWOK}/namespaces/{meta['namespace']}/{plural}/{meta['name']}"
+
+
 class Agent:
-    """Makes what runs equal to what is bound to the node."""
+    """Runs the pods that are bound to the node."""
 
     def __init__(self, home: Path, credentials: Path, programs: Path, kubelet_port: int) -> None:
         self.api = Api(credentials, "lab-agent")
+        self.volumes, self.view = Volumes(self.api), KwokView(self.api)
         self.pods_folder = home / "pods"
         self.credentials, self.programs, self.kubelet_port = credentials, programs, kubelet_port
         self.changed = threading.Condition()
@@ -100,7 +196,7 @@ class Agent:
         self.heartbeat_due = self.node_due = 0.0
 
     def run(self) -> None:
-        """Runs for ever."""
+        """Runs forever."""
         self.sweep()
         threading.Thread(target=self.follow, daemon=True).start()
         while True:
@@ -118,7 +214,7 @@ class Agent:
                 print(f"{stamp(now)} {type(error).__name__}: {error}", flush=True)
 
     def sweep(self) -> None:
-        """Ends processes that a former agent could not take along."""
+        """Terminates processes that an earlier agent left."""
         mine = f"{self.pods_folder}/"
         for entry in Path("/proc").glob("[0-9]*/cmdline"):
             with contextlib.suppress(OSError):
@@ -146,7 +242,7 @@ class Agent:
             time.sleep(1)
 
     def heartbeat(self, now: float) -> None:
-        """Renews the node's lease; makes the node where it is missing, and ready where it is not."""
+        """Renews the node's lease; creates the node if it is missing, and makes it ready if it is not."""
         micro = stamp(now).replace("Z", ".000000Z")
         spec = {"holderIdentity": NODE, "leaseDurationSeconds": 40, "renewTime": micro}
         lease = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": NODE}, "spec": spec}
@@ -164,12 +260,12 @@ class Agent:
             self.api.send("PATCH", f"/api/v1/nodes/{NODE}/status", node_status(now, self.kubelet_port), MERGE)
 
     def step(self, wanted: Mapping[str, Json], now: float) -> None:
-        """One round over all pods; what is refused for one does not hold up the others."""
+        """One round over all pods; a refused request for one does not affect the others."""
         for uid in set(self.running) - set(wanted):
             sandbox = self.running.pop(uid)
             for container in sandbox.containers:
                 container.stop(hard=True)
-            self.hide(sandbox)
+            self.view.hide(sandbox)
         for uid, raw in wanted.items():
             if uid not in self.running:
                 if raw["metadata"].get("deletionTimestamp") or raw["status"].get("phase") in ("Succeeded", "Failed"):
@@ -184,7 +280,7 @@ class Agent:
                 print(f"{stamp(now)} {sandbox.path}: {error}", flush=True)
 
     def sandbox(self, raw: Json, now: float) -> Sandbox:
-        """The folder and the containers of a pod that is new here."""
+        """The directory and the containers of a new pod."""
         meta, spec = raw["metadata"], raw["spec"]
         folder = self.pods_folder / f"{meta['namespace']}_{meta['name']}"
         shutil.rmtree(folder, ignore_errors=True)
@@ -215,21 +311,21 @@ class Agent:
         for container in sandbox.containers:
             if not container.running and not container.finished and now >= container.due:
                 try:
-                    container.start(self.mounts(sandbox, container), now)
+                    container.start(self.volumes.mount(sandbox, container), now)
                 except NotYet as error:
                     container.waiting = {"reason": "ContainerCreating", "message": str(error)}
-        self.show(sandbox)
-        self.tell(sandbox, now)
+        self.view.show(sandbox)
+        self.report(sandbox, now)
 
-    def tell(self, sandbox: Sandbox, now: float) -> None:
-        """Writes the status where it differs from what was written last."""
+    def report(self, sandbox: Sandbox, now: float) -> None:
+        """Writes the status if it has changed."""
         status = sandbox.status(now)
-        if status != sandbox.told:
+        if status != sandbox.reported:
             self.api.send("PATCH", f"{sandbox.path}/status", {"status": status}, MERGE)
-            sandbox.told = status
+            sandbox.reported = status
 
     def finish(self, sandbox: Sandbox, now: float) -> None:
-        """Ends the processes of a deleted pod within its grace period, then the pod."""
+        """Terminates the processes of a deleted pod within its grace period, then deletes the pod."""
         if sandbox.end_by is None:
             sandbox.end_by = now + float(sandbox.raw["metadata"].get("deletionGracePeriodSeconds") or 0)
             for container in sandbox.containers:
@@ -239,11 +335,11 @@ class Agent:
                 for container in sandbox.containers:
                     container.stop(hard=True)
             return
-        self.hide(sandbox)
+        self.view.hide(sandbox)
         self.forget(sandbox.raw)
 
     def forget(self, raw: Json) -> None:
-        """Takes a pod that was deleted, and no longer runs, out of the API."""
+        """Removes a deleted pod that no longer runs from the API."""
         meta = raw["metadata"]
         if not meta.get("deletionTimestamp"):
             return
@@ -254,93 +350,16 @@ class Agent:
             if error.status not in (404, 409):
                 raise
 
-    def mounts(self, sandbox: Sandbox, container: Container) -> dict[str, Path]:
-        """Writes the volumes of a container as they are now; the folders by the path they have inside."""
-        namespace = sandbox.raw["metadata"]["namespace"]
-        volumes = {volume["name"]: volume for volume in sandbox.raw["spec"].get("volumes", [])}
-        found = {}
-        for mount in container.spec.get("volumeMounts", []):
-            volume = volumes.get(mount["name"], {})
-            if "projected" in volume:
-                continue
-            folder = container.folder / "volumes" / mount["name"]
-            shutil.rmtree(folder, ignore_errors=True)
-            folder.mkdir(parents=True)
-            if source := volume.get("configMap"):
-                self.write(f"/api/v1/namespaces/{namespace}/configmaps/{source['name']}", source, folder)
-            found[mount["mountPath"]] = folder
-        container.folder.mkdir(parents=True, exist_ok=True)
-        return found
-
-    def write(self, path: str, source: Json, folder: Path) -> None:
-        """The files of a ConfigMap."""
-        name = source["name"]
-        try:
-            held = self.api.send("GET", path)
-        except Refused as error:
-            if error.status == 404 and source.get("optional"):
-                return
-            if error.status == 404:
-                raise NotYet(f'configmap "{name}" not found') from error
-            raise
-        data = {key: value.encode() for key, value in (held.get("data") or {}).items()}
-        data |= {key: base64.b64decode(value) for key, value in (held.get("binaryData") or {}).items()}
-        items = source.get("items") or [{"key": key, "path": key} for key in data]
-        for item in items:
-            if item["key"] in data:
-                (folder / item["path"]).parent.mkdir(parents=True, exist_ok=True)
-                (folder / item["path"]).write_bytes(data[item["key"]])
-            elif not source.get("optional"):
-                raise NotYet(f'configmap "{name}" references non-existent config key: {item["key"]}')
-
-    def show(self, sandbox: Sandbox) -> None:
-        """Lets KWOK show the logs and forward the ports of a pod."""
-        logs = [
-            {
-                "containers": [container.name],
-                "logsFile": str(container.log),
-                "previousLogsFile": str(container.previous_log),
-                "follow": True,
-            }
-            for container in sandbox.containers
-            if container.process
-        ]
-        forwards = [
-            {"ports": [inside], "target": {"address": "127.0.0.1", "port": outside}}
-            for container in sandbox.containers
-            for inside, outside in container.ports.items()
-        ]
-        wanted: Json = {"Logs": {"logs": logs}, "PortForward": {"forwards": forwards}}
-        if not logs or wanted == sandbox.shown:
-            return
-        for kind, spec in wanted.items():
-            meta = {"name": sandbox.raw["metadata"]["name"]}
-            thing = {"apiVersion": "kwok.x-k8s.io/v1alpha1", "kind": kind, "metadata": meta, "spec": spec}
-            path = self.shown_path(sandbox, kind)
-            self.api.send("PATCH", f"{path}?fieldManager=lab-agent&force=true", thing, APPLY)
-        sandbox.shown = wanted
-
-    def hide(self, sandbox: Sandbox) -> None:
-        """Takes back what `show` made."""
-        for kind in sandbox.shown:
-            with contextlib.suppress(Refused):
-                self.api.send("DELETE", self.shown_path(sandbox, kind))
-
-    def shown_path(self, sandbox: Sandbox, kind: str) -> str:
-        meta = sandbox.raw["metadata"]
-        plural = "logs" if kind == "Logs" else "portforwards"
-        return f"{KWOK}/namespaces/{meta['namespace']}/{plural}/{meta['name']}"
-
 
 def new_node() -> Json:
-    """The node as it is registered: nothing comes to it that does not ask for it."""
+    """The node as it is registered; its taint keeps other pods away."""
     labels = {"kubernetes.io/arch": "amd64", "kubernetes.io/hostname": NODE, "kubernetes.io/os": "linux", TAINT: ""}
     spec = {"taints": [{"key": TAINT, "effect": "NoSchedule"}]}
     return {"apiVersion": "v1", "kind": "Node", "metadata": {"name": NODE, "labels": labels}, "spec": spec}
 
 
 def node_status(now: float, kubelet_port: int) -> Json:
-    """The status of a node that is well. KWOK answers for its kubelet."""
+    """The status of a healthy node. KWOK answers the requests to its kubelet."""
     size = {"cpu": "8", "memory": "16Gi", "pods": "30"}
     reasons = {
         "Ready": ("True", "KubeletReady", "the agent of the lab is posting ready status"),

@@ -82,7 +82,7 @@ def test_an_option_of_the_role_is_refused_because_it_would_overrule_the_playbook
     name: str, right: str
 ) -> None:
     (error,) = read({"maintain_nodes": "worker-1", name: None}, "maintain")["errors"]
-    assert error == f"{name} belongs to the role migrate; this playbook reads {right}."
+    assert error == f"{name} is a variable of the role migrate. Use {right} with this playbook."
 
 
 def test_a_variable_of_others_that_begins_alike_is_nobodys_business() -> None:
@@ -92,12 +92,12 @@ def test_a_variable_of_others_that_begins_alike_is_nobodys_business() -> None:
 @pytest.mark.parametrize(
     ("name", "value", "expected"),
     [
-        ("serial", 0, "1 or more"),
-        ("serial", "0", "1 or more"),
-        ("serial", "-2", "1 or more"),
-        ("serial", "two", "1 or more"),
-        ("serial", True, "1 or more"),
-        ("max_failures", -1, "0 or more"),
+        ("serial", 0, "at least 1"),
+        ("serial", "0", "at least 1"),
+        ("serial", "-2", "at least 1"),
+        ("serial", "two", "at least 1"),
+        ("serial", True, "at least 1"),
+        ("max_failures", -1, "at least 0"),
         ("timeout", "soon", '"90s"'),
         ("reboot", "maybe", "true or false"),
         ("on_failure", "panic", "auto, keep, release"),
@@ -110,7 +110,7 @@ def test_a_variable_of_others_that_begins_alike_is_nobodys_business() -> None:
         ("until", "late", "05:30"),
         ("until", "25:00", "05:30"),
         ("until", "2026-11-21T05:30:00", "05:30"),
-        ("reason", ["a"], "a text"),
+        ("reason", ["a"], "a string"),
     ],
 )
 def test_a_wrong_value_is_named_with_what_would_be_right(name: str, value: object, expected: str) -> None:
@@ -150,7 +150,7 @@ def test_taints_are_read_in_kubectls_words_and_as_mappings(value: object, taints
         ("dedicated=gpu", "maintain_taints[0].effect", "NoSchedule, PreferNoSchedule, NoExecute"),
         ("a=b:Noschedule", "maintain_taints[0].effect", "one of"),
         ("a:NoSchedule,a:NoSchedule-", "maintain_taints[1]", "see maintain_taints[0]"),
-        ([{"key": "a", "effect": "NoSchedule", "timeAdded": "now"}], "maintain_taints[0]", "nothing else"),
+        ([{"key": "a", "effect": "NoSchedule", "timeAdded": "now"}], "maintain_taints[0]", "effect and state"),
         ("maintenance.kubeops.io/in-progress-", "maintain_taints[0].key", "another key"),
         (7, "maintain_taints", "dedicated=gpu:NoSchedule"),
     ],
@@ -182,7 +182,7 @@ def test_a_variable_that_resembles_none_gets_the_whole_list() -> None:
 
 def test_exactly_one_way_to_name_nodes() -> None:
     (neither,) = read({}, "maintain")["errors"]
-    assert "Which nodes?" in neither
+    assert "needs nodes" in neither
     (both,) = given(node_selector="pool=blue")["errors"]
     assert "maintain_node_selector" in both
 
@@ -199,7 +199,7 @@ def test_a_missing_task_file_is_an_error_that_says_where_it_was_looked_for(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (error,) = given(tasks="patch.yml")["errors"]
-    assert "there is no file patch.yml" in error
+    assert "file patch.yml does not exist" in error
     assert str(tmp_path / "patch.yml") in error
 
 

@@ -71,8 +71,8 @@ def test_everything_wrong_is_said_before_the_first_request(tmp_path: Path, playb
     assert "maintain_node is not a variable of this playbook. Did you mean maintain_nodes" in text
     assert "maintain_serial: 0 cannot be used" in text
     assert "maintain_timeout: 'soon' cannot be used" in text
-    assert "there is no file no.yml" in text
-    assert "Which nodes?" in text
+    assert "file no.yml does not exist" in text
+    assert f"Playbook {playbook} needs nodes" in text
     assert UNREACHABLE not in text
 
 

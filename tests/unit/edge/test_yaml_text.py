@@ -57,8 +57,8 @@ def test_a_key_that_is_there_twice() -> None:
     config, faults = read(text, KOORDINATOR)
     assert config == {"a": 4, "b": [{"c": 3, "d": 2}]}
     assert sorted(fault.message for fault in faults) == [
-        "a is there twice, again in line 6.",
-        "c is there twice, again in line 5.",
+        "a is a duplicate key, again in line 6.",
+        "c is a duplicate key, again in line 5.",
     ]
     assert {fault.real for fault in faults} == {"refuses"}
     assert {fault.real for fault in read(text, OTHER)[1]} == {"drops"}
