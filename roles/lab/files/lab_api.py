@@ -1,7 +1,7 @@
 # Copyright: Contributors to the kubeops.node_maintenance collection
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The little of a Kubernetes client that the agent needs, for the kubeconfig of a lab."""
+"""A minimal Kubernetes client for the agent and the kubeconfig of a lab."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ import yaml
 Json = dict[str, Any]
 MERGE = "application/merge-patch+json"
 APPLY = "application/apply-patch+yaml"
-# Without a bookmark or an event for this long the watch is taken for dead.
+# A watch without a bookmark or an event for this long is considered dead.
 SILENCE = 90.0
 
 
@@ -33,7 +33,7 @@ class Refused(Exception):
 
 
 class Api:
-    """Requests to one API server; a connection for each, so any thread may use it."""
+    """Requests to one API server, each on its own connection, so that any thread may use it."""
 
     def __init__(self, kubeconfig: Path, agent: str) -> None:
         config = yaml.safe_load(kubeconfig.read_text(encoding="utf-8"))
@@ -65,7 +65,7 @@ class Api:
         return http.client.HTTPConnection(self.host, self.port, timeout=timeout)
 
     def send(self, method: str, path: str, body: Json | None = None, content: str = "application/json") -> Json:
-        """One request; Refused, or OSError and http.client.HTTPException when there is no answer."""
+        """One request. Raises Refused, or OSError and http.client.HTTPException without a response."""
         connection = self.connect(10)
         try:
             headers = {"User-Agent": self.agent, "Content-Type": content, "Accept": "application/json"}

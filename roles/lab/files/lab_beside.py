@@ -1,7 +1,7 @@
 # Copyright: Contributors to the kubeops.node_maintenance collection
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What runs beside a cluster that kwokctl has started: Koordinator's scheduler, and the agent that keeps a node."""
+"""What runs next to a cluster that kwokctl has started: Koordinator's scheduler, and the agent of a node."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SCHEDULER = "koord-scheduler"
 
 
 def equip(place: Place, binaries: Mapping[str, str], crds: str, wanted: list[str], wait: int) -> list[str]:
-    """Starts what is wanted and does not run; says what it started."""
+    """Starts what is wanted and not running; returns what it started."""
     running = components(place)
     missing = [name for name in wanted if name not in running]
     if SCHEDULER in missing:
@@ -38,7 +38,7 @@ def equip(place: Place, binaries: Mapping[str, str], crds: str, wanted: list[str
 
 
 def define(place: Place, kubectl: str, crds: str) -> None:
-    """Makes Koordinator's kinds known, and waits until they are."""
+    """Installs Koordinator's CRDs, and waits until they are established."""
     common = [kubectl, f"--kubeconfig={place.kubeconfig}"]
     steps = (
         ["apply", "--server-side", "--force-conflicts", "--field-manager=lab", f"--filename={crds}"],
@@ -51,12 +51,12 @@ def define(place: Place, kubectl: str, crds: str) -> None:
 
 
 def log_of(place: Place, name: str) -> Path:
-    """Where a process beside the cluster writes."""
+    """The log of a process next to the cluster."""
     return place.cluster / "logs" / f"{name}.log"
 
 
 def start(place: Place, name: str, command: list[str], executable: str) -> None:
-    """Starts a process that outlives us and is known by its first words."""
+    """Starts a process that outlives this one and is identified by its first arguments."""
     with log_of(place, name).open("ab") as log:
         subprocess.Popen(
             command,
@@ -70,7 +70,7 @@ def start(place: Place, name: str, command: list[str], executable: str) -> None:
 
 
 def start_scheduler(place: Place, binaries: Mapping[str, str]) -> None:
-    """Koordinator's scheduler, beside the one of Kubernetes and under a name of its own."""
+    """Koordinator's scheduler, next to the one of Kubernetes and with its own name."""
     command = [
         f"{place.cluster}/bin/{SCHEDULER}",
         f"--config={place.lab / 'koord-scheduler.yaml'}",
@@ -99,7 +99,7 @@ def start_agent(place: Place, _binaries: Mapping[str, str]) -> None:
 
 
 def kubelet_port(place: Place) -> str:
-    """The port at which KWOK answers for the kubelets, logs and port-forwards among the rest."""
+    """The port at which KWOK answers for the kubelets, including logs and port-forwards."""
     for pid, name in processes(place).items():
         if name == "kwok-controller":
             for word in command_line(pid):
@@ -109,7 +109,7 @@ def kubelet_port(place: Place) -> str:
 
 
 def answers(place: Place, kubectl: str, name: str) -> bool:
-    """Whether a process does its work: the scheduler listens, the node of the agent is ready."""
+    """Whether a process works: the scheduler listens, the agent's node is ready."""
     if name == SCHEDULER:
         return "Serving securely" in log_of(place, name).read_text(encoding="utf-8", errors="replace")
     words = ["get", "node", "agent", '--output=jsonpath={.status.conditions[?(@.type=="Ready")].status}']

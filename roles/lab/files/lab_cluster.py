@@ -1,7 +1,7 @@
 # Copyright: Contributors to the kubeops.node_maintenance collection
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Starts and ends one named cluster of the lab.
+"""Starts and deletes one named cluster of the lab.
 
 Reads one JSON object from stdin, prints one to stdout; a failure is one sentence on stderr and exit
 code 1. Input, by command:
@@ -9,10 +9,10 @@ code 1. Input, by command:
     up    {name, state, binaries, port, wait, check, beside, crds} -> {changed, what, kubeconfig, audit_log, ...}
     down  {name, state, check} -> {changed, what}
 
-`state` is the folder of all clusters; below it `clusters/<name>` is kwokctl's, and `labs/<name>` is ours:
-the configuration (written before this is called), the kubeconfig, links to the binaries, and, last of
-all, `lab.json`, without which a cluster is not finished. `check` only says what would be done. `beside` names what
-runs beside the cluster (lab_beside.py), `crds` the folder with the definitions that this needs.
+`state` is the directory of all clusters; in it, `clusters/<name>` is kwokctl's, and `labs/<name>` is ours: the
+configuration (written by the caller), the kubeconfig, links to the binaries, and finally `lab.json`, without which a
+cluster is incomplete. `check` only returns what would be done. `beside` names what runs next to the cluster
+(lab_beside.py), `crds` the directory with the CRDs that it needs.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from lab_place import STAGES, LabError, Place, alone, components, end, kubeconfi
 
 
 def trouble(place: Place, kubectl: str) -> str:
-    """Why what is there cannot be taken over as it is; nothing when it can."""
+    """Why the existing cluster cannot be reused; empty if it can."""
     try:
         facts = json.loads(place.facts.read_text(encoding="utf-8"))
         wanted = place.fingerprint()
@@ -55,7 +55,7 @@ def trouble(place: Place, kubectl: str) -> str:
 
 
 def check_port(port: int) -> None:
-    """Fails when a port that was asked for cannot be had."""
+    """Fails if the requested port is not available."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -72,7 +72,7 @@ GOGC = "300"
 
 
 def create(place: Place, binaries: Mapping[str, str], wait: int) -> None:
-    """Starts the cluster; kwokctl looks for free ports, and two at once would find the same."""
+    """Starts the cluster under a lock, because two kwokctl at once would choose the same free ports."""
     environment = {
         **{key: value for key, value in os.environ.items() if not key.startswith("KWOK_") and key != "KUBECONFIG"},
         "GOGC": GOGC,
@@ -97,8 +97,8 @@ def create(place: Place, binaries: Mapping[str, str], wait: int) -> None:
 
 
 def direct(place: Place, kubectl: str, wait: int) -> None:
-    """Tells KWOK what nodes and pods do, nodes first: a controller of pods that starts before that of nodes
-    never learns which nodes are dead (KWOK v0.8.0; stages in its configuration start in random order).
+    """Installs KWOK's stages, those of nodes first: a pod controller that starts before the node controller never
+    learns which nodes are dead (KWOK v0.8.0; stages in its configuration start in random order).
     """
     log = place.cluster / "logs" / "kwok-controller.log"
     for kind, file in STAGES.items():
@@ -136,7 +136,7 @@ def said(log: str) -> str:
 
 
 def link(place: Place, binaries: Mapping[str, str]) -> None:
-    """One folder with all binaries of this cluster, for PATH."""
+    """One directory with all binaries of this cluster, for PATH."""
     folder = place.lab / "bin"
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
@@ -145,7 +145,7 @@ def link(place: Place, binaries: Mapping[str, str]) -> None:
 
 
 def up(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Takes over a cluster that is healthy and as wanted, else makes one."""
+    """Reuses a healthy cluster with the wanted configuration, or creates one."""
     place = Place(given["name"], Path(given["state"]))
     binaries: Mapping[str, str] = given["binaries"]
     with alone(place.state / f".{place.name}.lock"):
@@ -170,7 +170,7 @@ def up(given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def finish(place: Place) -> None:
-    """Writes down, in one move, that the cluster is complete."""
+    """Records atomically that the cluster is complete."""
     facts = {
         "name": place.name,
         "kubeconfig": str(place.lab / "kubeconfig"),
@@ -186,7 +186,7 @@ def finish(place: Place) -> None:
 
 
 def down(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Ends a cluster and removes everything of it."""
+    """Terminates a cluster and deletes all of its files."""
     place = Place(given["name"], Path(given["state"]))
     if not place.state.exists():
         return {"changed": False, "what": "was not there"}

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the kubeops.node_maintenance collection
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""One container that is a process of this machine: started, looked after, restarted and ended as a kubelet does."""
+"""One container that is a process of this machine: started, probed, restarted and terminated as a kubelet does."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ PROBE_UNREADY, PROBE_READY = 0.5, 2.0
 
 
 def stamp(seconds: float) -> str:
-    """A time of the clock as the API writes it."""
+    """A time in the format of the API."""
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def keep_log(source: IO[bytes], target: Path, tail: deque[str]) -> None:
-    """Copies what a process says into a log of the format CRI has, until it says no more."""
+    """Copies the output of a process into a log in CRI's format, until its end."""
     with source, target.open("w", encoding="utf-8") as log:
         for line in source:
             text = line.decode("utf-8", "replace").rstrip("\n")
@@ -50,14 +50,14 @@ def keep_log(source: IO[bytes], target: Path, tail: deque[str]) -> None:
 
 
 def last_words(lines: deque[str]) -> str:
-    """The end of a log, as much as a status holds."""
+    """The end of a log, as long as a status may contain."""
     text = "\n".join(lines) + "\n" if lines else ""
     return text.encode()[-WORDS_BYTES:].decode("utf-8", "ignore")
 
 
 @dataclass(slots=True)
 class Container:
-    """`spec` is the container of the pod; `folder` is its own; `restarts` goes on where a former agent ended."""
+    """`spec` is the container of the pod; `folder` is its directory; `restarts` continues an earlier agent's count."""
 
     spec: Json
     folder: Path
@@ -86,7 +86,7 @@ class Container:
 
     @property
     def words(self) -> list[str]:
-        """What it runs. Without a command nobody knows, and the container is only pretended, as KWOK does."""
+        """Its command line. Without a command it is unknown, and the container is only simulated, as KWOK does."""
         return [*self.spec.get("command", []), *self.spec.get("args", [])] if self.spec.get("command") else []
 
     @property
@@ -99,13 +99,13 @@ class Container:
 
     @property
     def finished(self) -> bool:
-        """It has ended and is not started again."""
+        """Whether it has ended and is not restarted."""
         if self.exited is None or self.process is not None:
             return False
         return self.restart_policy == "Never" or (self.restart_policy == "OnFailure" and self.exited["exitCode"] == 0)
 
     def start(self, mounts: Mapping[str, Path], now: float) -> None:
-        """Starts the process, for the first time or again; `mounts` are its folders by the path they have inside."""
+        """Starts or restarts the process; `mounts` are its directories by their mount paths."""
         if self.begun:
             self.restarts += 1
         self.begun, self.started, self.ready, self.failures = True, now, False, 0
@@ -146,11 +146,11 @@ class Container:
         self.pump.start()
 
     def environment(self) -> dict[str, str]:
-        """Its own variables, those with a plain value."""
+        """Its environment variables with a literal value."""
         return {entry["name"]: entry["value"] for entry in self.spec.get("env", []) if "value" in entry}
 
     def look(self, now: float) -> None:
-        """Notes that the process has ended, or asks it whether it is ready."""
+        """Records that the process has ended, or probes its readiness."""
         if self.process is not None and (code := self.process.poll()) is not None:
             if self.pump is not None:
                 self.pump.join(2)
@@ -168,7 +168,7 @@ class Container:
         return self.process is not None or (self.begun and not self.words)
 
     def note_exit(self, code: int, reason: str, message: str, now: float) -> None:
-        """Writes down how it ended, and when it is started again."""
+        """Records how it ended and when it is restarted."""
         self.ready = False
         self.exited = {"exitCode": code, "reason": reason, "finishedAt": stamp(now), "startedAt": stamp(self.started)}
         if message:
@@ -179,7 +179,7 @@ class Container:
         self.backoff = min(self.backoff * 2 or BACKOFF, BACKOFF_MOST)
 
     def probe(self, now: float) -> None:
-        """Asks for readiness, as the container's probe says; without one it is ready when it runs."""
+        """Probes readiness as the container specifies; without a probe it is ready while it runs."""
         probe = self.spec.get("readinessProbe") or {}
         target = probe.get("httpGet")
         good = target is None or not self.words or self.asked(target)
@@ -189,7 +189,7 @@ class Container:
         self.probe_due = now + (PROBE_READY if self.ready else PROBE_UNREADY)
 
     def asked(self, target: Json) -> bool:
-        """The answer of one probe by HTTP."""
+        """The result of one HTTP probe."""
         named = {entry.get("name"): entry["containerPort"] for entry in self.spec.get("ports", [])}
         wanted = str(named.get(target.get("port"), target.get("port")))
         port = self.ports.get(int(wanted)) if wanted.isdigit() else None
@@ -213,7 +213,7 @@ class Container:
             connection.close()
 
     def stop(self, *, hard: bool) -> None:
-        """Asks the process to end, or ends it."""
+        """Sends the process SIGTERM, or SIGKILL if `hard`."""
         if self.process is not None:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self.process.pid, signal.SIGKILL if hard else signal.SIGTERM)

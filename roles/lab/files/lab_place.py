@@ -1,7 +1,7 @@
 # Copyright: Contributors to the kubeops.node_maintenance collection
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Where one cluster of the lab is on the disk and among the processes, and how it ends."""
+"""The directories and processes of one cluster of the lab, and how they are deleted."""
 
 from __future__ import annotations
 
@@ -28,38 +28,38 @@ PODS = "pods/"
 
 
 class LabError(Exception):
-    """What the user has to read, with the remedy."""
+    """An error for the user, with its remedy."""
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """The folders of one cluster."""
+    """The directories of one cluster."""
 
     name: str
     state: Path
 
     @property
     def cluster(self) -> Path:
-        """What kwokctl keeps: binaries, logs, data, pid files; and the pods that are real processes."""
+        """The directory of kwokctl: binaries, logs, data, pid files, and the pods that are real processes."""
         return self.state / "clusters" / self.name
 
     @property
     def lab(self) -> Path:
-        """What we keep."""
+        """Our directory."""
         return self.state / "labs" / self.name
 
     @property
     def kubeconfig(self) -> Path:
-        """What everybody gets in by."""
+        """The kubeconfig for users."""
         return self.lab / "kubeconfig"
 
     @property
     def facts(self) -> Path:
-        """Written when the cluster is complete."""
+        """The file that is written once the cluster is complete."""
         return self.lab / "lab.json"
 
     def fingerprint(self) -> str:
-        """The hash of the configuration, the versions and places of the binaries included."""
+        """The hash of the configuration, including versions and paths of the binaries."""
         digest = hashlib.sha256()
         for name in CONFIGURATION:
             digest.update(hashlib.sha256((self.lab / name).read_bytes()).digest())
@@ -67,7 +67,7 @@ class Place:
 
 
 def command_line(pid: int) -> list[str]:
-    """The words of a running process; none when it is gone, or a zombie."""
+    """The command line of a running process; empty if it is gone or a zombie."""
     try:
         return Path(f"/proc/{pid}/cmdline").read_text(encoding="utf-8", errors="replace").split("\0")
     except OSError:
@@ -75,20 +75,20 @@ def command_line(pid: int) -> list[str]:
 
 
 def kubeconfig_option(place: Place) -> str:
-    """The word by which the kwokctl of one cluster is known."""
+    """The argument that identifies the kwokctl of one cluster."""
     return f"--kubeconfig={place.kubeconfig}"
 
 
 def home_option(place: Place) -> str:
-    """The word by which the agent of one cluster is known."""
+    """The argument that identifies the agent of one cluster."""
     return f"--home={place.cluster}"
 
 
 def processes(place: Place) -> dict[int, str]:
-    """The cluster's processes, by component: those started from its own folder, its agent, and a kwokctl
-    that a killed run left at work. Those of pods are called `pods/<namespace>_<pod>/...`.
+    """The cluster's processes by component: those started from its directory, its agent, and a kwokctl that a killed
+    run left running. Those of pods are named `pods/<namespace>_<pod>/...`.
 
-    Not from the pid files: after a restart of the machine their numbers belong to others.
+    Pid files are not used, because after a reboot their numbers belong to other processes.
     """
     mine = f"{place.cluster}/"
     found = {}
@@ -106,12 +106,12 @@ def processes(place: Place) -> dict[int, str]:
 
 
 def components(place: Place) -> set[str]:
-    """What runs of the cluster itself."""
+    """The running components of the cluster itself."""
     return {name for name in processes(place).values() if not name.startswith(PODS)}
 
 
 def kill(place: Place, pid: int) -> None:
-    """Ends one process of the cluster at once."""
+    """Kills one process of the cluster."""
     try:
         os.kill(pid, signal.SIGKILL)
     except ProcessLookupError:
@@ -121,7 +121,7 @@ def kill(place: Place, pid: int) -> None:
 
 
 def end(place: Place) -> None:
-    """Ends the cluster's processes and removes its folder; its data go with it, so nobody is asked politely."""
+    """Kills the cluster's processes and deletes its directory; its data goes too, so no clean shutdown is needed."""
     until = time.monotonic() + 10
     while left := processes(place):
         if time.monotonic() > until:
@@ -135,7 +135,7 @@ def end(place: Place) -> None:
 
 @contextmanager
 def alone(path: Path) -> Iterator[None]:
-    """Holds a lock; it ends with the process, however that ends."""
+    """Holds a lock; it is released with the process."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w", encoding="utf-8") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)

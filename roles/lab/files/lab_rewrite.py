@@ -3,9 +3,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """How a container becomes a process of this machine: its command, its files, its ports. Pure functions.
 
-In a cluster a descheduler finds the API server by its service account, and has all ports to itself. Here it
-gets a kubeconfig, and free ports of 127.0.0.1 in place of those it asks for. Its configuration is changed as
-text and in the copy that it reads, so that everything else in it, faults included, reaches it as it was written.
+In a cluster, a descheduler finds the API server by its service account and has its own ports. Here it gets a
+kubeconfig, and free ports of 127.0.0.1 instead of the configured ones. Its configuration is changed as text in the copy
+that it reads, so that everything else in it, errors included, is preserved.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ KOORDINATOR_KIND = "DeschedulerConfiguration"
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """What the lab knows of a binary: the ports it opens unless told otherwise, its flag for a kubeconfig."""
+    """What the lab knows about a binary: its default ports and its flag for a kubeconfig."""
 
     secure_port: int
     plain_port: int = 0
@@ -34,12 +34,12 @@ PROGRAMS = {
     "koord-descheduler": Program(10258, plain_port=10251),
     "descheduler": Program(10258, kubeconfig_flags=("--client-connection-kubeconfig", "--kubeconfig")),
 }
-# Ours, in place of the user's own.
+# Replaced by ours.
 REPLACED = ("--secure-port", "--bind-address", "--cert-dir")
 
 
 def flag(words: Sequence[str], name: str) -> str:
-    """The value of a flag, the last one given; empty without it."""
+    """The last value of a flag; empty without it."""
     found = ""
     for index, word in enumerate(words):
         if word.startswith(f"{name}="):
@@ -50,7 +50,7 @@ def flag(words: Sequence[str], name: str) -> str:
 
 
 def without(words: Sequence[str], names: Sequence[str]) -> list[str]:
-    """The words without some flags and their values."""
+    """The command line without some flags and their values."""
     kept = []
     skip = False
     for word in words:
@@ -64,7 +64,7 @@ def without(words: Sequence[str], names: Sequence[str]) -> list[str]:
 
 
 def in_folder(word: str, mounts: Mapping[str, Path]) -> str:
-    """A word of a command line with the path of a mount replaced by the folder that it is here."""
+    """An argument with the mount path replaced by the directory that it is here."""
     prefix, equals, value = word.partition("=") if word.startswith("-") else ("", "", word)
     for path, folder in mounts.items():
         if value == path or value.startswith(path.rstrip("/") + "/"):
@@ -75,7 +75,7 @@ def in_folder(word: str, mounts: Mapping[str, Path]) -> str:
 def command(
     words: Sequence[str], mounts: Mapping[str, Path], certificates: Path, kubeconfig: str, secure_port: int
 ) -> list[str]:
-    """The words (command and arguments) of a container as they are used here."""
+    """The command and arguments of a container as they are used here."""
     here = [in_folder(word, mounts) for word in words]
     program = PROGRAMS.get(Path(words[0]).name)
     if program is None:
@@ -87,7 +87,7 @@ def command(
 
 
 def ports(words: Sequence[str], configuration: str, plain_port: int, secure_port: int) -> dict[int, int]:
-    """Which port of the container is which port of this machine."""
+    """The ports of this machine by the ports of the container."""
     program = PROGRAMS.get(Path(words[0]).name)
     if program is None:
         return {}
@@ -99,7 +99,7 @@ def ports(words: Sequence[str], configuration: str, plain_port: int, secure_port
 
 
 def document(text: str) -> yaml.MappingNode | None:
-    """The configuration of a koord-descheduler, with the places of its parts; None where the text is no such thing."""
+    """The parsed configuration of a koord-descheduler with positions; None if the text is something else."""
     try:
         root = yaml.compose(text, Loader=yaml.SafeLoader)
     except yaml.YAMLError:
@@ -116,7 +116,7 @@ def child(node: yaml.MappingNode, name: str) -> Any:
 
 
 def health_port(text: str) -> int:
-    """The port of `healthzBindAddress`; 0 where it is not given."""
+    """The port of `healthzBindAddress`; 0 if it is not set."""
     root = document(text)
     node = child(root, "healthzBindAddress") if root else None
     port = str(node.value).rpartition(":")[2] if isinstance(node, yaml.ScalarNode) else ""
@@ -124,9 +124,9 @@ def health_port(text: str) -> int:
 
 
 def configured(text: str, kubeconfig: str, plain_port: int) -> str:
-    """A koord-descheduler's configuration with our kubeconfig and addresses, and nothing else changed.
+    """A koord-descheduler's configuration with our kubeconfig and addresses; nothing else is changed.
 
-    What is no such configuration, or has these settings in a form that the program refuses, stays as it is.
+    Any other text, and one with these settings in a form that the program refuses, is returned unchanged.
     """
     root = document(text)
     if root is None:
@@ -155,7 +155,7 @@ def configured(text: str, kubeconfig: str, plain_port: int) -> str:
 def change(
     node: yaml.MappingNode, name: str, value: str, edits: list[tuple[int, int, str]], missing: list[str]
 ) -> None:
-    """Notes what it takes to give a key a value."""
+    """Records the edit that sets a key."""
     found = child(node, name)
     if found is None:
         missing.append(f"{name}: {value}")
@@ -165,6 +165,6 @@ def change(
 
 
 def insertion(node: yaml.MappingNode, part: str) -> tuple[int, int, str]:
-    """The edit that puts `key: value` before the first key of a mapping that has one."""
+    """The edit that inserts `key: value` before the first key of a mapping that is not empty."""
     first = node.value[0][0].start_mark
     return first.index, first.index, f"{part}, " if node.flow_style else f"{part}\n{' ' * first.column}"

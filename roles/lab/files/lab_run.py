@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Becomes a container's process: `lab_run.py PARENT HOSTNAME EXECUTABLE ARGV...`.
 
-It ends with the process PARENT, however that ends, and has a host name of its own where the kernel allows
-that to this user: leaders of elections are known by it.
+It is killed with the process PARENT. If the kernel allows it for this user, it has its own host name, by which leaders
+of elections are identified.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ PR_SET_PDEATHSIG = 1
 
 
 def main() -> None:
-    """Prepares this process, then gives it to the executable."""
+    """Prepares this process, then executes the program."""
     parent, hostname, executable, *argv = sys.argv[1:]
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.unshare(CLONE_NEWUTS) == 0 or libc.unshare(CLONE_NEWUSER | CLONE_NEWUTS) == 0:
