@@ -378,6 +378,11 @@ def test_what_is_no_document_at_all(config: object) -> None:
     assert [fault.code for fault in check(config, schema_of("koordinator"))] == ["wrong_type"]
 
 
+def test_a_number_beyond_every_float_is_of_the_wrong_type() -> None:
+    (fault,) = errors(found({f"{LNL}/lowThresholds.cpu": 10**400}))
+    assert (fault.path, fault.code) == (f"{PROFILE}.pluginConfig[3].args.lowThresholds.cpu", "wrong_type")
+
+
 def test_nothing_that_yaml_can_hold_breaks_the_check() -> None:
     for document in spoiled(koord()):
         assert all(fault.code in RULES for fault in check(document, schema_of("koordinator")))

@@ -64,8 +64,7 @@ def check(config: t.Any, schema: schemas.Schema) -> tuple[rules.Fault, ...]:
 def _keyed(value: t.Any) -> t.Any:
     """The value with strings as keys, as in JSON."""
     if isinstance(value, dict):
-        named = ((key if isinstance(key, str) else json.dumps(key, default=str), inner) for key, inner in value.items())
-        return {key: _keyed(inner) for key, inner in named}
+        return {k if isinstance(k, str) else json.dumps(k, default=str): _keyed(inner) for k, inner in value.items()}
     return [_keyed(inner) for inner in value] if isinstance(value, list) else value
 
 
@@ -93,9 +92,8 @@ def errors(faults: t.Iterable[rules.Fault]) -> tuple[rules.Fault, ...]:
 
 
 def _document(config: t.Mapping[str, t.Any], schema: schemas.Schema) -> rules.Faults:
-    other, flavor = (
-        (sigs.schema().kind, "sigs") if schema.name != "sigs" else (koordinator.schema().kind, "koordinator or ack")
-    )
+    flavor = "koordinator or ack" if schema.name == "sigs" else "sigs"
+    other = (koordinator if schema.name == "sigs" else sigs).schema().kind
     for key, wanted in (("apiVersion", schema.api_version), ("kind", schema.kind)):
         given = config.get(key)
         if given != wanted:

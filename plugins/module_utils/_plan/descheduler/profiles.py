@@ -159,7 +159,8 @@ def _evictors(profile: Profile, schema: schemas.Schema) -> rules.Faults:
 
 
 def _configs(profile: Profile, schema: schemas.Schema) -> rules.Faults:
-    enabled, lost = profile.plugins, _LOST[schema.plugin_type]
+    enabled = profile.plugins
+    lost: schemas.Real = "drops" if schema.plugin_type == "object" else "refuses"
     for name, path in profile.paths.items():
         entry, plugin = path.removesuffix(".args"), schema.plugins.get(name)
         if plugin is None:
@@ -175,10 +176,6 @@ def _configs(profile: Profile, schema: schemas.Schema) -> rules.Faults:
                 # Of a plugin that is not enabled only the strict decoder rejects anything.
                 read = name in enabled or plugin.checked == "always" or (plugin.strict and fault.decoding)
                 yield fault if read else replace(fault, severity="warning", real="starts")
-
-
-_LOST: t.Mapping[str, schemas.Real] = {"object": "drops", "string": "refuses"}
-"""What happens to an entry of pluginConfig whose plugin does not exist, by the schema's ``plugin_type``."""
 
 
 def _args(name: str, plugin: schemas.Plugin, args: t.Any, path: str, schema: schemas.Schema) -> rules.Faults:

@@ -11,8 +11,6 @@ from dataclasses import dataclass
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler import schemas
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import reasons
 
-Severity = t.Literal["error", "warning"]
-
 
 @dataclass(frozen=True, slots=True)
 class Fault(reasons.Reason):
@@ -24,7 +22,7 @@ class Fault(reasons.Reason):
 
     path: str = ""
     real: schemas.Real = "refuses"
-    severity: Severity = "error"
+    severity: t.Literal["error", "warning"] = "error"
     decoding: bool = False
 
     def to_dict(self) -> dict[str, str]:

@@ -136,12 +136,12 @@ class Rollout:
             return self._done(note)
         fresh = self.restarted or before is not None
         proven = verification.proof is not None and verification.proof.conflicts == () and not self.restarted
-        failure = "" if proven else verification.failure(self.options.timeout, fresh=fresh)
+        failure, reason = ("", "") if proven else verification.failure(self.options.timeout, fresh=fresh)
         if not failure:
             return self._done()
         if not fresh and text is None:
-            return self._failed(failure, f"This call did not change anything at {target.ref}.")
-        return self._roll_back(failure)
+            return self._failed(f"{failure}. This call did not change anything at {target.ref}.", reason)
+        return self._roll_back(failure, reason)
 
     @property
     def _unfinished(self) -> bool:
@@ -210,10 +210,10 @@ class Rollout:
             return note if self.ctx.changes else ""
         return None if self.options.verify and not self.ctx.check else ""
 
-    def _roll_back(self, failure: str) -> context.Result:
+    def _roll_back(self, failure: str, reason: str) -> context.Result:
         target, journal = self.target, self.target.journal
         if not self.options.rollback or journal is None:
-            return self._failed(failure, "It was not rolled back (rollback: false).")
+            return self._failed(f"{failure}. It was not rolled back (rollback: false).", reason)
         kept = ""
         if target.text != journal.config:
             if rollout.digest(self._parsed(target.text)) in (self.desired.digest, *journal.ours):
@@ -227,7 +227,7 @@ class Rollout:
         restored = f"ConfigMap and {target.ref} are restored, {f'but {waiting}' if waiting else 'and the old one runs'}"
         target.tell(outcomes.ConfigOutcome.ROLLED_BACK, f"rolled back: {restored}")
         target.forget()
-        return self._failed(failure, f"{restored}.{kept}", rolled_back=True)
+        return self._failed(f"{failure}. {restored}.{kept}", reason, rolled_back=True)
 
     def _done(self, note: str = "") -> context.Result:
         """The result of a successful call, whose journal is no longer needed unless it was to pause."""
@@ -246,10 +246,9 @@ class Rollout:
         matches = not proof.conflicts if proof and not self.ctx.check else None
         return self._result(outcome, message.strip(), matches)
 
-    def _failed(self, failure: str, then: str, *, rolled_back: bool = False) -> context.Result:
+    def _failed(self, message: str, reason: str, *, rolled_back: bool = False) -> context.Result:
         outcome = outcomes.ConfigOutcome.ROLLED_BACK if rolled_back else outcomes.ConfigOutcome.FAILED
-        reason = failure.partition(" said: ")[2] or failure
-        return self._result(outcome, f"{failure}. {then}", False, reason)
+        return self._result(outcome, message, False, reason)
 
     def _result(
         self, outcome: outcomes.ConfigOutcome, message: str, matches: bool | None, reason: str = ""

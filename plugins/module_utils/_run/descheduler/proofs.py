@@ -125,8 +125,8 @@ class Verification:
             clock.sleep(restarting.POLL)
             target.reread()
 
-    def failure(self, timeout: float, *, fresh: bool) -> str:
-        """Wait until the desired configuration runs; why it does not, or the empty string.
+    def failure(self, timeout: float, *, fresh: bool) -> tuple[str, str]:
+        """Wait until the desired configuration runs; a message if it does not, and the reason. Both may be empty.
 
         If the running configuration cannot be read, ``fresh`` pods must stay ready for a while: the descheduler of
         sigs.k8s.io reports ready before it checks everything that its policy names.
@@ -140,18 +140,19 @@ class Verification:
             waiting, restarts = progress.waiting or self._missing(progress.pods), rollout.restarts(progress.pods)
             proven = self.proof is not None and self.proof.comparison is not None
             if not waiting and (proven or not fresh):
-                return ""
+                return "", ""
             now = clock.now()
             if waiting or restarts != held:
                 held, since = restarts, now
             if not waiting and now - since >= STEADY:
-                return ""
+                return "", ""
             if progress.hopeless or now >= deadline + (0.0 if waiting else STEADY):
                 self.proof = None
                 ended = "" if progress.hopeless else f" within {timeout:.0f} s"
                 words = last_words(target, progress.dead)
                 said = f" {progress.dead[0].pod} said: {words}" if words else f" ({waiting or _STAYING})"
-                return f"The new configuration does not run{ended}.{said}"
+                message = f"The new configuration does not run{ended}.{said}"
+                return message, words or message
             if (waiting or _STAYING) != announced:
                 announced = waiting or _STAYING
                 target.tell(phases.What.WAITING, f"waiting: {announced}")
