@@ -234,16 +234,15 @@ def _sum(snapshot: snapshots.Snapshot, pods: t.Sequence[objects.Pod], now: str) 
     fates = [found for found in (fate(snapshot, pod, now) for pod in pods if not pod.finished) if found]
     if not fates:
         return "It has no pods."
-    told = sum(1 for found in fates if found.in_seconds == 0)
-    later = [found for found in fates if found.in_seconds]
+    terminating = sum(1 for found in fates if found.in_seconds == 0)
+    later = [found.told_at for found in fates if found.in_seconds]
+    counts = {
+        "already terminating": terminating,
+        f"to be deleted, the last at {max(later, default='')}": len(later),
+        "not deleted": len(fates) - terminating - len(later),
+    }
+    parts = [f"{count} {what}" for what, count in counts.items() if count]
     waiting = Counter(found.successor for found in fates)
-    parts = []
-    if told:
-        parts.append(f"{told} already terminating")
-    if later:
-        parts.append(f"{len(later)} to be deleted, the last at {max(found.told_at for found in later)}")
-    if len(fates) > told + len(later):
-        parts.append(f"{len(fates) - told - len(later)} not deleted")
     text = f"{len(fates)} pod{'s' if len(fates) > 1 else ''} on it: {', '.join(parts)}."
     if tied := waiting["after_its_object"] + waiting["after_its_volume"]:
         text += f" Not replaced until the node is back or fenced, because it keeps the object or the volume: {tied}."

@@ -146,7 +146,10 @@ def rollout(snapshot: snapshots.Snapshot, workload: objects.Workload) -> str:
     if not workload.observed:
         return "its controller has not seen the latest specification yet"
     if workload.kind == "CloneSet":
-        return _clone_set(snapshot, workload)
+        # It marks its pods with the revision that they were created from.
+        pods = (pod for pod in snapshot.pods_of(workload) if not pod.deleting)
+        revisions = {pod.labels.get("controller-revision-hash") for pod in pods}
+        return "its pods are of several revisions" if len(revisions) > 1 else ""
     if workload.kind not in WITH_REPLICA_SETS:
         return ""
     sets = [w for w in snapshot.owned_by(workload) if w.kind == "ReplicaSet" and (w.replicas or w.current)]
@@ -169,10 +172,3 @@ def _without_hash(template: objects.Raw) -> tuple[objects.Raw, objects.Raw, t.An
     meta = template.get("metadata") or {}
     labels = {k: v for k, v in (meta.get("labels") or {}).items() if k != "pod-template-hash"}
     return labels, meta.get("annotations") or {}, template.get("spec")
-
-
-def _clone_set(snapshot: snapshots.Snapshot, workload: objects.Workload) -> str:
-    """A CloneSet marks its pods with the revision they were made from."""
-    label = "controller-revision-hash"
-    revisions = {p.labels.get(label) for p in snapshot.pods_of(workload) if not p.deleting}
-    return "its pods are of several revisions" if len(revisions) > 1 else ""
