@@ -278,11 +278,7 @@ digest:
   description: The digest of the configuration's meaning, as in the pod template's annotation.
   returned: when the configuration is valid
   type: str
-actions:
-  description: What was done, or would be done in check mode, as sentences.
-  returned: always
-  type: list
-  elements: str
+actions: {description: "What was done, or in check mode would be done.", returned: always, type: list, elements: str}
 timeline: {description: All progress messages., returned: always, type: list, elements: dict}
 """
 

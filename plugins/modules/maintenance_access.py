@@ -63,11 +63,7 @@ objects:
         - V(already_absent) - the object was not there.
       type: str
 findings: {description: Why a call failed as a whole., returned: always, type: list, elements: dict}
-actions:
-  description: What was done, or would be done in check mode, as sentences.
-  returned: always
-  type: list
-  elements: str
+actions: {description: "What was done, or in check mode would be done.", returned: always, type: list, elements: str}
 timeline: {description: All progress messages., returned: always, type: list, elements: dict}
 """
 

@@ -143,17 +143,9 @@ nodes:
       type: str
     failed: {description: Whether it failed., type: bool}
     message: {description: The outcome as a sentence., type: str}
-actions:
-  description: What was done, or would be done in check mode, as sentences.
-  returned: always
-  type: list
-  elements: str
+actions: {description: "What was done, or in check mode would be done.", returned: always, type: list, elements: str}
 timeline: {description: All progress messages., returned: always, type: list, elements: dict}
-findings:
-  description: Why the call failed as a whole.
-  returned: when the call failed as a whole
-  type: list
-  elements: dict
+findings: {description: Why the call failed as a whole., returned: after such a failure, type: list, elements: dict}
 """
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge import module, state

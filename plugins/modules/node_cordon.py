@@ -135,11 +135,7 @@ actions:
   elements: str
   sample: [Take node worker-1 out of service]
 timeline: {description: All progress messages., returned: always, type: list, elements: dict}
-findings:
-  description: Why the call failed as a whole.
-  returned: when the call failed as a whole
-  type: list
-  elements: dict
+findings: {description: Why the call failed as a whole., returned: after such a failure, type: list, elements: dict}
 """
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge import cordon, module

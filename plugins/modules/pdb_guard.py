@@ -134,11 +134,7 @@ nodes:
     failed: {description: Whether it failed., type: bool}
     message: {description: "The outcome as a sentence, with the remedy for failures.", type: str}
 findings: {description: "Observations, and why a call failed as a whole.", returned: always, type: list, elements: dict}
-actions:
-  description: What was done, or would be done in check mode, as sentences.
-  returned: always
-  type: list
-  elements: str
+actions: {description: "What was done, or in check mode would be done.", returned: always, type: list, elements: str}
 timeline: {description: All progress messages., returned: always, type: list, elements: dict}
 """
 
