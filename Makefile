@@ -13,7 +13,10 @@ SANITY := core-2.19 core-2.16 core-2.21
 VENV := .build/venv
 LINK := .build/collections/ansible_collections/kubeops/node_maintenance
 READY := $(VENV)/ready
+ifndef START
 START := $(shell date +%s)
+endif
+export START
 comma := ,
 say = printf '==> [%3d s] %s: %s\n' $$(( $$(date +%s) - $(START) )) "$(1)" "$(2)"
 
@@ -67,20 +70,26 @@ lint: $(READY) ## style, types, documentation, sanity
 	@python -m nox --session lint sanity
 
 test: $(READY) ## the tests; of those in the lab a fixed sample
-	@$(call say,test,lint$(comma) then sanity; beside them unit tests per ansible-core$(comma) clients)
-	@$(MAKE) --jobs=2 test-units test-lint $(addprefix test-sanity-,$(SANITY))
-	@$(call say,test,the lab: its binaries are built once per machine)
-	@$(PLAY) kubeops.node_maintenance.lab -e lab_state=built
-	@$(call say,test,end to end on $(LABS) labs side by side; beside it explorations on what is idle)
-	@$(MAKE) --jobs=2 test-labs test-explorations
+	@$(call say,test,explorations from now on$(comma) on what the others leave idle)
+	@rm -f .build/explorations.pid
+	@$(MAKE) --jobs=2 test-explorations test-others
 	@$(call say,test,all done)
 
 test-whole: $(READY) ## the same with every test in the lab, and pylint on each ansible-core
 	@WHOLE=1 $(MAKE) test
 
-# Two go on at a time, so each line says whose it is.
+# Several go on at a time, so each line says whose it is.
 tagged = 2>&1 | sed -u 's/^/$(1) | /'
-.PHONY: test-lint test-units test-labs test-explorations
+.PHONY: test-others test-lint test-units test-labs test-explorations
+# Where one fails, nobody waits for the explorations.
+or-stop = || { kill -- -$$(cat .build/explorations.pid); exit 1; }
+test-others:
+	@$(call say,test,lint$(comma) then sanity; beside them unit tests per ansible-core$(comma) clients)
+	@MAKEFLAGS='$(filter-out -j% --job%,$(MAKEFLAGS))' $(MAKE) --jobs=2 test-units test-lint $(addprefix test-sanity-,$(SANITY)) $(or-stop)
+	@$(call say,test,the lab: its binaries are built once per machine)
+	@$(PLAY) kubeops.node_maintenance.lab -e lab_state=built $(or-stop)
+	@$(call say,test,end to end on $(LABS) labs side by side)
+	@$(MAKE) test-labs $(or-stop)
 test-lint:
 	@python -m nox --session lint $(call tagged,lint)
 # pylint takes more than half of the time, so it runs on one ansible-core here; `make lint` runs it on each.

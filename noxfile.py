@@ -254,8 +254,17 @@ def unit(session: nox.Session, leg: Leg) -> None:
     session.run("pytest", SIDE_BY_SIDE, *(session.posargs or chosen))
 
 
-BACKGROUND = ["setsid", "sh", "-c", '{ echo 19 > /proc/self/autogroup; } 2> /dev/null; exec nice -n 19 "$@"', "sh"]
-"""Before a command: it gets what others leave of the processors, also where Linux shares them by session first."""
+BACKGROUND = [
+    "setsid",
+    "sh",
+    "-c",
+    'echo $$ > "$0"; { echo 19 > /proc/self/autogroup; } 2> /dev/null; exec nice -n 19 "$@"',
+    str(BUILD / "explorations.pid"),
+]
+"""Before a command: it gets what others leave of the processors, also where Linux shares them by session first.
+
+The number of its process group, by which it can be ended, is written to that file.
+"""
 
 
 @nox.session
