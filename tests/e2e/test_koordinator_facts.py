@@ -134,7 +134,7 @@ def test_parts_that_are_away(lab: Lab, arena: Arena, jobs: Jobs, play: Player) -
     finally:
         os.kill(scheduler, signal.SIGCONT)
     assert (job_of(run)["reason"], job_of(run)["cause"]["code"]) == ("Timeout", "no_scheduler"), run.text
-    assert "Nobody schedules Reservation" in run.text
+    assert "No scheduler handles Reservation" in run.text
     assert jobs.reserved() == []
 
     lab.api.patch(DEPLOYMENT, {"spec": {"replicas": 0}})

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the kubeops.node_maintenance collection
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""What is wrong with the wish for a job before any of it is written.
+"""What is wrong with the options for a job, checked before any write.
 
 The CRD takes any text for ``ttl`` and ``mode`` and anything at all in the Reservation's template. A ttl or a
 template that cannot be decoded stops the controller for every job in the cluster, a misspelt mode is taken for
@@ -56,7 +56,7 @@ def delete_options(value: t.Mapping[str, t.Any], path: str = "delete_options") -
 
 
 def template(value: t.Mapping[str, t.Any], path: str = "reservation_template") -> t.Iterator[typed.Fault]:
-    """What is wrong with a Reservation's ``metadata`` and ``spec``, as a job's template or made beforehand."""
+    """What is wrong with a Reservation's ``metadata`` and ``spec``, as a job's template or to create one beforehand."""
     rest = {key: item for key, item in value.items() if key not in ("apiVersion", "kind")}
     yield from typed.faults("ReservationTemplateSpec", rest, path)
     spec = value.get("spec")

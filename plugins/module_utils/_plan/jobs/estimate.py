@@ -98,7 +98,7 @@ def _wave(
 
 
 def _group(plan: pod_plan.PodPlan) -> str:
-    """What the pod queues with: its budget, the guard of its workload, its swap, or nobody."""
+    """What the pod queues with: its budget, the guard of its workload, its swap, or nothing."""
     if plan.route == "swap" or plan.guarded:
         return f"{plan.workload}"
     return str(plan.budgets[0]) if plan.budgets else plan.pod.uid

@@ -32,14 +32,14 @@ STEPS = 30.0
 """Seconds for what the controller does in steps of 3 s: arbitration, reserving, evicting, binding."""
 
 SLACK = 90.0
-"""Seconds beyond the estimate: a scheduler or controller that starts anew, a budget that others spend."""
+"""Seconds beyond the estimate: a scheduler or controller that restarts, a budget that others use up."""
 
 
 @dataclass(frozen=True)
 class Traffic:
     """What is under way. ``jobs`` are all PodMigrationJobs of the cluster that have not ended.
 
-    ``evicting`` are the UIDs of pods whose job has sent their eviction, ``taken`` when evictions by jobs
+    ``evicting`` are the UIDs of pods whose eviction by a job was sent, ``taken`` when evictions by jobs
     happened, on the same clock as ``now``.
     """
 
@@ -76,7 +76,7 @@ def admit(
 
 
 def ttl_of(snapshot: snapshots.Snapshot, plan: pod_plan.PodPlan, controller: migration_controller.Controller) -> float:
-    """Seconds after which the job shall give up: generously more than it takes, in whole tens of seconds.
+    """Seconds after which the job gives up: well above the estimate, in whole tens of seconds.
 
     A pod that comes back under its own name (a StatefulSet's) meets the object limiter that its own eviction
     has filled, so one interval of it is added.
@@ -118,7 +118,7 @@ def _limited(
 def _budgeted(
     snapshot: snapshots.Snapshot, pod: objects.Pod, traffic: Traffic, jobs: t.Collection[migration_jobs.Job]
 ) -> reasons.Reason | None:
-    """A refused eviction makes the controller pause longer and longer, so none is provoked."""
+    """After each refused eviction the controller pauses longer, so refusals are avoided."""
     verdict = budgets.diagnose(snapshot, pod)
     if not verdict.allowed:
         return reasons.Reason(f"budget_{verdict.code}", verdict.message, verdict.remedy)
@@ -126,6 +126,6 @@ def _budgeted(
         flying = sum(1 for one in _flying(snapshot, traffic, jobs) if budget.covers(one))
         if flying and flying >= budget.allowed:
             return reasons.Reason(
-                "budget_spent", f"{budget.ref} allows {budget.allowed}, {flying} are about to go.", "Wait."
+                "budget_spent", f"{budget.ref} allows {budget.allowed}, {flying} are about to be evicted.", "Wait."
             )
     return None

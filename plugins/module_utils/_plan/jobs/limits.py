@@ -1,7 +1,7 @@
 # Copyright: Contributors to the kubeops.node_maintenance collection
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""The live MigrationController: what koord-descheduler's configuration makes of PodMigrationJobs.
+"""The live MigrationController, read from koord-descheduler's configuration.
 
 Read in the sources of koordinator v1.7.0 and v1.8.0: defaults in ``apis/config/v1alpha2/defaults.go``,
 limits in ``controllers/migration/util/util.go``, the object limiter in ``controllers/migration/controller.go``,
@@ -25,7 +25,7 @@ KIND = "DeschedulerConfiguration"
 
 
 class UnreadableError(ValueError):
-    """The configuration is none that a running koord-descheduler could have; says where."""
+    """No running koord-descheduler can have this configuration; the message names the key."""
 
 
 def controller(config: t.Any) -> migration_controller.Controller:
@@ -43,7 +43,7 @@ def controller(config: t.Any) -> migration_controller.Controller:
     raws = config.get("profiles") or [{}]
     active = [(raw, profile) for raw, profile in zip(raws, found, strict=False) if PLUGIN in profile.plugins]
     if not active:
-        raise UnreadableError(f"no profile has the plugin {PLUGIN}, so nobody carries out PodMigrationJobs")
+        raise UnreadableError(f"no profile has the plugin {PLUGIN}, so nothing carries out PodMigrationJobs")
     names = tuple(str(raw.get("name") or "koord-descheduler") for raw, _profile in active)
     profile = active[0][1]
     return _controller(_Args(profile.args.get(PLUGIN, {}), profile.args_path(PLUGIN)), names)

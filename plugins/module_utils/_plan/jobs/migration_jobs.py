@@ -77,12 +77,12 @@ class Job(objects.Object):
 
     @property
     def succeeded(self) -> bool:
-        """Whether it did what it was for."""
+        """Whether it has moved its pod."""
         return self.phase in ("Succeeded", "Succeed")
 
     @property
     def passed(self) -> bool:
-        """Whether arbitration is behind it: only then may it be written."""
+        """Whether it has passed arbitration: only then may it be written."""
         return self.annotations.get(PASSED) == "true" or self.phase == "Running" or self.ended
 
     @property
@@ -92,12 +92,12 @@ class Job(objects.Object):
 
     @property
     def evicting(self) -> bool:
-        """Whether the eviction of the pod was sent: from then on nothing undoes it."""
+        """Whether the eviction of the pod was sent, which cannot be undone."""
         return any(condition.get("type") == "Eviction" for condition in self.conditions)
 
     @property
     def ours(self) -> bool:
-        """Whether this collection made it."""
+        """Whether this collection created it."""
         return self.labels.get(names.MANAGED_BY_LABEL) == names.MANAGED_BY
 
     def condition(self, kind: str) -> objects.Raw:
@@ -139,10 +139,10 @@ def _pod(reference: objects.Raw, uid: str = "") -> objects.Ref:
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """What a job shall be, apart from its pod. ``ttl`` is in seconds, ``None`` for none.
+    """The specification of a job without its pod. ``ttl`` is in seconds, ``None`` for no ttl.
 
-    ``template`` is the Reservation's ``metadata`` and ``spec`` that the controller shall use; ``reservation`` the
-    name of one that is there already. ``delete_options`` are those of the API; the pod's UID is added to them.
+    ``template`` is the Reservation's ``metadata`` and ``spec`` that the controller is to use; ``reservation`` the
+    name of an existing one. ``delete_options`` are those of the API; the pod's UID is added to them.
     ``run`` is the run's id.
     """
 

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the kubeops.node_maintenance collection
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""A Reservation that is there before its job: whether it can serve the pod, and how one is made for it."""
+"""A Reservation that exists before its job: whether it can serve the pod, and how to create one."""
 
 from __future__ import annotations
 

@@ -65,7 +65,7 @@ def targets(snapshot: snapshots.Snapshot, selection: Selection) -> tuple[tuple[T
 
 
 def _movable(pod: objects.Pod) -> bool:
-    """Whether a pod of a crowd is worth a job at all."""
+    """Whether a pod that is selected by node or label needs a job."""
     daemon = pod.owner is not None and pod.owner.kind == "DaemonSet"
     return not (pod.mirror or daemon or pod.finished or pod.deleting)
 
@@ -104,7 +104,7 @@ def _same(one: objects.Ref, other: objects.Ref) -> bool:
 
 
 def _bringer(pod: objects.Pod, jobs: t.Iterable[migration_jobs.Job]) -> migration_jobs.Job | None:
-    """The job whose work this pod is already: the successor it waited for, or the namesake of the one it evicted."""
+    """The job that brought this pod: as the successor it waited for, or under the name of the pod it evicted."""
     for job in jobs:
         if not job.succeeded:
             continue

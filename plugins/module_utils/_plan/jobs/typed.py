@@ -1,10 +1,10 @@
 # Copyright: Contributors to the kubeops.node_maintenance collection
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""Values held against Go types, as ``encoding/json`` would decode them.
+"""Values checked against Go types, as ``encoding/json`` would decode them.
 
 koord-descheduler lists all PodMigrationJobs into Go types at once: one value of a wrong type in one job, and the
-whole list cannot be decoded, so that no job is worked on any more. An unknown field would be dropped in silence.
+whole list cannot be decoded, so that no job is processed any more. An unknown field would be dropped silently.
 Both are reported here, with their path.
 
 The types are those of the JSON tags of ``k8s.io/api`` v0.28.7 (the one inside Koordinator v1.7.0), its
@@ -189,7 +189,7 @@ TYPES: t.Mapping[str, t.Mapping[str, str]] = _read(_TABLE)
 """The fields of each type with their kinds."""
 
 Fault = tuple[str, t.Any, str]
-"""Where, what is there, and what would be right."""
+"""Path, value, and what would be valid."""
 
 _QUANTITY = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+|[KMGTPE]i|[numkMGTPE])?", re.ASCII)
 _RANGES = {"int32": 2**31, "int64": 2**63}

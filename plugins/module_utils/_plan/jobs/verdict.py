@@ -1,9 +1,9 @@
 # Copyright: Contributors to the kubeops.node_maintenance collection
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""Where a job stands, what holds it, and why it failed: more than its own reason says.
+"""Where a job stands, what holds it, and why it failed, in more detail than its own reason.
 
-The controller's words are few: ``ForbiddenMigratePod`` for a dozen rules, ``Timeout`` for everything that did not
+The controller says little: ``ForbiddenMigratePod`` for a dozen rules, ``Timeout`` for everything that did not
 happen in time, nothing at all while a limit or a budget holds a job.
 """
 
@@ -37,7 +37,7 @@ class View:
     now: str = ""
 
     def pod(self, job: migration_jobs.Job) -> objects.Pod | None:
-        """The job's pod while it is there; a successor of the same name is another one."""
+        """The job's pod while it exists; a successor of the same name is another pod."""
         name = (job.pod.namespace, job.pod.name)
         found = (pod for pod in self.snapshot.pods if (pod.namespace, pod.name) == name)
         return next((pod for pod in found if job.pod.uid in ("", pod.uid)), None)
@@ -76,7 +76,7 @@ def stage(job: migration_jobs.Job) -> str:
 
 
 def verdict(job: migration_jobs.Job, view: View) -> reasons.Reason | None:
-    """Why the job failed, or what holds it now; ``None`` when it succeeded, or nothing holds it as far as is known."""
+    """Why the job failed, or what holds it now; ``None`` if it succeeded or nothing is known to hold it."""
     if job.succeeded:
         return None
     return _failure(job, view) if job.ended else holding(job, view)
@@ -96,7 +96,7 @@ def _failure(job: migration_jobs.Job, view: View) -> reasons.Reason:
             found = _REASONS[reason]
             return reasons.Reason(found.code, found.message.format(job=job), found.remedy)
     said = job.message or job.reason or f"its phase is {job.phase}"
-    return reasons.Reason("failed", f"The job has ended: {said}", "Look at its conditions and events.")
+    return reasons.Reason("failed", f"The job has ended: {said}", "Check its conditions and events.")
 
 
 def _forbidden(job: migration_jobs.Job, view: View) -> reasons.Reason:
@@ -108,7 +108,7 @@ def _forbidden(job: migration_jobs.Job, view: View) -> reasons.Reason:
     found = causes.forbidden(view.snapshot, pod, view.controller) if pod and view.controller else None
     return found or reasons.Reason(
         "forbidden",
-        "koord-descheduler forbids it by a rule that cannot be told from here.",
+        "koord-descheduler forbids it by a rule that cannot be determined from here.",
         "Its log has the rule, at verbosity 4: 'Pod fails the following checks'.",
     )
 
@@ -122,12 +122,12 @@ _REASONS: t.Mapping[str, reasons.Reason] = {
     ),
     "InvalidPodRef": reasons.Reason("invalid_pod_ref", "The job names no pod.", "Name its namespace and name."),
     "MissingReservation": reasons.Reason(
-        "reservation_gone", "Reservation {job.reservation} was deleted meanwhile.", "Make it again, then a new job."
+        "reservation_gone", "Reservation {job.reservation} was deleted.", "Create it again, then a new job."
     ),
     "ReservationExpired": reasons.Reason(
         "reservation_expired",
         "Reservation {job.reservation} has expired.",
-        "Make a new one with a longer ttl, then a new job.",
+        "Create one with a longer ttl, then a new job.",
     ),
 }
 
@@ -155,14 +155,14 @@ def _arbitration(job: migration_jobs.Job, pod: objects.Pod | None, view: View) -
         return None
     return reasons.Reason(
         "not_arbitrated",
-        "koord-descheduler has not admitted it, and by no rule that can be told from here.",
-        "Look whether koord-descheduler runs and has the lease, and at its log. A job or Reservation with a ttl or "
+        "koord-descheduler has not admitted it, for a reason that cannot be determined from here.",
+        "Check that koord-descheduler runs and has the lease, and check its log. A job or Reservation with a ttl or "
         "template that it cannot decode stops it for all jobs.",
     )
 
 
 _PATIENCE = 15.0
-"""Seconds after which a job that nothing holds should have been looked at."""
+"""Seconds after which a job that nothing holds should have been admitted."""
 
 
 def _limited(job: migration_jobs.Job, pod: objects.Pod, view: View) -> reasons.Reason | None:
@@ -179,7 +179,7 @@ def _reserving(job: migration_jobs.Job, pod: objects.Pod, view: View) -> reasons
         return reasons.Reason(
             "reservation_not_created",
             f"The Reservation could not be created: {created.get('message')}",
-            "Mend the template, or give it owners where no controller owns the pod.",
+            "Correct the template, or add owners to it if no controller owns the pod.",
         )
     if scheduled.get("status") == "False":
         return reasons.Reason("unschedulable", f"No place is found: {scheduled.get('message')}", _MAKE_ROOM)
@@ -188,8 +188,8 @@ def _reserving(job: migration_jobs.Job, pod: objects.Pod, view: View) -> reasons
     found = causes.unserved(pod, view.controller) if view.controller else None
     return found or reasons.Reason(
         "no_scheduler",
-        f"Nobody schedules Reservation {job.reservation}.",
-        "Look whether koord-scheduler runs, and whether its profile has the plugin Reservation.",
+        f"No scheduler handles Reservation {job.reservation}.",
+        "Check that koord-scheduler runs and that its profile has the plugin Reservation.",
     )
 
 
@@ -201,11 +201,11 @@ def _evicted(job: migration_jobs.Job, pod: objects.Pod | None) -> reasons.Reason
         return reasons.Reason(
             "pod_stays",
             f"The pod is evicted and still there (grace {pod.grace_seconds} s{finalizers}).",
-            "Wait for its end. With evictionPolicy SoftEviction somebody else has to delete it.",
+            "Wait for its end. With evictionPolicy SoftEviction something else has to delete it.",
         )
     if job.condition("BoundPodReady").get("status") == "False":
         return reasons.Reason(
-            "new_pod_not_ready", f"The new pod {_new(job)} is not Ready.", "Look at its events and its log."
+            "new_pod_not_ready", f"The new pod {_new(job)} is not Ready.", "Check its events and its log."
         )
     if job.condition("PodBoundReservation").get("status") == "False":
         return reasons.Reason(

@@ -77,7 +77,7 @@ class What(outcomes.Outcome):
     KEPT = "kept", "an object stays, because somebody else changed it or it could not be written"
     JOB = "job", "where a PodMigrationJob stands"
     JOB_CREATED = "job_created", "a PodMigrationJob was created for a pod"
-    JOB_FAILED = "job_failed", "a PodMigrationJob came to nothing"
+    JOB_FAILED = "job_failed", "a PodMigrationJob did not move its pod"
     FALLBACK = "fallback", "a pod is evicted instead of being moved by a PodMigrationJob"
     RESERVING = "reserving", "a Reservation has no place yet"
     RESERVED = "reserved", "a Reservation has a place"

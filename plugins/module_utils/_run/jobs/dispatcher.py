@@ -40,13 +40,13 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.jobs
 )
 
 LOOK_EVERY = 0.25
-"""Seconds between two looks at who may start: many things change, and few of them make room."""
+"""Seconds between two checks of which jobs may start: few of the many changes make room for one."""
 HOPELESS = 2
-"""Jobs in a row whose Reservation no scheduler looked at for their whole ttl; then no more are created."""
+"""No more jobs are created after this many in a row whose Reservation no scheduler handled."""
 OVERDUE = 60.0
 """Seconds after a job's ttl: its controller would have ended it by then if it were there."""
 TRIES = writing.HICCUPS + 1
-"""How often the creation of a job is decided at one look: the other moves wait meanwhile."""
+"""How often the creation of a job is tried at once: the other moves wait in the meantime."""
 
 
 @dataclass
@@ -84,7 +84,7 @@ class JobStarter:
     _next: float = 0.0
 
     def view(self, snapshot: snapshots.Snapshot, jobs: t.Mapping[str, migration_jobs.Job]) -> verdict.View:
-        """What a verdict on a job is made from."""
+        """What is known beside a job."""
         return verdict.View(snapshot, self.choices.controller, jobs, self.ctx.clock.server())
 
     def recall(self, jobs: t.Iterable[migration_jobs.Job]) -> None:
@@ -99,7 +99,7 @@ class JobStarter:
             self._taken.setdefault(key, []).append(self.ctx.clock.now())
 
     def start(self, moves: t.Sequence[pod_moves.Move], view: verdict.View) -> None:
-        """Create jobs for those of the moves that need one and can be admitted now."""
+        """Create jobs for the moves that need one and can be admitted now."""
         line = self._without_jobs(
             [move for move in moves if move.plan.route == "job" and move.state == "waiting"], view
         )
@@ -137,7 +137,7 @@ class JobStarter:
         self.ctx.note(phases.What.FALLBACK, move.reason, node=pod.node, namespace=pod.namespace, name=pod.name)
 
     def _without_jobs(self, moves: t.Iterable[pod_moves.Move], view: verdict.View) -> list[pod_moves.Move]:
-        """The moves without a job; adopts jobs that exist already, of a killed run or of somebody else."""
+        """The moves without a job; adopts existing jobs, of a killed run or of another creator."""
         flying = {flight.target.uid for flight in self.flights.values()}
         by_pod = {job.pod.uid: job for job in view.jobs.values() if not job.ended and not job.deleting and job.pod.uid}
         line: list[pod_moves.Move] = []
@@ -148,7 +148,7 @@ class JobStarter:
             if job is None or (job.paused and not job.ours):
                 line.append(move)
                 continue
-            # Somebody else's job may be one that nobody carries out: it is not waited for as long as its ttl.
+            # Another creator's job may be one that nothing carries out: it is not given its whole ttl.
             flight = self._flight(move, job.name, job.ttl if job.ours else 0.0)
             flight.ours = job.ours
             self.tracker.adopt(flight, job)
@@ -190,7 +190,7 @@ class JobStarter:
         try:
             self.tracker.create(flight, change, patience=0.0, tries=TRIES)
         except writing.PASSING as error:
-            # Whether it may still be made is decided anew; one that was made is seen on the watch.
+            # Whether it may still be created is decided again; one that was created is seen on the watch.
             self._next = now + max(1.0, error.retry_after or 0.0)
         except (errors.Forbidden, errors.NotFound) as error:
             self.broken = f"{error}."
@@ -220,7 +220,7 @@ class JobStarter:
         )
         name = migration_jobs.name_of(pod.ref, wish, attempt)
         body = migration_jobs.manifest(name, pod.ref, wish)
-        # Whatever the controller's policy is: budgets are asked.
+        # Budgets are respected, whatever the controller's policy is.
         body["metadata"]["labels"][job_route.POLICY] = "Eviction"
         body["metadata"]["annotations"][names.SERVES_NODES] = pod.node
         target = migration_jobs.ref_of(name)
@@ -261,12 +261,12 @@ class JobDispatcher:
             self._starter.recall(self._view.jobs().values())
 
     def stop(self) -> None:
-        """Stop watching; jobs that are under way go on."""
+        """Stop watching; jobs under way continue."""
         if self._view:
             self._view.stop()
 
     def step(self, snapshot: snapshots.Snapshot, moves: t.Sequence[pod_moves.Move]) -> None:
-        """Do what can be done now, without waiting; ``moves`` are those of nodes that are still to be emptied.
+        """Do what can be done now, without waiting; ``moves`` are those of nodes that still have to be drained.
 
         Raises:
             StopRun: jobs cannot be watched any more, or the lock was lost.
@@ -300,9 +300,9 @@ class JobDispatcher:
         return not self.flying(node) and self._cleanup.done_with(node, jobs)
 
     def abandon(self, node: str, why: str) -> None:
-        """Give up the jobs of a node that is not emptied after all: they would move its pods later on.
+        """Give up the jobs of a node that is not drained after all: they would move its pods later.
 
-        Those that have evicted their pod already end without us.
+        Jobs that have evicted their pod already are left to end.
         """
         if self._view is None:
             return
@@ -329,7 +329,7 @@ class JobDispatcher:
         if job.evicting and not flight.evicted and state != "deleted":
             self._evicted(flight, job)
         if state == "deleted" and waits:
-            self._came_to_nothing(flight, "the job was deleted by somebody.")
+            self._fall_back(flight, "the job was deleted by another client.")
         elif state == "ended":
             self._hopeless = 0 if job.condition("ReservationScheduled") else self._hopeless
             if waits and not job.succeeded:
@@ -359,19 +359,19 @@ class JobDispatcher:
             self._hopeless += 1
             if self._hopeless >= HOPELESS:
                 self._starter.broken = f"{self._hopeless} jobs in a row got no answer from their scheduler."
-        self._came_to_nothing(flight, why)
+        self._fall_back(flight, why)
 
     def _overdue(self, flight: Flight, job: migration_jobs.Job, view: verdict.View) -> None:
-        why = f"PodMigrationJob {job.name}, which somebody else made for it, does not move it."
+        why = f"PodMigrationJob {job.name}, which another creator made for it, does not move it."
         if flight.ours:
             found = verdict.verdict(job, view)
-            self._starter.broken = f"koord-descheduler does not end PodMigrationJob {job.name}, whose ttl is over."
+            self._starter.broken = f"koord-descheduler does not end PodMigrationJob {job.name}, after its ttl."
             why = " ".join(part for part in (self._starter.broken, found.message if found else "") if part)
             self._tracker.give_up(job, why)
-        self._came_to_nothing(flight, why)
+        self._fall_back(flight, why)
 
-    def _came_to_nothing(self, flight: Flight, why: str) -> None:
+    def _fall_back(self, flight: Flight, why: str) -> None:
         move = t.cast("pod_moves.Move", flight.move)
-        said = f"PodMigrationJob {flight.name} came to nothing: {why}"
+        said = f"PodMigrationJob {flight.name} did not move it: {why}"
         self.ctx.tell(phases.What.JOB_FAILED, said, node=flight.node, namespace=move.pod.namespace, name=move.pod.name)
         self._starter.instead(move, why)

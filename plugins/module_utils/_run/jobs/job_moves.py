@@ -1,10 +1,10 @@
 # Copyright: Contributors to the kubeops.node_maintenance collection
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""Pods on their way: a job is made when the controller would admit it, and followed to its end.
+"""Jobs of ``pod_migration_job``: each is created when the controller would admit it, and followed to its end.
 
-A job is made once and not written again. Its ttl runs from its creation, also while a limit holds it, so it is
-made no earlier than it can be admitted: what holds it is computed from the controller's own configuration.
+A job is created once and not written again. Its ttl runs from its creation, also while a limit holds it, so it is
+not created before it can be admitted, as computed from the controller's own configuration.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.jobs import job_view, tracker
 
 EXPLAIN = 5.0
-"""Seconds in one stage after which it is asked what holds the job."""
+"""Seconds in one stage after which the reason is looked for."""
 
 
 @dataclass
@@ -117,11 +117,11 @@ class Moves:
     controller: migration_controller.Controller | None = None
 
     def __post_init__(self) -> None:
-        """The jobs are followed as those of a drain are."""
+        """Follow the jobs as those of a drain are followed."""
         self.tracker = tracker.JobTracker(self.ctx)
 
     def start(self) -> None:
-        """Make every job at once; nobody waits for them."""
+        """Create every job at once, without waiting for them."""
         for work in self.works:
             if work.state == "queued":
                 self._create(work)
@@ -129,7 +129,7 @@ class Moves:
                 self._leave(work)
 
     def predict(self, wait: bool) -> None:
-        """Check mode: remember the jobs that would be made, and what would become of the pods."""
+        """Check mode: note the jobs that would be created, and their outcomes."""
         for work in self.works:
             if work.state == "queued":
                 self._create(work)
@@ -214,7 +214,7 @@ class Moves:
         if view.snapshot.pod(work.target.uid) is None:
             work.close(outcomes.JobOutcome.GONE, f"{said}, and {work.target} is gone.")
         else:
-            work.close(outcomes.JobOutcome.DELETED, f"{said}. {work.target} is where it was. Run again.")
+            work.close(outcomes.JobOutcome.DELETED, f"{said}. {work.target} is still in place. Run the task again.")
 
     def _ended(self, work: Work, job: migration_jobs.Job, view: verdict.View) -> None:
         work.ended = self.ctx.clock.server()

@@ -28,7 +28,7 @@ def reread(ctx: context.Context, name: str, patience: float = act.PATIENCE) -> m
 
 
 def approve(ctx: context.Context, job: migration_jobs.Job) -> migration_jobs.Job | None:
-    """Let a paused job go on that has passed arbitration, with its whole ttl from now on.
+    """Approve a paused job that has passed arbitration, with its whole ttl from now on.
 
     The ttl counts from the job's creation, also while it is paused; without more of it a job that was approved
     late would fail at once.
@@ -77,10 +77,10 @@ def remind(ctx: context.Context, job: migration_jobs.Job, fence: act.Fence | Non
 
 
 def exempt(ctx: context.Context, job: migration_jobs.Job, fence: act.Fence | None = None) -> migration_jobs.Job | None:
-    """Let a job end that has evicted its pod, whatever the object limiter says.
+    """Exempt a job that has evicted its pod from the object limiter, so that it can end.
 
-    The limiter is asked for the pod of the job's name. After the eviction of a StatefulSet's pod that is its
-    successor, and the token that would be needed is the one that the job itself has taken: without this the job
+    The limiter is applied to the pod of the job's name. After the eviction of a StatefulSet's pod that is its
+    successor, and the token it needs is the one that the job itself has taken: without this the job
     stays Running until the limiter's window or its ttl is over.
     """
     sentence = f"Let {job.ref} end without the object limiter: its pod is evicted"

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the kubeops.node_maintenance collection
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""``pod_migration_job``: PodMigrationJobs made, approved, rejected and removed, each for one certain pod."""
+"""``pod_migration_job``: create, approve, reject and delete PodMigrationJobs, each for one pod."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ GOING_ON = (outcomes.JobOutcome.APPROVED, outcomes.JobOutcome.ALREADY_APPROVED)
 class JobOptions:
     """Options of the module; all of them are valid. ``timeout`` is in seconds, ``None`` for one of the ttl.
 
-    ``template`` is the Reservation's: for the job, or with ``wish.reservation`` for one that is made beforehand.
+    ``template`` is the Reservation's: for the job, or with ``wish.reservation`` for one that is created beforehand.
     """
 
     state: State = "present"
@@ -59,7 +59,7 @@ class JobOptions:
 
 
 def jobs(ctx: context.Context, options: JobOptions) -> context.Result:
-    """Do what the state says for each of the pods or jobs.
+    """Bring each of the pods or jobs to the state.
 
     Raises:
         StopRun: something that was named is not there; nothing was written.
@@ -67,7 +67,7 @@ def jobs(ctx: context.Context, options: JobOptions) -> context.Result:
     """
     reserves = options.state == "present" and options.wish.mode == "ReservationFirst"
     found = koordinator.look(ctx, options.koordinator_namespace, reserves=reserves)
-    # A job can be rejected or removed while its controller is away; making or approving one is in vain then.
+    # Without its controller a job can be rejected or deleted, but creating or approving one has no effect.
     if found.missing and (options.state in ("present", "approved") or found.missing[0].code == "no_crd"):
         return context.Result(
             {"findings": [finding.to_dict() for finding in found.missing]},
@@ -119,7 +119,7 @@ def _targets(snapshot: snapshots.Snapshot, options: JobOptions) -> tuple[targets
         raise context.StopRun(
             "unknown_node",
             f"There is no node {', '.join(lost)}.",
-            "Look at `kubectl get nodes`: a node is named as there, not by its address.",
+            "Use the name that `kubectl get nodes` shows, not an address.",
             f"Node {lost[0]}",
         )
     wanted, unknown = targets.targets(snapshot, selection)
@@ -127,7 +127,7 @@ def _targets(snapshot: snapshots.Snapshot, options: JobOptions) -> tuple[targets
         raise context.StopRun(
             "unknown_pod",
             f"There is no pod {', '.join(f'{ref.namespace}/{ref.name}' for ref in unknown)}.",
-            "Look at `kubectl get pods`. Give the pod's uid as well, and one that is gone counts as moved.",
+            "Check `kubectl get pods`. If the pod's uid is given as well, a pod that is gone counts as moved.",
             str(unknown[0]),
         )
     return wanted
@@ -164,7 +164,7 @@ def _work(
 
 
 def _reserve(ctx: context.Context, options: JobOptions, work: job_moves.Work, deadline: float) -> None:
-    """Hold an existing Reservation against the pod, or make one and wait until it has its place."""
+    """Check the existing Reservation, or create one and wait until it is scheduled."""
     name, pod = options.wish.reservation, work.pod
     if pod is None:
         return
@@ -173,7 +173,7 @@ def _reserve(ctx: context.Context, options: JobOptions, work: job_moves.Work, de
         raise context.StopRun(
             "unknown_reservation",
             f"There is no Reservation {name}.",
-            "Name one that is there, or give reservation_template to have it made.",
+            "Name an existing one, or set reservation_template to create it.",
             f"Reservation {name}",
         )
     why = reserve.unusable(raw, pod) if raw else None
@@ -199,7 +199,7 @@ def _reserve(ctx: context.Context, options: JobOptions, work: job_moves.Work, de
 
 
 def _wait_for_place(ctx: context.Context, work: job_moves.Work, name: str, deadline: float, *, made: bool) -> None:
-    """Wait until the Reservation is available; one of ours that gets no place is deleted again."""
+    """Wait until the Reservation is available; one that was created here and is not scheduled is deleted again."""
     where = {"namespace": work.target.namespace, "name": work.target.name}
     told = ""
     while True:
@@ -212,8 +212,8 @@ def _wait_for_place(ctx: context.Context, work: job_moves.Work, name: str, deadl
         if ctx.clock.now() >= deadline or raw is None or reserve.phase(raw) in ("Failed", "Succeeded"):
             why = reasons.Reason(
                 "unschedulable" if text else "no_scheduler",
-                f"Reservation {name} got no place: {text or 'nobody has scheduled it'}.",
-                "Make room, change the template, or look whether koord-scheduler runs.",
+                f"Reservation {name} got no place: {text or 'no scheduler has handled it'}.",
+                "Make room, change the template, or check that koord-scheduler runs.",
             )
             break
         if text != told:
@@ -265,7 +265,7 @@ def _ruled(ctx: context.Context, options: JobOptions, found: koordinator.Koordin
 
 
 def _named(ctx: context.Context, options: JobOptions, found: koordinator.Koordinator) -> list[migration_jobs.Job]:
-    """The jobs that are meant: by their own name, else the newest of each pod, else all of the run."""
+    """The jobs selected by their own name, else the newest of each pod, else all of the run."""
     if options.name:
         return [job for job in found.jobs if job.name == options.name]
     selection, run = options.selection, options.wish.run

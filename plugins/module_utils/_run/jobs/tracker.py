@@ -33,7 +33,7 @@ SOON = 3.0
 UNSEEN = 5.0
 """Seconds after which a new job that the watch has not shown is read from the API server."""
 GONE = 7.0
-"""Seconds after which a job ends whose pod is gone without its doing: the controller looks every three."""
+"""Seconds after which a job is ended whose pod is gone otherwise: the controller checks every three."""
 
 State = t.Literal["unseen", "under way", "ended", "deleted", "pod gone"]
 """``unseen``: created, but not shown by the watch yet; ``pod gone``: before the job could move it."""
@@ -42,7 +42,7 @@ State = t.Literal["unseen", "under way", "ended", "deleted", "pod gone"]
 class NameTaken(errors.ClusterError):
     """A job for another pod has the name."""
 
-    rule = "somebody created another job of this name meanwhile"
+    rule = "another client has created a job of this name"
     remedy = "Run the same command again."
 
 
@@ -67,7 +67,7 @@ class Tracked:
 
     @property
     def too_late(self) -> str:
-        """What there is to say of a job whose pod is gone without its doing."""
+        """The message about a job whose pod was gone before."""
         return f"{self.target} was gone before job {self.name} could move it."
 
 
@@ -128,7 +128,7 @@ class JobTracker:
         return "under way"
 
     def give_up(self, job: migration_jobs.Job, why: str) -> None:
-        """Let go of a job that has not evicted its pod; a refusal is told in the report."""
+        """Let go of a job that has not evicted its pod; a refusal is noted in the report."""
         try:
             job_writes.let_go(self.ctx, job, why, self.fence)
         except errors.ClusterError as error:
