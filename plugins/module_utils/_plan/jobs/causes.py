@@ -80,7 +80,7 @@ def waiting(
 
     ``jobs`` are all PodMigrationJobs of the cluster. The object limiter is checked only if ``now`` (RFC 3339) is given.
     """
-    others = [job for job in jobs if counts(job) and job.pod.uid != pod.uid]
+    others = [job for job in jobs if job.migrating and job.pod.uid != pod.uid]
     held = _crowded(snapshot, pod, others, controller) or _of_workload(snapshot, pod, others, controller)
     if held and migration_jobs.EVICT not in pod.annotations:
         return held
@@ -88,11 +88,6 @@ def waiting(
         return None
     taken = evictions(jobs)
     return limited(snapshot, pod, controller, lambda key: taken.get(key, ()), seconds_of(now))
-
-
-def counts(job: migration_jobs.Job) -> bool:
-    """Whether limits count the job: it is Running, or it has passed arbitration and is about to run."""
-    return job.phase == "Running" or (job.phase in ("", "Pending") and migration_jobs.PASSED in job.annotations)
 
 
 def evictions(jobs: t.Iterable[migration_jobs.Job]) -> dict[Key, list[float]]:
@@ -288,7 +283,9 @@ def _of_workload(
     workload = snapshot.workload_of(pod)
     if pod.owner is None or workload is None:
         return None
-    pods = _pods_of(snapshot, workload)
+    found = snapshot.selected(workload.namespace, workload.selector) if workload.selector else snapshot.pods
+    # Pods that have ended are among them: they count as unavailable.
+    pods = [pod for pod in found if (owner := snapshot.workload_of(pod)) and owner.uid == workload.uid]
     named = {(job.pod.namespace, job.pod.name) for job in others}
     moving = {p.uid for p in pods if (p.namespace, p.name) in named and p.owner and p.owner.uid == pod.owner.uid}
     most, unavailable = migration_controller.per_workload(controller, workload.replicas)
@@ -306,9 +303,3 @@ def _of_workload(
         f"{len(down)} pods of {workload.ref} are unavailable or migrate: {unavailable} of {workload.replicas} may.",
         "Wait, or look why they are not Ready.",
     )
-
-
-def _pods_of(snapshot: snapshots.Snapshot, workload: objects.Workload) -> list[objects.Pod]:
-    """The workload's pods, those that have ended among them: they count as unavailable."""
-    found = snapshot.selected(workload.namespace, workload.selector) if workload.selector else snapshot.pods
-    return [pod for pod in found if (owner := snapshot.workload_of(pod)) and owner.uid == workload.uid]

@@ -24,6 +24,17 @@ PLUGIN = "MigrationController"
 KIND = "DeschedulerConfiguration"
 
 
+_WORDS: t.Mapping[tuple[type, ...], str] = {
+    (bool,): "true or false",
+    (str,): "a text",
+    (int,): "a whole number",
+    (list,): "a list",
+    (dict,): "keys and values",
+    (int, str): "a whole number or a percentage",
+    (int, float, str): "a number",
+}
+
+
 class UnreadableError(ValueError):
     """No running koord-descheduler can have this configuration; the message names the key."""
 
@@ -107,26 +118,29 @@ class _Args:
     def inner(self, name: str) -> _Args:
         return _Args(self.get(name, {}), f"{self.path}.{name}")
 
-    def get(self, name: str, default: t.Any, kind: type | None = None) -> t.Any:
-        """The value, of the default's type unless ``kind`` is given; the default where it is not set."""
-        kind = kind or type(default)
-        words = {bool: "true or false", str: "a text", int: "a whole number", list: "a list", dict: "keys and values"}
-        return self._read(name, default, kind, words[kind])
+    def get(self, name: str, default: t.Any, *kinds: type) -> t.Any:
+        """The value, of the default's type unless ``kinds`` are given; the default if it is not set."""
+        kinds, value = kinds or (type(default),), self.raw.get(name)
+        if value is None:
+            return default
+        if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
+            raise self._wrong(name, _WORDS[kinds])
+        return value
 
     def texts(self, name: str) -> tuple[str, ...]:
         return tuple(map(str, self.get(name, [])))
 
     def number(self, name: str, default: float) -> float:
-        value = self._read(name, default, (int, float, str), "a number")
+        value = self.get(name, default, int, float, str)
         try:
             return float(value)
         except ValueError:
-            raise self._wrong(name, "a number") from None
+            raise self._wrong(name, _WORDS[int, float, str]) from None
 
     def amount(self, name: str) -> migration_controller.Amount:
-        value = self._read(name, None, (int, str), "a whole number or a percentage")
+        value = self.get(name, None, int, str)
         if isinstance(value, str) and not value.removesuffix("%").isdigit():
-            raise self._wrong(name, "a whole number or a percentage")
+            raise self._wrong(name, _WORDS[int, str])
         return t.cast("migration_controller.Amount", value)
 
     def duration(self, name: str, default: float) -> float:
@@ -137,14 +151,6 @@ class _Args:
         if found is None:
             raise self._wrong(name, "a duration such as 5m")
         return found
-
-    def _read(self, name: str, default: t.Any, wanted: t.Any, words: str) -> t.Any:
-        value = self.raw.get(name)
-        if value is None:
-            return default
-        if not isinstance(value, wanted) or (isinstance(value, bool) and wanted is not bool):
-            raise self._wrong(name, words)
-        return value
 
     def _wrong(self, name: str, words: str) -> UnreadableError:
         return UnreadableError(f"{self.path}.{name} is {self.raw.get(name)!r} and not {words}")

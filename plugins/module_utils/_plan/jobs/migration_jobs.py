@@ -39,8 +39,6 @@ ENDED = ("Succeeded", "Succeed", "Failed", "Aborted")
 KEPT_WITHOUT_TTL = 1800.0
 """Seconds after its creation at which the controller deletes a job without ttl, whatever its phase."""
 
-LONGEST_NAME = 40
-
 
 @dataclass(frozen=True, slots=True)
 class Job(objects.Object):
@@ -89,6 +87,11 @@ class Job(objects.Object):
     def waiting(self) -> bool:
         """Whether it waits for arbitration."""
         return not self.passed
+
+    @property
+    def migrating(self) -> bool:
+        """Whether limits count it: it is Running, or has passed arbitration and is about to run."""
+        return self.phase == "Running" or (self.phase in ("", "Pending") and PASSED in self.annotations)
 
     @property
     def evicting(self) -> bool:
@@ -170,7 +173,7 @@ def name_of(pod: objects.Ref, wish: Wish, attempt: int = 0) -> str:
     """
     way = [pod.namespace, pod.name, pod.uid, wish.mode, wish.reservation, wish.template, wish.delete_options]
     digest = hashlib.sha256(json.dumps(way, sort_keys=True).encode()).hexdigest()[:10]
-    stem = pod.name[:LONGEST_NAME].rstrip("-.")
+    stem = pod.name[:40].rstrip("-.")
     return f"{stem}-{digest}-{attempt + 1}" if attempt else f"{stem}-{digest}"
 
 

@@ -136,7 +136,7 @@ def manifest(
     metadata["name"] = name
     metadata["labels"] = {**(metadata.get("labels") or {}), names.MANAGED_BY_LABEL: names.MANAGED_BY}
     if run:
-        metadata["labels"][f"{names.PREFIX}/run"] = run
+        metadata["labels"][migration_jobs.RUN_LABEL] = run
     return {"apiVersion": migration_jobs.API_VERSION, "kind": KIND, "metadata": metadata, "spec": spec}
 
 
@@ -144,16 +144,8 @@ def _owner(pod: objects.Pod) -> dict[str, t.Any]:
     if pod.owner is None:
         return {"labelSelector": {"matchLabels": dict(pod.labels)}}
     owner = pod.owner
-    return {
-        "controller": {
-            "apiVersion": owner.api_version,
-            "kind": owner.kind,
-            "name": owner.name,
-            "uid": owner.uid,
-            "controller": True,
-            "namespace": pod.namespace,
-        }
-    }
+    known = {"apiVersion": owner.api_version, "kind": owner.kind, "name": owner.name, "uid": owner.uid}
+    return {"controller": {**known, "controller": True, "namespace": pod.namespace}}
 
 
 def _elsewhere(affinity: objects.Raw, node_name: str) -> dict[str, t.Any]:

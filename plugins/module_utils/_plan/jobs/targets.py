@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import itertools
 import typing as t
 from dataclasses import dataclass
 
@@ -94,9 +95,12 @@ def choose(target: Target, jobs: t.Sequence[migration_jobs.Job], wish: migration
     if name:
         taken = next((job for job in jobs if job.name == name), None)
         if taken:
-            return Choice("refuse", job=taken, cause=_taken(taken))
+            said = f"Job {name} exists already, for {taken.pod}, and {'has ended' if taken.ended else 'is under way'}."
+            remedy = "Set another name, or delete it first (state: absent)."
+            return Choice("refuse", job=taken, cause=reasons.Reason("name_taken", said, remedy))
         return Choice("create", name)
-    return Choice("create", _free_name(target.ref, wish, {job.name for job in jobs}))
+    names = (migration_jobs.name_of(target.ref, wish, attempt) for attempt in itertools.count())
+    return Choice("create", next(name for name in names if name not in {job.name for job in jobs}))
 
 
 def _same(one: objects.Ref, other: objects.Ref) -> bool:
@@ -129,15 +133,3 @@ def _join(job: migration_jobs.Job, wish: migration_jobs.Wish) -> Choice:
         return Choice("follow", job.name, job)
     said = f"Job {job.name} for the pod is under way and {other}."
     return Choice("refuse", job=job, cause=reasons.Reason("other_job", said, "Wait for its end, or reject it first."))
-
-
-def _taken(job: migration_jobs.Job) -> reasons.Reason:
-    said = f"There is a job {job.name} already, for {job.pod}, and it {'has ended' if job.ended else 'is under way'}."
-    return reasons.Reason("name_taken", said, "Give another name, or remove it first (state: absent).")
-
-
-def _free_name(pod: objects.Ref, wish: migration_jobs.Wish, taken: t.Collection[str]) -> str:
-    attempt = 0
-    while (name := migration_jobs.name_of(pod, wish, attempt)) in taken:
-        attempt += 1
-    return name

@@ -34,9 +34,14 @@ class Change:
 
 
 def patch(
-    old: objects.Object, sentence: str, body: objects.Raw, before: objects.Raw, after: objects.Raw, verb: Verb = "patch"
+    old: objects.Object,
+    sentence: str,
+    body: objects.Raw,
+    before: objects.Raw | None = None,
+    after: objects.Raw | None = None,
+    verb: Verb = "patch",
 ) -> Change:
-    """The patch of an object in the version that was read."""
+    """The patch of an object in the version that was read; for the rest see ``Change``."""
     return Change(verb, old.ref, sentence, body, before, after, old.resource_version)
 
 

@@ -116,10 +116,6 @@ class Moves:
     wish: migration_jobs.Wish
     controller: migration_controller.Controller | None = None
 
-    def __post_init__(self) -> None:
-        """Follow the jobs as those of a drain are followed."""
-        self.tracker = tracker.JobTracker(self.ctx)
-
     def start(self) -> None:
         """Create every job at once, without waiting for them."""
         for work in self.works:
@@ -181,7 +177,7 @@ class Moves:
         sentence = f"Create {ref} for {work.target} ({self.wish.mode}{how})"
         change = api_changes.Change("create", ref, sentence, body=body, before={}, after=after)
         try:
-            self.tracker.create(work, change)
+            tracker.JobTracker(self.ctx).create(work, change)
         except errors.ClusterError as error:
             work.close(outcomes.JobOutcome.FAILED, f"{work.target}: {error}")
             return
@@ -192,7 +188,8 @@ class Moves:
             work.announce(self.ctx, f"job {work.name} created ({self.wish.mode}{how}{ttl})", phases.What.JOB_CREATED)
 
     def _follow(self, work: Work, view: verdict.View) -> None:
-        state, job = self.tracker.follow(work, view.jobs, view.snapshot), t.cast("migration_jobs.Job", work.job)
+        state = tracker.JobTracker(self.ctx).follow(work, view.jobs, view.snapshot)
+        job = t.cast("migration_jobs.Job", work.job)
         match state:
             case "deleted":
                 self._deleted(work, view)

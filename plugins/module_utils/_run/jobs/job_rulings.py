@@ -20,8 +20,6 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.jobs
 
 Ruling = t.Literal["approved", "rejected", "absent"]
 
-WRITTEN = (outcomes.JobOutcome.APPROVED, outcomes.JobOutcome.REJECTED, outcomes.JobOutcome.ABSENT)
-
 
 class Rulings:
     """One decision on several jobs; ``why`` is the message of a rejected job."""
@@ -64,7 +62,7 @@ class Rulings:
         decide = {"approved": self._approve, "rejected": self._reject, "absent": self._remove}[self.ruling]
         outcome, said = decide(work, job)
         work.close(outcome, said)
-        if outcome in WRITTEN and not self.ctx.check:
+        if outcome.value == self.ruling and not self.ctx.check:
             self.ctx.tell(outcome, said, namespace=work.target.namespace, name=work.target.name)
 
     def _approve(self, work: job_moves.Work, job: migration_jobs.Job) -> tuple[outcomes.JobOutcome, str]:

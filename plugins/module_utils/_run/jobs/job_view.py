@@ -61,20 +61,12 @@ class JobView:
 
 
 Looks = t.Callable[[float], t.Iterator[verdict.View]]
-"""Views of the jobs and what is ``AROUND`` them: now and after each change, at least every ``LOOK_AGAIN`` seconds.
-
-The last view is at the deadline, which is on the context's monotonic clock.
-"""
+"""From a deadline (monotonic clock) to views: now, after each change or ``LOOK_AGAIN`` seconds, and at the deadline."""
 
 
 @contextlib.contextmanager
 def watched(ctx: context.Context, controller: migration_controller.Controller | None) -> t.Iterator[Looks]:
-    """Watch the jobs and what is ``AROUND`` them.
-
-    Raises:
-        ClusterError: the API server did not answer for ``PATIENCE`` seconds.
-        StopRun: something may not be watched.
-    """
+    """Watch the jobs and what is ``AROUND`` them; for the errors see ``JobView.start``."""
     with observe.Live(ctx, AROUND) as live:
         view = JobView(ctx, live.nudge)
 

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import typing as t
-from dataclasses import replace
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs import (
     causes,
@@ -43,7 +42,7 @@ def approve(ctx: context.Context, job: migration_jobs.Job) -> migration_jobs.Job
             elapsed = max(0.0, causes.seconds_of(ctx.clock.server()) - causes.seconds_of(job.created))
             spec["ttl"] = migration_jobs.go_duration(round(job.ttl + elapsed))
             before["ttl"] = migration_jobs.go_duration(job.ttl)
-        return _patch(job, f"Approve {job.ref}, which moves {job.pod}", {"spec": spec}, before, spec)
+        return api_changes.patch(job, f"Approve {job.ref}, which moves {job.pod}", {"spec": spec}, before, spec)
 
     return _write(ctx, job, change)
 
@@ -58,8 +57,7 @@ def reject(
             return None
         status = {"phase": "Failed", "reason": verdict.REJECTED, "message": why}
         sentence = f"Reject {job.ref}, which would move {job.pod}"
-        rejected = _patch(job, sentence, {"status": status}, {"phase": job.phase}, status)
-        return replace(rejected, verb="status")
+        return api_changes.patch(job, sentence, {"status": status}, {"phase": job.phase}, status, verb="status")
 
     found = _write(ctx, job, change, fence)
     if found and found.reservation and (ctx.check or (found.ended and not found.succeeded)):
@@ -118,19 +116,9 @@ def _annotate(
     def change(job: migration_jobs.Job) -> api_changes.Change | None:
         if job.ended or job.paused or job.waiting or job.annotations.get(key) == value:
             return None
-        return _patch(job, sentence, {"metadata": {"annotations": {key: value}}})
+        return api_changes.patch(job, sentence, {"metadata": {"annotations": {key: value}}})
 
     return _write(ctx, job, change, fence)
-
-
-def _patch(
-    job: migration_jobs.Job,
-    sentence: str,
-    body: objects.Raw,
-    before: objects.Raw | None = None,
-    after: objects.Raw | None = None,
-) -> api_changes.Change:
-    return api_changes.Change("patch", job.ref, sentence, body, before, after, job.resource_version)
 
 
 def _write(

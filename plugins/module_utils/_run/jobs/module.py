@@ -37,9 +37,6 @@ State = t.Literal["present", "approved", "rejected", "absent"]
 SLACK = 30.0
 """Seconds beyond a job's ttl after which we stop waiting for it: the controller looks at it every three."""
 
-GOING_ON = (outcomes.JobOutcome.APPROVED, outcomes.JobOutcome.ALREADY_APPROVED)
-"""Outcomes of rulings after which a job moves its pod."""
-
 
 @dataclass(frozen=True, slots=True)
 class JobOptions:
@@ -253,7 +250,8 @@ def _ruled(ctx: context.Context, options: JobOptions, found: koordinator.Koordin
     rulings = job_rulings.Rulings(ctx, options.state, works, why)
     with job_view.watched(ctx, found.controller) as looks:
         rulings.carry_out(looks, deadline, options.wait)
-        approved = [work for work in works if work.outcome in GOING_ON] if options.wait else []
+        moving = (outcomes.JobOutcome.APPROVED, outcomes.JobOutcome.ALREADY_APPROVED)
+        approved = [work for work in works if work.outcome in moving] if options.wait else []
         if ctx.check:
             for work in approved:
                 work.outcome = outcomes.JobOutcome.MOVED
@@ -271,9 +269,9 @@ def _named(ctx: context.Context, options: JobOptions, found: koordinator.Koordin
     selection, run = options.selection, options.wish.run
     if selection == targets.Selection():
         return [job for job in found.jobs if job.labels.get(migration_jobs.RUN_LABEL) == run]
-    refs: t.Iterable[objects.Ref] = selection.pods
-    if not selection.pods:
-        refs = (target.ref for target in targets.targets(observe.gather(ctx.cluster, ("pods",)), selection)[0])
+    refs = selection.pods
+    if not refs:
+        refs = tuple(found.ref for found in targets.targets(observe.gather(ctx.cluster, ("pods",)), selection)[0])
     wanted = {(ref.namespace, ref.name): ref.uid for ref in refs}
     newest: dict[tuple[str, str], migration_jobs.Job] = {}
     for job in sorted(found.jobs, key=lambda job: (job.created, job.name)):

@@ -101,7 +101,7 @@ def test_every_profile_with_a_controller_is_named_and_the_first_is_read() -> Non
     found = controller(document({"name": "a", **other}, {"name": "b", "pluginConfig": [args]}, {"name": "c"}))
     assert found.profiles == ("b", "c")
     assert found.max_migrating_per_node == 7
-    with pytest.raises(UnreadableError, match="nobody carries out"):
+    with pytest.raises(UnreadableError, match="nothing carries out"):
         controller(document({"name": "a", **other}))
 
 
