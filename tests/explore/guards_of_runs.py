@@ -25,7 +25,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base
     LostLockError,
     NodeLock,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drain import drain
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drain import closing
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drain.evict import Evictor
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.plan.plan import PlanOptions, make_plan
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.runs import recovery, runs
@@ -337,7 +337,7 @@ GUARDS = (
     Guard("resourceVersion of lock deletions", without_version("Lease", "delete"), late_deletion),
     Guard(
         "the list before a node is called drained",
-        replaced_by(drain._Drain, "_listed_empty", lambda self, site: True),
+        replaced_by(closing.Closing, "_listed_empty", lambda self, site: True),
         silent_watch,
     ),
     Guard("settled before a surge is lowered", replaced_by(swap, "settled", lambda *args: ""), lagging_controller),

@@ -28,8 +28,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base
     StopRun,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.locking import Locks
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drain.drain import drain
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drain.drain_options import DrainOptions
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drain.drain import DrainOptions, drain
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.nodes.cordon import (
     CordonOptions,
     State,

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge import choices, specs
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drain import drain, drain_options
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drain import drain
 
 SPEC = specs.ClusterModuleSpec(
     name="node_drain",
@@ -27,6 +27,6 @@ SPEC = specs.ClusterModuleSpec(
     },
     durations=("timeout", "pod_timeout"),
     lists=("nodes", "namespaces", "fenced"),
-    engine=lambda ctx, params: drain.drain(ctx, specs.from_params(drain_options.DrainOptions, params)),
+    engine=lambda ctx, params: drain.drain(ctx, specs.from_params(drain.DrainOptions, params)),
     prepare=choices.combined,
 )

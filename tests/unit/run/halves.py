@@ -14,8 +14,10 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.mod
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.routes import migrate
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap import swap
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap.surge_records import Surge
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.protect.surge_case import Case
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.protect.surge_machine import Surging
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.protect.surge_machine import (
+    Surging,
+    WorkloadSurge,
+)
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.protect.swaps import Swaps
 from ansible_collections.kubeops.node_maintenance.tests.unit.plan.play import recorded
 from ansible_collections.kubeops.node_maintenance.tests.unit.plan.world import World
@@ -62,7 +64,7 @@ class Play(Caller):
         super().__init__(world, run)
         me = self.ctx.run
         assert me is not None
-        self.case = Case(Ref("Deployment", "web", "shop", world.uid, "apps/v1"), ("n1",), state)
+        self.case = WorkloadSurge(Ref("Deployment", "web", "shop", world.uid, "apps/v1"), ("n1",), state)
         self.surging = Surging(self.ctx, me, 2.0, self.plan, self.fence, ["n1"], [self.case])
 
     def plan(self, seen: Snapshot) -> dict[str, Surge]:
@@ -75,7 +77,7 @@ class Play(Caller):
         """One step, on the cluster as it is or as it was seen."""
         self.does(lambda: self.surging.step(seen or self.world.snapshot()))
 
-    def rounds(self, count: int = 30, seconds: float = 1.0) -> Case:
+    def rounds(self, count: int = 30, seconds: float = 1.0) -> WorkloadSurge:
         """So many steps; a call that has come to its end ends."""
         for _round in range(count):
             self.step()

@@ -35,7 +35,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drai
     Evacuation,
     Silence,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drain.node_sites import Site
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drain.node_sites import NodeDrain
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator import manifests, nodes
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.store import Raw
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.world import World
@@ -105,10 +105,10 @@ def after(world: World, seconds: float, what: Callable[[], t.Any]) -> None:
     world.machine.after(seconds, what, "happens")
 
 
-def site(world: World, *states: State, grace: int = 30) -> Site:
+def site(world: World, *states: State, grace: int = 30) -> NodeDrain:
     """The node with a pod in each state."""
     node = Node.of(world.get(kinds.NODES, "n1"))
-    made = Site("n1", node, record_of(node))
+    made = NodeDrain("n1", node, record_of(node))
     volumes = [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]
     for number, state in enumerate(states):
         spec = manifests.template("web", nodeName="n1", volumes=volumes, terminationGracePeriodSeconds=grace)["spec"]
@@ -121,7 +121,7 @@ def site(world: World, *states: State, grace: int = 30) -> Site:
     return made
 
 
-def given_up_after(world: World, here: Site, most: float = 200.0) -> tuple[float | None, str]:
+def given_up_after(world: World, here: NodeDrain, most: float = 200.0) -> tuple[float | None, str]:
     def watch(ctx: Context) -> tuple[float | None, str]:
         silence, began = Silence(ctx), ctx.clock.now()
         while ctx.clock.now() - began < most:
@@ -156,7 +156,7 @@ def test_a_node_that_dies_in_the_middle_is_noticed_by_what_is_overdue(world: Wor
     passed, why = given_up_after(world, here)
     assert passed is not None
     assert 35 < passed < 45
-    assert "Pod shop/p0 was told to" in why
+    assert "Pod shop/p0 is terminating" in why
 
 
 @pytest.mark.parametrize("ready", ["True", "False"])
@@ -171,8 +171,8 @@ def test_a_node_that_comes_back_in_time_is_waited_for(world: World) -> None:
     assert given_up_after(world, here)[0] is None
 
 
-def evacuated(world: World, here: Site, timeout: float = FOREVER) -> list[Site]:
-    def work(ctx: Context) -> list[Site]:
+def evacuated(world: World, here: NodeDrain, timeout: float = FOREVER) -> list[NodeDrain]:
+    def work(ctx: Context) -> list[NodeDrain]:
         with Live(ctx, ("pods",)) as live:
             live.fetch(("claims",))
             return Evacuation(ctx, live, lambda node: None, ctx.clock.now() + timeout).work([here])
@@ -293,7 +293,7 @@ def test_what_never_goes_is_not_waited_for_for_ever(world: World, timeout: float
 def test_check_mode_predicts_the_taint_and_writes_nothing(world: World) -> None:
     me, began = world.process("me"), world.machine.now
 
-    def predicted(here: Site) -> Context:
+    def predicted(here: NodeDrain) -> Context:
         ctx = me.ctx(check=True)
         live = Live(ctx, ())
         me.run(lambda _ctx: Evacuation(ctx, live, lambda node: None, FOREVER).predict([here]))

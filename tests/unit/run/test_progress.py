@@ -15,8 +15,8 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.mod
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Pod
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.pod_plan import PodPlan
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.pod_moves import Move
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drain.node_sites import Site
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drain.progress import Progress
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drain.drain import Progress
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drain.node_sites import NodeDrain
 from ansible_collections.kubeops.node_maintenance.tests.unit.plan import objects
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.world import World
 
@@ -27,7 +27,7 @@ def told(seconds: float, why: t.Callable[[float], str]) -> list[str]:
         me = world.process("me")
         progress, pod = Progress(me.ctx()), Pod.of(objects.pod("web-0"))
         move = Move(PodPlan(pod, "job", "guarded", "", None), "waiting", 0.0)
-        site = Site("n1", moves={pod.uid: move})
+        site = NodeDrain("n1", moves={pod.uid: move})
         began = world.machine.now
         while (now := world.machine.now - began) < seconds:
             move.block("PodMigrationJob", "shop", "web-0", why(now))

@@ -13,8 +13,10 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.mod
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.snapshots import Snapshot
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap.surge_records import Surge
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import Run
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.protect.surge_case import Case
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.protect.surge_machine import Surging
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.protect.surge_machine import (
+    Surging,
+    WorkloadSurge,
+)
 from ansible_collections.kubeops.node_maintenance.tests.unit.plan.play import recorded
 from ansible_collections.kubeops.node_maintenance.tests.unit.plan.world import World
 from ansible_collections.kubeops.node_maintenance.tests.unit.run.halves import End, Play
@@ -198,7 +200,9 @@ def test_the_routes_are_planned_once_for_all_workloads_of_a_look(world: World) -
         planned.append(len(seen.pods))
         return play.plan(seen)
 
-    others = [Case(Ref("Deployment", f"w{n}", "shop", f"uid-{n}", "apps/v1"), ("n1",), "plan") for n in range(50)]
+    others = [
+        WorkloadSurge(Ref("Deployment", f"w{n}", "shop", f"uid-{n}", "apps/v1"), ("n1",), "plan") for n in range(50)
+    ]
     surging = Surging(play.ctx, Run("r1", "n1"), 2.0, plan, play.fence, ["n1"], [*others, play.case])
     play.does(lambda: surging.step(world.snapshot()))
     assert planned == [1]

@@ -3,24 +3,23 @@
 
 """``node_drain``: empty nodes and prove that they are empty.
 
-The call plans every pod first and writes nothing where a node cannot be emptied. Then one loop serves
-all nodes: it ends the prepared swaps, feeds the evictor, follows every pod by UID until it is gone,
-waits for replacements and volumes, and writes the drained proof of each node as soon as it holds.
+The call plans every pod first and writes nothing to a node that cannot be emptied. Then one loop serves all nodes:
+it ends the prepared swaps, feeds the evictor, follows every pod by UID until it is gone, waits for replacements and
+volumes, and records each node as drained as soon as that is proven.
 """
 
 from __future__ import annotations
 
 import typing as t
+from dataclasses import dataclass
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import errors, kinds
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import errors
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import (
-    node_records,
-    objects,
     outcomes,
     phases,
+    pod_plan,
     snapshots,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.nodes import standing
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap import guards, surge_records
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import (
     act,
@@ -33,30 +32,39 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base
     services,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drain import (
+    closing,
     dead_nodes,
-    drain_options,
     evict,
     node_sites,
-    prediction,
-    progress,
-    proof,
     replaced,
     routing,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.jobs import dispatcher
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.protect import swaps
 
-QUIET = 1.0
-"""Seconds without any change among a node's pods before it may be called drained."""
-NOT_OURS = (outcomes.DrainOutcome.ADOPTED_BY, outcomes.DrainOutcome.UNCORDONED, outcomes.DrainOutcome.UNTAINTED)
-"""Outcomes of nodes that others have now; what is still there stays, also what was to leave by a swap."""
 NOT_TO_LOCK = (outcomes.DrainOutcome.GONE, outcomes.DrainOutcome.REPLACED, outcomes.DrainOutcome.ADOPTED_BY)
-"""Outcomes of nodes that nobody of our run comes back for: a lock on them that is still ours goes."""
+"""Outcomes of nodes that our run does not come back for: a lock of ours on them is deleted."""
 TICK = 0.5
 """Longest pause of the loop; every change in the cluster ends it early."""
+AT_LEAST = 2.0
+"""Seconds between two different things that are told of one node."""
 
 
-def drain(ctx: context.Context, options: drain_options.DrainOptions) -> context.Result:
+@dataclass(frozen=True, slots=True)
+class DrainOptions:
+    """Options of the module; times in seconds, ``None`` without a limit."""
+
+    nodes: tuple[str, ...]
+    choices: pod_plan.Choices
+    grace_period: int | None = None
+    order: str = "priority"
+    parallel: int = 8
+    timeout: float | None = None
+    pod_timeout: float | None = None
+    wait_for: tuple[t.Literal["gone", "replacement", "volumes"], ...] = ("gone", "replacement", "volumes")
+
+
+def drain(ctx: context.Context, options: DrainOptions) -> context.Result:
     """Empty the nodes.
 
     Raises:
@@ -67,91 +75,69 @@ def drain(ctx: context.Context, options: drain_options.DrainOptions) -> context.
     deadline = began + options.timeout if options.timeout is not None else float("inf")
     before = observe.gather(ctx.cluster, ("leases",))
     wanted = dict.fromkeys(options.nodes)
-    surges = list(surge_records.surges_for(before, wanted))
-    with observe.Live(ctx, ("nodes", "pods", "budgets", "slices", *observe.surged(surges))) as live:
+    surges = {surge.uid: surge for surge in surge_records.surges_for(before, wanted)}
+    with observe.Live(ctx, ("nodes", "pods", "budgets", "slices", *observe.surged(surges.values()))) as live:
         live.seed({"leases": list(before.leases)})
         nodes = live.snapshot().nodes
-        sites = {name: node_sites.Site(name, nodes.get(name)) for name in wanted}
+        sites = {name: node_sites.NodeDrain(name, nodes.get(name)) for name in wanted}
         for site in sites.values():
             site.read_record(ctx)
-        work = _Drain(ctx, options, live, sites, surges, deadline)
-        work.routing.plan()
-        work.swaps.leave(work.routing.passed_over())
+        replacements = replaced.Replacements(ctx, options.wait_for)
+        routes = routing.Routing(ctx, options.choices, live, sites, surges, replacements)
+        closing.at_first(ctx, routes, routes.plan())
+        work = _Drain(ctx, options, routes, deadline)
         work.run()
     now = ctx.clock.now()
-    return node_sites.result_of(
-        sites.values(),
-        work.services.shown(),
-        now,
-        services=work.services.watched,
-        requests=ctx.cluster.requests - requests,
-        seconds=round(now - began, 3),
-    )
+    spent = {"requests": ctx.cluster.requests - requests, "seconds": round(now - began, 3)}
+    return node_sites.result_of(sites.values(), work.services, now, spent)
 
 
 class _Drain:
-    """The loop's state: what is open, and who does what."""
+    """The loop: who does what, and in which order all have their turn."""
 
-    def __init__(
-        self,
-        ctx: context.Context,
-        options: drain_options.DrainOptions,
-        live: observe.Live,
-        sites: dict[str, node_sites.Site],
-        surges: list[surge_records.Surge],
-        deadline: float,
-    ) -> None:
-        self.ctx, self.options, self.live, self.sites, self.deadline = ctx, options, live, sites, deadline
-        self.swaps = swaps.Swaps(ctx, surges, self._fence_nodes)
-        self.services = services.Services(ctx)
-        self.replacements = replaced.Replacements(ctx, frozenset(sites), options.wait_for)
-        prepared = {surge.uid: surge for surge in surges}
-        self.routing = routing.Routing(ctx, options.choices, live, sites, prepared, self.replacements)
-        self.prior = {uid: surge.prior_replicas for uid, surge in prepared.items()}
+    def __init__(self, ctx: context.Context, options: DrainOptions, routes: routing.Routing, deadline: float) -> None:
+        self.ctx, self.options, self.routing, self.deadline = ctx, options, routes, deadline
+        self.live, self.sites = routes.live, routes.sites
+        prior = {uid: surge.prior_replicas for uid, surge in routes.surges.items()}
         self.locks = locking.Locks(ctx)
-        self.evictor: evict.Evictor | None = None
+        self.services = services.Services(ctx)
         self.hands = hands.Hands(ctx, self._fence_all)
         self.budgets: frozenset[tuple[str, str]] = frozenset()
-        self.progress = progress.Progress(ctx)
-        self.silence = dead_nodes.Silence(ctx)
-
-    # -- the loop -----------------------------------------------------------------------------------
+        self.progress = Progress(ctx)
+        self.swaps = swaps.Swaps(ctx, routes.ended(), self.locks.fence)
+        wake, grace, delete = self.live.nudge, options.grace_period, options.choices.disable_eviction
+        runs = {name: site.record.run for name, site in self.sites.items() if site.record}
+        fences = {name: site.record.fence for name, site in self.sites.items() if site.record}
+        self.jobs = dispatcher.JobDispatcher(ctx, routes.choices, self._fence_all, wake, runs, grace, deadline, prior)
+        self.evictor = evict.Evictor(
+            ctx, self._fence, wake, options.parallel, grace, delete, fences, self.locks.regain, prior
+        )
+        most = options.pod_timeout if options.pod_timeout is not None else float("inf")
+        self.closing = closing.Closing(ctx, routes, self.swaps, self.jobs, self.evictor, self.locks, deadline, most)
 
     def run(self) -> None:
-        """Do the work; in check mode only say it."""
+        """Do the work; in check mode only predict it."""
         todo = [site for site in self.sites.values() if site.open]
         if not todo:
             return
-        self.jobs = self._dispatcher()
         if self.ctx.check:
             self._fenced(todo)
-            prediction.predict(self.ctx, self.options, [site for site in todo if site.open], self.jobs.predicted)
+            for site in todo:
+                if site.open:
+                    self._predict(site)
             self.swaps.predict(self.live.snapshot())
             return
         try:
-            for name, why in self.locks.take_recorded(
-                {site.name: t.cast(node_records.Record, site.record) for site in todo}
-            ).items():
+            for name, why in self.locks.take_recorded({site.name: site.taken for site in todo}).items():
                 self.sites[name].outcome, self.sites[name].message = outcomes.DrainOutcome.HELD, why
                 self.swaps.lose(name, why)
             # What the watches know is from before the locks, and they may be far behind.
-            self._stand({node.name: node for node in observe.lists(self.ctx.cluster, ("nodes",))["nodes"]})
+            self.closing.stand({node.name: node for node in observe.lists(self.ctx.cluster, ("nodes",))["nodes"]})
             self.swaps.hold()
             self._fenced(todo)
-            self.evictor = evict.Evictor(
-                self.ctx,
-                self._fence,
-                self.live.nudge,
-                self.options.parallel,
-                self.options.grace_period,
-                self.options.choices.disable_eviction,
-                {site.name: site.record.fence for site in todo if site.record},
-                self.locks.regain,
-                self.prior,
-            )
             try:
                 self.jobs.start()
-                self._loop(self.evictor)
+                self._loop()
             finally:
                 self.jobs.stop()
                 self.evictor.close()
@@ -159,243 +145,129 @@ class _Drain:
             self.swaps.close()
             self.locks.leave(drop=[name for name, site in self.sites.items() if site.outcome in NOT_TO_LOCK])
 
-    def _fenced(self, todo: list[node_sites.Site]) -> None:
-        """First those whose machines are off: their pods and volumes only have to be let go."""
+    def _predict(self, site: node_sites.NodeDrain) -> None:
+        delete = self.options.choices.disable_eviction
+        for move in site.left():
+            if move.plan.route == "evict":
+                act.apply(self.ctx, self.evictor.change(move))
+                move.outcome = outcomes.PodOutcome.DELETED if delete else outcomes.PodOutcome.EVICTED
+            else:
+                move.outcome = node_sites.MOVED_BY.get(move.plan.route, outcomes.PodOutcome.GONE)
+                if move.plan.route == "job":
+                    self.jobs.predicted(move)
+        if site.selected_only:
+            site.outcome = outcomes.DrainOutcome.SELECTED_GONE
+            site.message = f"Node {site.name} would lose the selected pods."
+            return
+        proven = node_sites.drained(site.node, site.record) if site.node and site.record else None
+        if proven:
+            act.apply(self.ctx, proven)
+        site.outcome, site.message = outcomes.DrainOutcome.DRAINED, f"Node {site.name} would be drained."
+
+    def _fenced(self, todo: list[node_sites.NodeDrain]) -> None:
+        """First those whose machines are off: their pods and volumes only have to be released."""
         sites = [site for site in todo if site.open and site.name in self.options.choices.fenced]
-        evacuation = dead_nodes.Evacuation(self.ctx, self.live, self._fence, self.deadline)
+        evacuation = dead_nodes.Evacuation(self.ctx, self.live, self.locks.fence, self.deadline)
         if self.ctx.check:
             evacuation.predict(sites)
         elif sites:
             for site in evacuation.work(sites):
-                self._prove(site)
+                self.closing.prove(site)
 
-    def _loop(self, evictor: evict.Evictor) -> None:
-        while any(site.open for site in self.sites.values()) or not evictor.idle:
+    def _loop(self) -> None:
+        while any(site.open for site in self.sites.values()) or not self.evictor.idle:
             snapshot = self.live.snapshot()
             self.services.sample(snapshot.slices)
             try:
-                self._turn(evictor, snapshot)
+                self._turn(snapshot)
             except node_locks.LostLockError as lost:
-                self._adopted(lost.node, lost.why)
+                self.closing.taken_over(lost.node, lost.why)
             self.live.wait(TICK)
-        self._wind_up()
+        self.closing.wind_up()
 
-    def _turn(self, evictor: evict.Evictor, snapshot: snapshots.Snapshot) -> None:
-        """One look at everything, and all that follows from it.
-
-        Raises:
-            LostLockError: somebody took a node over; the others go on in the next turn.
-        """
-        self._stand(snapshot.nodes)
-        evictor.settle()
-        self._wind_up()
-        self._follow(snapshot)
+    def _turn(self, snapshot: snapshots.Snapshot) -> None:
+        """One look at everything, and all that follows; after a LostLockError the others go on in the next turn."""
+        self.closing.stand(snapshot.nodes)
+        self.evictor.settle()
+        self.closing.wind_up()
+        self.routing.follow(snapshot)
         self._yield_guards(snapshot)
         if not self.swaps.done:
             self.swaps.step(snapshot)
             self._fail_swaps()
         queue = self._queue()
         self.jobs.step(snapshot, queue)
-        evictor.step(queue, snapshot)
+        self.evictor.step(queue, snapshot)
         for site in self.sites.values():
             if site.open:
-                self._judge(site, snapshot)
-        self.progress.tell(self.sites.values(), self.swaps.waiting.values(), self.replacements.waited_for)
-
-    def _stand(self, nodes: t.Mapping[str, objects.Node]) -> None:
-        """Stop at once for a node that is no longer ours to empty: taken over, gone, or given back by somebody."""
-        for name, why in self.locks.lost().items():
-            self._adopted(name, why)
-        for site in self.sites.values():
-            if not site.open:
-                continue
-            site.node = nodes.get(site.name)
-            if fallen := standing.fallen(site.node, t.cast(node_records.Record, site.record)):
-                self._close(site, fallen.outcome, fallen.message)
-
-    def _wind_up(self) -> None:
-        """Of a node that is decided the requests under way are all that is left; here are their answers."""
-        for site in self.sites.values():
-            if not site.open:
-                site.end_moves(self.ctx.clock.now())
+                self.closing.judge(site, snapshot)
+        self.progress.tell(self.sites.values(), self.swaps.waiting.values(), self.routing.replacements.waited_for)
 
     def _yield_guards(self, snapshot: snapshots.Snapshot) -> None:
-        """A guard of ours goes when somebody lays a budget over its pods: two would hold them for good."""
+        """Delete a guard of ours when somebody else's budget covers its pods: with two no eviction is allowed."""
         present = frozenset((b.namespace, b.name) for b in snapshot.budgets)
         try:
             if present - self.budgets and not self.hands.do(guards.yielding(snapshot)):
                 return
         except errors.ClusterError as error:
-            # Its pods are blocked by two budgets then, which their own messages say; the others go on.
-            self.ctx.tell(phases.What.KEPT, f"a guard of ours stays where a foreign budget is: {error}")
+            # Its pods are blocked by two budgets then, as their own messages say; the others go on.
+            self.ctx.tell(phases.What.KEPT, f"guard kept beside another budget: {error}")
         self.budgets = present
 
-    def _dispatcher(self) -> dispatcher.JobDispatcher:
-        return dispatcher.JobDispatcher(
-            self.ctx,
-            self.routing.choices,
-            self._fence_all,
-            self.live.nudge,
-            {name: site.record.run for name, site in self.sites.items() if site.record},
-            self.options.grace_period,
-            self.deadline,
-            self.prior,
-        )
-
     def _queue(self) -> list[pod_moves.Move]:
-        """What may start now; of a node that has failed nothing does."""
-        moves: list[pod_moves.Move] = []
-        for site in self.sites.values():
-            if site.open and not any(move.state == "failed" for move in site.moves.values()):
-                moves += [move for move in site.moves.values() if move.state == "waiting"]
+        """The moves that may start now: none of a node with a failed one."""
+        going = [list(site.moves.values()) for site in self.sites.values() if site.open]
+        unfailed = [moves for moves in going if not any(move.state == "failed" for move in moves)]
+        moves = [move for moves in unfailed for move in moves if move.state == "waiting"]
         if self.options.order == "priority":
             moves.sort(key=lambda move: move.pod.priority)
         return moves
 
-    def _follow(self, snapshot: snapshots.Snapshot) -> None:
-        """Bring every move up to what the watch says, and take up pods that came late."""
-        now = self.ctx.clock.now()
-        here: dict[str, dict[str, objects.Pod]] = {name: {} for name in self.sites}
-        for pod in snapshot.pods:
-            if pod.node in here:
-                here[pod.node][pod.uid] = pod
-        stale: set[str] = set()
-        for name, site in self.sites.items():
-            if not site.open:
-                continue
-            present = here[name]
-            for uid, move in site.moves.items():
-                if move.state == "asked" or move.done:
-                    continue
-                found = present.get(uid)
-                if found is None:
-                    self._gone(move, now)
-                elif found.deleting and move.state == "waiting":
-                    move.state, move.left_at = "leaving", now
-                elif found.finished and move.plan.route == "wait":
-                    stale.add(name)
-            if present.keys() - site.moves.keys():
-                stale.add(name)
-            if frozenset(present) != site.present:
-                site.present, site.quiet_since = frozenset(present), now
-        if stale:
-            self.routing.take_up(snapshot, stale)
-        self.routing.refresh()
-
-    def _gone(self, move: pod_moves.Move, now: float) -> None:
-        outcome = node_sites.MOVED_BY.get(move.plan.route, outcomes.PodOutcome.GONE)
-        move.came_true(self.ctx)
-        if move.ours:
-            outcome = (
-                outcomes.PodOutcome.DELETED if self.options.choices.disable_eviction else outcomes.PodOutcome.EVICTED
-            )
-        if move.plan.tolerant:
-            outcome = outcomes.PodOutcome.TOLERATES_MAINTENANCE
-        move.end("gone", outcome, now)
-        pod = move.pod
-        self.ctx.note(phases.What.GONE, outcome.value, node=pod.node, namespace=pod.namespace, name=pod.name)
-
     def _fail_swaps(self) -> None:
-        for uid, why in self.swaps.failures.items():
-            for site in self.sites.values():
-                for move in site.left():
-                    if move.plan.route == "swap" and move.plan.workload and move.plan.workload.uid == uid:
-                        move.block(move.plan.workload.kind, move.pod.namespace, move.plan.workload.name, why)
-                        move.end("failed", outcomes.PodOutcome.SWAP_FAILED, self.ctx.clock.now(), why)
-
-    def _judge(self, site: node_sites.Site, snapshot: snapshots.Snapshot) -> None:
-        """Decide whether a node is through, has failed, or goes on."""
-        now = self.ctx.clock.now()
-        failed = [move for move in site.moves.values() if move.state == "failed"]
-        if failed:
-            if any(move.state == "asked" for move in site.moves.values()):
-                return
-            self._close(site, outcomes.DrainOutcome.FAILED, "; ".join(f"{m.pod.ref}: {m.reason}" for m in failed[:10]))
-            return
-        if why := self.silence.given_up(site):
-            self.routing.look_again(site, snapshot)
-            self._close(site, outcomes.DrainOutcome.UNREACHABLE, why)
-            return
-        left = site.left()
-        late = [m for m in left if self._too_late(m, now)]
-        if now >= self.deadline or late:
-            self.routing.look_again(site, snapshot)
-            self._close(
-                site,
-                outcomes.DrainOutcome.TIMED_OUT,
-                node_sites.too_late(late or left, self.replacements.missing(snapshot)),
-            )
-            return
-        if left or now - site.quiet_since < QUIET or self.live.quiet_for("pods") == 0:
-            return
-        if why := self.swaps.failed_for(site.name):
-            self._close(site, outcomes.DrainOutcome.FAILED, why)
-            return
-        if not self.swaps.done_with(site.name):
-            return
-        if self.replacements.missing(snapshot) or not self.jobs.done_with(site.name):
-            return
-        if site.selected_only:
-            site.outcome = outcomes.DrainOutcome.SELECTED_GONE
-            site.message = f"The selected pods of node {site.name} are gone; for the others it is not drained."
-        elif self._listed_empty(site):
-            self._prove(site)
-        else:
-            site.quiet_since = now
-
-    def _listed_empty(self, site: node_sites.Site) -> bool:
-        """The truth from a list once more: a watch that hangs looks like one with nothing to tell."""
-        found = self.ctx.cluster.items(kinds.PODS, fields=f"spec.nodeName={site.name}", patience=act.PATIENCE).items
-        moves = [site.moves.get(item["metadata"]["uid"]) for item in found]
-        return all(move is not None and move.state == "skipped" for move in moves)
-
-    def _too_late(self, move: pod_moves.Move, now: float) -> bool:
-        limit = self.options.pod_timeout
-        return limit is not None and now - (move.left_at or move.since) > limit
-
-    # -- ends ---------------------------------------------------------------------------------------
-
-    def _close(self, site: node_sites.Site, outcome: outcomes.DrainOutcome, message: str) -> None:
-        if self.evictor:
-            self.evictor.withdraw(site.name)
-        if outcome in NOT_OURS:
-            self.swaps.lose(site.name, message)
-        site.close(outcome, f"Node {site.name}: {message}", self.ctx.clock.now())
-        self.ctx.tell(outcome, site.message, node=site.name)
-        if outcome not in (outcomes.DrainOutcome.ADOPTED_BY, outcomes.DrainOutcome.DRAINED):
-            self.jobs.abandon(site.name, f"Node {site.name} is not emptied after all: {message}")
-
-    def _adopted(self, node: str, why: str) -> None:
-        if self.sites[node].open:
-            message = f"it was taken over ({why}), and nothing more is sent for it"
-            self._close(self.sites[node], outcomes.DrainOutcome.ADOPTED_BY, message)
-
-    def _prove(self, site: node_sites.Site) -> None:
-        """Write ``drained`` into the record, on the condition that the node is still out."""
-        known = self.live.raw("nodes", site.name)
-        try:
-            why = proof.write_node(self.ctx, site, proof.drained, lambda: self._fence(site.name), known=known)
-        except node_locks.LostLockError as lost:
-            self._adopted(lost.node, lost.why)
-        except errors.ClusterError as error:
-            self._close(
-                site, outcomes.DrainOutcome.FAILED, f"it is empty, and that could not be recorded: {error} Run again."
-            )
-        else:
-            if why:
-                self._close(site, why.outcome, why.message)
-                return
-            site.outcome, site.message = outcomes.DrainOutcome.DRAINED, f"Node {site.name} is drained."
-            self.ctx.tell(outcomes.DrainOutcome.DRAINED, site.message, node=site.name)
-
-    # -- locks --------------------------------------------------------------------------------------
+        for move in (move for site in self.sites.values() for move in site.left()):
+            workload = move.plan.workload
+            why = self.swaps.failures.get(workload.uid) if workload and move.plan.route == "swap" else None
+            if workload and why is not None:
+                move.block(workload.kind, move.pod.namespace, workload.name, why)
+                move.end("failed", outcomes.PodOutcome.SWAP_FAILED, self.ctx.clock.now(), why)
 
     def _fence(self, node: str) -> None:
         self.locks.fence((node,))
 
-    def _fence_nodes(self, nodes: t.Collection[str]) -> None:
-        self.locks.fence(nodes)
-
     def _fence_all(self) -> None:
-        """For what serves several nodes: those that are lost already were closed and are left out."""
+        """For what serves several nodes; those that are lost were closed already and are left out."""
         self.locks.fence([site.name for site in self.sites.values() if site.open])
+
+
+class Progress:
+    """One line for each node, when it has changed."""
+
+    def __init__(self, ctx: context.Context) -> None:
+        self._ctx = ctx
+        self._told: dict[str, tuple[str, float]] = {}
+
+    def tell(
+        self, sites: t.Iterable[node_sites.NodeDrain], beside: t.Collection[str], missing: t.Collection[str]
+    ) -> None:
+        """Tell of the open sites; ``beside`` and ``missing`` are waited for while pods are left, and after that."""
+        now = self._ctx.clock.now()
+        for site in (site for site in sites if site.open):
+            text = _words(site, beside, missing)
+            last, at = self._told.get(site.name, ("", 0.0))
+            if text != last and (not last or now - at >= AT_LEAST):
+                self._told[site.name] = (text, now)
+                self._ctx.tell(phases.What.PROGRESS, text, node=site.name)
+
+
+def _words(site: node_sites.NodeDrain, beside: t.Collection[str], missing: t.Collection[str]) -> str:
+    left = site.left()
+    total = sum(1 for move in site.moves.values() if move.state != "skipped")
+    leaving = sum(1 for move in left if move.state == "leaving")
+    text = f"{len(left)} of {total} pods left, {leaving} ending"
+    blocked = {move.blocked_by["message"] for move in left if move.blocked_by} | set(beside)
+    if not left:
+        text = f"all {total} pods gone"
+        blocked |= set(missing)
+    if blocked:
+        return text + "; waiting: " + "; ".join(sorted(blocked)[:3])
+    return text if left else f"{text}, verifying"

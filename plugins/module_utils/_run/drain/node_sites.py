@@ -1,29 +1,43 @@
 # Copyright: Contributors to the kubeops.node_maintenance collection
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""One node of a drain with all of its pods, and how both are shown in the result."""
+"""One node of a drain with all of its pods, and both in the result."""
 
 from __future__ import annotations
 
+import functools
 import typing as t
 from dataclasses import dataclass, field, replace
 
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import errors
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import (
+    api_changes,
     node_records,
     objects,
     outcomes,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import context, pod_moves
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.nodes import cordon, standing
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import (
+    context,
+    node_locks,
+    pod_moves,
+    services,
+    writing,
+)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.protect import guard_work, surge_lease
 
 MOVED_BY: t.Mapping[str, outcomes.PodOutcome] = {
     "swap": outcomes.PodOutcome.SWAPPED,
     "job": outcomes.PodOutcome.MIGRATED,
 }
-"""What a pod that left by one of these routes has come to; by any other it is just gone."""
+"""Outcomes of pods by the route they left by; by any other they are just gone."""
+
+Wanted = t.Callable[[objects.Node, node_records.Record], "api_changes.Change | None"]
+"""From a node that is out, with its record as it is now, to the change; ``None`` where none is needed."""
 
 
 @dataclass
-class Site:
+class NodeDrain:
     """A node, its record, and a move for every pod; ``outcome`` is ``None`` while it is in work."""
 
     name: str
@@ -32,32 +46,35 @@ class Site:
     moves: dict[str, pod_moves.Move] = field(default_factory=dict)
     outcome: outcomes.DrainOutcome | None = None
     message: str = ""
-    kept: tuple[str, ...] = ()
     quiet_since: float = 0.0
     present: frozenset[str] = frozenset()
 
     @property
     def open(self) -> bool:
-        """Whether its outcome is not decided yet."""
         return self.outcome is None
 
     @property
     def failed(self) -> bool:
-        """Whether its outcome is a failure."""
         return self.outcome is not None and self.outcome.failed
+
+    @property
+    def taken(self) -> node_records.Record:
+        """The record with which it was taken out; only asked for while it is in work."""
+        return t.cast("node_records.Record", self.record)
 
     @property
     def selected_only(self) -> bool:
         """Whether pods were filtered out: nobody looked at them, so the node cannot be called drained."""
         return any(move.plan.code == "not_selected" for move in self.moves.values())
 
-    def close(self, outcome: outcomes.DrainOutcome, message: str, now: float) -> None:
-        """Decide the node's outcome; what was not over has failed, but for requests that are under way."""
-        self.outcome, self.message = outcome, message
-        self.end_moves(now)
+    def close(self, ctx: context.Context, outcome: outcomes.DrainOutcome, message: str) -> None:
+        """Decide the node's outcome; moves that are not over have failed, except for requests under way."""
+        self.outcome, self.message = outcome, f"Node {self.name}: {message}"
+        self.end_moves(ctx.clock.now())
+        ctx.tell(outcome, message, node=self.name)
 
     def end_moves(self, now: float) -> None:
-        """Give up what is left of a node that is decided; again when the requests under way have been answered."""
+        """Give up what is left of a closed node; again when requests under way were answered."""
         for move in self.left():
             if move.state == "waiting":
                 move.end("failed", outcomes.PodOutcome.NOT_MOVED, now, move.reason)
@@ -65,55 +82,90 @@ class Site:
                 move.end("failed", outcomes.PodOutcome.STILL_ENDING, now, move.reason)
 
     def left(self) -> list[pod_moves.Move]:
-        """The moves that are not over."""
         return [move for move in self.moves.values() if not move.done]
 
     def read_record(self, ctx: context.Context) -> None:
-        """Read who has the node in maintenance; closes the site where it is not this run, or nobody can tell."""
+        """Read who has the node in maintenance; closes the site where that is not this run, or unknown."""
         if self.node is None:
             self.outcome, self.message = outcomes.DrainOutcome.UNKNOWN_NODE, f"There is no node {self.name}."
             return
-        try:
-            self.record = node_records.record_of(self.node)
-        except node_records.BadRecordError as error:
-            self.outcome, self.message = outcomes.DrainOutcome.FAILED, str(error)
-            return
-        if self.record is None:
-            if not ctx.check:
-                self.outcome = outcomes.DrainOutcome.NOT_IN_MAINTENANCE
-                self.message = f"Node {self.name} carries no record: call node_cordon with state=cordoned first."
-            return
-        if self.record.foreign_to(*ctx.caller, check=ctx.check):
-            self.outcome, self.message = outcomes.DrainOutcome.ADOPTED_BY, self.record.owner(self.name)
+        self.record, why = guard_work.claim(ctx, self.node)
+        if why:
+            self.outcome, self.message = outcomes.DrainOutcome.FAILED, why.message
+            if why.code != "bad_record":
+                self.outcome = outcomes.DrainOutcome(why.code)
 
-    def shown(self, now: float) -> dict[str, t.Any]:
-        """The entry of ``nodes``."""
+    def write(
+        self, ctx: context.Context, wanted: Wanted, fence: surge_lease.NodesFence, *, known: objects.Raw | None = None
+    ) -> tuple[standing.Fallen | None, api_changes.Change | None]:
+        """Make a change to the node, on the condition that it is still ours and out; both are read anew.
+
+        ``known`` is the node as it was read a moment ago. Returns why the node cannot be emptied any more, and the
+        change that was made.
+        """
+        taken, why = self.taken, t.cast("standing.Fallen | None", None)
+
+        def decide(raw: objects.Raw | None) -> api_changes.Change | None:
+            nonlocal why
+            self.node = objects.Node.of(raw) if raw else None
+            why = standing.fallen(self.node, taken)
+            if why or self.node is None:
+                return None
+            self.record = node_records.record_of(self.node)
+            return wanted(self.node, self.taken)
+
+        target, fenced = objects.Ref("Node", self.name, api_version="v1"), functools.partial(fence, (self.name,))
+        try:
+            written = writing.write(ctx, target, decide, known=known or writing.UNREAD, fence=fenced)
+        except node_locks.LostLockError as lost:
+            return taken_over(lost.why), None
+        except errors.ClusterError as error:
+            why = standing.Fallen(outcomes.DrainOutcome.FAILED, f"its record could not be written: {error} Run again.")
+            return why, None
+        if written.object is not None and not why:
+            self.node = objects.Node.of(written.object)
+            self.record = node_records.record_of(self.node)
+        return why, written.change
+
+    def to_dict(self, now: float) -> dict[str, t.Any]:
         return {
             "name": self.name,
             "outcome": outcomes.word_of(self.outcome),
             "failed": self.failed,
             "message": self.message,
-            "kept": list(self.kept),
             "pods": [_shown(move, now) for move in self.moves.values()],
         }
 
 
-def result_of(sites: t.Collection[Site], series: list[dict[str, t.Any]], now: float, **totals: float) -> context.Result:
-    """The documented return; ``totals`` are the call's ``services``, ``requests`` and ``seconds``."""
+def drained(node: objects.Node, record: node_records.Record) -> api_changes.Change | None:
+    """The proof that nothing is left on the node that had to go."""
+    return cordon.at_step(node, record, "drained")
+
+
+def taken_over(why: str) -> standing.Fallen:
+    """Somebody has the node's lock now; ``why`` says who."""
+    return standing.Fallen(outcomes.DrainOutcome.ADOPTED_BY, f"it was taken over ({why}); nothing more is sent for it")
+
+
+def result_of(
+    sites: t.Collection[NodeDrain], seen: services.Services, now: float, spent: t.Mapping[str, float]
+) -> context.Result:
+    """The documented return; ``spent`` are the call's ``requests`` and ``seconds``."""
     moves = [move for site in sites for move in site.moves.values()]
     failed = [site for site in sites if site.failed]
     return context.Result(
         {
-            "nodes": [site.shown(now) for site in sites],
+            "nodes": [site.to_dict(now) for site in sites],
             "summary": {
                 "evicted": sum(1 for m in moves if m.ours and m.state == "gone"),
                 "migrated": sum(1 for m in moves if m.outcome in MOVED_BY.values()),
                 "skipped": sum(1 for m in moves if m.state == "skipped"),
                 "failed": sum(1 for m in moves if m.state == "failed"),
                 "refusals": sum(m.refusals for m in moves),
-                **totals,
+                "services": seen.watched,
+                **spent,
             },
-            "services": series,
+            "services": seen.shown(),
         },
         failed=bool(failed),
         message="; ".join(site.message for site in failed),
@@ -121,15 +173,15 @@ def result_of(sites: t.Collection[Site], series: list[dict[str, t.Any]], now: fl
 
 
 def too_late(moves: t.Sequence[pod_moves.Move], missing: t.Sequence[str]) -> str:
-    """What was still there when time was up, what blocked it, and what helps."""
+    """What was left when time was up, what blocked it, and what helps."""
     if not moves:
-        return "time is up; " + "; ".join(missing[:5])
+        return "timed out; " + "; ".join(missing[:5])
     parts = []
     for move in moves[:10]:
         message = move.blocked_by["message"] if move.blocked_by else move.plan.reason
         parts.append(f"{move.pod.ref} ({replace(move.plan.why, message=message).sentence})")
     more = f" and {len(moves) - 10} more" if len(moves) > 10 else ""
-    return f"time is up with {len(moves)} pods left: " + "; ".join(parts) + more
+    return f"timed out with {len(moves)} pods left: " + "; ".join(parts) + more
 
 
 def _shown(move: pod_moves.Move, now: float) -> dict[str, t.Any]:

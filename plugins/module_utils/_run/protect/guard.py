@@ -11,29 +11,39 @@ from whatever state it is in. Where there is nothing to do, no lock is taken and
 from __future__ import annotations
 
 import contextlib
+import functools
 import typing as t
 from dataclasses import dataclass
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import errors
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import (
+    api_changes,
+    names,
     node_records,
+    objects,
     outcomes,
     pod_plan,
+    reasons,
     snapshots,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.routes import migrate, volumes
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap import guards, surge_records, swap
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import context, observe, owners
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import (
+    context,
+    observe,
+    owners,
+    writing,
+)
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.protect import (
-    guard_back,
     guard_floors,
     guard_work,
-    surge_case,
     surge_machine,
 )
 
 PREPARED = (outcomes.WorkloadOutcome.RAISED, outcomes.WorkloadOutcome.GUARDED, outcomes.WorkloadOutcome.ENDED)
 """Outcomes of workloads for which this call did something."""
+BAD_SURGE = outcomes.WorkloadOutcome.BAD_SURGE
+REMEDY = "Once that is over, run recover -e recover_state=undone."
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +62,7 @@ class GuardOptions:
 
 def guard(ctx: context.Context, options: GuardOptions) -> context.Result:
     """Protect the nodes' pods, or undo that; each node has its own outcome."""
-    work = guard_work.Work(ctx, {name: guard_work.Site(name) for name in dict.fromkeys(options.nodes)}, {})
+    work = guard_work.Work(ctx, {name: guard_work.GuardedNode(name) for name in dict.fromkeys(options.nodes)}, {})
     try:
         work.read("nodes", "pods", "budgets", "leases")
         for site in work.sites.values():
@@ -60,13 +70,13 @@ def guard(ctx: context.Context, options: GuardOptions) -> context.Result:
         if options.state == "present":
             _present(work, options)
         else:
-            guard_back.absent(work)
+            _absent(work)
     except (context.StopRun, errors.ClusterError) as error:
         work.stop(work.nodes, error)
     failed = [site.message for site in work.sites.values() if site.failed]
     return context.Result(
         {
-            "nodes": [site.shown() for site in work.sites.values()],
+            "nodes": [site.to_dict() for site in work.sites.values()],
             "workloads": work.workloads,
             "findings": [finding.to_dict() for finding in work.findings],
         },
@@ -75,24 +85,15 @@ def guard(ctx: context.Context, options: GuardOptions) -> context.Result:
     )
 
 
-def _read_record(work: guard_work.Work, site: guard_work.Site, *, present: bool) -> None:
+def _read_record(work: guard_work.Work, site: guard_work.GuardedNode, *, present: bool) -> None:
     node = work.snapshot.nodes.get(site.name)
     if node is None:
         if present:
             site.outcome, site.message = outcomes.GuardOutcome.GONE, f"Node {site.name} does not exist."
         return
-    try:
-        site.record = record = node_records.record_of(node)
-    except node_records.BadRecordError as error:
-        site.close(outcomes.GuardOutcome.BAD_RECORD, str(error))
-        return
-    if record is None:
-        if present and not work.ctx.check:
-            site.outcome = outcomes.GuardOutcome.NOT_IN_MAINTENANCE
-            site.message = f"Node {site.name} carries no record: call node_cordon with state=cordoned first."
-        return
-    if record.foreign_to(*work.ctx.caller, check=work.ctx.check):
-        site.outcome, site.message = outcomes.GuardOutcome.ADOPTED_BY, record.owner(site.name)
+    site.record, why = guard_work.claim(work.ctx, node)
+    if why and (present or why.code != "not_in_maintenance"):
+        site.close(outcomes.GuardOutcome(why.code), why.message)
 
 
 def _present(work: guard_work.Work, options: GuardOptions) -> None:
@@ -100,7 +101,7 @@ def _present(work: guard_work.Work, options: GuardOptions) -> None:
     work.read(*observe.owners_of(pods), *(("claims", "volumes") if volumes.claimants(pods) else ()))
     if any(pod.owner for pod in pods):
         work.read("autoscalers")
-    work.add("scales", owners.scales(work.ctx, work.snapshot, pods))
+    work.read(scales=owners.scales(work.ctx, work.snapshot, pods))
     groups: dict[str, list[str]] = {}
     for name in work.nodes:
         groups.setdefault(str(work.identity([name])), []).append(name)
@@ -117,7 +118,6 @@ def _present(work: guard_work.Work, options: GuardOptions) -> None:
 
 
 def _protect(work: guard_work.Work, options: GuardOptions, nodes: list[str]) -> None:
-    """Prepare all pods on nodes of one run."""
     ctx, wave = work.ctx, _Wave(work, options, nodes)
     if ctx.check:
         wave.predict()
@@ -145,23 +145,21 @@ class _Wave:
         self.recorded = {surge.uid: surge for surge in surge_records.surges_in(seen)}
         self.ready = [old for uid, new in self.wanted.items() if (old := self._is_ready(uid, new))]
         done = {surge.uid for surge in self.ready}
-        self.cases = [
-            surge_case.Case(s.workload, tuple(s.nodes), "plan") for uid, s in self.wanted.items() if uid not in done
-        ]
+        todo = [surge for uid, surge in self.wanted.items() if uid not in done]
+        self.cases = [surge_machine.WorkloadSurge(surge.workload, tuple(surge.nodes), "plan") for surge in todo]
         plans = self._routes(seen, nodes)
         self.floors = guard_floors.Floors(call.ctx, guards.guards(seen, plans), call.fence)
-        self.refused = [plan for plan in plans if plan.code == outcomes.WorkloadOutcome.BAD_SURGE]
+        self.refused = [plan for plan in plans if plan.code == BAD_SURGE]
 
     @property
     def todo(self) -> bool:
-        """Whether anything has to be written."""
         return bool(self.cases) or self.floors.todo
 
     def plan(self, seen: snapshots.Snapshot) -> dict[str, surge_records.Surge]:
         """The surges that are wanted now, by the UID of the workload; nodes that were lost since need none."""
         if not self.options.surge:
             return {}
-        ctx, lost = self.call.ctx, self.call.lost()
+        ctx, lost = self.call.ctx, self.call.locks.lost()
         plans = self._routes(seen, [name for name in self.nodes if name not in lost])
         pin = self.options.pin_budgets
         found = swap.surges(seen, plans, run=self.me.id, by=ctx.by, since=ctx.clock.server(), pin=pin)
@@ -208,8 +206,7 @@ class _Wave:
         for case in self.cases:
             _close_present(self.call, case, self.wanted[case.workload.uid])
         for plan in self.refused:
-            bad = outcomes.WorkloadOutcome.BAD_SURGE
-            self.call.fail([plan.pod.node], bad, str(plan.workload), plan.reason, plan.remedy)
+            self.call.fail([plan.pod.node], BAD_SURGE, str(plan.workload), plan.reason, plan.remedy)
 
     def predict(self) -> None:
         """Check mode: what a real call would change, in its order."""
@@ -232,7 +229,7 @@ class _Wave:
             call.show_surge(surge, outcomes.WorkloadOutcome.ALREADY_RAISED)
 
 
-def _close_present(work: guard_work.Work, case: surge_case.Case, wanted: surge_records.Surge) -> None:
+def _close_present(work: guard_work.Work, case: surge_machine.WorkloadSurge, wanted: surge_records.Surge) -> None:
     outcome, message = t.cast("outcomes.WorkloadOutcome", case.outcome), case.message
     if case.open:
         outcome = outcomes.WorkloadOutcome.NOT_GIVEN_BACK
@@ -240,3 +237,125 @@ def _close_present(work: guard_work.Work, case: surge_case.Case, wanted: surge_r
     work.show_surge(case.surge or wanted, outcome, message)
     if case.open or case.failed:
         work.fail(wanted.nodes, outcome, str(case.workload), message, case.remedy)
+
+
+def _absent(work: guard_work.Work) -> None:
+    """Undo what serves the nodes, and what serves nodes that no longer exist."""
+    ctx = work.ctx
+    for uid, error in surge_records.unreadable(work.snapshot).items():
+        here, lease = error.nodes & frozenset(work.nodes), f"Lease {names.NAMESPACE}/{names.surge_name(uid)}"
+        if here:
+            work.fail(here, outcomes.WorkloadOutcome.NOT_GIVEN_BACK, lease, str(error), "")
+        else:
+            work.findings.append(reasons.Finding("bad_surge", str(error), "", "warning", lease))
+    nodes = frozenset(work.nodes)
+    surges, budgets = _surges(work, nodes), guards.serving(work.snapshot, nodes)
+    if surges:
+        work.read(*observe.surged(surges))
+    if budgets:
+        work.read("deployments", "replica_sets", "stateful_sets")
+    if ctx.check:
+        for change in guards.unguards(work.snapshot, nodes):
+            ctx.changed(change)
+        for budget in budgets:
+            work.show_unguarded(budget, guards.nodes_of(budget))
+        for surge in surges:
+            _predict_absent(work, surge, nodes)
+    elif surges or budgets:
+        try:
+            locked = frozenset(work.lock(sorted(nodes)))
+            _give_back(work, locked, _surges(work, locked))
+        finally:
+            work.unlock()
+    for name in work.nodes:
+        site = work.sites[name]
+        if any(name in line["nodes"] for line in work.workloads):
+            site.outcome = outcomes.GuardOutcome.GIVEN_BACK
+            site.message = f"The protection of the pods on node {name} was undone."
+            continue
+        site.outcome = outcomes.GuardOutcome.ALREADY_GIVEN_BACK
+        if site.record is None:
+            site.outcome = outcomes.GuardOutcome.NOT_IN_MAINTENANCE_ANY_MORE
+        site.message = f"Nothing protects the pods on node {name} any more."
+
+
+def _surges(work: guard_work.Work, nodes: frozenset[str]) -> list[surge_records.Surge]:
+    found = list(surge_records.surges_for(work.snapshot, nodes))
+    others = (one for one in surge_records.surges_in(work.snapshot) if one not in found)
+    return found + [one for one in others if surge_records.orphaned(work.snapshot, one)]
+
+
+def _needs(node: objects.Node, surge: surge_records.Surge) -> bool:
+    """Whether the node's record is of the surge's run."""
+    try:
+        record = node_records.record_of(node)
+    except node_records.BadRecordError:
+        # Nobody may guess what it meant.
+        return True
+    return record is not None and record.run == surge.run
+
+
+def _shrunk(work: guard_work.Work, surge: surge_records.Surge, nodes: t.Collection[str]) -> surge_records.Surge | None:
+    """What is left of the surge where other nodes than these still need it, else ``None``."""
+    others = (work.snapshot.nodes.get(name) for name in surge.nodes if name not in nodes)
+    staying = frozenset(node.name for node in others if node and _needs(node, surge))
+    shrunk = swap.shrunk(work.snapshot, surge, staying)
+    return shrunk if staying and shrunk.leaving else None
+
+
+def _predict_absent(work: guard_work.Work, surge: surge_records.Surge, nodes: t.Collection[str]) -> None:
+    outcome, kept = outcomes.WorkloadOutcome.GIVEN_BACK, tuple[str, ...]()
+    if shrunk := _shrunk(work, surge, nodes):
+        outcome, changes = outcomes.WorkloadOutcome.GIVEN_BACK_IN_PART, swap.shrinking(work.snapshot, surge, shrunk)
+    else:
+        changes, kept = swap.whole_undo(work.snapshot, surge)
+    for change in changes:
+        work.ctx.changed(change)
+    work.show_surge(surge, outcome, "; ".join(kept))
+
+
+def _give_back(work: guard_work.Work, nodes: frozenset[str], surges: list[surge_records.Surge]) -> None:
+    ctx, me = work.ctx, work.identity(sorted(nodes))
+    cases = [
+        surge_machine.WorkloadSurge(one.workload, tuple(one.nodes), "undo", surge=one, shrunk=_shrunk(work, one, nodes))
+        for one in surges
+    ]
+    for budget in guards.serving(work.snapshot, nodes):
+        _remove_guard(work, budget, nodes)
+    if not cases:
+        return
+    surging = surge_machine.Surging(ctx, me, 0.0, lambda seen: {}, work.fence, nodes, cases)
+    with observe.Live(ctx, (*guard_work.SURGING, *observe.surged(surges))) as live, contextlib.closing(surging):
+        live.seed(work.found)
+        work.loop(surging, guard_floors.Floors(ctx, (), work.fence), live, guard_work.UNDO_WITHIN)
+    for case, surge in zip(cases, surges, strict=True):
+        _close_absent(work, case, surge)
+
+
+def _remove_guard(work: guard_work.Work, budget: objects.Budget, nodes: frozenset[str]) -> None:
+    """Take the nodes off one guard; a failure is that of its own nodes only."""
+
+    def decide(found: objects.Raw | None) -> api_changes.Change | None:
+        return guards.unguard(work.snapshot, objects.Budget.of(found), nodes) if found else None
+
+    serves = guards.nodes_of(budget)
+    here = [name for name in serves if name in nodes]
+    first = writing.at_first(t.cast("api_changes.Change", guards.unguard(work.snapshot, budget, nodes)), decide)
+    try:
+        writing.write(work.ctx, budget.ref, first, known=None, fence=functools.partial(work.fence, here))
+    except (context.StopRun, errors.ClusterError) as error:
+        outcome, message = outcomes.WorkloadOutcome.NOT_GIVEN_BACK, f"{budget.ref} could not be removed: {error}"
+        work.fail(here, outcome, str(budget.ref), message, REMEDY)
+    else:
+        work.show_unguarded(budget, serves)
+
+
+def _close_absent(work: guard_work.Work, case: surge_machine.WorkloadSurge, surge: surge_records.Surge) -> None:
+    failed = case.open or case.failed
+    ended = outcomes.WorkloadOutcome.KEPT if case.kept else t.cast("outcomes.WorkloadOutcome", case.outcome)
+    outcome = outcomes.WorkloadOutcome.NOT_GIVEN_BACK if failed else ended
+    message = case.waiting if case.open else "; ".join(case.kept) or case.message
+    work.show_surge(surge, outcome, message)
+    if failed:
+        text = f"The surge of {case.workload} is still there: {message}"
+        work.fail(surge.nodes, outcome, str(case.workload), text, case.remedy or REMEDY)

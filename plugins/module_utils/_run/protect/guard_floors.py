@@ -19,7 +19,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.mod
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap import guards
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import context, node_locks, writing
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.protect import surge_case, surge_lease
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.protect import surge_lease, surge_writer
 
 AGAIN = 1.0
 """Seconds before a guard that was written and is not seen is written again: its watch may be behind."""
@@ -63,7 +63,6 @@ class Floors:
 
     @property
     def waiting(self) -> list[str]:
-        """What is waited for."""
         return [floor.waiting for floor in self.floors if not floor.settled and floor.waiting]
 
     def step(self, snapshot: snapshots.Snapshot) -> None:
@@ -86,7 +85,6 @@ class Floors:
                 self._end(floor, outcomes.WorkloadOutcome.GUARD_DENIED, str(error), "Fix that, then run again.")
 
     def give_up(self) -> None:
-        """Time is up."""
         remedy = "Check what removes it, and kube-controller-manager."
         for floor in self.floors:
             if not floor.settled:
@@ -128,10 +126,10 @@ class Floors:
         fence = functools.partial(self._fence, guard.nodes)
         made = writing.write(self._ctx, guard.budget, writing.at_first(change, decide), known=None, fence=fence).change
         if made:
-            surge_case.tell(self._ctx, phases.What.GUARDED, f"guarded by {guard.budget}", guard.workload, guard.nodes)
+            surge_writer.tell(self._ctx, phases.What.GUARDED, f"guarded by {guard.budget}", guard.workload, guard.nodes)
         return made is not None
 
     def _end(self, floor: Floor, outcome: outcomes.WorkloadOutcome, message: str, remedy: str = "") -> None:
         floor.outcome, floor.message, floor.remedy, floor.there = outcome, message, remedy, False
         what = phases.What.FAILED if outcome.failed else phases.What.NOTE
-        surge_case.tell(self._ctx, what, message, floor.guard.workload, floor.guard.nodes)
+        surge_writer.tell(self._ctx, what, message, floor.guard.workload, floor.guard.nodes)

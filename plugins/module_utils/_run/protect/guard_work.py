@@ -19,11 +19,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.mod
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap import guards, surge_records
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import context, locking, observe
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.protect import (
-    guard_floors,
-    surge_case,
-    surge_machine,
-)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.protect import guard_floors, surge_machine
 
 TICK = 0.5
 """Longest pause of the loop; every change in the cluster ends it early."""
@@ -46,7 +42,7 @@ FAILS_NODE = {
 
 
 @dataclass
-class Site:
+class GuardedNode:
     """One node of the call."""
 
     name: str
@@ -56,12 +52,10 @@ class Site:
 
     @property
     def open(self) -> bool:
-        """Whether its outcome is not decided yet."""
         return self.outcome is None
 
     @property
     def failed(self) -> bool:
-        """Whether its outcome is a failure."""
         return self.outcome is not None and self.outcome.failed
 
     def close(self, outcome: outcomes.GuardOutcome, message: str) -> None:
@@ -70,10 +64,23 @@ class Site:
         if message not in self.message:
             self.message = f"{self.message}; {message}" if self.message else message
 
-    def shown(self) -> dict[str, t.Any]:
-        """As results have it."""
+    def to_dict(self) -> dict[str, t.Any]:
         outcome = outcomes.word_of(self.outcome)
         return {"name": self.name, "outcome": outcome, "message": self.message, "failed": self.failed}
+
+
+def claim(ctx: context.Context, node: objects.Node) -> tuple[node_records.Record | None, reasons.Reason | None]:
+    """The node's record, and why not to act on it: ``bad_record``, ``not_in_maintenance`` or ``adopted_by``."""
+    try:
+        record = node_records.record_of(node)
+    except node_records.BadRecordError as error:
+        return None, reasons.Reason("bad_record", str(error))
+    if record is None and not ctx.check:
+        message = f"Node {node.name} carries no record: call node_cordon with state=cordoned first."
+        return None, reasons.Reason("not_in_maintenance", message)
+    if record and record.foreign_to(*ctx.caller, check=ctx.check):
+        return record, reasons.Reason("adopted_by", record.owner(node.name))
+    return record, None
 
 
 @dataclass
@@ -81,7 +88,7 @@ class Work:
     """What the call found and did."""
 
     ctx: context.Context
-    sites: dict[str, Site]
+    sites: dict[str, GuardedNode]
     found: dict[str, list[t.Any]]
     workloads: list[dict[str, t.Any]] = field(default_factory=list)
     findings: list[reasons.Finding] = field(default_factory=list)
@@ -90,7 +97,7 @@ class Work:
 
     def __post_init__(self) -> None:
         self.began = self.ctx.clock.now()
-        self._locks = locking.Locks(self.ctx)
+        self.locks = locking.Locks(self.ctx)
         self.snapshot = snapshots.Snapshot.of(self.found)
 
     @property
@@ -98,14 +105,9 @@ class Work:
         """The nodes that are still to be served."""
         return tuple(name for name, site in self.sites.items() if site.open)
 
-    def read(self, *wanted: str) -> None:
-        """Read more kinds, each once."""
-        self.found.update(observe.lists(self.ctx.cluster, [name for name in wanted if name not in self.found]))
-        self.snapshot = snapshots.Snapshot.of(self.found)
-
-    def add(self, name: str, found: list[t.Any]) -> None:
-        """Take in a kind that was read in another way than by a list."""
-        self.found[name] = found
+    def read(self, *wanted: str, **known: list[t.Any]) -> None:
+        """Read more kinds, each once; ``known`` are kinds that were read in another way."""
+        self.found.update(observe.lists(self.ctx.cluster, [name for name in wanted if name not in self.found]), **known)
         self.snapshot = snapshots.Snapshot.of(self.found)
 
     def identity(self, nodes: t.Iterable[str]) -> context.Run:
@@ -118,7 +120,7 @@ class Work:
     def lock(self, nodes: t.Collection[str]) -> list[str]:
         """Lock the nodes, and give those that are ours to write for now; the others are closed."""
         records = {name: record for name in nodes if (record := self.sites[name].record)}
-        for name, why in self._locks.take_recorded(records).items():
+        for name, why in self.locks.take_recorded(records).items():
             self.sites[name].close(outcomes.GuardOutcome.HELD, why)
         if records:
             self._look_again()
@@ -136,20 +138,15 @@ class Work:
                 why = record.owner(name) if record else f"Node {name} is not in maintenance any more."
                 self.sites[name].close(outcomes.GuardOutcome.ADOPTED_BY, why)
 
-    def lost(self) -> dict[str, str]:
-        """The nodes that somebody took over while we held them, and who, in words."""
-        return self._locks.lost()
-
     def unlock(self) -> None:
         """Leave the locks for the next call of the run."""
-        for name, why in self.lost().items():
+        for name, why in self.locks.lost().items():
             self.sites[name].close(outcomes.GuardOutcome.ADOPTED_BY, f"Node {name} was taken over: {why}")
-        self._locks.leave()
-        self._locks = locking.Locks(self.ctx)
+        self.locks.leave()
+        self.locks = locking.Locks(self.ctx)
 
     def fence(self, nodes: t.Collection[str]) -> None:
-        """Prove that these nodes are still ours."""
-        self._locks.fence(nodes)
+        self.locks.fence(nodes)
 
     def loop(
         self, surging: surge_machine.Surging, floors: guard_floors.Floors, live: observe.Live, limit: float | None
@@ -186,7 +183,7 @@ class Work:
             text, at = self._told.setdefault(case.workload.uid, ("", now))
             if text != case.waiting and now - at >= PACE:
                 self._told[case.workload.uid], self._told_at = (case.waiting, now), now
-                surge_case.tell(self.ctx, phases.What.PROTECTING, f"waiting: {case.waiting}", case.workload, case.nodes)
+                case.tell(self.ctx, phases.What.PROTECTING, f"waiting: {case.waiting}")
         if now - self._told_at >= TELL_EVERY:
             texts = [*(case.waiting for case in waiting), *pending]
             more = f" (and {len(texts) - 3} more)" if len(texts) > 3 else ""
@@ -194,7 +191,6 @@ class Work:
             self.ctx.tell(phases.What.WAITING, "still waiting: " + "; ".join(texts[:3]) + more)
 
     def show_surge(self, surge: surge_records.Surge, outcome: outcomes.WorkloadOutcome, message: str = "") -> None:
-        """Add a workload's line about its surge."""
         leaving = (pod for uid in surge.leaving if (pod := self.snapshot.pod(uid)))
         over = (budget.name for pod in leaving for budget in self.snapshot.budgets_of(pod))
         during = surge.target if outcome in RAISED else surge.prior_replicas

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import functools
 import threading
 import typing as t
 
@@ -29,29 +30,31 @@ class LostSurgeError(Exception):
     """Somebody else holds the surge now; ``str()`` says who."""
 
 
+class _Held(t.NamedTuple):
+    """A lease as we last wrote it, what it says, and the time since that was sent."""
+
+    lease: objects.Raw
+    surge: surge_records.Surge
+    sent: clocks.Stopwatch
+
+
 class SurgeLeases:
     """The surge leases one call holds in the name of ``holder``; empty keeps the name that is there.
 
-    From the first on they are renewed by a thread of their own, until ``close``. ``fence`` is asked for a
-    surge's nodes before every attempt of a write.
+    From the first on they are renewed by a thread of their own, until ``close``. ``fence`` is asked for a surge's
+    nodes before every attempt of a write, and raises where they are lost. All writes raise ClusterError where the
+    server refused, and all but the first LostSurgeError where somebody else has the lease, or it is gone.
     """
 
-    def __init__(self, ctx: context.Context, holder: str = "", fence: NodesFence = lambda nodes: None) -> None:
+    def __init__(self, ctx: context.Context, holder: str, fence: NodesFence) -> None:
         self._ctx, self._holder, self._fence = ctx, holder, fence
-        self._known: dict[str, objects.Raw] = {}
-        self._held: dict[str, surge_records.Surge] = {}
-        self._sent: dict[str, clocks.Stopwatch] = {}
+        self._held: dict[str, _Held] = {}
         self._turns: dict[str, threading.Lock] = {}
         self._stop = ctx.clock.event()
         self._keeper: threading.Thread | None = None
 
     def write(self, surge: surge_records.Surge) -> surge_records.Surge:
-        """Write the record before anything changes.
-
-        Raises:
-            AlreadyExists: a surge of this workload is recorded already.
-            ClusterError: the record could not be written.
-        """
+        """Write the record before anything changes; AlreadyExists where there is one of this workload."""
         now = self._ctx.clock.wall()
 
         def decide(lease: objects.Raw | None) -> api_changes.Change | None:
@@ -62,48 +65,30 @@ class SurgeLeases:
             return None
 
         with self._turn(surge.uid):
-            return self._put(surge, decide, None, remember=True)
+            return self._put(surge, decide, first=True)
 
     def hold(self, surge: surge_records.Surge) -> surge_records.Surge:
-        """Put our name and the present time into the lease, with the record as it is in ``surge``.
-
-        Raises:
-            LostSurgeError: somebody else has it, or it is gone.
-            ClusterError: the lease could not be written.
-        """
+        """Put our name and the present time into the lease, with the record as it is in ``surge``."""
         with self._turn(surge.uid):
             return self._hold(surge)
 
     def prove(self, surge: surge_records.Surge) -> None:
-        """Prove before a write for the surge that its nodes and its lease are still ours, whatever time we lost.
-
-        Raises:
-            LostSurgeError: somebody else has it.
-            StopRun: a node was taken over, or nobody can tell.
-            ClusterError: the lease grew old and could not be renewed.
-        """
+        """Prove before a write for the surge that its nodes and its lease are still ours, whatever time we lost."""
         self._fence(tuple(surge.nodes))
-        held, sent = self._held.get(surge.uid), self._sent.get(surge.uid)
-        if held is None or sent is None or sent.read() > surge_records.HOLD - MARGIN:
-            self.hold(held or surge)
+        held = self._held.get(surge.uid)
+        if held is None or held.sent.read() > surge_records.HOLD - MARGIN:
+            self.hold(held.surge if held else surge)
 
     def forget(self, surge: surge_records.Surge) -> None:
-        """Delete the lease.
-
-        Raises:
-            LostSurgeError: somebody else has it.
-            ClusterError: it could not be deleted.
-        """
-
         def decide(lease: objects.Raw | None) -> api_changes.Change | None:
             if lease is None or lease["metadata"].get("uid") != surge.lease_uid:
                 return None
             return self._ours(surge, lease).forgetting()
 
         with self._turn(surge.uid):
-            known = self._known.get(surge.uid, writing.UNREAD)
-            writing.write(self._ctx, surge.lease, decide, known=known, fence=lambda: self._fence(tuple(surge.nodes)))
-            self._let_go(surge.uid)
+            fence = functools.partial(self._fence, tuple(surge.nodes))
+            writing.write(self._ctx, surge.lease, decide, known=self._known(surge.uid), fence=fence)
+            self._held.pop(surge.uid, None)
 
     def close(self) -> None:
         """Stop renewing; what is still held lasts for ``HOLD`` seconds more."""
@@ -115,13 +100,11 @@ class SurgeLeases:
     def _turn(self, uid: str) -> threading.Lock:
         return self._turns.setdefault(uid, self._ctx.clock.lock())
 
-    def _let_go(self, uid: str) -> None:
-        for kept in (self._known, self._held, self._sent):
-            kept.pop(uid, None)
+    def _known(self, uid: str) -> objects.Raw | writing.Unread:
+        held = self._held.get(uid)
+        return held.lease if held else writing.UNREAD
 
-    def _hold(
-        self, surge: surge_records.Surge, patience: float = act.PATIENCE, timeout: float = 30.0
-    ) -> surge_records.Surge:
+    def _hold(self, surge: surge_records.Surge, *, once: bool = False) -> surge_records.Surge:
         name, now = self._holder or surge.holder, self._ctx.clock.wall()
         tried = False
 
@@ -133,11 +116,10 @@ class SurgeLeases:
             tried = True
             return seen.with_record_of(surge).renewing(name, now)
 
-        known = self._known.get(surge.uid, writing.UNREAD)
         try:
-            return self._put(surge, decide, known, patience=patience, timeout=timeout)
+            return self._put(surge, decide, once=once)
         except LostSurgeError:
-            self._let_go(surge.uid)
+            self._held.pop(surge.uid, None)
             raise
 
     def _ours(self, surge: surge_records.Surge, lease: objects.Raw | None) -> surge_records.Surge:
@@ -154,14 +136,7 @@ class SurgeLeases:
         return seen
 
     def _put(
-        self,
-        surge: surge_records.Surge,
-        decide: writing.Decide,
-        known: objects.Raw | writing.Unread | None,
-        *,
-        remember: bool = False,
-        patience: float = act.PATIENCE,
-        timeout: float = 30.0,
+        self, surge: surge_records.Surge, decide: writing.Decide, *, first: bool = False, once: bool = False
     ) -> surge_records.Surge:
         sent = clocks.Stopwatch(self._ctx.clock)
 
@@ -173,15 +148,15 @@ class SurgeLeases:
             self._ctx,
             surge.lease,
             decide,
-            known=known,
+            known=None if first else self._known(surge.uid),
             fence=fence,
-            remember=remember,
-            patience=patience,
-            timeout=timeout,
+            remember=first,
+            patience=0.0 if once else act.PATIENCE,
+            timeout=RENEW_WITHIN if once else 30.0,
         ).object
         lease = t.cast("objects.Raw", found)
         held = t.cast("surge_records.Surge", surge_records.Surge.from_lease(lease))
-        self._known[surge.uid], self._held[surge.uid], self._sent[surge.uid] = lease, held, sent
+        self._held[surge.uid] = _Held(lease, held, sent)
         if self._keeper is None and not self._stop.is_set():
             self._keeper = self._ctx.clock.thread(self._keep, "surge-keeper")
             self._keeper.start()
@@ -198,9 +173,9 @@ class SurgeLeases:
             if held is None or self._stop.is_set():
                 return
             try:
-                self._hold(held, patience=0.0, timeout=RENEW_WITHIN)
+                self._hold(held.surge, once=True)
             except (LostSurgeError, context.StopRun, errors.ClusterError):
-                # Whoever writes for this surge next is told by ``prove``.
+                # Whoever writes for this surge next learns it from ``prove``.
                 return
 
 

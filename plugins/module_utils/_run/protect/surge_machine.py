@@ -9,20 +9,22 @@ and from anywhere ``undo`` -> ``undone``, after which a surge that only blocked 
 
 from __future__ import annotations
 
+import functools
 import typing as t
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import errors
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import (
+    objects,
     outcomes,
     phases,
     reasons,
+    serving,
     snapshots,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap import surge_records, swap
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import context, node_locks, writing
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.protect import (
-    surge_case,
     surge_lease,
     surge_writer,
 )
@@ -30,8 +32,77 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.prot
 GRACE = 2.0
 """Seconds a refused or unplaced new pod is given: the scheduler or a quota may be just behind."""
 PATIENT_WITH = frozenset({"surge_refused", "surge_unschedulable"})
+State = t.Literal["plan", "held", "raise", "wait", "ready", "undo", "undone"]
+Planner = t.Callable[[snapshots.Snapshot], t.Mapping[str, surge_records.Surge]]
 
 
+@dataclass
+class WorkloadSurge(surge_writer.Tracked):
+    """One workload of a call of ``pdb_guard``.
+
+    ``again``: its present surge only blocks the wanted one, which is planned once this one is undone. ``shrunk``:
+    what the surge becomes where some of its nodes still need it. ``forgotten`` is the UID of the lease that was
+    deleted last, ``foreign`` the resourceVersion of another run's lease and ``foreign_since`` when it was seen first.
+    """
+
+    workload: objects.Ref
+    nodes: tuple[str, ...]
+    state: State
+    again: bool = False
+    shrunk: surge_records.Surge | None = None
+    forgotten: str = ""
+    foreign: str = ""
+    foreign_since: float = 0.0
+    blocked_since: float | None = None
+    outcome: outcomes.WorkloadOutcome | None = None
+    message: str = ""
+    remedy: str = ""
+
+    @property
+    def open(self) -> bool:
+        return self.state not in ("ready", "undone")
+
+    @property
+    def failed(self) -> bool:
+        """Whether it ended without the protection that was wanted."""
+        return self.outcome is not None and self.outcome.failed
+
+    def end(
+        self, ctx: context.Context, what: outcomes.WorkloadOutcome, message: str, remedy: str = "", undo: bool = False
+    ) -> None:
+        """Decide the outcome; with ``undo`` what was changed for it is undone, else nothing more is written."""
+        self.outcome, self.message, self.remedy = what, message, remedy
+        self.again, self.state = False, "undo" if undo and self.surge and self.claimed else "undone"
+        self.tell(ctx, phases.What.FAILED if what.failed else phases.What.NOTE, message)
+
+    def tell(self, ctx: context.Context, what: phases.What, message: str) -> None:
+        surge_writer.tell(ctx, what, message, self.workload, self.nodes)
+
+
+class Look:
+    """What the cases read from one snapshot, each worked out once."""
+
+    def __init__(self, snapshot: snapshots.Snapshot, planner: Planner) -> None:
+        self.snapshot, self._planner = snapshot, planner
+
+    @functools.cached_property
+    def endpoints(self) -> serving.Endpoints:
+        return serving.Endpoints(self.snapshot.slices)
+
+    @functools.cached_property
+    def recorded(self) -> t.Mapping[str, surge_records.Surge]:
+        return {surge.uid: surge for surge in surge_records.surges_in(self.snapshot)}
+
+    @functools.cached_property
+    def unreadable(self) -> t.Mapping[str, surge_records.BadSurgeError]:
+        return surge_records.unreadable(self.snapshot)
+
+    @functools.cached_property
+    def wanted(self) -> t.Mapping[str, surge_records.Surge]:
+        return self._planner(self.snapshot)
+
+
+@dataclass
 class Surging:
     """The surges of one call, each stepped until it is ready or undone.
 
@@ -39,29 +110,26 @@ class Surging:
     this call empties, where no new pod may be.
     """
 
-    def __init__(
-        self,
-        ctx: context.Context,
-        me: context.Run,
-        settle: float,
-        planner: surge_case.Planner,
-        fence: surge_lease.NodesFence,
-        leaving: t.Collection[str],
-        cases: list[surge_case.Case],
-    ) -> None:
-        self.cases = cases
-        self._ctx, self._planner, self._lost = ctx, planner, set[str]()
-        self._writer = surge_writer.SurgeWriter(ctx, str(me), fence)
-        self._raising = _Raising(ctx, me, settle, frozenset(leaving), self._writer, self._lost)
+    ctx: context.Context
+    me: context.Run
+    settle: float
+    planner: Planner
+    fence: surge_lease.NodesFence
+    leaving: t.Collection[str]
+    cases: list[WorkloadSurge]
+
+    def __post_init__(self) -> None:
+        self._lost = set[str]()
+        self._writer = surge_writer.SurgeWriter(self.ctx, str(self.me), self.fence)
+        leaving = frozenset(self.leaving)
+        self._raising = _Raising(self.ctx, self.me, self.settle, leaving, self._writer, self._lost)
 
     @property
     def done(self) -> bool:
-        """Whether no surge has a step left."""
         return not any(case.open for case in self.cases)
 
     def step(self, snapshot: snapshots.Snapshot) -> None:
-        """Do for every workload what can be done now."""
-        look = surge_case.Look(snapshot, self._planner)
+        look = Look(snapshot, self.planner)
         for case in self.cases:
             try:
                 if case.open:
@@ -70,18 +138,17 @@ class Surging:
                 self._lose(case, lost)
             except surge_lease.LostSurgeError as error:
                 remedy = "Look at the other run: it continues the surge."
-                case.end(self._ctx, outcomes.WorkloadOutcome.ADOPTED_BY, str(error), remedy)
+                case.end(self.ctx, outcomes.WorkloadOutcome.ADOPTED_BY, str(error), remedy)
             except context.StopRun as stop:
-                case.end(self._ctx, outcomes.WorkloadOutcome.FAILED, stop.reason.message, stop.reason.remedy)
+                case.end(self.ctx, outcomes.WorkloadOutcome.FAILED, stop.reason.message, stop.reason.remedy)
             except surge_records.BadSurgeError as error:
-                case.end(self._ctx, outcomes.WorkloadOutcome.BAD_SURGE, str(error))
+                case.end(self.ctx, outcomes.WorkloadOutcome.BAD_SURGE, str(error))
             except writing.PASSING as error:
                 case.waiting = str(error)
             except errors.ClusterError as error:
                 self._refused(case, error)
 
     def close(self) -> None:
-        """Renew no lease any more."""
         self._writer.leases.close()
 
     def fail_open(self, outcome: outcomes.WorkloadOutcome, message: str) -> None:
@@ -89,9 +156,9 @@ class Surging:
         for case in self.cases:
             if case.open and case.state != "undo":
                 waited = f"{case.workload} was {message}" + (f": {case.waiting}." if case.waiting else ".")
-                case.give_up(self._ctx, outcome, waited, "Look at what it waited for, then run again.")
+                case.end(self.ctx, outcome, waited, "Look at what it waited for, then run again.", undo=True)
 
-    def _step(self, case: surge_case.Case, look: surge_case.Look) -> None:
+    def _step(self, case: WorkloadSurge, look: Look) -> None:
         if case.fewer and case.state in ("raise", "wait") and not self._writer.let_go(case, look.snapshot):
             return
         match case.state:
@@ -102,42 +169,76 @@ class Surging:
             case "wait":
                 self._raising.wait(case, look)
             case "undo":
-                _undo(self._ctx, self._writer, case, look.snapshot)
+                self._undo(case, look.snapshot)
 
-    def _lose(self, case: surge_case.Case, lost: node_locks.LostLockError) -> None:
+    def _undo(self, case: WorkloadSurge, snapshot: snapshots.Snapshot) -> None:
+        """One step on the way back, of the whole surge or of what some nodes need no more."""
+        surge = case.held
+        if not case.claimed or case.fewer:
+            # What is given back as a whole gives the pods of a lost node their costs back, too.
+            case.surge = surge = self._writer.leases.hold(surge)
+            case.claimed, case.fewer = True, False
+        if self._writer.behind(snapshot.workload(surge.uid)):
+            return
+        if case.shrunk:
+            if changes := swap.shrinking(snapshot, surge, case.shrunk):
+                self._writer.do(surge, changes)
+                case.waiting = surge_writer.unseen(surge)
+                return
+            self._writer.leases.hold(surge.with_record_of(case.shrunk))
+            case.state, case.outcome, case.waiting = "undone", outcomes.WorkloadOutcome.GIVEN_BACK_IN_PART, ""
+            case.message = f"surge continued for {', '.join(sorted(case.shrunk.nodes))}"
+            return
+        undo = swap.giving_back(snapshot, surge)
+        case.kept = tuple(dict.fromkeys((*case.kept, *undo.kept)))
+        if undo.changes:
+            self._writer.do(surge, undo.changes)
+            case.waiting = undo.waiting or surge_writer.unseen(surge)
+            return
+        case.waiting = undo.waiting
+        if not undo.waiting:
+            self._writer.leases.forget(surge)
+            case.forgotten = surge.lease_uid
+            case.tell(self.ctx, phases.What.GIVEN_BACK, surge_writer.RESTORED)
+            for kept in case.kept:
+                case.tell(self.ctx, phases.What.KEPT, kept)
+            case.surge, case.claimed = None, False
+            if case.again:
+                case.again, case.state = False, "plan"
+            else:
+                case.state, case.outcome = "undone", case.outcome or outcomes.WorkloadOutcome.GIVEN_BACK
+                case.message = case.message or surge_writer.RESTORED
+
+    def _lose(self, case: WorkloadSurge, lost: node_locks.LostLockError) -> None:
         """Go on for the other nodes that the surge serves."""
         self._lost.add(lost.node)
         case.nodes = tuple(node for node in case.nodes if node not in self._lost)
         if case.surge:
             case.surge, case.fewer = surge_writer.without(case.surge, self._lost), True
         if not (case.surge.nodes if case.surge else case.nodes):
-            case.end(self._ctx, outcomes.WorkloadOutcome.ADOPTED_BY, lost.reason.message, lost.reason.remedy)
+            case.end(self.ctx, outcomes.WorkloadOutcome.ADOPTED_BY, lost.reason.message, lost.reason.remedy)
 
-    def _refused(self, case: surge_case.Case, error: errors.ClusterError) -> None:
+    def _refused(self, case: WorkloadSurge, error: errors.ClusterError) -> None:
         """A change that the server refuses for good ends the surge; one of an undo stays recorded."""
         if case.state == "undo":
             message, remedy = f"{case.message} {error}".strip(), "Fix that, then run recover -e recover_state=undone."
-            case.end(self._ctx, outcomes.WorkloadOutcome.UNDO_FAILED, message, remedy)
+            case.end(self.ctx, outcomes.WorkloadOutcome.UNDO_FAILED, message, remedy)
         else:
-            case.give_up(self._ctx, outcomes.WorkloadOutcome.SURGE_DENIED, str(error))
+            case.end(self.ctx, outcomes.WorkloadOutcome.SURGE_DENIED, str(error), undo=True)
 
 
+@dataclass
 class _Raising:
     """The way of a workload from its plan to a surge that serves; ``lost`` are nodes that others took over."""
 
-    def __init__(
-        self,
-        ctx: context.Context,
-        me: context.Run,
-        settle: float,
-        leaving: frozenset[str],
-        writer: surge_writer.SurgeWriter,
-        lost: t.AbstractSet[str],
-    ) -> None:
-        self._ctx, self._me, self._settle, self._leaving = ctx, me, settle, leaving
-        self._writer, self._lost = writer, lost
+    _ctx: context.Context
+    _me: context.Run
+    _settle: float
+    _leaving: frozenset[str]
+    _writer: surge_writer.SurgeWriter
+    _lost: t.AbstractSet[str]
 
-    def plan(self, case: surge_case.Case, look: surge_case.Look) -> None:
+    def plan(self, case: WorkloadSurge, look: Look) -> None:
         """Find out who has the workload, and write our record if nobody has."""
         if bad := look.unreadable.get(case.workload.uid):
             raise bad
@@ -150,7 +251,7 @@ class _Raising:
             case.state = "held"
             case.waiting = f"run {found.run} of {found.by} to end its surge of {found.workload} (since {found.since})"
 
-    def _begin(self, case: surge_case.Case, look: surge_case.Look) -> None:
+    def _begin(self, case: WorkloadSurge, look: Look) -> None:
         wanted = look.wanted.get(case.workload.uid)
         if wanted is None and (why := swap.restless(look.snapshot, case.workload.uid)):
             # What is still moving is refused for now; an undo of a moment ago looks like that, too.
@@ -168,14 +269,14 @@ class _Raising:
         case.claimed, case.state, case.waiting = True, "raise", ""
         self.scale(case, look.snapshot)
 
-    def _silent(self, case: surge_case.Case, found: surge_records.Surge) -> bool:
+    def _silent(self, case: WorkloadSurge, found: surge_records.Surge) -> bool:
         """Whether a foreign lease has not changed for its duration, on our own clock."""
         now = self._ctx.clock.now()
         if case.foreign != found.resource_version:
             case.foreign, case.foreign_since = found.resource_version, now
         return now - case.foreign_since >= found.duration
 
-    def _take(self, case: surge_case.Case, found: surge_records.Surge, look: surge_case.Look) -> None:
+    def _take(self, case: WorkloadSurge, found: surge_records.Surge, look: Look) -> None:
         """Go on with our own run's surge where it fits, else undo it and plan anew."""
         try:
             case.fewer = not self._lost.isdisjoint(found.nodes) or surge_writer.strays(look.snapshot, found)
@@ -191,12 +292,12 @@ class _Raising:
         else:
             case.state, case.again = "undo", True
 
-    def scale(self, case: surge_case.Case, snapshot: snapshots.Snapshot) -> None:
+    def scale(self, case: WorkloadSurge, snapshot: snapshots.Snapshot) -> None:
         """Raise the count, with all that has to be changed before it."""
         surge = case.held
         workload = snapshot.workload(surge.uid)
         if workload is None:
-            case.give_up(self._ctx, outcomes.WorkloadOutcome.ENDED, f"{surge.workload} is gone.")
+            case.end(self._ctx, outcomes.WorkloadOutcome.ENDED, f"{surge.workload} is gone.", undo=True)
             return
         if self._writer.behind(workload):
             return
@@ -207,17 +308,14 @@ class _Raising:
         case.state = "wait"
         for change in changes:
             if change.target.kind == "PodDisruptionBudget":
-                self._tell(phases.What.PINNED, case, change.sentence)
+                case.tell(self._ctx, phases.What.PINNED, change.sentence)
         if any(change.verb == "scale" for change in changes):
             extra = surge.target - surge.prior_replicas
             replaces = "the extra pod replaces the one" if extra == 1 else f"the {extra} extra pods replace those"
-            self._tell(
-                phases.What.RAISED,
-                case,
-                f"scaled from {surge.prior_replicas} to {surge.target}: {replaces} being moved",
-            )
+            message = f"scaled from {surge.prior_replicas} to {surge.target}: {replaces} being moved"
+            case.tell(self._ctx, phases.What.RAISED, message)
 
-    def wait(self, case: surge_case.Case, look: surge_case.Look) -> None:
+    def wait(self, case: WorkloadSurge, look: Look) -> None:
         """Look whether the new pods serve, or never will."""
         snapshot, surge, now = look.snapshot, case.held, self._ctx.clock.now()
         workload = snapshot.workload(surge.uid)
@@ -243,7 +341,7 @@ class _Raising:
         else:
             case.waiting = f"the new pods of {surge.workload} to serve for {self._settle:g} s"
 
-    def _blocked(self, case: surge_case.Case, why: reasons.Reason, snapshot: snapshots.Snapshot) -> None:
+    def _blocked(self, case: WorkloadSurge, why: reasons.Reason, snapshot: snapshots.Snapshot) -> None:
         """Give up, unless it may only be a moment's."""
         now = self._ctx.clock.now()
         case.blocked_since = case.blocked_since or now
@@ -253,58 +351,9 @@ class _Raising:
         if not acting and not patient:
             gone = why.code == "workload_gone"
             outcome = outcomes.WorkloadOutcome.ENDED if gone else outcomes.WorkloadOutcome(why.code)
-            case.give_up(self._ctx, outcome, why.message, why.remedy)
+            case.end(self._ctx, outcome, why.message, why.remedy, undo=True)
 
-    def _ready(self, case: surge_case.Case, outcome: outcomes.WorkloadOutcome, message: str) -> None:
+    def _ready(self, case: WorkloadSurge, outcome: outcomes.WorkloadOutcome, message: str) -> None:
         case.surge = self._writer.leases.hold(replace(case.held, stage="ready"))
         case.state, case.outcome, case.message, case.waiting = "ready", outcome, message, ""
-        self._tell(phases.What.READY, case, message)
-
-    def _tell(self, what: phases.What, case: surge_case.Case, message: str) -> None:
-        surge_case.tell(self._ctx, what, message, case.workload, case.nodes)
-
-
-def _undo(
-    ctx: context.Context, writer: surge_writer.SurgeWriter, case: surge_case.Case, snapshot: snapshots.Snapshot
-) -> None:
-    """One step on the way back, of the whole surge or of what some nodes need no more."""
-    surge = case.held
-    if not case.claimed or case.fewer:
-        # What is given back as a whole gives the pods of a lost node their costs back, too.
-        case.surge = surge = writer.leases.hold(surge)
-        case.claimed, case.fewer = True, False
-    if writer.behind(snapshot.workload(surge.uid)):
-        return
-    if case.shrunk:
-        if changes := swap.shrinking(snapshot, surge, case.shrunk):
-            writer.do(surge, changes)
-            case.waiting = surge_writer.unseen(surge)
-            return
-        writer.leases.hold(surge.with_record_of(case.shrunk))
-        case.state, case.outcome, case.waiting = "undone", outcomes.WorkloadOutcome.GIVEN_BACK_IN_PART, ""
-        case.message = f"surge continued for {', '.join(sorted(case.shrunk.nodes))}"
-        return
-    undo = swap.giving_back(snapshot, surge)
-    case.kept = tuple(dict.fromkeys((*case.kept, *undo.kept)))
-    if undo.changes:
-        writer.do(surge, undo.changes)
-        case.waiting = undo.waiting or surge_writer.unseen(surge)
-        return
-    case.waiting = undo.waiting
-    if not undo.waiting:
-        writer.leases.forget(surge)
-        case.forgotten = surge.lease_uid
-        _undone(ctx, case)
-
-
-def _undone(ctx: context.Context, case: surge_case.Case) -> None:
-    surge_case.tell(ctx, phases.What.GIVEN_BACK, surge_case.RESTORED, case.workload, case.nodes)
-    for kept in case.kept:
-        surge_case.tell(ctx, phases.What.KEPT, kept, case.workload, case.nodes)
-    case.surge, case.claimed, case.waiting = None, False, ""
-    if case.again:
-        case.again, case.state = False, "plan"
-        return
-    case.state = "undone"
-    case.outcome = case.outcome or outcomes.WorkloadOutcome.GIVEN_BACK
-    case.message = case.message or surge_case.RESTORED
+        case.tell(self._ctx, phases.What.READY, message)

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import typing as t
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import (
     api_changes,
@@ -16,7 +16,34 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.mod
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap import surge_records, swap
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import context, hands
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.protect import surge_case, surge_lease
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.protect import surge_lease
+
+RESTORED = "restored to its state before the surge"
+
+
+@dataclass(kw_only=True)
+class Tracked:
+    """What both halves of a swap know of one surge.
+
+    ``claimed``: its lease carries our name. ``fewer``: it lost one of its nodes, which is not recorded yet.
+    ``serving_since`` is of the context's monotonic clock.
+    """
+
+    surge: surge_records.Surge | None = None
+    claimed: bool = False
+    fewer: bool = False
+    serving_since: float | None = None
+    waiting: str = ""
+    kept: tuple[str, ...] = ()
+
+    @property
+    def held(self) -> surge_records.Surge:
+        return t.cast("surge_records.Surge", self.surge)
+
+    def served(self, now: float) -> float:
+        """Seconds for which the new pods have served without a break, up to ``now``."""
+        self.serving_since = now if self.serving_since is None else self.serving_since
+        return now - self.serving_since
 
 
 class SurgeWriter:
@@ -38,7 +65,7 @@ class SurgeWriter:
         """Whether this view of the workload is older than our last write to it."""
         return workload is not None and self._hands.behind(workload.ref, workload.resource_version)
 
-    def let_go(self, one: surge_case.Tracked, snapshot: snapshots.Snapshot) -> bool:
+    def let_go(self, one: Tracked, snapshot: snapshots.Snapshot) -> bool:
         """Let the pods of lost nodes stay: whether that is done, and the view shows it.
 
         First the record names fewer nodes, then those pods get their own costs back, and last the record forgets
@@ -52,18 +79,23 @@ class SurgeWriter:
             return False
         one.surge, one.fewer = self.leases.hold(held.with_record_of(smaller)), False
         nodes = sorted(smaller.nodes)
-        surge_case.tell(self._ctx, phases.What.NOTE, f"surge continued for {', '.join(nodes)}", smaller.workload, nodes)
+        tell(self._ctx, phases.What.NOTE, f"surge continued for {', '.join(nodes)}", smaller.workload, nodes)
         return True
 
-    def rebase(self, one: surge_case.Tracked, snapshot: snapshots.Snapshot, *, lowered: bool = False) -> bool:
+    def rebase(self, one: Tracked, snapshot: snapshots.Snapshot, *, lowered: bool = False) -> bool:
         """Whether somebody else set the count, so that the surge begins anew on theirs."""
         other = swap.rebased(snapshot, one.held, lowered=lowered)
         if other is None:
             return False
         one.surge, one.serving_since = self.leases.hold(other), None
         message = f"scaled to {other.prior_replicas} replicas by somebody else: surge continued from there"
-        surge_case.tell(self._ctx, phases.What.NOTE, message, other.workload, other.nodes)
+        tell(self._ctx, phases.What.NOTE, message, other.workload, other.nodes)
         return True
+
+
+def tell(ctx: context.Context, what: phases.What, message: str, ref: objects.Ref, nodes: t.Collection[str]) -> None:
+    """Tell something about a workload, with the first of the nodes that it concerns."""
+    ctx.tell(what, message, node=min(nodes, default=""), namespace=ref.namespace, name=ref.name)
 
 
 def unseen(surge: surge_records.Surge) -> str:

@@ -22,7 +22,6 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.mod
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap import pins, surge_records, swap
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import context, node_locks, writing
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.protect import (
-    surge_case,
     surge_lease,
     surge_writer,
 )
@@ -30,9 +29,12 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.prot
 SETTLE = 2.0
 """Seconds the new pods have to serve where no record says that they did."""
 
+LASTING = (surge_lease.LostSurgeError, context.StopRun, surge_records.BadSurgeError, errors.ClusterError)
+"""Failures that another step would meet again."""
+
 
 @dataclass
-class _Swap(surge_case.Tracked):
+class _Swap(surge_writer.Tracked):
     """One surge on its way to the end."""
 
     state: t.Literal["open", "lowered", "done", "failed"] = "open"
@@ -40,13 +42,12 @@ class _Swap(surge_case.Tracked):
 
     @property
     def over(self) -> bool:
-        """Whether it ended, be it well or not."""
         return self.state in ("done", "failed")
 
 
 @dataclass
 class Swaps:
-    """All swaps of a drain.
+    """All swaps of a drain; each is ended as a whole or not at all.
 
     ``failures`` maps the UID of a workload whose swap cannot be ended to the reason. A failed surge stays recorded:
     ``pdb_guard`` with ``state: absent`` undoes it.
@@ -65,7 +66,6 @@ class Swaps:
 
     @property
     def done(self) -> bool:
-        """Whether nothing is left to do."""
         return all(one.over for one in self._swaps.values())
 
     @property
@@ -76,11 +76,6 @@ class Swaps:
     def done_with(self, node: str) -> bool:
         """Whether no surge serves the node any more."""
         return all(one.state == "done" for one in self._swaps.values() if node in one.held.nodes)
-
-    def leave(self, workloads: t.Collection[str]) -> None:
-        """Let these workloads, named by UID, keep their surge; a swap is ended as a whole or not at all."""
-        for uid in workloads:
-            self._swaps.pop(uid, None)
 
     def step(self, snapshot: snapshots.Snapshot) -> None:
         """Do what can be done now for every swap; one that is refused for good fails alone."""
@@ -108,12 +103,7 @@ class Swaps:
                 self._lose(one, lost.node, str(lost))
             except writing.PASSING as error:
                 one.waiting = str(error)
-            except (
-                surge_lease.LostSurgeError,
-                context.StopRun,
-                surge_records.BadSurgeError,
-                errors.ClusterError,
-            ) as error:
+            except LASTING as error:
                 self._fail(one, str(error))
 
     def lose(self, node: str, why: str) -> None:
@@ -123,7 +113,6 @@ class Swaps:
                 self._lose(one, node, why)
 
     def close(self) -> None:
-        """Renew no lease any more."""
         self._writer.leases.close()
 
     def failed_for(self, node: str) -> str:
@@ -189,7 +178,6 @@ class Swaps:
             self._tell(phases.What.LOWERED, one, f"scaled from {workload.replicas} to {count}, which ends {leaving}")
 
     def _rebased(self, one: _Swap, snapshot: snapshots.Snapshot, *, lowered: bool = False) -> bool:
-        """Whether somebody else set the count, so that the swap begins anew on theirs."""
         if not self._writer.rebase(one, snapshot, lowered=lowered):
             return False
         one.state, one.raising = "open", True
@@ -226,7 +214,7 @@ class Swaps:
         one.state, one.waiting = "done", ""
         for what in one.kept:
             self._tell(phases.What.KEPT, one, what)
-        self._tell(phases.What.RESTORED, one, surge_case.RESTORED)
+        self._tell(phases.What.RESTORED, one, surge_writer.RESTORED)
 
     def _fail(self, one: _Swap, why: str) -> None:
         one.state = "failed"
@@ -234,4 +222,4 @@ class Swaps:
         self._tell(phases.What.FAILED, one, why)
 
     def _tell(self, what: phases.What, one: _Swap, message: str) -> None:
-        surge_case.tell(self.ctx, what, message, one.held.workload, one.held.nodes)
+        surge_writer.tell(self.ctx, what, message, one.held.workload, one.held.nodes)

@@ -1,0 +1,177 @@
+# Copyright: Contributors to the kubeops.node_maintenance collection
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""What becomes of each node of a drain: given up, left to others, or proven to be empty."""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import dataclass
+
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import objects, outcomes, snapshots
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.nodes import standing
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import (
+    act,
+    context,
+    locking,
+    pod_moves,
+)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drain import (
+    dead_nodes,
+    evict,
+    node_sites,
+    routing,
+)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.jobs import dispatcher
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.protect import swaps
+
+QUIET = 1.0
+"""Seconds without any change among a node's pods before it may be called drained."""
+NOT_OURS = (outcomes.DrainOutcome.ADOPTED_BY, outcomes.DrainOutcome.UNCORDONED, outcomes.DrainOutcome.UNTAINTED)
+"""Outcomes of nodes that are others' now: all pods left on them stay, also those that a swap would end."""
+
+NEEDS: t.Mapping[outcomes.PodOutcome, str] = {
+    outcomes.PodOutcome.NEEDS_SURGE: "leaves by a swap, which is not prepared",
+    outcomes.PodOutcome.NEEDS_GUARD: "has no budget and no guard",
+}
+"""What ``pdb_guard`` has to do first, by the outcome of the pod and of its node, and how messages say it."""
+
+
+def at_first(ctx: context.Context, routes: routing.Routing, snapshot: snapshots.Snapshot) -> None:
+    """Close nodes whose pods may not be moved, or not yet, and those with nothing to do."""
+    now = ctx.clock.now()
+    for site in [site for site in routes.sites.values() if site.open]:
+        refused = [move for move in site.moves.values() if move.plan.route == "refuse"]
+        waiting = [] if ctx.check else site.left()
+        lacking = [(move, lack) for move in waiting if (lack := _lack(move, routes.surges, snapshot))]
+        if refused:
+            site.outcome = outcomes.DrainOutcome.REFUSED
+            reasons = (f"{move.pod.ref}: {move.plan.why.sentence}" for move in refused[:10])
+            site.message = f"Node {site.name} is left as it is: {' '.join(reasons)}"
+        elif lacking:
+            site.outcome = outcomes.DrainOutcome(lacking[0][1].value)
+            needs = "; ".join(f"{move.pod.ref} {NEEDS[lack]}" for move, lack in lacking[:10])
+            site.message = f"Node {site.name}: {needs}. Call pdb_guard with state=present first."
+        elif not ctx.check and site.record and not site.left():
+            if site.selected_only:
+                site.outcome = outcomes.DrainOutcome.SELECTED_GONE
+                site.message = f"Node {site.name} holds none of the selected pods."
+            elif site.record.step != "cordoned":
+                site.outcome = outcomes.DrainOutcome.ALREADY_DRAINED
+                site.message = f"Node {site.name} holds no pod that has to be moved."
+        for move in refused:
+            move.end("failed", outcomes.PodOutcome.REFUSED, now)
+        for move, lack in lacking:
+            move.end("failed", lack, now)
+
+
+def _lack(move: pod_moves.Move, surges: t.Container[str], snapshot: snapshots.Snapshot) -> outcomes.PodOutcome | None:
+    """What ``pdb_guard`` has to do before this pod may be moved, ``None`` for nothing."""
+    plan = move.plan
+    if plan.route == "swap" and not (plan.workload and plan.workload.uid in surges):
+        return outcomes.PodOutcome.NEEDS_SURGE
+    if plan.guarded and plan.route != "skip" and not snapshot.budgets_of(plan.pod):
+        return outcomes.PodOutcome.NEEDS_GUARD
+    return None
+
+
+@dataclass
+class Closing:
+    """Decides the outcome of each node; ``deadline`` is on the context's clock, ``pod_timeout`` in seconds."""
+
+    ctx: context.Context
+    routing: routing.Routing
+    swaps: swaps.Swaps
+    jobs: dispatcher.JobDispatcher
+    evictor: evict.Evictor
+    locks: locking.Locks
+    deadline: float
+    pod_timeout: float
+
+    def __post_init__(self) -> None:
+        self._silence = dead_nodes.Silence(self.ctx)
+        self._live, self._sites, self._replacements = self.routing.live, self.routing.sites, self.routing.replacements
+
+    def stand(self, nodes: t.Mapping[str, objects.Node]) -> None:
+        """Stop at once for a node that is no longer ours to empty: taken over, gone, or given back by somebody."""
+        for name, why in self.locks.lost().items():
+            self.taken_over(name, why)
+        for site in self._sites.values():
+            if site.open:
+                site.node = nodes.get(site.name)
+                if fallen := standing.fallen(site.node, site.taken):
+                    self._close(site, fallen.outcome, fallen.message)
+
+    def taken_over(self, node: str, why: str) -> None:
+        """Somebody has the node's lock now."""
+        if self._sites[node].open:
+            fallen = node_sites.taken_over(why)
+            self._close(self._sites[node], fallen.outcome, fallen.message)
+
+    def wind_up(self) -> None:
+        """Of a closed node only requests under way are left; end the moves whose answers are in."""
+        for site in self._sites.values():
+            if not site.open:
+                site.end_moves(self.ctx.clock.now())
+
+    def judge(self, site: node_sites.NodeDrain, snapshot: snapshots.Snapshot) -> None:
+        """Decide whether the node is drained, has failed, or goes on."""
+        now = self.ctx.clock.now()
+        failed = [move for move in site.moves.values() if move.state == "failed"]
+        if failed:
+            if not any(move.state == "asked" for move in site.moves.values()):
+                why = "; ".join(f"{move.pod.ref}: {move.reason}" for move in failed[:10])
+                self._close(site, outcomes.DrainOutcome.FAILED, why)
+            return
+        if why := self._silence.given_up(site):
+            self.routing.look_again(site, snapshot)
+            self._close(site, outcomes.DrainOutcome.UNREACHABLE, why)
+            return
+        left = site.left()
+        late = [move for move in left if now - (move.left_at or move.since) > self.pod_timeout]
+        if now >= self.deadline or late:
+            self.routing.look_again(site, snapshot)
+            why = node_sites.too_late(late or left, self._replacements.missing(snapshot))
+            self._close(site, outcomes.DrainOutcome.TIMED_OUT, why)
+            return
+        if left or now - site.quiet_since < QUIET or self._live.quiet_for("pods") == 0:
+            return
+        if why := self.swaps.failed_for(site.name):
+            self._close(site, outcomes.DrainOutcome.FAILED, why)
+            return
+        if not self.swaps.done_with(site.name):
+            return
+        if self._replacements.missing(snapshot) or not self.jobs.done_with(site.name):
+            return
+        if site.selected_only:
+            site.outcome = outcomes.DrainOutcome.SELECTED_GONE
+            site.message = f"The selected pods of node {site.name} are gone; others are left, so it is not drained."
+        elif self._listed_empty(site):
+            self.prove(site)
+        else:
+            site.quiet_since = now
+
+    def prove(self, site: node_sites.NodeDrain) -> None:
+        """Record the node as drained, on the condition that it is still out."""
+        known = self._live.raw("nodes", site.name)
+        why, _made = site.write(self.ctx, node_sites.drained, self.locks.fence, known=known)
+        if why:
+            self._close(site, why.outcome, why.message)
+            return
+        site.outcome, site.message = outcomes.DrainOutcome.DRAINED, f"Node {site.name} is drained."
+        self.ctx.tell(outcomes.DrainOutcome.DRAINED, "drained", node=site.name)
+
+    def _close(self, site: node_sites.NodeDrain, outcome: outcomes.DrainOutcome, message: str) -> None:
+        self.evictor.withdraw(site.name)
+        if outcome in NOT_OURS:
+            self.swaps.lose(site.name, message)
+        site.close(self.ctx, outcome, message)
+        if outcome != outcomes.DrainOutcome.ADOPTED_BY:
+            self.jobs.abandon(site.name, f"Node {site.name} is not emptied after all: {message}")
+
+    def _listed_empty(self, site: node_sites.NodeDrain) -> bool:
+        """A fresh list proves it: a watch that hangs looks like one with nothing to report."""
+        found = self.ctx.cluster.items(kinds.PODS, fields=f"spec.nodeName={site.name}", patience=act.PATIENCE).items
+        moves = [site.moves.get(item["metadata"]["uid"]) for item in found]
+        return all(move is not None and move.state == "skipped" for move in moves)
