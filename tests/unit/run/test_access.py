@@ -13,7 +13,7 @@ import pytest
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.errors import Forbidden
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.preflight import access
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.preflight import fence_manifests
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import StopRun
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.plan.access import (
     AccessOptions,
@@ -57,7 +57,7 @@ def stands(world: World) -> str:
 
 def objects(world: World) -> list[Raw]:
     """Those of the fence that are there."""
-    found = ((kinds.KINDS[raw["apiVersion"], raw["kind"]], raw["metadata"]) for raw in access.fence())
+    found = ((kinds.KINDS[raw["apiVersion"], raw["kind"]], raw["metadata"]) for raw in fence_manifests.FENCE)
     made = (world.find(kind, meta["name"], meta.get("namespace", "")) for kind, meta in found)
     return [raw for raw in made if raw is not None]
 

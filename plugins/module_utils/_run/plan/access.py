@@ -15,7 +15,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.mod
     objects,
     outcomes,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.preflight import access
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.preflight import access, fence_manifests
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import act, context, writing
 
 SERVED_WITHIN = 30.0
@@ -47,8 +47,8 @@ def install(ctx: context.Context, options: AccessOptions) -> context.Result:
         StopRun: this API server has no such policies, or our namespace is missing and may not be created.
         ClusterError: the server refused, or could not be reached.
     """
-    served = _served(ctx, access.ADMISSION, "ValidatingAdmissionPolicy")
-    wanted = access.fence() if served else ()
+    served = _served(ctx, fence_manifests.ADMISSION, "ValidatingAdmissionPolicy")
+    wanted = fence_manifests.FENCE if served else ()
     if options.state == "present" and not served:
         raise context.StopRun(
             "no_admission_policies",
@@ -68,7 +68,7 @@ def standing(ctx: context.Context) -> Standing:
         ClusterError: the API server cannot be reached.
     """
     try:
-        found = [(obj, writing.read(ctx, access.ref_of(obj))) for obj in access.fence()]
+        found = [(obj, writing.read(ctx, access.ref_of(obj))) for obj in fence_manifests.FENCE]
     except errors.Forbidden:
         return "unknown"
     if all(raw is None for _obj, raw in found):
