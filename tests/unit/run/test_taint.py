@@ -140,7 +140,7 @@ def test_check_mode_writes_nothing_and_says_what_the_real_run_does(cluster: Make
 
 def test_an_unknown_node_stops_the_call_before_the_first_write(cluster: Make) -> None:
     found = cluster(n1=[])
-    with pytest.raises(StopRun, match="no node nope, neither"):
+    with pytest.raises(StopRun, match=r"no node nope\. There is no node neither"):
         found.call(TaintOptions("absent", ("n1", "nope", "neither"), (node_taints.DesiredTaint("a", absent=True),)))
     assert found.asked == ["list nodes"]
 
@@ -226,7 +226,7 @@ def test_no_execute_is_set_with_consent(cluster: Make) -> None:
     result = found.run("a:NoExecute", allow=True)
     assert found.words("n1") == ["a:NoExecute"]
     assert [kill["name"] for kill in result["evicts"]] == ["app", "slow"]
-    assert "budgets are not asked" in result["nodes"][0]["message"]
+    assert "without regard to budgets" in result["nodes"][0]["message"]
 
 
 @pytest.mark.parametrize(

@@ -43,6 +43,11 @@ class Finding(Reason):
     object: str = ""
     nodes: tuple[str, ...] = ()
 
+    @classmethod
+    def of_node(cls, node: str, code: str, message: str, remedy: str, severity: Severity = "blocker") -> t.Self:
+        """About one node."""
+        return cls(code, message, remedy, severity, f"Node {node}", (node,))
+
     def to_dict(self) -> dict[str, str]:
         """As modules return it."""
         # super() without arguments fails in a class with slots: the decorator makes another one.

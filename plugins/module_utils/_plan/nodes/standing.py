@@ -1,10 +1,9 @@
 # Copyright: Contributors to the kubeops.node_maintenance collection
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""Whether a node that is being emptied is still the node that was taken out, and still out.
+"""Whether a node that is being drained is still the node that was cordoned, and still cordoned.
 
-What a person or another run does to the node in the meantime is their will: the drain stops for it and
-leaves the node as they made it.
+If a person or another run changes that, they meant to: the drain stops and leaves the node as they made it.
 """
 
 from __future__ import annotations
@@ -19,28 +18,28 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.mod
     outcomes,
 )
 
-STOPPED = "No further pod of it is moved, and the node stays as they left it. To go on, take it out anew"
+STOPPED = "No further pod of it is moved, and the node stays as they left it. To continue, cordon it again"
 
 
 @dataclass(frozen=True, slots=True)
 class Fallen:
-    """Why the node is no longer to be emptied: its outcome, and the reason as a sentence."""
+    """Why the drain of the node stops: its outcome, and the reason."""
 
     outcome: outcomes.DrainOutcome
     message: str
 
 
 def fallen(node: objects.Node | None, taken: node_records.Record) -> Fallen | None:
-    """What became of the node since it was taken out with the record ``taken``; ``None`` while it is out.
+    """Why the node is no longer as it was with the record ``taken``; ``None`` while it is.
 
-    Which taints hold the node is read from its present record: both travel in one patch.
+    Its taints are compared with its present record, since both are written in one patch.
     """
     if node is None:
         return Fallen(outcomes.DrainOutcome.GONE, "it was deleted meanwhile")
     if node.uid != taken.node_uid:
         return Fallen(
             outcomes.DrainOutcome.REPLACED,
-            "it was deleted, and another one is registered under its name, which was never taken out. "
+            "it was deleted, and another one that was never cordoned is registered under its name. "
             "No further pod of it is moved. To maintain the new one, start again",
         )
     try:
@@ -52,11 +51,11 @@ def fallen(node: objects.Node | None, taken: node_records.Record) -> Fallen | No
     if record.nonce != taken.nonce:
         return Fallen(outcomes.DrainOutcome.ADOPTED_BY, "its record was taken over by another run")
     if not node.unschedulable:
-        return Fallen(outcomes.DrainOutcome.UNCORDONED, f"somebody uncordoned it while it was being emptied. {STOPPED}")
+        return Fallen(outcomes.DrainOutcome.UNCORDONED, f"somebody uncordoned it during the drain. {STOPPED}")
     ours = [taint for taint in record.added if taint.get("key") == names.TAINT_KEY]
     if any(not any(node_taints.same_taint(taint, found) for found in node.taints) for taint in ours):
         return Fallen(
             outcomes.DrainOutcome.UNTAINTED,
-            f"somebody removed our taint {names.TAINT_KEY} while it was being emptied. {STOPPED}",
+            f"somebody removed our taint {names.TAINT_KEY} during the drain. {STOPPED}",
         )
     return None

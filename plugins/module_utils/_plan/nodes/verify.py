@@ -1,11 +1,10 @@
 # Copyright: Contributors to the kubeops.node_maintenance collection
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""Whether a node that comes back may take pods: the gates.
+"""The gates: whether a node that comes back may take pods.
 
-All gates are asked at once, so that a person sees everything that is missing, not the first of it.
-Our own taint and the cordon are looked through: they are still there, or have just gone, when the
-gates are asked.
+All gates are evaluated, so that everything that is missing is reported, not just the first of it. Our own taint
+and the cordon do not count: they are still there, or have just been removed.
 """
 
 from __future__ import annotations
@@ -36,21 +35,20 @@ def gates(
     *,
     missing_seconds: float = 0.0,
 ) -> tuple[reasons.Finding, ...]:
-    """What keeps the node from taking pods; nothing when every wanted gate is passed.
+    """What keeps the node from taking pods; empty if every wanted gate is passed.
 
-    ``rebooted`` compares the bootID with the record's. ``daemonsets`` needs nodes, pods and DaemonSets in
-    the snapshot. ``missing_seconds`` is how much longer the other gates have to hold for ``stable``;
-    only the loop that watches can know.
+    ``rebooted`` compares the bootID with the record's. ``daemonsets`` needs nodes, pods and DaemonSets in the
+    snapshot. ``missing_seconds`` is how much longer the other gates have to hold for ``stable``.
     """
     found: list[reasons.Finding] = []
     if "ready" in wanted and not node.ready:
         status = node.conditions.get("Ready", "not reported")
-        found.append(_blocker("not_ready", node, f"its condition Ready is {status}", "Look at its kubelet."))
+        found.append(_blocker("not_ready", node, f"its condition Ready is {status}", "Check its kubelet."))
     if "rebooted" in wanted:
         found += _rebooted(node, record)
     if "pressure" in wanted:
         found += [
-            _blocker("pressure", node, f"its condition {name} is True", "Free what it lacks, or wait.")
+            _blocker("pressure", node, f"its condition {name} is True", "Free the resource, or wait.")
             for name in PRESSURES
             if node.conditions.get(name) == "True"
         ]
@@ -62,7 +60,7 @@ def gates(
 
 
 def runs_on(daemon_set: objects.Raw, node: objects.Node) -> bool:
-    """Whether the DaemonSet keeps a pod on the node, as its controller decides it; our taint set aside."""
+    """Whether the DaemonSet keeps a pod on the node, decided as its controller does; our taint is ignored."""
     spec: objects.Raw = ((daemon_set.get("spec") or {}).get("template") or {}).get("spec") or {}
     if daemon_set["metadata"].get("deletionTimestamp") or not scheduling.selects(spec, node):
         return False
@@ -76,11 +74,11 @@ def runs_on(daemon_set: objects.Raw, node: objects.Node) -> bool:
 def _rebooted(node: objects.Node, record: node_records.Record | None) -> list[reasons.Finding]:
     before = record.prior.get("bootID") if record else None
     if not before:
-        why = "no record tells its bootID before the maintenance"
-        return [_blocker("not_rebooted", node, why, "Take it out with node_cordon before it is rebooted.")]
+        why = "its bootID before the maintenance is not recorded"
+        return [_blocker("not_rebooted", node, why, "Cordon it with node_cordon before it is rebooted.")]
     if node.boot_id == before:
         why = f"its bootID is still {before}: it has not been rebooted"
-        return [_blocker("not_rebooted", node, why, "Reboot it, or leave the gate rebooted out.")]
+        return [_blocker("not_rebooted", node, why, "Reboot it, or omit the gate rebooted.")]
     return []
 
 
@@ -91,9 +89,9 @@ def _daemon_sets(snapshot: snapshots.Snapshot, node: objects.Node) -> list[reaso
         meta = daemon_set["metadata"]
         if meta["uid"] not in serving and runs_on(daemon_set, node):
             why = f"DaemonSet {meta.get('namespace')}/{meta['name']} has no Ready pod on it"
-            found.append(_blocker("daemonset_missing", node, why, "Look at that pod, or wait for it."))
+            found.append(_blocker("daemonset_missing", node, why, "Check that pod, or wait for it."))
     return found
 
 
 def _blocker(code: str, node: objects.Node, why: str, remedy: str) -> reasons.Finding:
-    return reasons.Finding(code, f"Node {node.name}: {why}.", remedy, "blocker", f"Node {node.name}", (node.name,))
+    return reasons.Finding.of_node(node.name, code, f"Node {node.name}: {why}.", remedy)

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the kubeops.node_maintenance collection
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""What a run has to be allowed to do, so that a missing right is named before the first write."""
+"""Which permissions a run needs, so that a missing one is reported before the first write."""
 
 from __future__ import annotations
 
@@ -19,10 +19,9 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.rou
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """One verb on one resource.
+    """One verb on one resource, a plural with its subresource (``pods/eviction``).
 
-    ``namespaces`` empty: it has to be allowed everywhere; else it is enough in each of them.
-    ``resource`` is a plural with its subresource, ``pods/eviction``.
+    It has to be allowed in each of the ``namespaces``, or in the whole cluster if there are none.
     """
 
     verb: str
@@ -32,15 +31,15 @@ class Need:
 
     @property
     def words(self) -> str:
-        """As RBAC has it: ``patch deployments.apps/scale``."""
+        """As RBAC writes it: ``patch deployments.apps/scale``."""
         plural, slash, subresource = self.resource.partition("/")
         return f"{self.verb} {plural}{'.' + self.group if self.group else ''}{slash}{subresource}"
 
 
-LOCK_VERBS = ("list", "get", "create", "patch", "delete")
 KOORDINATOR = "scheduling.koordinator.sh"
-JOB_VERBS = ("list", "watch", "get", "create", "patch", "delete")
-STATE_VERBS = ("list", "get", "create", "patch", "delete")
+COORDINATION = "coordination.k8s.io"
+KEEP = "list get create patch delete"
+"""Verbs for the objects that the collection keeps in its own namespace, and for the locks of nodes."""
 PLURALS: t.Mapping[str, tuple[str, str]] = {
     "Deployment": ("apps", "deployments"),
     "ReplicaSet": ("apps", "replicasets"),
@@ -49,22 +48,18 @@ PLURALS: t.Mapping[str, tuple[str, str]] = {
 }
 
 
-READS = tuple(
-    Need("list", group, resource)
-    for group, resource in (
-        ("", "nodes"),
-        ("", "pods"),
-        ("", "persistentvolumeclaims"),
-        ("", "persistentvolumes"),
-        ("policy", "poddisruptionbudgets"),
-        ("apps", "deployments"),
-        ("apps", "replicasets"),
-        ("apps", "statefulsets"),
-        ("apps", "daemonsets"),
-        ("autoscaling", "horizontalpodautoscalers"),
-    )
+def _all(verbs: str, group: str, resources: str, namespaces: tuple[str, ...] = ()) -> list[Need]:
+    """Each of the verbs on each of the resources; both are lists with spaces in between."""
+    return [Need(verb, group, resource, namespaces) for resource in resources.split() for verb in verbs.split()]
+
+
+READS = (
+    *_all("list", "", "nodes pods persistentvolumeclaims persistentvolumes"),
+    *_all("list", "policy", "poddisruptionbudgets"),
+    *_all("list", "apps", "deployments replicasets statefulsets daemonsets"),
+    *_all("list", "autoscaling", "horizontalpodautoscalers"),
 )
-"""What a plan may have to list; asked only after one of the lists was refused."""
+"""What a plan may have to list; checked only after one of the lists was refused."""
 
 
 def needs(
@@ -75,7 +70,7 @@ def needs(
     namespace_missing: bool,
     locks: str = names.NAMESPACE,
 ) -> tuple[Need, ...]:
-    """What taking these pods' nodes out and giving them back needs beside the lists that a plan reads.
+    """What cordoning, draining and giving back these pods' nodes needs, apart from the lists that a plan reads.
 
     ``locks`` is the namespace of the nodes' leases.
     """
@@ -83,80 +78,75 @@ def needs(
     swapped = [plan for plan in moved if plan.route == "swap"]
     guarded = [plan for plan in moved if plan.guarded]
     found = [
-        *(Need(verb, "", "nodes") for verb in ("get", "watch", "patch")),
-        Need("watch", "", "pods"),
-        *(Need(verb, "apps", "daemonsets") for verb in ("list", "watch")),
-        Need("watch", "policy", "poddisruptionbudgets"),
-        *(Need(verb, "discovery.k8s.io", "endpointslices") for verb in ("list", "watch")),
-        *(Need(verb, "coordination.k8s.io", "leases", (locks,)) for verb in LOCK_VERBS),
-        *(Need(verb, "", "configmaps", (names.NAMESPACE,)) for verb in STATE_VERBS),
+        *_all("get watch patch", "", "nodes"),
+        *_all("watch", "", "pods"),
+        *_all("list watch", "apps", "daemonsets"),
+        *_all("watch", "policy", "poddisruptionbudgets"),
+        *_all("list watch", "discovery.k8s.io", "endpointslices"),
+        *_all(KEEP, COORDINATION, "leases", (locks,)),
+        *_all(KEEP, "", "configmaps", (names.NAMESPACE,)),
     ]
     if namespace_missing:
-        found.append(Need("create", "", "namespaces"))
-    if any(plan.code == dead.FENCED for plan in plans):
-        found.append(Need("list", "coordination.k8s.io", "leases", (dead.LEASES,)))
-        found.append(Need("list", "storage.k8s.io", "volumeattachments"))
-    if any(plan.pod.claims for plan in moved):
-        found.append(Need("list", "storage.k8s.io", "volumeattachments"))
+        found += _all("create", "", "namespaces")
+    fenced = any(plan.code == dead.FENCED for plan in plans)
+    if fenced:
+        found += _all("list", COORDINATION, "leases", (dead.LEASES,))
+    if fenced or any(plan.pod.claims for plan in moved):
+        found += _all("list", "storage.k8s.io", "volumeattachments")
     jobs = [plan for plan in moved if plan.route == "job"]
     # A pod whose job comes to nothing is evicted after all, unless that was ruled out.
-    alone = jobs if choices.fallback == "eviction" or choices.backend == "auto" else []
-    if alone or any(plan.route == "evict" or plan.guarded for plan in moved):
+    falls_back = bool(jobs) and (choices.fallback == "eviction" or choices.backend == "auto")
+    if falls_back or any(plan.route == "evict" or plan.guarded for plan in moved):
         verb, resource = ("delete", "pods") if choices.disable_eviction else ("create", "pods/eviction")
-        found.append(Need(verb, "", resource, _namespaces(moved)))
+        found += _all(verb, "", resource, _namespaces(moved))
     if jobs:
-        found += [Need(verb, KOORDINATOR, "podmigrationjobs") for verb in JOB_VERBS]
-        found.append(Need("patch", KOORDINATOR, "podmigrationjobs/status"))
-        found += [Need(verb, KOORDINATOR, "reservations") for verb in ("list", "get", "delete")]
+        found += _all(f"watch {KEEP}", KOORDINATOR, "podmigrationjobs")
+        found += _all("patch", KOORDINATOR, "podmigrationjobs/status")
+        found += _all("list get delete", KOORDINATOR, "reservations")
     owners = {plan.pod.owner.kind for plan in moved if plan.pod.owner}
     if "ReplicaSet" in owners:
-        found += [Need("watch", "apps", plural) for plural in ("deployments", "replicasets")]
+        found += _all("watch", "apps", "deployments replicasets")
     if "StatefulSet" in owners:
-        found.append(Need("watch", "apps", "statefulsets"))
+        found += _all("watch", "apps", "statefulsets")
     if guarded:
-        verbs = ("get", "create", "patch", "delete")
-        found += [Need(v, "policy", "poddisruptionbudgets", _namespaces(guarded)) for v in verbs]
+        found += _all("get create patch delete", "policy", "poddisruptionbudgets", _namespaces(guarded))
     if swapped:
         # A leaving pod that turns NotReady is evicted after all.
-        found.append(Need("create", "", "pods/eviction", _namespaces(swapped)))
+        found += _all("create", "", "pods/eviction", _namespaces(swapped))
         found += _for_swaps(snapshot, swapped)
     return tuple(dict.fromkeys(found))
 
 
 def _for_swaps(snapshot: snapshots.Snapshot, swapped: list[pod_plan.PodPlan]) -> list[Need]:
-    # A write whose answer was lost is looked at before it is done again: so what is patched is read, too.
-    found = [Need(verb, "", "pods", _namespaces(swapped)) for verb in ("get", "patch")]
-    verbs = (*LOCK_VERBS, "watch")
-    found += [Need(verb, "coordination.k8s.io", "leases", (names.NAMESPACE,)) for verb in verbs]
-    found += [Need("watch", "apps", plural) for plural in ("deployments", "replicasets")]
+    # A write whose answer was lost is read before it is repeated, so whatever is patched needs get as well.
+    found = _all("get patch", "", "pods", _namespaces(swapped))
+    found += _all(f"watch {KEEP}", COORDINATION, "leases", (names.NAMESPACE,))
+    found += _all("watch", "apps", "deployments replicasets")
     scaled: dict[str, list[pod_plan.PodPlan]] = {}
     scalers: list[pod_plan.PodPlan] = []
     for plan in swapped:
-        workload = snapshot.workload_of(plan.pod)
-        if workload is None:
-            continue
-        scaled.setdefault(workload.kind, []).append(plan)
-        if snapshot.autoscaler_of(workload):
-            scalers.append(plan)
+        if workload := snapshot.workload_of(plan.pod):
+            scaled.setdefault(workload.kind, []).append(plan)
+            if snapshot.autoscaler_of(workload):
+                scalers.append(plan)
     for kind, group in scaled.items():
         if kind in PLURALS:
             api_group, plural = PLURALS[kind]
-            found.append(Need("get", api_group, plural, _namespaces(group)))
-            found.append(Need("patch", api_group, f"{plural}/scale", _namespaces(group)))
+            found += _all("get", api_group, plural, _namespaces(group))
+            found += _all("patch", api_group, f"{plural}/scale", _namespaces(group))
     if scalers:
-        found.append(Need("watch", "autoscaling", "horizontalpodautoscalers"))
-        places = _namespaces(scalers)
-        found += [Need(verb, "autoscaling", "horizontalpodautoscalers", places) for verb in ("get", "patch")]
+        found += _all("watch", "autoscaling", "horizontalpodautoscalers")
+        found += _all("get patch", "autoscaling", "horizontalpodautoscalers", _namespaces(scalers))
     return found
 
 
 def missing(need: Need, refused: t.Sequence[str]) -> reasons.Finding:
-    """The finding for a need that is not met in the ``refused`` namespaces (empty: anywhere)."""
+    """The finding for a need that is refused in these namespaces (empty: in the whole cluster)."""
     where = f"in namespace {', '.join(refused)}" if refused else "in the whole cluster"
     return reasons.Finding(
         "missing_permission",
         f"These credentials may not {need.words} {where}.",
-        f"Grant the verb {need.verb} on {need.words.partition(' ')[2]} in a role that is bound to them.",
+        f"Grant the verb {need.verb} on {need.words.partition(' ')[2]} in a role that is bound to their user.",
         "blocker",
         need.words,
     )

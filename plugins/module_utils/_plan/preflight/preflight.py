@@ -1,10 +1,9 @@
 # Copyright: Contributors to the kubeops.node_maintenance collection
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""Everything that stands against a maintenance, or is worth knowing, before the first write.
+"""Everything that blocks a maintenance, or is worth knowing, before the first write: all of it at once.
 
-All of it at once: somebody who has to mend five things wants to hear of five things. A blocker stops
-the run; a warning names what will happen; an info explains a difference from what one might expect.
+A blocker stops the run, a warning names what will happen, an info explains what might surprise.
 """
 
 from __future__ import annotations
@@ -31,11 +30,10 @@ Waves = tuple[tuple[str, ...], ...]
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What was asked for.
+    """The request: ``nodes`` as named, unknown ones too, and ``waves`` of those that are to be taken out.
 
-    ``nodes`` as named (unknown ones too), ``waves`` of those that are to be taken out, ``run`` the id of
-    the run or ``""``, ``now`` RFC 3339. ``stay_out``: the nodes are not given back wave by wave.
-    ``terminating`` holds the namespaces that are being deleted.
+    ``run`` is the id of the run or ``""``, ``now`` is RFC 3339, ``terminating`` are the namespaces that are being
+    deleted. ``stay_out``: the nodes are not given back wave by wave.
     """
 
     nodes: tuple[str, ...]
@@ -50,7 +48,7 @@ class Asked:
 def findings(
     snapshot: snapshots.Snapshot, plans: t.Sequence[pod_plan.PodPlan], asked: Asked
 ) -> tuple[reasons.Finding, ...]:
-    """All findings, blockers first, otherwise in the order: nodes, schedulable rest, pods, surges."""
+    """All findings: blockers first, then warnings, then infos."""
     found = [
         *unknown_nodes(snapshot, asked.nodes),
         *_options(asked),
@@ -65,7 +63,7 @@ def findings(
 
 
 def unknown_nodes(snapshot: snapshots.Snapshot, wanted: t.Iterable[str]) -> list[reasons.Finding]:
-    """Names that no node has, with those that somebody may have meant."""
+    """Names that no node has, each with the names that may have been meant."""
     found = []
     for name in dict.fromkeys(wanted):
         if name in snapshot.nodes:
@@ -73,16 +71,8 @@ def unknown_nodes(snapshot: snapshots.Snapshot, wanted: t.Iterable[str]) -> list
         address = [node.name for node in snapshot.nodes.values() if node.address == name]
         close = address or difflib.get_close_matches(name, snapshot.nodes, n=3, cutoff=0.6)
         meant = f" Did you mean {' or '.join(close)}?" if close else ""
-        found.append(
-            reasons.Finding(
-                "unknown_node",
-                f"There is no node {name}.{meant}",
-                "Name nodes as `kubectl get nodes` does, not by their addresses.",
-                "blocker",
-                f"Node {name}",
-                (name,),
-            )
-        )
+        remedy = "Name nodes as `kubectl get nodes` does, not by their addresses."
+        found.append(reasons.Finding.of_node(name, "unknown_node", f"There is no node {name}.{meant}", remedy))
     return found
 
 
@@ -92,8 +82,8 @@ def _options(asked: Asked) -> list[reasons.Finding]:
     return [
         reasons.Finding(
             "disable_eviction",
-            "disable_eviction deletes pods without asking any budget.",
-            "Leave it out, or set force as well.",
+            "disable_eviction deletes pods without regard to any budget.",
+            "Omit it, or set force as well.",
             "blocker",
             "disable_eviction",
         )
@@ -108,32 +98,18 @@ def _nodes(snapshot: snapshots.Snapshot, asked: Asked) -> list[reasons.Finding]:
             continue
         found += held.findings(node, snapshot.leases, run=asked.run, now=asked.now)
         if node.unschedulable and not held.recorded(node):
-            found.append(
-                reasons.Finding(
-                    "foreign_cordon",
-                    f"Node {name} was cordoned by somebody else.",
-                    "It stays cordoned after the maintenance; uncordon it by hand if nobody needs that.",
-                    "warning",
-                    f"Node {name}",
-                    (name,),
-                )
-            )
+            message = f"Node {name} was cordoned by somebody else."
+            remedy = "It stays cordoned after the maintenance; uncordon it by hand if nobody needs that."
+            found.append(reasons.Finding.of_node(name, "foreign_cordon", message, remedy, "warning"))
         if not node.ready and not held.recorded(node) and not dead.lost(node):
-            found.append(
-                reasons.Finding(
-                    "node_not_ready",
-                    f"Node {name} is not Ready: its pods may not end until its kubelet is back.",
-                    "Look at its kubelet first, if it is not what the maintenance is for.",
-                    "warning",
-                    f"Node {name}",
-                    (name,),
-                )
-            )
+            message = f"Node {name} is not Ready: its pods may not terminate until its kubelet is back."
+            remedy = "Check its kubelet first, unless that is what the maintenance is for."
+            found.append(reasons.Finding.of_node(name, "node_not_ready", message, remedy, "warning"))
     return found
 
 
 def _last_schedulable(snapshot: snapshots.Snapshot, asked: Asked) -> list[reasons.Finding]:
-    """Whether each wave leaves a node that takes pods; all waves together where they stay out."""
+    """Whether each wave leaves a node that takes pods; all waves together if their nodes stay out."""
     together = tuple(dict.fromkeys(name for wave in asked.waves for name in wave))
     for wave in (together,) if asked.stay_out and together else asked.waves:
         leaving = [snapshot.nodes[name] for name in wave]
@@ -153,7 +129,7 @@ def _last_schedulable(snapshot: snapshots.Snapshot, asked: Asked) -> list[reason
 
 
 def _takes_pods_of(node: objects.Node, leaving: t.Iterable[objects.Node]) -> bool:
-    """Ready, schedulable and not out; taints that a leaving node has as well keep none of its pods away."""
+    """Ready, schedulable and in service; a taint that a leaving node has too keeps none of its pods away."""
     known = {(x.get("key"), x.get("value"), x.get("effect")) for other in leaving for x in other.taints}
     hard = (x for x in node.taints if x.get("effect") in ("NoSchedule", "NoExecute"))
     free = all((x.get("key"), x.get("value"), x.get("effect")) in known for x in hard)
@@ -173,7 +149,7 @@ WARNED = frozenset(
         "tolerates_maintenance",
     }
 )
-"""Codes that do not stop a run and still have to be said."""
+"""Codes that do not stop a run but have to be reported."""
 
 
 def _pods(snapshot: snapshots.Snapshot, plans: t.Sequence[pod_plan.PodPlan], asked: Asked) -> list[reasons.Finding]:
@@ -181,11 +157,15 @@ def _pods(snapshot: snapshots.Snapshot, plans: t.Sequence[pod_plan.PodPlan], ask
     for plan in plans:
         severity = _severity(plan)
         if plan.code == "unhealthy_blocked" and dead.lost(snapshot.nodes.get(plan.pod.node)):
-            # No pod of a lost node is waited for: the drain ends as unreachable, or with a proof budgets do not matter.
+            # The drain does not wait for pods of a lost node: it ends as unreachable, or with a proof ignores budgets.
             severity = "warning"
         if severity:
-            groups.setdefault((plan.code, severity, _subject(plan), plan.pod.namespace), []).append(plan)
-    found = [_grouped(code, severity, subject, group) for (code, severity, subject, _unused), group in groups.items()]
+            # About the workload that somebody has to act on, else about the pod.
+            subject = str(plan.workload or plan.pod.ref)
+            groups.setdefault((plan.code, severity, subject, plan.pod.namespace), []).append(plan)
+    found = [
+        _grouped(code, severity, subject, group) for (code, severity, subject, _namespace), group in groups.items()
+    ]
     return [*found, *_spent(snapshot, plans), *_pace(snapshot, plans, asked), *_not_selected(plans, asked)]
 
 
@@ -193,11 +173,6 @@ def _severity(plan: pod_plan.PodPlan) -> reasons.Severity | None:
     if plan.route == "refuse" or plan.code == "unhealthy_blocked":
         return "blocker"
     return "warning" if plan.code in WARNED else None
-
-
-def _subject(plan: pod_plan.PodPlan) -> str:
-    """What the finding is about: the workload that somebody has to act on, else the pod."""
-    return str(plan.workload or plan.pod.ref)
 
 
 def _grouped(
@@ -212,14 +187,11 @@ def _grouped(
 
 
 def _spent(snapshot: snapshots.Snapshot, plans: t.Iterable[pod_plan.PodPlan]) -> list[reasons.Finding]:
-    """Budgets that allow nothing at the moment; the drain waits for them."""
+    """Budgets that allow no eviction at the moment; the drain waits for them."""
     found: dict[objects.Ref, reasons.Finding] = {}
     for plan in plans:
-        if (
-            plan.route not in ("evict", "job")
-            or not plan.budgets
-            or plan.code in ("unhealthy_blocked", "reactive_budget")
-        ):
+        told = plan.code in ("unhealthy_blocked", "reactive_budget")
+        if told or not plan.budgets or plan.route not in ("evict", "job"):
             continue
         verdict = budgets.diagnose(snapshot, plan.pod)
         if not verdict.allowed and not verdict.lasting and verdict.budget and verdict.budget not in found:
@@ -235,7 +207,7 @@ def _spent(snapshot: snapshots.Snapshot, plans: t.Iterable[pod_plan.PodPlan]) ->
 
 
 def _pace(snapshot: snapshots.Snapshot, plans: t.Iterable[pod_plan.PodPlan], asked: Asked) -> list[reasons.Finding]:
-    """Workloads that Koordinator's object limiter keeps on their nodes for long."""
+    """Workloads that Koordinator's object limiter keeps on their nodes for a long time."""
     controller = asked.choices.controller
     if controller is None:
         return []
@@ -250,9 +222,9 @@ def _pace(snapshot: snapshots.Snapshot, plans: t.Iterable[pod_plan.PodPlan], ask
         found.append(
             reasons.Finding(
                 "job_pace",
-                f"{len(mine)} pods of {workload.ref} leave by PodMigrationJobs, and the object limiter lets one go in "
-                f"{gap:g} s: that alone takes {seconds:.0f} s.",
-                "Nothing to do, if there is time. objectLimiters.workload of the MigrationController sets the pace; "
+                f"{len(mine)} pods of {workload.ref} are moved by PodMigrationJobs, and the object limiter allows one "
+                f"every {gap:g} s: that alone takes {seconds:.0f} s.",
+                "Nothing to do if there is time. objectLimiters.workload of the MigrationController sets the pace; "
                 f"{option.options(backend='auto')} evicts instead of waiting for it.",
                 "info",
                 str(workload.ref),
@@ -271,9 +243,9 @@ def _not_selected(plans: t.Sequence[pod_plan.PodPlan], asked: Asked) -> list[rea
     return [
         reasons.Finding(
             "not_selected",
-            f"{len(left)} pods on {', '.join(nodes)} are not among those asked for and stay, "
-            "so these nodes will not be called drained.",
-            "Leave pod_selector and namespaces out to empty the nodes.",
+            f"{len(left)} pods on {', '.join(nodes)} are not selected and stay, "
+            "so these nodes will not be reported as drained.",
+            "Omit pod_selector and namespaces to empty the nodes.",
             "info",
             f"pod_selector {chosen}" if asked.choices.pod_selector else chosen,
             nodes,

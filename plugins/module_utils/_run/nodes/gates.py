@@ -1,9 +1,9 @@
 # Copyright: Contributors to the kubeops.node_maintenance collection
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""The gates of nodes that come back: asked once, or watched until all of them are passed.
+"""The gates of nodes that come back: evaluated once, or watched until all of them are passed.
 
-While they are watched the locks of the caller's own nodes are renewed: a run that waits for a node is not dead.
+During the watch the locks of the caller's own nodes are renewed: a run that waits for a node is not dead.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.mod
     snapshots,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.nodes import verify
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.preflight import preflight
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import context, locking, observe
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.nodes import reading
 
 TICK = 1.0
-"""Longest pause of the loop; every change of what is watched ends it early."""
+"""Longest pause of the loop, in seconds; any change in what is watched ends it early."""
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """Nodes and gates. ``stable``: seconds for which they have to hold; ``timeout`` in seconds or ``None``."""
+    """``stable``: seconds for which the gates have to hold; ``timeout`` in seconds or ``None``."""
 
     nodes: tuple[str, ...]
     gates: tuple[str, ...]
@@ -39,20 +39,18 @@ class Asked:
 
 
 def judge(ctx: context.Context, nodes: snapshots.Snapshot, asked: Asked) -> context.Result:
-    """Each node is ``passed`` or ``failed``; the call fails when one of them did.
+    """Whether each node passes its gates; the call fails if one of them does not.
 
-    Without ``wait`` one look decides, and ``stable`` with it: one look cannot tell how long they hold.
+    Without ``wait`` they are evaluated once and ``stable`` is ignored.
 
     Raises:
-        StopRun: a gate that is none, or an unknown node.
+        StopRun: a gate or a node is unknown.
     """
     wrong = [gate for gate in asked.gates if gate not in verify.GATES]
     if wrong:
         known = ", ".join(verify.GATES)
         raise context.StopRun("unknown_gate", f"There is no gate {', '.join(wrong)}.", f"The gates are {known}.")
-    if unknown := preflight.unknown_nodes(nodes, asked.nodes):
-        first = unknown[0]
-        raise context.StopRun(first.code, " ".join(f.message for f in unknown), first.remedy, first.object)
+    reading.refuse_unknown(nodes.nodes, asked.nodes)
     watched = ["nodes", *(("pods", "daemon_sets") if "daemonsets" in asked.gates else ())]
     if not asked.wait:
         return _result(_look(observe.gather(ctx.cluster, watched), asked, {}))
@@ -65,9 +63,9 @@ def judge(ctx: context.Context, nodes: snapshots.Snapshot, asked: Asked) -> cont
 
 
 def _own(ctx: context.Context, nodes: snapshots.Snapshot, wanted: t.Iterable[str]) -> dict[str, node_records.Record]:
-    """The records of the caller's nodes whose locks have to be renewed while somebody waits.
+    """The records of the caller's nodes whose locks have to be renewed while it waits.
 
-    A node whose tasks are running has a lock that lasts as long as they may; nobody works on a parked one.
+    The lock of a node whose tasks are running lasts as long as they may; nobody works on a parked node.
     """
     found = {}
     for name in () if ctx.check else wanted:
@@ -81,9 +79,9 @@ def _own(ctx: context.Context, nodes: snapshots.Snapshot, wanted: t.Iterable[str
 def _watch(
     ctx: context.Context, asked: Asked, watched: t.Collection[str], lost: t.Callable[[], t.Mapping[str, str]]
 ) -> dict[str, tuple[reasons.Finding, ...]]:
-    """Look until all gates are passed, or time is up; ``lost`` tells whose lock is not ours, and why.
+    """Evaluate the gates until all are passed or time is up.
 
-    Nothing is waited for on a node that is lost.
+    ``lost`` gives the nodes whose locks are not ours, and why; they are not waited for.
     """
     start, told = ctx.clock.now(), ""
     holds_since: dict[str, float] = {}
@@ -97,7 +95,7 @@ def _watch(
                 else:
                     holds_since.setdefault(name, now)
             left = {name: asked.stable - (now - since) for name, since in holds_since.items()}
-            taken = {name: (_adopted(name, why),) for name, why in lost().items()}
+            taken = {name: (_taken_over(name, why),) for name, why in lost().items()}
             found = {**_look(snapshot, asked, left), **taken}
             late = asked.timeout is not None and now - start >= asked.timeout
             if late or not any(missing for name, missing in found.items() if name not in taken):
@@ -109,6 +107,11 @@ def _watch(
             live.wait(TICK)
 
 
+def _taken_over(name: str, why: str) -> reasons.Finding:
+    message = f"Node {name} is no longer ours: {why}."
+    return reasons.Finding.of_node(name, "adopted_by", message, "Check the run that has it now.")
+
+
 def _look(
     snapshot: snapshots.Snapshot, asked: Asked, left: t.Mapping[str, float]
 ) -> dict[str, tuple[reasons.Finding, ...]]:
@@ -118,24 +121,13 @@ def _look(
 def _gates(snapshot: snapshots.Snapshot, name: str, asked: Asked, left: float) -> tuple[reasons.Finding, ...]:
     node = snapshot.nodes.get(name)
     if node is None:
-        gone = f"Node {name} does not exist any more."
-        return (
-            reasons.Finding(
-                "unknown_node", gone, "Look whether it registers again.", "blocker", f"Node {name}", (name,)
-            ),
-        )
+        gone = f"Node {name} no longer exists."
+        return (reasons.Finding.of_node(name, "unknown_node", gone, "Check whether it registers again."),)
     try:
         record = node_records.record_of(node)
     except node_records.BadRecordError as error:
-        return (reasons.Finding("bad_record", str(error), "Repair it by hand.", "blocker", f"Node {name}", (name,)),)
+        return (reasons.Finding.of_node(name, "bad_record", str(error), "Repair it by hand."),)
     return verify.gates(snapshot, node, record, asked.gates, missing_seconds=left)
-
-
-def _adopted(name: str, why: str) -> reasons.Finding:
-    message = f"Node {name} is not ours any more: {why}."
-    return reasons.Finding(
-        "adopted_by", message, "Look at the run that has it now.", "blocker", f"Node {name}", (name,)
-    )
 
 
 def _result(found: t.Mapping[str, tuple[reasons.Finding, ...]]) -> context.Result:

@@ -1,10 +1,10 @@
 # Copyright: Contributors to the kubeops.node_maintenance collection
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""``node_taint``: what it takes to bring the taints of many nodes to what is wanted.
+"""``node_taint``: bring the taints of nodes to what is wanted.
 
-The list of a node's taints is one value to the API server, so it is read, changed and written on the
-condition that nobody wrote the node in between; else it is read and planned anew.
+To the API server a node's taints are one value, so the list is read, changed and written on the condition that nobody
+changed the node in between; otherwise it is read and planned again.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import errors, kinds
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import errors
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import (
     api_changes,
     node_taints,
@@ -21,7 +21,8 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.mod
     reasons,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.routes import no_execute
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import act, context, observe, writing
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import context, observe, writing
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.nodes import reading
 
 State = t.Literal["present", "absent", "exact"]
 
@@ -78,17 +79,10 @@ def taint(ctx: context.Context, options: TaintOptions) -> context.Result:
 
     Raises:
         StopRun: there is no such node; nothing was written.
-        ClusterError: the API server cannot be reached or refuses to be read; nothing was written.
+        ClusterError: the API server cannot be reached, or refuses to list nodes or pods; nothing was written.
     """
-    found = {raw["metadata"]["name"]: raw for raw in ctx.cluster.items(kinds.NODES, patience=act.PATIENCE).items}
-    unknown = [name for name in options.nodes if name not in found]
-    if unknown:
-        raise context.StopRun(
-            "unknown_node",
-            f"There is no node {', '.join(unknown)}.",
-            "Look at `kubectl get nodes`: a node is named as there, not by its address.",
-            f"Node {unknown[0]}",
-        )
+    found = reading.nodes(ctx)
+    reading.refuse_unknown({name: objects.Node.of(raw) for name, raw in found.items()}, options.nodes)
     tasks = [_Task(name, found[name]) for name in dict.fromkeys(options.nodes)]
     for task in tasks:
         _plan(options, task)
@@ -121,7 +115,7 @@ def _plan(options: TaintOptions, task: _Task) -> None:
 
 
 def _kills(ctx: context.Context, harsh: t.Sequence[_Task]) -> tuple[no_execute.Kill, ...]:
-    """The forecast for the nodes that get a NoExecute taint; no pod is listed where none does."""
+    """Which pods new NoExecute taints will end; pods are listed only if a node gets such a taint."""
     if not harsh:
         return ()
     pods: dict[str, list[objects.Pod]] = {task.name: [] for task in harsh}
@@ -136,8 +130,8 @@ def _refusal(harsh: t.Sequence[_Task], kills: t.Sequence[no_execute.Kill]) -> re
     names = ", ".join(task.name for task in harsh)
     return reasons.Finding(
         "no_execute_refused",
-        f"{words} on {names} {_toll(kills)}. Budgets are not asked for that; evicts names the pods.",
-        "Drain the nodes with node_drain first, or say allow_no_execute: true.",
+        f"{words} on {names} {_toll(kills)}, without regard to budgets; evicts lists the pods.",
+        "Drain the nodes with node_drain first, or set allow_no_execute: true.",
         "blocker",
         f"Node {names}",
         tuple(task.name for task in harsh),
@@ -145,9 +139,9 @@ def _refusal(harsh: t.Sequence[_Task], kills: t.Sequence[no_execute.Kill]) -> re
 
 
 def _toll(kills: t.Sequence[no_execute.Kill]) -> str:
-    """How many pods go, in words."""
+    """How many pods end, in words."""
     if not kills:
-        return "ends no pod that is there now"
+        return "ends no pod that is running now"
     soon = sum(not kill.seconds for kill in kills)
     last = max(kill.seconds for kill in kills)
     later = f", {len(kills) - soon} within {last} s" if last else ""
@@ -157,21 +151,21 @@ def _toll(kills: t.Sequence[no_execute.Kill]) -> str:
 def _warn(task: _Task, kills: t.Sequence[no_execute.Kill]) -> None:
     mine = [kill for kill in kills if kill.pod.node == task.name]
     if mine:
-        task.message = f"{task.message} This {_toll(mine)}; budgets are not asked."
+        task.message = f"{task.message} This {_toll(mine)}, without regard to budgets."
 
 
 def _write(ctx: context.Context, options: TaintOptions, task: _Task, kills: t.Sequence[no_execute.Kill]) -> None:
-    """Send one node's patch, planned on what the node is; fills the task's outcome."""
+    """Patch one node, planned on its present state; fills the task's outcome."""
 
     def decide(raw: objects.Raw | None) -> api_changes.Change | None:
         if raw is None:
-            task.outcome, task.message = outcomes.TaintOutcome.GONE, f"Node {task.name} was deleted meanwhile."
+            task.outcome, task.message = outcomes.TaintOutcome.GONE, f"Node {task.name} was deleted in the meantime."
             return None
         task.raw = raw
         _plan(options, task)
         if task.harsh and not options.allow_no_execute:
             task.outcome = outcomes.TaintOutcome.REFUSED
-            task.message = f"Somebody took a NoExecute taint from node {task.name} meanwhile; run again."
+            task.message = f"Somebody removed a NoExecute taint from node {task.name} in the meantime; run again."
             return None
         if task.change:
             _warn(task, kills)

@@ -1,0 +1,25 @@
+# Copyright: Contributors to the kubeops.node_maintenance collection
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""The nodes that a call names."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import objects, snapshots
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.preflight import preflight
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import act, context
+
+
+def nodes(ctx: context.Context) -> dict[str, objects.Raw]:
+    """All nodes of the cluster, by name."""
+    return {raw["metadata"]["name"]: raw for raw in ctx.cluster.items(kinds.NODES, patience=act.PATIENCE).items}
+
+
+def refuse_unknown(found: t.Mapping[str, objects.Node], wanted: t.Iterable[str]) -> None:
+    """Raise StopRun if there is no node with one of the wanted names."""
+    if unknown := preflight.unknown_nodes(snapshots.Snapshot(nodes=found), wanted):
+        first = unknown[0]
+        raise context.StopRun(first.code, " ".join(x.message for x in unknown), first.remedy, first.object)
