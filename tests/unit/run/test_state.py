@@ -118,7 +118,7 @@ def test_the_same_command_waits_to_see_whether_a_run_of_more_than_a_day_is_dead(
 
     tina.spawn(goes_on)
     world.machine.run_for(1.0)
-    with pytest.raises(StopRun, match=f"Run {id_of(long)} of me@sim, begun .* is still at work"):
+    with pytest.raises(StopRun, match=f"Run {id_of(long)} of me@sim, started .* is still at work"):
         begun(world)
     assert runs(world) == {id_of(long)}
     world.machine.run_for(300.0)
@@ -174,7 +174,7 @@ def test_a_release_of_its_last_node_forgets_the_run_and_one_before_does_not(worl
     # As `release` calls it: for whatever run the records name, after it has taken the nodes up.
     out(world, "/n", "a", step="returning")
     said = noted(world, "/n", "a", "b").message
-    assert said.startswith(f"Run {id_of(mine)} still has b to do: the same command goes on")
+    assert said.startswith(f"Run {id_of(mine)} still has to maintain b: the same command resumes it")
     assert runs(world) == {id_of(mine)}, "the same command goes on with b, which is not ours"
     out(world, "/n", "b", step="returning")
     noted(world, "/n", "b")
@@ -282,4 +282,4 @@ def test_a_lock_that_was_left_and_cannot_be_deleted_is_told(world: World) -> Non
     )
     assert not call(world, StateOptions("ended"), again.data["run"]).failed
     assert "node-a" in leases(world)
-    assert "a lock of a may be left, and recover removes it" in messages(world)
+    assert "a leftover lock of a may remain; recover removes it" in messages(world)

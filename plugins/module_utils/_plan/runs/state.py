@@ -1,10 +1,10 @@
 # Copyright: Contributors to the kubeops.node_maintenance collection
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""What is kept of a run, and what earlier runs left in the cluster.
+"""What is stored of a run, and what earlier runs left in the cluster.
 
-A run is resumed by its fingerprint: the same playbook on the same nodes with the same work. Reason,
-timeouts and folders are not part of it, so that a person may change them and go on.
+A run is resumed by its fingerprint: the same playbook on the same nodes with the same work. Reason, timeouts and
+directories are not part of it, so they may be changed before a run is resumed.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import datetime
 import hashlib
 import json
 import typing as t
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler import journaling
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import (
@@ -25,11 +25,11 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.mod
 
 FINGERPRINTED = ("playbook", "nodes", "node_selector", "tasks", "reboot", "backend", "taints")
 RESUMABLE = datetime.timedelta(hours=24)
-"""Within this time the same command resumes a run; next month's identical job starts anew."""
+"""Within this time the same command resumes a run; after it, it starts a new one."""
 
 
 def fingerprint(given: t.Mapping[str, t.Any]) -> str:
-    """Sixteen hex digits that are equal for two inputs that mean the same work."""
+    """Sixteen hex digits, equal for inputs that mean the same work."""
     kept = {key: given[key] for key in FINGERPRINTED if given.get(key) not in (None, "", [], {})}
     return hashlib.sha256(json.dumps(kept, sort_keys=True).encode()).hexdigest()[:16]
 
@@ -74,15 +74,15 @@ class StoredRun:
         }
 
     def resumable(self, now: str) -> bool:
-        """Whether it is young enough for the same command to go on with it."""
+        """Whether it is recent enough for the same command to resume it."""
         return _time(now) - _time(self.since) <= RESUMABLE
 
 
 def stored_run(raw: objects.Raw) -> StoredRun | None:
-    """From a ConfigMap; ``None`` for one that is not a run of ours.
+    """From a ConfigMap; ``None`` if that is not a run of ours.
 
     Raises:
-        BadRecordError: it is one, but cannot be understood.
+        BadRecordError: it is one, but cannot be parsed.
     """
     meta, data = raw["metadata"], raw.get("data") or {}
     if not meta["name"].startswith(names.RUN_PREFIX) or "fingerprint" not in data:
@@ -101,17 +101,14 @@ def stored_run(raw: objects.Raw) -> StoredRun | None:
         )
     except (ValueError, TypeError) as error:
         raise node_records.BadRecordError(
-            f"ConfigMap {names.NAMESPACE}/{meta['name']} cannot be read ({error}). Nobody can resume that run; "
-            "delete it by hand once its nodes are back."
+            f"ConfigMap {names.NAMESPACE}/{meta['name']} cannot be parsed ({error}), so its run cannot be resumed. "
+            "Delete it by hand once its nodes are back in service."
         ) from error
 
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """Something a run left. ``object`` names it, ``what`` says in words what it means.
-
-    ``nodes`` are those it concerns.
-    """
+    """Something that a run left: ``object`` names it, ``what`` describes it, ``nodes`` are those it concerns."""
 
     run: str
     by: str
@@ -122,21 +119,13 @@ class Trace:
 
     def shown(self, *, alive: bool) -> dict[str, t.Any]:
         """As results show it."""
-        return {
-            "run": self.run,
-            "by": self.by,
-            "since": self.since,
-            "alive": alive,
-            "object": self.object,
-            "what": self.what,
-            "nodes": list(self.nodes),
-        }
+        return {**asdict(self), "nodes": list(self.nodes), "alive": alive}
 
 
 def traces(
     snapshot: snapshots.Snapshot, runs: t.Iterable[StoredRun], journals: t.Iterable[journaling.Journal] = ()
 ) -> tuple[Trace, ...]:
-    """Every trace of a run: records, taints without a record, budgets, leases, stored runs, touched deschedulers."""
+    """All traces: records, taints without a record, budgets, leases, stored runs, changed deschedulers."""
     found: list[Trace] = []
     for node in snapshot.nodes.values():
         found += _of_node(node)

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the kubeops.node_maintenance collection
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""The one writer of ``run-<id>``: what is kept of a run, so that the same command resumes it."""
+"""The only writer of ``run-<id>``: what is stored of a run, so that the same command resumes it."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base
 
 
 def _out(ctx: context.Context) -> tuple[dict[str, node_records.Record], dict[str, str]]:
-    """As ``records``, of all nodes of the cluster."""
+    """``stored_runs.records`` of all nodes of the cluster."""
     return stored_runs.records(observe.lists(ctx.cluster, ("nodes",))["nodes"])
 
 
 def _caller(ctx: context.Context) -> context.Run:
-    """The run that calls; the module asks for it before it comes here."""
+    """The run that calls; the module requires it."""
     return t.cast("context.Run", ctx.run)
 
 
@@ -54,53 +54,32 @@ def resumable(ctx: context.Context, given: t.Mapping[str, t.Any] | None) -> dict
 def started(
     ctx: context.Context, given: dict[str, t.Any], waves: t.Sequence[t.Sequence[str]], seconds: float = locking.IDLE
 ) -> context.Result:
-    """Store a run of this input, or resume the one that is stored; for ``seconds`` it counts as alive then.
+    """Store a run of this input, or resume the stored one; it then counts as alive for ``seconds``.
 
     Raises:
-        StopRun: the run that the caller names is not stored, one that is too old to be resumed is still alive,
-            or the namespace is missing and may not be made.
+        StopRun: the run that the caller names is not stored, a run that is too old to be resumed is still alive,
+            or our namespace is missing and may not be created.
         ClusterError: the API server cannot be reached or refuses.
     """
     mark, known, now = state.fingerprint(given), stored_runs.stored(ctx), ctx.clock.server()
     if ctx.run:
-        found = next((run for run in known if run.id == ctx.run.id), None)
-        if found is None:
-            raise context.StopRun(
-                "unknown_run",
-                f"There is no run {ctx.run.id}.",
-                f"Known runs: {', '.join(run.id for run in known) or 'none'}. Without maintain_run a new one starts.",
-                str(stored_runs.run_ref(ctx.run.id)),
-            )
-        return _going(ctx, found, f"Resuming run {found.id} by its name.", seconds)
+        return _by_name(ctx, ctx.run.id, known, seconds)
     message = ""
     for run in known:
         if run.fingerprint != mark:
             continue
         if run.resumable(now):
-            text = f"Resuming run {run.id} of {run.by}, begun {run.since}: the same command."
+            text = f"Resuming run {run.id} of {run.by}, started {run.since} by the same command."
             return _going(ctx, run, text, seconds)
-        if _lives(ctx, run.id):
-            raise context.StopRun(
-                "run_alive",
-                f"Run {run.id} of {run.by}, begun {run.since} by the same command, is still at work.",
-                f"Wait until it ends. If it was killed: -e maintain_run={run.id} goes on with it, and "
-                f"`ansible-playbook kubeops.node_maintenance.recover -e recover_run={run.id}` undoes it.",
-                str(stored_runs.run_ref(run.id)),
-            )
-        message = f"Run {run.id} of the same command is of {run.since}, too old to be resumed: starting anew. "
+        _refuse_alive(ctx, run)
+        message = f"Run {run.id} of the same command, started {run.since}, is too old to be resumed. "
         forget(ctx, run.id)
     for run in _outlived(ctx, known, mark, now):
-        # It is nobody's any more, and in nobody's way: that it cannot be deleted stops no other run.
+        # Nobody needs it, and it is in nobody's way: if it cannot be deleted, that stops no other run.
         with contextlib.suppress(errors.ClusterError):
             forget(ctx, run.id, run.resource_version)
-    fresh = state.StoredRun(
-        id=ctx.clock.token(),
-        by=ctx.by,
-        since=now,
-        fingerprint=mark,
-        given=given,
-        plan=tuple(tuple(wave) for wave in waves),
-    )
+    plan = tuple(tuple(wave) for wave in waves)
+    fresh = state.StoredRun(ctx.clock.token(), ctx.by, since=now, fingerprint=mark, given=given, plan=plan)
     change = api_changes.Change(
         "create",
         stored_runs.run_ref(fresh.id),
@@ -109,31 +88,50 @@ def started(
         before={},
         after={"input": given, "plan": waves},
     )
-    # The id is of our own drawing: what is there under it is our own work, whose answer was lost.
+    # The id is random, so whatever has this name is our own write whose answer was lost.
     writing.write(ctx, change.target, lambda raw: change if raw is None else None, known=None)
-    return _going(ctx, fresh, f"{message}Run {fresh.id} begins.", seconds, resumed=False)
+    return _going(ctx, fresh, f"{message}Starting run {fresh.id}.", seconds, resumed=False)
 
 
-def _lives(ctx: context.Context, run_id: str) -> bool:
-    """Whether somebody renews the run's sign of life or the lock of one of its nodes; asked for a minute at most."""
+def _by_name(ctx: context.Context, run_id: str, known: t.Sequence[state.StoredRun], seconds: float) -> context.Result:
+    found = next((run for run in known if run.id == run_id), None)
+    if found is None:
+        raise context.StopRun(
+            "unknown_run",
+            f"There is no run {run_id}.",
+            f"Known runs: {', '.join(run.id for run in known) or 'none'}. Without maintain_run a new one starts.",
+            str(stored_runs.run_ref(run_id)),
+        )
+    return _going(ctx, found, f"Resuming run {found.id} by its name.", seconds)
+
+
+def _refuse_alive(ctx: context.Context, run: state.StoredRun) -> None:
+    """Stop if somebody renews the run's sign of life or the lock of one of its nodes; watches for a minute at most."""
     found, _bad = _out(ctx)
     places = {record.lease.partition("/")[0] for record in found.values() if record.lease}
     leases = life.leases_in(ctx, {*places, names.NAMESPACE, locking.lease_namespace(ctx, None)})
-    its = [lease for lease in leases if holders.holder_of(lease) == run_id]
-    return len(life.silent(ctx, its)) < len(its)
+    its = [lease for lease in leases if holders.holder_of(lease) == run.id]
+    if len(life.silent(ctx, its)) < len(its):
+        raise context.StopRun(
+            "run_alive",
+            f"Run {run.id} of {run.by}, started {run.since} by the same command, is still at work.",
+            f"Wait until it ends. If it was killed: -e maintain_run={run.id} resumes it, and "
+            f"`ansible-playbook kubeops.node_maintenance.recover -e recover_run={run.id}` undoes it.",
+            str(stored_runs.run_ref(run.id)),
+        )
 
 
 def _outlived(ctx: context.Context, known: t.Sequence[state.StoredRun], mark: str, now: str) -> list[state.StoredRun]:
-    """Runs of other commands that nobody resumes any more: too old, without a sign of life or a node.
+    """Runs of other commands that nobody will resume: too old, without a sign of life and without a node.
 
-    One that still has a node is kept for whoever names it.
+    One that still has a node is kept, because it can be resumed by its name.
     """
     old = [run for run in known if run.fingerprint != mark and not run.resumable(now)]
     if not old:
         return []
     found, bad = _out(ctx)
     if bad:
-        # Nobody can say whose they are.
+        # They may belong to any of the runs.
         return []
     kept = {record.run for record in found.values()}
     kept |= {holders.holder_of(lease) for lease in life.leases_in(ctx, [names.NAMESPACE])}
@@ -145,24 +143,15 @@ def _going(
 ) -> context.Result:
     me = context.Run(run.id, ctx.clock.token())
     life.show(ctx, me, seconds)
-    return context.Result(
-        {
-            "run": str(me),
-            "run_id": run.id,
-            "resumed": resumed,
-            "finished": list(run.finished),
-            "nodes": [],
-        },
-        message=message,
-    )
+    data = {"run": str(me), "run_id": run.id, "resumed": resumed, "finished": list(run.finished), "nodes": []}
+    return context.Result(data, message=message)
 
 
 def noted(ctx: context.Context, nodes: t.Sequence[str], seconds: float = locking.IDLE) -> context.Result:
-    """Note nodes as finished in the caller's run, which counts as alive for ``seconds`` then.
+    """Note nodes as finished in the caller's run, which then counts as alive for ``seconds``.
 
-    A caller without a nonce is somebody who released the run's nodes; one without an id did so for whatever
-    runs the nodes' records name. It forgets the run when none of its nodes is left to do, because nobody
-    else will.
+    A caller without a nonce released the run's nodes by hand; one without an id did so for the runs that the nodes'
+    records name. Such a call deletes the stored run once none of its nodes is left, because nobody else will.
 
     Raises:
         ClusterError: the API server cannot be reached or refuses.
@@ -192,7 +181,7 @@ def shown(name: str, outcome: outcomes.StateOutcome, message: str = "") -> dict[
 
 
 def _note(ctx: context.Context, run_id: str, nodes: t.Sequence[str], *, by_hand: bool) -> tuple[tuple[str, ...], str]:
-    """The run's finished nodes, and what is to be said of the others."""
+    """The run's finished nodes, and a message about the others."""
     seen: list[state.StoredRun] = []
 
     def decide(raw: objects.Raw | None) -> api_changes.Change | None:
@@ -202,7 +191,7 @@ def _note(ctx: context.Context, run_id: str, nodes: t.Sequence[str], *, by_hand:
         seen.append(run)
         finished = _with(run, nodes)
         if by_hand and {name for wave in run.plan for name in wave} <= set(finished):
-            # Somebody else finished the last of its nodes: nothing is left that it could be resumed for.
+            # No node is left that it could be resumed for.
             return _deletion(run)
         if finished == run.finished:
             return None
@@ -218,7 +207,7 @@ def _note(ctx: context.Context, run_id: str, nodes: t.Sequence[str], *, by_hand:
 
     change = writing.write(ctx, stored_runs.run_ref(run_id), decide).change
     if not seen:
-        # Nodes that were parked by a run that ended have no stored run any more, and need none.
+        # Nodes that were parked by a run that has ended need no stored run.
         return (), f"Run {run_id} is not stored: nothing to note." if nodes else ""
     if change and change.verb == "delete":
         life.hide(ctx, run_id)
@@ -235,13 +224,13 @@ def _to_do(run: state.StoredRun, finished: t.Collection[str]) -> str:
     if not left:
         return ""
     return (
-        f"Run {run.id} still has {', '.join(left)} to do: the same command goes on with that. "
-        f"To forget it: ansible-playbook kubeops.node_maintenance.recover -e recover_run={run.id}"
+        f"Run {run.id} still has to maintain {', '.join(left)}: the same command resumes it. "
+        f"To delete it: ansible-playbook kubeops.node_maintenance.recover -e recover_run={run.id}"
     )
 
 
 def ended(ctx: context.Context, *, failed: bool) -> context.Result:
-    """Forget the caller's run, or with failures keep it to be resumed where there is something to go on with.
+    """Delete the caller's stored run, or after failures keep it if there is something left to resume.
 
     Raises:
         ClusterError: the API server cannot be reached or refuses.
@@ -250,7 +239,7 @@ def ended(ctx: context.Context, *, failed: bool) -> context.Result:
     run = next((r for r in stored_runs.stored(ctx) if r.id == me.id), None)
     if run is None:
         life.hide(ctx, me.id, me.nonce)
-        return context.Result({"nodes": []}, message=f"Run {me.id} is not stored any more.")
+        return context.Result({"nodes": []}, message=f"Run {me.id} is no longer stored.")
     found, bad = _out(ctx)
     _drop_left_locks(ctx, run, {*found, *bad})
     if not failed:
@@ -258,7 +247,7 @@ def ended(ctx: context.Context, *, failed: bool) -> context.Result:
         return context.Result({"nodes": []}, message=f"Run {run.id} ended.")
     if not run.finished and not bad and run.id not in {record.run for record in found.values()}:
         forget(ctx, run.id)
-        text = "with failures and nothing to go on with; the same command starts anew."
+        text = "with failures and nothing to resume; the same command starts a new run."
         return context.Result({"nodes": []}, message=f"Run {run.id} ended {text}")
 
     def decide(raw: objects.Raw | None) -> api_changes.Change | None:
@@ -281,7 +270,7 @@ def ended(ctx: context.Context, *, failed: bool) -> context.Result:
 
 
 def _drop_left_locks(ctx: context.Context, run: state.StoredRun, out: t.Collection[str]) -> None:
-    """A start that was killed between a node's last patch and the end of its lock has left that lock."""
+    """A start that was killed between a node's last patch and the deletion of its lock has left that lock."""
     back = [name for name in run.finished if name not in out]
     if not back:
         return
@@ -290,21 +279,20 @@ def _drop_left_locks(ctx: context.Context, run: state.StoredRun, out: t.Collecti
             for lock in life.left_locks(ctx, context.Run(run.id), back, place):
                 life.drop(ctx, lock)
     except errors.ClusterError as error:
-        # The nodes are back in service: this fails nobody's run, and whoever locks them next waits for a minute.
-        ctx.tell(phases.What.NOTE, f"a lock of {', '.join(back)} may be left, and recover removes it: {error}")
+        # The nodes are back in service: the run does not fail, and whoever locks them next waits for a minute.
+        ctx.tell(phases.What.NOTE, f"a leftover lock of {', '.join(back)} may remain; recover removes it: {error}")
 
 
 def _deletion(run: state.StoredRun) -> api_changes.Change:
-    sentence = f"Forget the stored run {run.id}"
+    sentence = f"Delete the stored run {run.id}"
     return api_changes.Change("delete", stored_runs.run_ref(run.id), sentence, resource_version=run.resource_version)
 
 
 def forget(ctx: context.Context, run_id: str, version: str = "") -> None:
-    """Delete a run's sign of life, and then what is kept of it; with a ``version`` only as it was read.
+    """Delete a run's sign of life and then the stored run; with a ``version`` only if it still has that.
 
-    In this order, because a caller who dies in between is followed by the same command, which resumes what is kept.
-
-    One that cannot be read is left to people.
+    In this order: if the caller is killed in between, the same command resumes what is stored. A stored run that
+    cannot be parsed is left for a person to delete.
 
     Raises:
         ClusterError: the API server cannot be reached or refuses.

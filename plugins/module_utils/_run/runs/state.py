@@ -1,7 +1,7 @@
 # Copyright: Contributors to the kubeops.node_maintenance collection
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""``maintenance_state``: a run's memory, and the way back for what earlier runs left."""
+"""``maintenance_state``: what is stored of a run, and the recovery of what earlier runs left."""
 
 from __future__ import annotations
 
@@ -18,10 +18,9 @@ State = t.Literal["started", "noted", "ended", "listed", "finished", "undone"]
 
 @dataclass(frozen=True, slots=True)
 class StateOptions:
-    """Options of the module.
+    """Options of the module. ``input`` is the playbook's, ``plan`` holds its ``waves``.
 
-    ``input`` is what the playbook was asked, ``plan`` holds its ``waves``; ``lease_duration``: seconds for which
-    ``started`` and ``noted`` let the run count as alive.
+    ``lease_duration``: seconds for which the run counts as alive after ``started`` and ``noted``.
     """
 
     state: State
@@ -34,10 +33,10 @@ class StateOptions:
 
 
 def state(ctx: context.Context, options: StateOptions) -> context.Result:
-    """Keep a run's memory, or look at and clean up what runs left.
+    """Store what a run needs to be resumed, or list or undo what runs left.
 
     Raises:
-        StopRun: an unknown run, or a namespace that is missing and may not be made.
+        StopRun: the run is unknown, or our namespace is missing and may not be created.
         ClusterError: the API server cannot be reached or refuses.
     """
     match options.state:
@@ -54,7 +53,7 @@ def state(ctx: context.Context, options: StateOptions) -> context.Result:
 
 
 def _listed(ctx: context.Context, options: StateOptions) -> context.Result:
-    """With this every playbook begins: so what its account may not do is told here, all at once."""
+    """Every playbook begins with this, so all missing permissions are reported here at once."""
     try:
         found, alive = recovery.look(ctx)
         resumable = runs.resumable(ctx, options.input)
@@ -63,7 +62,7 @@ def _listed(ctx: context.Context, options: StateOptions) -> context.Result:
         raise context.StopRun(
             "missing_permission",
             " ".join(finding.message for finding in lacking),
-            "Grant these verbs in roles that are bound to them: the collection brings such roles.",
+            "Grant these verbs in roles that are bound to their user: the collection brings such roles.",
         ) from error
     shown = [x.shown(alive=x.run in alive) for x in found]
     return context.Result({"traces": shown, "resumable": resumable, "nodes": []})
