@@ -133,7 +133,7 @@ actions:
   returned: always
   type: list
   elements: str
-  sample: [Take node worker-1 out of service]
+  sample: [Cordon node worker-1]
 timeline: {description: All progress messages., returned: always, type: list, elements: dict}
 findings: {description: Why the call failed as a whole., returned: after such a failure, type: list, elements: dict}
 """

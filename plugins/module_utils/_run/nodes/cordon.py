@@ -1,10 +1,10 @@
 # Copyright: Contributors to the kubeops.node_maintenance collection
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""``node_cordon``: a node's way through its steps, in bulk.
+"""``node_cordon``: take nodes through the steps of their maintenance, many at once.
 
-Every state is planned from what was read; only where something is to do is the lock taken, the node
-read again and the patch sent on the condition that nobody was faster.
+Every state is planned from one list of the nodes. Only if there is something to do, the node's lock is taken, the node
+read again, and the patch sent on the condition that nobody changed the node in between.
 """
 
 from __future__ import annotations
@@ -36,19 +36,28 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base
     stored_runs,
     writing,
 )
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.nodes import reading
 
 State = t.Literal["cordoned", "out", "returning", "parked", "uncordoned"]
 
 AT_ONCE = 8
 """Nodes that are written at the same time."""
 
+DONE: t.Mapping[State, str] = {
+    "cordoned": "cordoned",
+    "out": "handed over to the tasks on its host",
+    "returning": "our taint removed, still cordoned",
+    "parked": "left out of service",
+    "uncordoned": "uncordoned",
+}
+
 
 @dataclass(frozen=True, slots=True)
 class CordonOptions:
     """Options of the module.
 
-    ``stored``: what is kept of the caller's run says what ``cordoned`` may still take out. ``lease_duration``: seconds
-    for which ``cordoned`` and ``out`` leave the lock, for work that nobody renews it for.
+    ``stored``: ``cordoned`` refuses nodes that the caller's run, as stored, has finished. ``lease_duration``: seconds
+    for which the lock lasts after ``cordoned`` and ``out``, for work during which nobody renews it.
     """
 
     state: State
@@ -63,10 +72,10 @@ class CordonOptions:
 
 @dataclass
 class _Task:
-    """One node's part of the call: what it is, what it shall be, and what came of it.
+    """One node's part of the call.
 
-    ``raw`` is the node as it was last read, ``newcomer`` who takes out a node that nobody holds: the same
-    for all nodes of a call, so that the calls that follow take their locks together.
+    ``raw`` is the node as it was last read. ``newcomer`` takes out a node that nobody holds; it is the same for all
+    nodes of a call, so that later calls take their locks together.
     """
 
     name: str
@@ -111,7 +120,7 @@ def cordon(ctx: context.Context, options: CordonOptions) -> context.Result:
     tasks = _read(ctx, options)
     for task in tasks:
         _plan(ctx, options, task)
-    # Where it is asked to hold for longer, the lock is taken although the node is there already.
+    # To make the lock last longer it is taken even if the node needs no change.
     stretch = options.state == "cordoned" and options.lease_duration
     todo = [task for task in tasks if task.change or (stretch and task.identity and not task.failed)]
     if todo and not ctx.check:
@@ -120,9 +129,7 @@ def cordon(ctx: context.Context, options: CordonOptions) -> context.Result:
         for change in (task.change for task in todo if task.change):
             act.apply(ctx, change)
     # A start that was killed right after its last patch of a node has left the lock behind.
-    free = [
-        task.name for task in tasks if task.raw is None or task.outcome is outcomes.CordonOutcome.NOT_IN_MAINTENANCE
-    ]
+    free = [task.name for task in tasks if not task.raw or task.outcome is outcomes.CordonOutcome.NOT_IN_MAINTENANCE]
     if free and ctx.run and options.state == "uncordoned":
         for lock in life.left_locks(ctx, ctx.run, free, locking.lease_namespace(ctx, options.lease_namespace)):
             life.drop(ctx, lock)
@@ -135,16 +142,9 @@ def cordon(ctx: context.Context, options: CordonOptions) -> context.Result:
 
 
 def _read(ctx: context.Context, options: CordonOptions) -> list[_Task]:
-    listing = ctx.cluster.items(kinds.NODES, patience=act.PATIENCE)
-    found = {raw["metadata"]["name"]: raw for raw in listing.items}
-    unknown = [name for name in options.nodes if name not in found]
-    if unknown and options.state in ("cordoned", "out"):
-        raise context.StopRun(
-            "unknown_node",
-            f"There is no node {', '.join(unknown)}.",
-            "Look at `kubectl get nodes`: a node is named as there, not by its address.",
-            f"Node {unknown[0]}",
-        )
+    found = reading.nodes(ctx)
+    if options.state in ("cordoned", "out"):
+        reading.refuse_unknown({name: objects.Node.of(raw) for name, raw in found.items()}, options.nodes)
     run_id, nonce = ctx.caller
     newcomer = context.Run(run_id or ctx.clock.token(), nonce)
     return [_Task(name, found.get(name), newcomer) for name in dict.fromkeys(options.nodes)]
@@ -155,7 +155,7 @@ def _plan(ctx: context.Context, options: CordonOptions, task: _Task) -> None:
     node = task.node
     task.change, task.kept = None, ()
     if node is None:
-        task.outcome, task.message = outcomes.CordonOutcome.GONE, f"Node {task.name} does not exist any more."
+        task.outcome, task.message = outcomes.CordonOutcome.GONE, f"Node {task.name} no longer exists."
         return
     try:
         task.record = record = node_records.record_of(node)
@@ -198,15 +198,15 @@ def _plan_unrecorded(ctx: context.Context, options: CordonOptions, task: _Task, 
     if options.state != "cordoned":
         if options.state == "uncordoned":
             task.outcome = outcomes.CordonOutcome.NOT_IN_MAINTENANCE
-            task.message = f"Node {node.name} carries no record: nothing of ours to undo."
+            task.message = f"Node {node.name} has no record, so there is nothing of ours to undo."
             if node.unschedulable:
-                task.message += " Its cordon is somebody else's and stays."
+                task.message += " Somebody else cordoned it, and it stays so."
         elif ctx.check:
             task.outcome = outcomes.CordonOutcome(options.state)
             task.message = f"Node {node.name} would be cordoned by then."
         else:
             task.outcome = outcomes.CordonOutcome.NOT_IN_MAINTENANCE_YET
-            task.message = f"Node {node.name} carries no record: take it out first with state=cordoned."
+            task.message = f"Node {node.name} has no record: take it out of service first with state=cordoned."
         return
     task.identity = task.identity or task.newcomer
     draft = node_records.Record(
@@ -227,10 +227,10 @@ def _plan_unrecorded(ctx: context.Context, options: CordonOptions, task: _Task, 
 
 
 def _may_adopt(options: CordonOptions, record: node_records.Record, run_id: str) -> bool:
-    """Whether a record of another start may be taken over at all; the lock decides whether it is now.
+    """Whether the record of another start may be taken over at all; the lock decides whether it may be now.
 
-    A call that names no run, or the record's own, may whatever the lock allows, but for a node that is out:
-    nobody renews that lock, so its silence does not say that the tasks on the host are over.
+    A call that names no run, or the record's, may. A node that is out is the exception: nobody renews its lock, so
+    an expired one does not mean that the tasks on the host are over.
     """
     if options.adopt or record.step in ("out", "parked"):
         return options.adopt or record.step == "parked"
@@ -245,17 +245,15 @@ def _refusal(record: node_records.Record, options: CordonOptions) -> str:
             f"If they are not: run the playbook again with -e maintain_run={record.run}, "
             f"or `ansible-playbook kubeops.node_maintenance.recover -e recover_run={record.run}`."
         )
-    return f"The node belongs to {where}; this call is of another start and may not go to {options.state}."
+    return f"The node belongs to {where}; a call of another start may not bring it to {options.state}."
 
 
 def _act(ctx: context.Context, options: CordonOptions, todo: list[_Task]) -> None:
     namespace = "" if all(task.lease for task in todo) else locking.lease_namespace(ctx, options.lease_namespace)
-    groups: dict[str, list[_Task]] = {}
     for task in todo:
         task.lease = task.lease or f"{namespace}/{names.node_lease_name(task.name)}"
-        groups.setdefault(str(task.identity), []).append(task)
-    for identity, group in groups.items():
-        me = t.cast("context.Run", context.Run.parse(identity))
+    for me in dict.fromkeys(task.identity for task in todo if task.identity):
+        group = [task for task in todo if task.identity == me]
         locks = locking.Locks(ctx, me, {task.name: task.lease for task in group})
         given_up: list[str] = []
         try:
@@ -263,7 +261,7 @@ def _act(ctx: context.Context, options: CordonOptions, todo: list[_Task]) -> Non
             for node, why in locks.take(patient=patient, borrowed=not me.nonce, adopt=options.adopt).items():
                 task = next(x for x in group if x.name == node)
                 task.outcome, task.wanted = outcomes.CordonOutcome.HELD, task.record
-                task.message = f"{why}. Wait until it ends, or see what it is with the recover playbook."
+                task.message = f"{why}. Wait until it ends, or inspect it with the recover playbook."
             if options.state == "cordoned" and options.stored:
                 given_up += _refuse_done(ctx, [task for task in group if not task.failed])
             if options.state == "out":
@@ -273,7 +271,7 @@ def _act(ctx: context.Context, options: CordonOptions, todo: list[_Task]) -> Non
             if options.state == "out":
                 _let_balancers_settle(ctx, [task for task in group if not task.failed])
             over = options.state in ("uncordoned", "parked")
-            # Somebody may have given a node back meanwhile: nobody would come for its lock.
+            # Somebody may have given a node back in the meantime: nobody else would delete its lock.
             left = (outcomes.CordonOutcome.GONE, outcomes.CordonOutcome.NOT_IN_MAINTENANCE_YET)
             given_up += [task.name for task in group if task.outcome in left or (over and not task.failed)]
         finally:
@@ -282,7 +280,7 @@ def _act(ctx: context.Context, options: CordonOptions, todo: list[_Task]) -> Non
 
 
 def _write(ctx: context.Context, options: CordonOptions, locks: locking.Locks, task: _Task) -> None:
-    """Bring one node there under the lock; whoever held it before may have gone further than we read."""
+    """Write one node under its lock; whoever held that before may have changed the node since it was read."""
     planned = task.change
     kept: tuple[str, ...] = ()
 
@@ -294,9 +292,9 @@ def _write(ctx: context.Context, options: CordonOptions, locks: locking.Locks, t
         if task.failed or task.change is None:
             return None
         kept = task.kept
-        return with_lease(task.change, task)
+        return task.change
 
-    # Nobody else can have written the first record meanwhile without this patch being refused.
+    # If somebody else has written the first record in the meantime, this patch is refused.
     first = ctx.run is not None and task.record is None and planned is not None
     target = objects.Ref("Node", task.name, api_version="v1")
     try:
@@ -309,38 +307,36 @@ def _write(ctx: context.Context, options: CordonOptions, locks: locking.Locks, t
     else:
         if change is not None:
             task.outcome, task.message, task.kept = outcomes.CordonOutcome(options.state), change.sentence, kept
+            note = ""
             if options.state == "uncordoned":
                 task.wanted = None
-                _await_schedulable(ctx, task)
-            ctx.tell(task.outcome, task.message, node=task.name)
+                note = _await_schedulable(ctx, task.name)
+            task.message += note
+            ctx.tell(task.outcome, _done(options.state, change) + note, node=task.name)
 
 
-def with_lease(change: api_changes.Change, task: _Task) -> api_changes.Change:
-    """The first patch of a node is planned before its lock's place is known; put it in."""
-    if task.record is not None or task.wanted is None or task.wanted.lease:
-        return change
-    task.wanted = replace(task.wanted, lease=task.lease)
-    body = dict(change.body or {})
-    meta = dict(body["metadata"])
-    meta["annotations"] = {**meta["annotations"], names.RECORD: task.wanted.dump()}
-    return replace(change, body={**body, "metadata": meta})
+def _done(state: State, change: api_changes.Change) -> str:
+    """The line of progress for a node that ``change`` has brought to the state."""
+    if state == "cordoned" and "step" in (change.before or {}):
+        return "maintenance resumed"
+    if state == "uncordoned" and (change.after or {}).get("unschedulable"):
+        return "given back, cordoned as before"
+    return DONE[state]
 
 
 def _refuse_done(ctx: context.Context, tasks: list[_Task]) -> list[str]:
-    """A start that stood still takes nothing out that another start of its run has done meanwhile; gives those nodes.
+    """Refuse, and return, the nodes that another start of the run has finished while this one stood still.
 
-    Asked under the locks: whoever finishes a node notes it before its lock goes.
+    Checked under the locks: a finished node is noted before its lock is deleted.
     """
     run_id, _nonce = ctx.caller
     if not (run_id and tasks):
         return []
+    outcome = outcomes.CordonOutcome.ADOPTED_BY
     try:
-        why, outcome = (
-            stored_runs.not_to_do(ctx, run_id, [task.name for task in tasks]),
-            outcomes.CordonOutcome.ADOPTED_BY,
-        )
+        why = stored_runs.not_to_do(ctx, run_id, [task.name for task in tasks])
     except (errors.ClusterError, node_records.BadRecordError) as error:
-        text = f"What is kept of run {run_id} cannot be read, so nobody knows whether the node is still to do: {error}"
+        text = f"run {run_id} as stored cannot be read, so it is unknown whether the node is still to be done: {error}"
         why, outcome = {task.name: f"Node {task.name}: {text}" for task in tasks}, outcomes.CordonOutcome.FAILED
     for task in tasks:
         if task.name in why:
@@ -349,7 +345,7 @@ def _refuse_done(ctx: context.Context, tasks: list[_Task]) -> list[str]:
 
 
 def _refuse_undrained(ctx: context.Context, tasks: list[_Task]) -> None:
-    """The proof once more, right before the user's tasks; a few lists for all nodes together."""
+    """Prove once more that the nodes are drained, right before the user's tasks; a few lists for all of them."""
     nodes = {task.name for task in tasks}
     found = observe.lists(ctx.cluster, ("nodes", "pods", "leases"))
     found |= observe.lists(ctx.cluster, observe.owners_of(pod for pod in found["pods"] if pod.node in nodes))
@@ -361,24 +357,23 @@ def _refuse_undrained(ctx: context.Context, tasks: list[_Task]) -> None:
             continue
         where = ", ".join(str(pod.ref) for pod in mine[:5]) or f"its record says {step}"
         task.outcome, task.change = outcomes.CordonOutcome.NOT_DRAINED, None
-        task.message = (
-            f"Node {task.name} is not drained ({where}); no task may run on it. Drain it again with node_drain."
-        )
+        text = f"is not drained ({where}); no task may run on it. Drain it again with node_drain."
+        task.message = f"Node {task.name} {text}"
 
 
 def _let_balancers_settle(ctx: context.Context, tasks: list[_Task]) -> None:
-    """Before work begins on a host, load balancers outside of the cluster have to know that it has left them."""
+    """Wait until load balancers outside of the cluster have removed the nodes, before work on their hosts starts."""
     now = ctx.clock.server()
     wait = max((plan.balanced_for(task.record, now) for task in tasks if task.record), default=0.0)
     if not wait or not _has_balancers(ctx):
         return
     names_of = ", ".join(task.name for task in tasks)
-    ctx.tell(phases.What.WAITING, f"{wait:.0f} s for external load balancers to leave out {names_of}")
+    ctx.tell(phases.What.WAITING, f"{wait:.0f} s for external load balancers to remove {names_of}")
     ctx.clock.sleep(wait)
 
 
 def _has_balancers(ctx: context.Context) -> bool:
-    """Whether a Service has an external load balancer; where nobody may look, there may be one."""
+    """Whether a Service has an external load balancer; if Services may not be listed, one may."""
     try:
         found = ctx.cluster.items(kinds.SERVICES, patience=act.PATIENCE).items
     except errors.Forbidden:
@@ -386,16 +381,16 @@ def _has_balancers(ctx: context.Context) -> bool:
     return any((service.get("spec") or {}).get("type") == "LoadBalancer" for service in found)
 
 
-def _await_schedulable(ctx: context.Context, task: _Task) -> None:
-    """The unschedulable taint outlives the cordon for some milliseconds; a node is back without it."""
+def _await_schedulable(ctx: context.Context, name: str) -> str:
+    """Wait for the end of the unschedulable taint, some milliseconds after the cordon; returns a note if it stays."""
     until = ctx.clock.now() + 10.0
     while ctx.clock.now() < until:
         try:
-            node = objects.Node.of(ctx.cluster.send(verbs.get(kinds.NODES, task.name)))
+            node = objects.Node.of(ctx.cluster.send(verbs.get(kinds.NODES, name)))
         except errors.ClusterError:
-            # It is given back; that nobody could look at it now changes nothing about that.
-            return
+            # It was given back, even if it cannot be read now.
+            return ""
         if node.unschedulable or not any(x.get("key") == names.UNSCHEDULABLE_TAINT for x in node.taints):
-            return
+            return ""
         ctx.clock.sleep(0.02)
-    task.message += f"; the taint {names.UNSCHEDULABLE_TAINT} is still there, is the node lifecycle controller running?"
+    return f"; the taint {names.UNSCHEDULABLE_TAINT} is still there, is the node lifecycle controller running?"
