@@ -1,11 +1,10 @@
 # Copyright: Contributors to the kubeops.node_maintenance collection
 # SPDX-License-Identifier: BSD-2-Clause
-"""Credentials: the only file that imports the `kubernetes` package.
+"""Where the credentials come from: the only file that imports the `kubernetes` package.
 
-Of that package only the configuration loaders are used (tokens, OIDC, in-cluster): they
-have kept their shape from 24.2 to 37, while ApiClient has not; credential plugins are run by
-exec_plugin.py. No text of their errors is passed on: it can quote credentials. What wins over what is as in
-kubernetes.core.
+Only its configuration loaders are used (tokens, OIDC, in-cluster): their interface is the same from 24.2 to 37, that
+of ApiClient is not. Credential plugins are run by exec_plugin.py. The text of the loaders' errors is never passed on,
+because it can quote credentials. The precedence of options is that of kubernetes.core.
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ else:
     LIBRARY_ERROR = None
 
 _RENEWED_AFTER = 240.0
-"""Seconds after which tokens are read again that say nothing of their end; the loaders renew them 300 s ahead."""
+"""Seconds after which a token without a known expiry is read again; the loaders renew tokens 300 s ahead."""
 _EXPLICIT = (
     "Give `kubeconfig`, or `host` with `api_key`, or with `client_cert` and `client_key` "
     "(or the same as K8S_AUTH_* in the environment)."
@@ -54,11 +53,10 @@ _EXPLICIT = (
 
 @dataclass(frozen=True, slots=True)
 class ConnectionOptions:
-    """The cluster options of every module, named and meant as in kubernetes.core; empty is unset.
+    """The cluster options of every module, as in kubernetes.core; empty is unset.
 
-    `kubeconfig` is a path, several as in KUBECONFIG, or the content. `validate_certs` None leaves it
-    to the kubeconfig. `proxy_headers` has `basic_auth`, `proxy_basic_auth` (user:password) and
-    `user_agent`.
+    `kubeconfig` is a path, several paths as in KUBECONFIG, or the content. `validate_certs` None leaves it to the
+    kubeconfig. `proxy_headers` has `basic_auth`, `proxy_basic_auth` (user:password) and `user_agent`.
     """
 
     kubeconfig: str | Mapping[str, Any] | None = None
@@ -79,7 +77,7 @@ class ConnectionOptions:
     impersonate_groups: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
-        """Without its secrets: an instance may end in a traceback."""
+        """Without secrets: an instance may end up in a traceback."""
         return f"ConnectionOptions(host={self.host!r}, context={self.context!r})"
 
 
@@ -94,11 +92,11 @@ def connect(
     """Reads the credentials, which takes at most `credentials.ABANDONED` seconds; nothing is sent yet.
 
     Args:
-        options: where to and as whom.
-        user_agent: goes out with every request, into the audit log.
-        guard: called before every request; what it raises ends that request unsent.
-        answered: the server is known to be there, so an unreachable one deserves patience at once.
-        clock: whose threads and time it takes.
+        options: where to connect and as whom.
+        user_agent: sent with every request, for the audit log.
+        guard: called before every request; if it raises, nothing is sent.
+        answered: the server is known to be there, so requests are retried from the start.
+        clock: provides threads and time.
 
     Raises:
         ConfigError: what is wrong, where, and the remedy.
@@ -118,9 +116,9 @@ def connect(
 
 
 class _Loader:
-    """Reads the credentials; from the second time on of the same context and for the same server.
+    """Reads the credentials; after the first time only of the same context and for the same server.
 
-    Somebody may choose another context, or another cluster under the same name, while a run is under way.
+    Somebody may select another context, or another cluster under the same name, during a run.
     """
 
     def __init__(self, options: ConnectionOptions, clock: clocks.Clock) -> None:
@@ -130,55 +128,55 @@ class _Loader:
 
     def __call__(self, stop: threading.Event) -> credentials.Loaded:
         """Raises ConfigError: what is wrong, where, and the remedy."""
-        before = set(_temp_files().values())
+        options, before = self._options, set(_temp_files().values())
         try:
-            found = _Found(self._options, lambda plugin: plugin.run(self._clock, stop))
-            endpoint = _endpoint(found.configuration, found.source)
+            found = _Found(options, lambda plugin: plugin.run(self._clock, stop))
+            endpoint = _endpoint(found.configuration, options, found.source)
         finally:
             _remove_temp_files(before)
         if self._base and endpoint.base != self._base:
             raise errors.ConfigError(
-                f"{found.source} leads to {endpoints.plain(endpoint.base)} by now, "
-                f"not to {endpoints.plain(self._base)}",
+                f"{found.source} now leads to {endpoints.plain(endpoint.base)}, not to {endpoints.plain(self._base)}",
                 remedy="Start again with the kubeconfig of the right cluster.",
             )
         self._base = endpoint.base
         if found.context:
-            self._options = replace(self._options, context=found.context)
-        authorization = _authorization(found.configuration)
-        if not authorization and self._options.username and self._options.password:
-            authorization = str(found.configuration.get_basic_auth_token() or "")
-        expires = found.expires
+            self._options = replace(options, context=found.context)
+        expires, lasts = found.expires, None
         if expires is not None and expires <= self._clock.epoch():
-            expires = None  # two clocks that differ; the server will tell when it has really expired
-        lasts = _RENEWED_AFTER if found.configuration.refresh_api_key_hook is not None and expires is None else None
-        return credentials.Loaded(
-            transports.Transport(endpoint), authorization, found.source, found.renewer, expires, lasts
-        )
+            expires = None  # the two clocks differ; the server refuses the credentials when they have really expired
+        if expires is None and not options.api_key and found.configuration.refresh_api_key_hook is not None:
+            lasts = _RENEWED_AFTER
+        header = _authorization(found.configuration, options)
+        return credentials.Loaded(transports.Transport(endpoint), header, found.source, found.renewer, expires, lasts)
 
 
-def _authorization(configuration: Any) -> str:
-    """The header as the loaders made it. Clients before 37 keep it under another key."""
-    for key in ("BearerToken", "authorization"):
+def _authorization(configuration: Any, options: ConnectionOptions) -> str:
+    """The header: of `api_key`, else as the loaders made it, else of user name and password."""
+    if options.api_key:
+        return f"Bearer {options.api_key.strip()}"
+    for key in ("BearerToken", "authorization"):  # clients before 37 use the latter
         if configuration.api_key.get(key):
             prefix = configuration.api_key_prefix.get(key)
             token = str(configuration.api_key[key]).strip()
             return f"{prefix} {token}" if prefix else token
+    if options.username and options.password:
+        return str(urllib3.util.make_headers(basic_auth=f"{options.username}:{options.password}")["authorization"])
     return ""
 
 
 class _Found:
-    """A loaded Configuration, and what there is to say of it.
+    """A loaded Configuration.
 
-    A host with a complete credential stands alone; else the given kubeconfig or context; else the pod's
-    service account; else the default kubeconfig. Single options then override what was loaded.
+    A host with a complete credential is enough; else the given kubeconfig or context is loaded, else the pod's service
+    account, else the default kubeconfig.
 
     Attributes:
-        configuration: of the client's own class.
-        source: where it is from.
+        configuration: the client's Configuration, without what single options override.
+        source: where it comes from.
         renewer: who would make new credentials.
-        context: of the kubeconfig; empty where it is none.
-        expires: in seconds of the wall clock, where a credential plugin said so.
+        context: of the kubeconfig; empty without one.
+        expires: in seconds of the wall clock, if a credential plugin said so.
     """
 
     def __init__(self, options: ConnectionOptions, run: Callable[[exec_plugin.Plugin], exec_plugin.Credential]) -> None:
@@ -188,7 +186,7 @@ class _Found:
         self.expires: float | None = None
         self._options = options
         self._run = run
-        whole = bool(
+        whole = (
             options.api_key
             or (options.username and options.password)
             or (options.client_cert and options.client_key and not options.kubeconfig)
@@ -210,7 +208,6 @@ class _Found:
                     ) from None
                 self.source = self._from_kubeconfig()
         self.renewer = self.renewer or self.source
-        _override(self.configuration, options)
 
     def _from_kubeconfig(self) -> str:
         given = self._options.kubeconfig or kubeconfig.default_paths()
@@ -219,21 +216,13 @@ class _Found:
         self.context = chosen.context
         source = f"{chosen.where}, context {chosen.context!r}"
         config = self._with_plugin(chosen)
+        persist = bool(self._options.persist_config and isinstance(given, str) and config is chosen.config)
+        wanted = {"context": chosen.context, "client_configuration": self.configuration, "persist_config": persist}
         try:
-            if self._options.persist_config and isinstance(given, str) and config is chosen.config:
-                load_kube_config(
-                    config_file=given,
-                    context=chosen.context,
-                    client_configuration=self.configuration,
-                    persist_config=True,
-                )
+            if persist:
+                load_kube_config(config_file=given, **wanted)
             else:
-                load_kube_config_from_dict(
-                    dict(config),
-                    context=chosen.context,
-                    client_configuration=self.configuration,
-                    persist_config=False,
-                )
+                load_kube_config_from_dict(dict(config), **wanted)
         except (ConfigException, OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             raise errors.ConfigError(
                 f"{source} is not usable: the Python client refuses it ({type(error).__name__})",
@@ -246,7 +235,7 @@ class _Found:
         return source
 
     def _with_plugin(self, chosen: kubeconfig.Chosen) -> Mapping[str, Any]:
-        """The kubeconfig with what the user's credential plugin gives in the place of the plugin."""
+        """The kubeconfig with the output of the user's credential plugin in place of the plugin."""
         spec = chosen.user.get("exec")
         if not isinstance(spec, Mapping):
             return chosen.config
@@ -259,56 +248,35 @@ class _Found:
         return {**chosen.config, "users": [{"name": chosen.user_name, "user": user}]}
 
 
-def _override(configuration: Any, options: ConnectionOptions) -> None:
-    if options.host:
-        configuration.host = endpoints.address(options.host)
-    if options.api_key:
-        # Both names, and no hook: a loader's token would come back and win.
-        bearer = f"Bearer {options.api_key.strip()}"
-        configuration.api_key = {"authorization": bearer, "BearerToken": bearer}
-        configuration.refresh_api_key_hook = None
-    configuration.username = options.username or None
-    configuration.password = options.password or None
-    for name, value in (
-        ("ssl_ca_cert", options.ca_cert),
-        ("cert_file", options.client_cert),
-        ("key_file", options.client_key),
-        ("proxy", options.proxy),
-        ("no_proxy", options.no_proxy),
-    ):
-        if value:
-            setattr(configuration, name, value)
-    if options.validate_certs is not None:
-        configuration.verify_ssl = options.validate_certs
-    if options.proxy_headers:
-        configuration.proxy_headers = urllib3.util.make_headers(**options.proxy_headers)
-
-
-def _endpoint(configuration: Any, source: str) -> endpoints.Endpoint:
-    base = endpoints.address(str(configuration.host))
+def _endpoint(configuration: Any, options: ConnectionOptions, source: str) -> endpoints.Endpoint:
+    """Where to connect; single options override what was loaded."""
+    base = endpoints.address(str(options.host or configuration.host))
+    verify = configuration.verify_ssl if options.validate_certs is None else options.validate_certs
     context = None
     if base.startswith("https://"):
         context = endpoints.tls_context(
-            bool(configuration.verify_ssl),
-            ca_cert=configuration.ssl_ca_cert or "",
-            client_cert=configuration.cert_file or "",
-            client_key=configuration.key_file or "",
+            bool(verify),
+            ca_cert=options.ca_cert or configuration.ssl_ca_cert or "",
+            client_cert=options.client_cert or configuration.cert_file or "",
+            client_key=options.client_key or configuration.key_file or "",
             source=source,
         )
+    headers = options.proxy_headers
     return endpoints.Endpoint(
         base=base,
         context=context,
         server_name=str(getattr(configuration, "tls_server_name", None) or ""),
         assert_hostname=configuration.assert_hostname,
-        proxy=str(configuration.proxy or ""),
-        no_proxy=str(configuration.no_proxy or ""),
-        proxy_headers=configuration.proxy_headers,
+        proxy=str(options.proxy or configuration.proxy or ""),
+        no_proxy=str(options.no_proxy or configuration.no_proxy or ""),
+        proxy_headers=urllib3.util.make_headers(**headers) if headers else configuration.proxy_headers,
     )
 
 
 def _temp_files() -> dict[str, str]:
-    """Inline certificates and keys, which the loader writes to files and removes at exit only: a
-    forked worker of Ansible never gets there, and the keys would stay.
+    """Inline certificates and keys, which the loader writes to files and removes only at exit.
+
+    Forked workers of Ansible do not run exit handlers, so the keys would stay.
     """
     return getattr(kube_config, "_temp_files", {})
 

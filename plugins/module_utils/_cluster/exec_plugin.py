@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """Credential plugins of a kubeconfig (`exec`), run with a deadline.
 
-The `kubernetes` package would run them as well, but waits for ever and cannot stop them. What a plugin says
-stays unsaid here: it may hold a credential.
+The `kubernetes` package would wait for them forever and cannot stop them. Their output is never shown: it may contain
+a credential.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _CONFIG = "client.authentication.k8s.io/exec"
 
 @dataclass(frozen=True, slots=True)
 class Credential:
-    """What a plugin gave; `expires` is in seconds of the wall clock, None for never."""
+    """The output of a plugin; `expires` is in seconds of the wall clock, None for never."""
 
     token: str
     certificate: str
@@ -42,7 +42,7 @@ class Credential:
     expires: float | None
 
     def __repr__(self) -> str:
-        """Without its secrets."""
+        """Without secrets."""
         return f"Credential(expires={self.expires})"
 
     def as_user(self) -> dict[str, str]:
@@ -55,31 +55,8 @@ class Credential:
         return {name: value for name, value in pairs.items() if value}
 
 
-class _Family(subprocess.Popen[bytes]):
-    """A process in a session of its own, with all that it starts. Not Ansible's run_command: that has no deadline."""
-
-    def __init__(self, words: list[str], environment: Mapping[str, str]) -> None:
-        super().__init__(
-            words,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            env=environment,
-            start_new_session=True,
-        )
-
-    def end(self) -> None:
-        """It and its children; whatever took itself out of their group is not waited for."""
-        with suppress(OSError):
-            os.killpg(self.pid, signal.SIGKILL)
-        if self.stdout is not None:
-            self.stdout.close()
-        with suppress(subprocess.TimeoutExpired):
-            self.wait(_LAST_WORDS)
-
-
 class Plugin:
-    """One `exec` entry: `owner` is the words for its user, `cluster` the entry of the cluster it is for."""
+    """One `exec` entry: `owner` names its user in messages, `cluster` is the cluster's entry."""
 
     def __init__(self, spec: Mapping[str, Any], owner: str, cluster: Mapping[str, Any]) -> None:
         self._spec = spec
@@ -88,30 +65,38 @@ class Plugin:
         self.name = f"the credential plugin {self._command!r} of {owner}"
 
     def run(self, clock: clocks.Clock, stop: threading.Event) -> Credential:
-        """Runs it, without a terminal, until DEADLINE or `stop`; then it and what it started are killed.
+        """Runs it without a terminal until DEADLINE or `stop`; then it and the processes it started are killed.
 
         Raises:
             ConfigError: it gave no credential; names the plugin, the user and the remedy.
         """
         words = [self._command, *(str(word) for word in self._spec.get("args") or ())]
         try:
-            process = _Family(words, self._environment())
+            # Not Ansible's run_command: that has no deadline. A session of its own, to end it with its children.
+            process = subprocess.Popen(
+                words,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                env=self._environment(),
+                start_new_session=True,
+            )
         except (OSError, ValueError) as error:
             raise self._not_started(error) from None
         try:
             said = self._listen(process, clock, stop)
         except BaseException:
-            process.end()
+            _kill(process)
             raise
         if process.returncode:
-            raise self._error(f"it ended with exit code {process.returncode}")
+            raise self._error(f"it failed with exit code {process.returncode}")
         found = self._credential(said)
         if found is None:
             raise self._error(f"its output is no ExecCredential of {self._spec.get('apiVersion')!r}")
         return found
 
-    def _listen(self, process: _Family, clock: clocks.Clock, stop: threading.Event) -> bytes:
-        """What it writes until it ends, even if something that it left behind holds its output open."""
+    def _listen(self, process: subprocess.Popen[bytes], clock: clocks.Clock, stop: threading.Event) -> bytes:
+        """Its output until it ends, even if a process that it left behind keeps the output open."""
         deadline = clock.now() + DEADLINE
         while True:
             ended = process.poll() is not None
@@ -121,11 +106,11 @@ class Plugin:
                 if ended:
                     return error.output or b""
             if stop.is_set():
-                raise self._error("the connection was closed meanwhile")
+                raise self._error("the connection was closed")
             if clock.now() >= deadline:
                 raise self._error(
-                    f"it took longer than {DEADLINE:.0f} s and was ended",
-                    "Run it by hand: it may wait for a login, or for a server that is out of reach.",
+                    f"it took longer than {DEADLINE:.0f} s and was killed",
+                    "Run it by hand: it may wait for a login, or for a server that it cannot reach.",
                 )
 
     def _environment(self) -> dict[str, str]:
@@ -175,8 +160,18 @@ class Plugin:
         return errors.ConfigError(f"{self.name} gave no credential: {why}", remedy=remedy)
 
 
+def _kill(process: subprocess.Popen[bytes]) -> None:
+    """Ends it and its children; what has left their process group is not waited for."""
+    with suppress(OSError):
+        os.killpg(process.pid, signal.SIGKILL)
+    if process.stdout is not None:
+        process.stdout.close()
+    with suppress(subprocess.TimeoutExpired):
+        process.wait(_LAST_WORDS)
+
+
 def _seconds(timestamp: object) -> float | None:
-    """An RFC 3339 time as seconds since 1970; None where there is none."""
+    """An RFC 3339 time as seconds since 1970; None if it is missing or invalid."""
     try:
         when = datetime.datetime.fromisoformat(str(timestamp))
     except ValueError:

@@ -1,10 +1,10 @@
 # Copyright: Contributors to the kubeops.node_maintenance collection
 # SPDX-License-Identifier: BSD-2-Clause
-"""Reads kubeconfig files and takes out the one context that is wanted.
+"""Reads kubeconfig files and extracts one context.
 
-The loaders of the `kubernetes` package then work on that, whatever their version: they skip missing
-files silently, know `tls-server-name` and `proxy-url` only in newer versions, and quote credentials in
-their errors. Messages here name files, contexts and fields, never values.
+The loaders of the `kubernetes` package then work on that, in any version: by themselves they silently skip missing
+files, support `tls-server-name` and `proxy-url` only in newer versions, and quote credentials in their errors.
+Messages here name files, contexts and fields, never values.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from __future__ import annotations
 import base64
 import binascii
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,10 +27,13 @@ _PATH = "Give the right file as `kubeconfig`, K8S_AUTH_KUBECONFIG or KUBECONFIG.
 _FILES = ("certificate-authority", "client-certificate", "client-key", "tokenFile")
 _SHOWN = 20
 
+Documents = Sequence[tuple[Path | None, Mapping[str, Any]]]
+"""The content of kubeconfig files, each with its path; None where the content was given."""
+
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """One context of a kubeconfig: `config` is a kubeconfig with this context alone, paths absolute."""
+    """One context: `config` is a kubeconfig with this context alone and with absolute paths."""
 
     config: Mapping[str, Any]
     where: str
@@ -41,30 +44,26 @@ class Chosen:
 
 
 def default_paths() -> str:
-    """Where kubectl looks: KUBECONFIG as it is now, else the file in the home directory."""
+    """Where kubectl looks: KUBECONFIG, else the file in the home directory."""
     return os.environ.get("KUBECONFIG") or str(Path("~/.kube/config"))
 
 
 def exists(paths: str) -> bool:
-    """Whether there is any file in a list of paths (as in KUBECONFIG)."""
+    """Whether any of the paths exists (several as in KUBECONFIG)."""
     return any(path.exists() for path in _split(paths))
 
 
 def choose(kubeconfig: str | Mapping[str, Any], context: str = "") -> Chosen:
-    """The wanted context, or the current one: of several files the first that has one, as in kubectl.
+    """The context of that name, or the current one: of the first file that has one, as in kubectl.
 
-    Args:
-        kubeconfig: a path, several as in KUBECONFIG, or the content.
-        context: its name; empty for the current context.
+    `kubeconfig` is a path, several paths as in KUBECONFIG, or the content.
 
     Raises:
         ConfigError: names the file, what is wrong with it, and the remedy.
     """
     where, documents = _documents(kubeconfig)
     contexts = _named("contexts", documents)
-    name = context or next(
-        (str(doc["current-context"]) for _unused, doc in documents if doc.get("current-context")), ""
-    )
+    name = context or next((str(x["current-context"]) for _path, x in documents if x.get("current-context")), "")
     if not contexts:
         raise errors.ConfigError(f"{where} has no contexts", remedy=_PATH)
     known = ", ".join(sorted(contexts)[:_SHOWN]) + (", ..." if len(contexts) > _SHOWN else "")
@@ -78,27 +77,19 @@ def choose(kubeconfig: str | Mapping[str, Any], context: str = "") -> Chosen:
         raise errors.ConfigError(f"cluster {pair.get('cluster')!r} in {where} has no `server`", remedy=_PATH)
     user_name = str(pair.get("user") or "")
     user = _entry("users", user_name, documents, where, name) if user_name else {}
-    return Chosen(
-        {
-            "apiVersion": "v1",
-            "kind": "Config",
-            "current-context": name,
-            "contexts": [{"name": name, "context": dict(pair)}],
-            "clusters": [{"name": pair.get("cluster"), "cluster": cluster}],
-            "users": [{"name": user_name, "user": user}] if user_name else [],
-            "preferences": {},
-        },
-        where,
-        name,
-        cluster,
-        user,
-        user_name,
-    )
+    config = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "current-context": name,
+        "contexts": [{"name": name, "context": dict(pair)}],
+        "clusters": [{"name": pair.get("cluster"), "cluster": cluster}],
+        "users": [{"name": user_name, "user": user}] if user_name else [],
+        "preferences": {},
+    }
+    return Chosen(config, where, name, cluster, user, user_name)
 
 
-def _documents(
-    kubeconfig: str | Mapping[str, Any],
-) -> tuple[str, list[tuple[Path | None, Mapping[str, Any]]]]:
+def _documents(kubeconfig: str | Mapping[str, Any]) -> tuple[str, Documents]:
     if not isinstance(kubeconfig, str):
         return "the given kubeconfig", [(None, kubeconfig)]
     paths = _split(kubeconfig)
@@ -131,32 +122,19 @@ def _read(path: Path) -> Mapping[str, Any]:
     return content
 
 
-def _named(
-    section: str, documents: Sequence[tuple[Path | None, Mapping[str, Any]]]
-) -> dict[str, tuple[Path | None, Mapping[str, Any]]]:
-    """The entries of a section by name, with the file each is from; the first of a name counts."""
+def _named(section: str, documents: Documents) -> dict[str, tuple[Path | None, Mapping[str, Any]]]:
+    """The entries of a section by name, each with its file; the first entry of a name wins."""
     found: dict[str, tuple[Path | None, Mapping[str, Any]]] = {}
     for path, document in documents:
-        for name, entry in _pairs(section, document):
-            found.setdefault(name, (path, entry))
+        entries = document.get(section) or ()
+        for entry in entries if isinstance(entries, Sequence) else ():
+            inner = entry.get(section[:-1]) if isinstance(entry, Mapping) else None
+            if isinstance(inner, Mapping) and entry.get("name") is not None:
+                found.setdefault(str(entry["name"]), (path, inner))
     return found
 
 
-def _pairs(section: str, document: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    entries = document.get(section) or ()
-    for entry in entries if isinstance(entries, Sequence) else ():
-        inner = entry.get(section[:-1]) if isinstance(entry, Mapping) else None
-        if isinstance(inner, Mapping) and entry.get("name") is not None:
-            yield str(entry["name"]), inner
-
-
-def _entry(
-    section: str,
-    name: str,
-    documents: Sequence[tuple[Path | None, Mapping[str, Any]]],
-    where: str,
-    context: str,
-) -> dict[str, Any]:
+def _entry(section: str, name: str, documents: Documents, where: str, context: str) -> dict[str, Any]:
     what = section[:-1]
     found = _named(section, documents).get(name)
     if found is None:

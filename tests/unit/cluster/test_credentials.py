@@ -253,7 +253,7 @@ def test_a_kubeconfig_that_leads_elsewhere_by_now_is_not_followed(api: Api, tmp_
     cluster = connect(ConnectionOptions(kubeconfig=path), user_agent="x")
     written(tmp_path / "kc", config("http://127.0.0.1:9", {"token": "t2"}))
     api.expect("GET", PATH, status=401)
-    with pytest.raises(errors.Unrenewed, match=r"leads to http://127\.0\.0\.1:9 by now"):
+    with pytest.raises(errors.Unrenewed, match=r"now leads to http://127\.0\.0\.1:9"):
         cluster.send(NODES)
 
 
