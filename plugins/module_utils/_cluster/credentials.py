@@ -1,9 +1,9 @@
 # Copyright: Contributors to the kubeops.node_maintenance collection
 # SPDX-License-Identifier: BSD-2-Clause
-"""Sends with credentials that are current, and never lets a renewal that hangs hold up the others.
+"""Sends requests with current credentials; a renewal that hangs does not hold up other requests.
 
-Credentials are read in a thread of their own, one at a time. Whoever can go on with those at hand does so;
-whoever cannot (they have expired, or were refused) waits for the reading, as long as its own request may take.
+Credentials are read in a thread of their own, once at a time. A request uses those at hand if it can. If they have
+expired or were refused, it waits for the reading, but no longer than the request itself may take.
 """
 
 from __future__ import annotations
@@ -29,21 +29,21 @@ with suppress(ImportError):  # the `kubernetes` package brings it; connection.py
     from urllib3._collections import HTTPHeaderDict  # public only since urllib3 2
 
 ABANDONED = exec_plugin.DEADLINE + 5.0
-"""Seconds after which a reading counts as hung: a network file system or a login server can do that too."""
+"""Seconds after which a reading counts as hung, as a network file system or a login server may."""
 _AHEAD = 120.0
-"""Seconds before its end in which a credential is renewed while it is still used."""
+"""Seconds before its expiry in which a credential is renewed while it is still used."""
 _FIRST_PAUSE, _LONGEST_PAUSE = 10.0, 300.0
-_LOGIN = "Look at the kubeconfig, at what its user logs in with, and at the file systems they lie on."
+_LOGIN = "Check the kubeconfig, how its user logs in, and the file systems that both are on."
 
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """One reading of the credentials and the pool made for them.
+    """Credentials and the connection pool made for them.
 
-    `authorization` is the header, empty where a certificate says it all; `source` says where they are from and
-    `renewer` who makes new ones, both for messages. `expires` is in seconds of the wall clock: a hint by
-    somebody else's clock, which decides only when to ask for new ones. `lasts` is how many seconds credentials
-    without such a hint are used before they are read again; None for always.
+    `authorization` is the header, empty if a certificate is all there is; `source` says where they come from and
+    `renewer` who makes new ones, both for messages. `expires` is in seconds of the wall clock, but was set by another
+    machine's: it decides only when to renew. `lasts` is for how many seconds credentials without it are used until
+    they are read again; None for ever.
     """
 
     transport: transports.Transport
@@ -54,12 +54,12 @@ class Loaded:
     lasts: float | None = None
 
     def __repr__(self) -> str:
-        """Without its secrets."""
+        """Without secrets."""
         return f"Loaded({self.source!r})"
 
 
 class _Reading:
-    """Credentials being read: `over` rings at its end, and then `error` says why it failed."""
+    """Credentials being read: `over` is set at the end, and then `error` says why it failed."""
 
     def __init__(self, clock: clocks.Clock) -> None:
         self.began = clock.now()
@@ -68,7 +68,7 @@ class _Reading:
 
 
 class Credentials:
-    """A connection (see client.py) whose credentials are read by `load`, which gets the event that ends it."""
+    """A connection (see exchange.py) whose credentials are read by `load`, which gets the event that ends it."""
 
     def __init__(
         self,
@@ -78,17 +78,7 @@ class Credentials:
         impersonate: tuple[tuple[str, str], ...] = (),
         clock: clocks.Clock,
     ) -> None:
-        """Reads them for the first time.
-
-        Args:
-            load: reads them; raises ConfigError.
-            user_agent: goes out with every request.
-            impersonate: headers that do so too.
-            clock: whose threads and time it takes.
-
-        Raises:
-            ConfigError: they cannot be read.
-        """
+        """Reads the credentials for the first time; raises ConfigError. `impersonate` are further headers."""
         self._load = load
         self._user_agent = user_agent
         self._impersonate = impersonate
@@ -139,7 +129,7 @@ class Credentials:
         self._loaded.transport.close()
 
     def _current(self, request: verbs.Request, within: float) -> Loaded:
-        """What to send with now; credentials that end soon are renewed meanwhile."""
+        """What to send with now; credentials that expire soon are renewed in the background."""
         loaded, now = self._loaded, self._clock.epoch()
         if loaded.expires is not None and now >= loaded.expires:
             self._await(self._read(), request, within)
@@ -153,9 +143,9 @@ class Credentials:
         return loaded.lasts is not None and self._clock.now() >= self._since + loaded.lasts
 
     def _read(self, seen: int | None = None) -> _Reading:
-        """The reading that is under way, or a new one where there is none or it hangs.
+        """The reading that is under way, or a new one if there is none or it hangs.
 
-        With `seen` one that is over, where they have been read since that generation.
+        If the credentials were read since the generation `seen`, a reading that is over.
         """
         with self._lock:
             reading = self._reading
@@ -170,11 +160,11 @@ class Credentials:
             return reading
 
     def _take(self, reading: _Reading) -> None:
-        """In the thread of its own: what comes after the reading was given up for hung is dropped."""
+        """Runs in a thread of its own; what arrives after the reading was abandoned is dropped."""
         loaded: Loaded | None = None
         try:
             loaded = self._load(self._closed)
-        except Exception as error:  # told by whoever waits for it
+        except Exception as error:  # raised by whoever waits for it
             reading.error = error
         unused = loaded
         with self._lock:
@@ -194,15 +184,11 @@ class Credentials:
         with self._lock:
             reading, self._reading = self._reading, None
         if reading is not None:
-            reading.error = errors.ConfigError("the connection was closed meanwhile")
+            reading.error = errors.ConfigError("the connection was closed")
             reading.over.set()
 
     def _await(self, reading: _Reading, request: verbs.Request, within: float) -> None:
-        """Until it is over, or until its time or ours is up.
-
-        Raises:
-            Unrenewed: there are no new credentials.
-        """
+        """Waits until it is over, hangs, or `within` is up; raises Unrenewed if there are no new credentials."""
         began = self._clock.now()
         if not reading.over.wait(min(within, max(reading.began + ABANDONED - began, 0.0))):
             waited = self._clock.now() - reading.began
@@ -222,16 +208,13 @@ class Credentials:
         if request.upgrade:
             headers.update(tunnel.upgrade_headers())
         if request.verb == "list":
-            headers["Accept-Encoding"] = "gzip"  # a tenth of the bytes for the same time
+            headers["Accept-Encoding"] = "gzip"  # a tenth of the bytes in the same time
         if request.body is not None:
             headers["Content-Type"] = request.content_type
-        token = loaded.authorization
-        if token:
+        if token := loaded.authorization:
             if not token.isprintable() or not token.isascii():
-                raise errors.ConfigError(
-                    f"the token of {loaded.source} has characters that no token has",
-                    remedy="Look for line breaks and quotes in it.",
-                )
+                message = f"the token of {loaded.source} contains characters that are not allowed in a token"
+                raise errors.ConfigError(message, remedy="Look for line breaks and quotes in it.")
             headers["Authorization"] = token
         for name, value in self._impersonate:
             headers.add(name, value)

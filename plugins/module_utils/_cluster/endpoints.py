@@ -1,12 +1,13 @@
 # Copyright: Contributors to the kubeops.node_maintenance collection
 # SPDX-License-Identifier: BSD-2-Clause
-"""Where an API server is, and how to prove that it is the right one."""
+"""Where an API server is, and how it proves that it is the right one."""
 
 from __future__ import annotations
 
 import ipaddress
 import ssl
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
@@ -15,10 +16,9 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster 
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """Where to send and how to prove it is the right place.
+    """`base` may have a path (`https://rancher/k8s/clusters/c-1`); `context` is None for plain HTTP.
 
-    `base` may have a path (`https://rancher/k8s/clusters/c-1`); `context` is None for plain HTTP;
-    `server_name` is the name to ask and check the certificate for, where it is not the host's.
+    `server_name` is the name in the server's certificate, if that is not the host's.
     """
 
     base: str
@@ -33,13 +33,13 @@ class Endpoint:
 def tls_context(
     verify: bool, *, ca_cert: str = "", client_cert: str = "", client_key: str = "", source: str
 ) -> ssl.SSLContext:
-    """One context for all connections, as strict as kubectl's.
+    """One context for all connections, as strict as kubectl's; the certificates and the key are paths of PEM files.
 
-    OpenSSL's X.509 extras that Python 3.13 switches on refuse the authorities of many clusters, and
-    any given certificate may be the anchor. All arguments but the first are paths of PEM files.
+    Python 3.13's stricter X.509 checks, which refuse the authorities of many clusters, are off, and any given
+    certificate may be the trust anchor.
 
     Raises:
-        ConfigError: a file that cannot be used; `source` says whose.
+        ConfigError: a file cannot be used; `source` names its owner.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
@@ -59,13 +59,11 @@ def tls_context(
             # A password keeps OpenSSL from asking for one on the terminal.
             context.load_cert_chain(client_cert, client_key or None, password="none")
     except (OSError, ValueError) as error:
-        why = "not PEM, or a key of another certificate, or one with a password"
+        why = "not PEM, or a key that has a password or belongs to another certificate"
         if isinstance(error, OSError) and not isinstance(error, ssl.SSLError):
             why = f"{error.strerror} ({file})"
-        raise errors.ConfigError(
-            f"the {what} of {source} cannot be used: {why}",
-            remedy="Give readable files in PEM format.",
-        ) from None
+        message = f"the {what} of {source} cannot be used: {why}"
+        raise errors.ConfigError(message, remedy="Give readable files in PEM format.") from None
     return context
 
 
@@ -76,11 +74,7 @@ def plain(url: str) -> str:
 
 
 def address(url: str) -> str:
-    """A server's URL as it is used: with a scheme, without a slash at its end.
-
-    Raises:
-        ConfigError: it is none.
-    """
+    """A server's URL with a scheme and without a trailing slash; raises ConfigError if it cannot be parsed."""
     url = url.strip().rstrip("/")
     url = url if "://" in url else f"https://{url}"
     try:
@@ -94,7 +88,7 @@ def address(url: str) -> str:
 
 
 def bypassed(url: str, no_proxy: str) -> bool:
-    """Whether `no_proxy` (names, domains, addresses, networks, `*`; commas between) exempts a URL."""
+    """Whether `no_proxy` (names, domains, addresses, networks or `*`, separated by commas) exempts a URL."""
     parts = urlsplit(url)
     host = (parts.hostname or "").lower()
     try:
@@ -106,12 +100,9 @@ def bypassed(url: str, no_proxy: str) -> bool:
             continue
         if entry == "*":
             return True
-        if address is not None:
-            try:
-                if address in ipaddress.ip_network(entry, strict=False):
-                    return True
-            except ValueError:
-                pass
+        with suppress(ValueError):
+            if address is not None and address in ipaddress.ip_network(entry, strict=False):
+                return True
         name = entry.lstrip(".")
         if host == name or host.endswith("." + name) or parts.netloc.lower() == name:
             return True
@@ -119,7 +110,7 @@ def bypassed(url: str, no_proxy: str) -> bool:
 
 
 def no_address(url: str) -> errors.ConfigError:
-    """What to raise for an address that is none."""
+    """What to raise for an address that cannot be parsed."""
     return errors.ConfigError(
         f"the address {plain(url)!r} of the API server is not usable",
         remedy="Give a URL such as https://api.example.org:6443.",

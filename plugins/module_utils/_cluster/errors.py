@@ -263,34 +263,24 @@ def from_answer(
         retry_after = float(details["retryAfterSeconds"])
     reason = str(said.get("reason") or "")
     message = str(said.get("message") or "") or _short(text) or f"HTTP status {status}"
-    kind = _class_of(request, status, reason, message, {c.reason for c in causes}, retry_after)
+    said_of = {cause.reason for cause in causes}
+    evicting = request is not None and request.resource == "pods/eviction"
+    kind = _BY_STATUS.get(status, ServerError)
+    if status == 429 and "DisruptionBudget" in said_of:
+        kind = BudgetSpent if retry_after is None else BudgetNotObserved
+    elif _DENIED.search(message):
+        kind = DeniedByWebhook
+    elif "NamespaceTerminating" in said_of:
+        kind = NamespaceTerminating
+    elif status == 403 and _RULE.search(message):
+        kind = AgainstRule
+    elif status == 409 and reason == "AlreadyExists":
+        kind = AlreadyExists
+    elif status == 500 and evicting and "more than one PodDisruptionBudget" in message:
+        kind = TwoBudgets
     if request is not None and request.writes and _in_doubt(kind, status, reason, known):
         kind = UnknownOutcome
     return kind(message, request=request, status=status, reason=reason, causes=causes, retry_after=retry_after)
-
-
-def _class_of(
-    request: verbs.Request | None,
-    status: int,
-    reason: str,
-    message: str,
-    causes: set[str],
-    retry_after: float | None,
-) -> type[ClusterError]:
-    if status == 429 and "DisruptionBudget" in causes:
-        return BudgetSpent if retry_after is None else BudgetNotObserved
-    if _DENIED.search(message):
-        return DeniedByWebhook
-    if "NamespaceTerminating" in causes:
-        return NamespaceTerminating
-    if status == 403 and _RULE.search(message):
-        return AgainstRule
-    if status == 409 and reason == "AlreadyExists":
-        return AlreadyExists
-    evicting = request is not None and request.resource == "pods/eviction"
-    if status == 500 and evicting and "more than one PodDisruptionBudget" in message:
-        return TwoBudgets
-    return _BY_STATUS.get(status, ServerError)
 
 
 def _in_doubt(kind: type[ClusterError], status: int, reason: str, known: bool) -> bool:

@@ -1,6 +1,6 @@
 # Copyright: Contributors to the kubeops.node_maintenance collection
 # SPDX-License-Identifier: BSD-2-Clause
-"""urllib3's pools (1.26 or 2) whose connections know when a request may have left, and ask its fence before."""
+"""urllib3's pools (1.26 or 2), with connections that call a request's fence before its first byte and note that."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ with suppress(ImportError):  # the `kubernetes` package brings it; connection.py
     from urllib3.connection import HTTPConnection
 
 POOL = 32
-# A peer that vanished is noticed by the kernel after about 30 s, without a request.
+# The kernel notices a peer that vanished after about 30 s, without a request.
 _KEEPALIVE = (
     ("SOL_SOCKET", "SO_KEEPALIVE", 1),
     ("IPPROTO_TCP", "TCP_KEEPIDLE", 15),
@@ -30,7 +30,7 @@ _thread = threading.local()
 
 
 class Attempt:
-    """One request on its way out of this thread; `with` makes it the one that the connections below heed.
+    """One request that this thread sends; inside `with` the connections below report to it.
 
     Attributes:
         sent: a byte of it may have left.
@@ -54,7 +54,7 @@ class Attempt:
 
     @contextmanager
     def connecting(self) -> Iterator[None]:
-        """What goes out in between is between us and a proxy: not the request, and nothing for the fence."""
+        """Bytes sent inside go to a proxy; they are not the request, and the fence is not called."""
         self._connecting = True
         try:
             yield
@@ -62,7 +62,7 @@ class Attempt:
             self._connecting = False
 
     def leave(self) -> None:
-        """The next bytes leave now: the fence is asked before the first. It may send requests of its own."""
+        """Called before each write; calls the fence before the first. The fence may send requests of its own."""
         if self.sent or self._connecting:
             return
         if self._fence is not None:
@@ -75,20 +75,16 @@ class Attempt:
 
 
 def manager(endpoint: endpoints.Endpoint) -> Any:
-    """urllib3's manager of the pools to one endpoint, through its proxy where it has one.
+    """urllib3's manager of the pools to one endpoint, through its proxy if it has one.
 
     Raises:
-        ConfigError: the proxy is not usable.
+        ConfigError: the proxy cannot be used.
     """
-    options: dict[str, Any] = {
-        "maxsize": POOL,
-        "block": True,
-        "socket_options": _socket_options(),
-    }
+    options: dict[str, Any] = {"maxsize": POOL, "block": True, "socket_options": _socket_options()}
     if endpoint.context is not None:
         verified = endpoint.context.verify_mode != ssl.CERT_NONE
         if urllib3.__version__.startswith("1."):
-            # It gives OpenSSL no name where the host is an address, and checks the name itself.
+            # It gives OpenSSL no name if the host is an address, and checks the name itself.
             endpoint.context.check_hostname = False
         options["ssl_context"] = endpoint.context
         options["cert_reqs"] = "CERT_REQUIRED" if verified else "CERT_NONE"
@@ -115,10 +111,10 @@ def manager(endpoint: endpoints.Endpoint) -> Any:
 
 
 def _attentive(pool: Any) -> Any:
-    """The pool's class with connections that heed the thread's attempt.
+    """The pool's class with connections that report to the thread's attempt.
 
-    A connection with verification switched off by the user counts as verified, so that urllib3 does
-    not warn: its warning filter is one for the whole process.
+    They count as verified even if the user has switched verification off, so that urllib3 does not warn: its warning
+    filter would apply to the whole process.
     """
 
     class Connection(pool.ConnectionCls):
@@ -137,8 +133,6 @@ def _attentive(pool: Any) -> Any:
 
 
 def _socket_options() -> list[tuple[int, int, int]]:
-    options: list[tuple[int, int, int]] = list(HTTPConnection.default_socket_options)
-    for level, name, value in _KEEPALIVE:
-        if hasattr(socket, name):
-            options.append((getattr(socket, level), getattr(socket, name), value))
-    return options
+    known = [(level, name, value) for level, name, value in _KEEPALIVE if hasattr(socket, name)]
+    keepalive = [(getattr(socket, level), getattr(socket, name), value) for level, name, value in known]
+    return [*HTTPConnection.default_socket_options, *keepalive]

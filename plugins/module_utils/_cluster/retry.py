@@ -1,6 +1,6 @@
 # Copyright: Contributors to the kubeops.node_maintenance collection
 # SPDX-License-Identifier: BSD-2-Clause
-"""How long to wait before a request is sent again, and how long a refusal is no verdict."""
+"""How long to wait before a request is sent again, and how long a refusal is not final."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _NO_VERDICT = (errors.Forbidden, errors.Unauthorized, errors.Unrenewed)
 
 
 class Backoff:
-    """Growing, jittered delays; a Retry-After sets the least."""
+    """Growing, jittered delays; a Retry-After is a lower bound."""
 
     def __init__(self, clock: clocks.Clock, first: float = _FIRST_DELAY, longest: float = _LONGEST_DELAY) -> None:
         self._clock = clock
@@ -22,7 +22,7 @@ class Backoff:
         self._next = first
 
     def delay(self, error: errors.ClusterError | None = None) -> float:
-        """Seconds to wait now; between 1 and 1.5 times the step, so that callers spread."""
+        """Seconds to wait now: 1 to 1.5 times the step, so that callers spread out."""
         step = self._next
         self._next = min(self._next * 2, self._longest)
         if error is not None and error.retry_after is not None:
@@ -34,25 +34,25 @@ class Backoff:
 
 
 class Refusals:
-    """How long a refusal is no verdict.
+    """Whether to repeat a request that was refused; nothing was carried out.
 
-    An API server that starts answers 403, or 401, until it has read who may do what. So a right that was granted
-    before is asked for again for a while, and any other once more: nothing was carried out.
+    An API server that starts answers 403 or 401 until it has loaded the permissions. So a request that was allowed
+    before is repeated for a while, any other once.
     """
 
     def __init__(self, clock: clocks.Clock, within: float) -> None:
-        """`within`: seconds without success in which a right that was granted before is asked for again."""
+        """`within`: seconds for which a request that was allowed before is repeated."""
         self._clock = clock
         self._within = within
         self.reset()
 
     def reset(self) -> None:
-        """It was granted."""
+        """After a request that was allowed."""
         self._backoff = Backoff(self._clock)
         self._since: float | None = None
 
     def delay(self, error: errors.ClusterError, granted: bool) -> float | None:
-        """Seconds to wait before asking again; None when this is the verdict."""
+        """Seconds to wait before the next attempt; None if the refusal is final."""
         if type(error) not in _NO_VERDICT:
             return None
         now = self._clock.now()

@@ -37,10 +37,8 @@ class Transport:
         try:
             self._manager = pool.manager(endpoint)
         except (LocationValueError, ValueError):
-            raise errors.ConfigError(
-                f"the proxy address {endpoints.plain(endpoint.proxy)!r} is not usable",
-                remedy="Give a URL such as http://proxy.example.org:3128.",
-            ) from None
+            message = f"the proxy address {endpoints.plain(endpoint.proxy)!r} is not usable"
+            raise errors.ConfigError(message, remedy="Give a URL such as http://proxy.example.org:3128.") from None
 
     def open(
         self,
@@ -51,13 +49,13 @@ class Transport:
         connect_timeout: float,
         fence: Callable[[], None] | None = None,
     ) -> Answer:
-        """Sends and returns when the status is there; `fence` is called between connecting and the first byte.
+        """Sends, and returns once the status has arrived; `fence` is called between connecting and the first byte.
 
         Raises:
             Unreachable: the request never left.
             Lost: it may have arrived.
-            ConfigError: the server's certificate is not trusted, or the address is none.
-            Whatever `fence` raises, as it is.
+            ConfigError: the server's certificate is not trusted, or the address is invalid.
+            Whatever `fence` raises.
         """
         url = self._endpoint.base + request.path
         if request.query:
@@ -85,28 +83,25 @@ class Transport:
         except (HTTPError, HTTPException, OSError) as error:
             if attempt.refusal is not None:
                 raise attempt.refusal from None
+            where = endpoints.plain(self._endpoint.base)
             if _untrusted(error):
-                raise self._distrust(error) from error
+                raise errors.ConfigError(
+                    f"the certificate of {where} is not trusted: {_words(error)}",
+                    remedy="Give the cluster's own certificate authority (ca_cert, or the kubeconfig of "
+                    "this cluster), and the address for which its certificate was issued.",
+                ) from error
             if attempt.sent:
                 raise exchange.Lost(_words(error)) from error
-            where = endpoints.plain(self._endpoint.base)
             raise errors.Unreachable(f"{where}: {_words(error)}", request=request) from error
         return Answer(response)
 
     def close(self) -> None:
-        """Closes idle connections; requests under way go on."""
+        """Closes idle connections; requests under way continue."""
         self._manager.clear()
-
-    def _distrust(self, error: BaseException) -> errors.ConfigError:
-        return errors.ConfigError(
-            f"the certificate of {endpoints.plain(self._endpoint.base)} is not trusted: {_words(error)}",
-            remedy="Give the cluster's own certificate authority (ca_cert, or the kubeconfig of "
-            "this cluster), and the address under which its certificate is issued.",
-        )
 
 
 class Answer:
-    """A status, headers and an open body. One thread reads `chunks`, any may `close`."""
+    """A status, headers and an open body. One thread reads `chunks`, any thread may `close`."""
 
     def __init__(self, response: Any) -> None:
         self.status: int = response.status
@@ -117,7 +112,7 @@ class Answer:
         self._done = False
 
     def chunks(self) -> Iterator[bytes]:
-        """The body as it arrives; Lost when it is cut or silent for the read timeout."""
+        """The body as it arrives; Lost if it is cut, or silent for the read timeout."""
         with self._lock:
             if self._done:
                 return
@@ -125,7 +120,7 @@ class Answer:
         try:
             yield from self._response.stream(_CHUNK, decode_content=True)
         except (HTTPError, HTTPException, OSError, ValueError, AttributeError) as error:
-            # ValueError and AttributeError: read after another thread has closed it.
+            # ValueError and AttributeError: another thread has closed it.
             raise exchange.Lost(_words(error)) from error
         else:
             with self._lock:
@@ -136,7 +131,7 @@ class Answer:
             self.close()
 
     def close(self) -> None:
-        """Ends the answer; a reader in another thread sees its end or Lost at once."""
+        """Ends the answer; a reader in another thread gets its end or Lost at once."""
         with self._lock:
             if self._done:
                 return
@@ -148,25 +143,23 @@ class Answer:
         self._response.release_conn()  # the closed connection's place in the pool
 
     def wire(self) -> Wire:
-        """The bare connection behind a 101; the answer is over with it."""
+        """The bare connection behind a 101, which takes the place of the answer."""
         return Wire(self._response)
 
     def _cut(self) -> None:
-        """Wakes the reader: closing the file alone would leave it waiting for bytes."""
-        try:
+        """Wakes the reader: if only the file were closed, it would keep waiting for bytes."""
+        with suppress(OSError, AttributeError, ValueError, RuntimeError):
             connection = self._response.connection
             if connection is not None and connection.sock is not None:
                 connection.sock.shutdown(socket.SHUT_RDWR)
             else:
                 self._response.shutdown()  # urllib3 >= 2.3, after `Connection: close`
-        except (OSError, AttributeError, ValueError, RuntimeError):
-            pass
 
 
 class Wire:
     """The bytes of a connection whose protocol was switched.
 
-    They are read through http.client's buffer: it may hold what came right behind the headers.
+    They are read through http.client's buffer, which may already hold those right after the headers.
     """
 
     def __init__(self, response: Any) -> None:
@@ -189,7 +182,7 @@ class Wire:
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:
-    """An error and what it was made of: arguments, `reason`, causes; innermost last."""
+    """An error and the errors in it (arguments, `reason`, causes), innermost last."""
     seen: set[int] = set()
     queue: list[Any] = [error]
     while queue:
@@ -201,7 +194,7 @@ def _chain(error: BaseException) -> Iterator[BaseException]:
 
 
 def _untrusted(error: BaseException) -> bool:
-    """Certificate trouble: trying again would not help. urllib3 1.26 has its own host name check."""
+    """Whether the certificate is the problem, so that a retry would not help. urllib3 1.26 checks host names itself."""
     return any(
         isinstance(link, ssl.SSLCertVerificationError)
         or type(link).__name__ == "CertificateError"
@@ -211,7 +204,7 @@ def _untrusted(error: BaseException) -> bool:
 
 
 def _words(error: BaseException) -> str:
-    """What happened in the fewest true words; urllib3's own texts hold reprs of objects."""
+    """What happened, in a few words; urllib3's own texts contain reprs of objects."""
     innermost: BaseException = error
     for link in _chain(error):
         if isinstance(link, ssl.SSLCertVerificationError):

@@ -2,10 +2,9 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """One HTTP request to a port of a pod, through the API server (`kubectl port-forward` for a single page).
 
-The forward is a WebSocket (RFC 6455) with the subprotocol `v4.channel.k8s.io`: each message begins with the
-number of its channel, 0 for the port's bytes and 1 for an error, and the first one of each channel only
-repeats the port. The `kubernetes` package has a forward as well, but without impersonation, our user agent
-and a deadline.
+The forward is a WebSocket (RFC 6455) with the subprotocol `v4.channel.k8s.io`: each message begins with the number of
+its channel, 0 for the port's bytes and 1 for an error, and the first message of each channel only repeats the port.
+The forward of the `kubernetes` package lacks impersonation, our user agent and a deadline.
 """
 
 from __future__ import annotations
@@ -29,19 +28,19 @@ class Wire(Protocol):
     """The connection after the API server has switched protocols."""
 
     def read(self, count: int) -> bytes:
-        """Some bytes, as they come, at most so many; none at the end."""
+        """At most `count` bytes, as they arrive; none at the end."""
 
     def write(self, data: bytes) -> None:
-        """All of them."""
+        """Writes all of it."""
 
     def close(self) -> None:
-        """For good."""
+        """Closes the connection."""
 
 
 def upgrade_headers() -> dict[str, str]:
-    """What asks an HTTP server for the WebSocket."""
+    """The headers that request the WebSocket."""
     return {
-        "Accept": "*/*",  # some kubelets' servers offer no JSON for a forward and refuse (406)
+        "Accept": "*/*",  # some kubelets' servers answer a forward that accepts only JSON with 406
         "Connection": "Upgrade",
         "Upgrade": "websocket",
         "Sec-WebSocket-Version": "13",
@@ -51,10 +50,10 @@ def upgrade_headers() -> dict[str, str]:
 
 
 def fetch(wire: Wire, path: str, *, request: verbs.Request, late: Callable[[], bool]) -> Any:
-    """The JSON document at `path` of the forwarded port, unless it gets `late`. HTTP/1.0 keeps it in one piece.
+    """The JSON document at `path` of the forwarded port. HTTP/1.0 keeps it in one piece.
 
     Raises:
-        Unreachable: nobody listens there, or the forward broke.
+        Unreachable: nothing listens there, the forward broke, or it is `late`.
         ServerError: the answer is not the document.
     """
     asked = f"GET {path} HTTP/1.0\r\nHost: localhost\r\nAccept: application/json\r\n\r\n"
@@ -92,7 +91,7 @@ def _answer(wire: Wire, request: verbs.Request, late: Callable[[], bool]) -> Any
 
 
 def _document(got: bytes, request: verbs.Request, *, ended: bool) -> Any:
-    """The document, or `None` while the answer may go on."""
+    """The document; None while more of it may come."""
     head, blank, body = got.partition(b"\r\n\r\n")
     words = head.split(None, 2)
     if ended and len(words) < 2:
@@ -108,7 +107,7 @@ def _document(got: bytes, request: verbs.Request, *, ended: bool) -> Any:
 
 
 def _frame(code: int, payload: bytes) -> bytes:
-    """A whole message of a client, masked as the standard asks."""
+    """A whole message of a client, masked as RFC 6455 requires."""
     size = len(payload)
     mask = os.urandom(4)
     length = struct.pack("!B", 0x80 | size) if size < 126 else struct.pack("!BH", 0x80 | 126, size)
@@ -117,7 +116,7 @@ def _frame(code: int, payload: bytes) -> bytes:
 
 
 def _exactly(wire: Wire, count: int, late: Callable[[], bool]) -> bytes:
-    """So many bytes, fewer at the end; a port that drips is not waited for."""
+    """`count` bytes, fewer at the end; raises OSError if they trickle in for too long."""
     got = b""
     while len(got) < count and (piece := wire.read(count - len(got))):
         got += piece
@@ -127,7 +126,7 @@ def _exactly(wire: Wire, count: int, late: Callable[[], bool]) -> bytes:
 
 
 def _read_frame(read: Callable[[int], bytes]) -> tuple[int | None, bytes]:
-    """The next frame's code and payload; no code at the end. A server does not mask, nor split ours."""
+    """Code and payload of the next frame; no code at the end. Servers neither mask nor, here, split messages."""
     head = read(2)
     if len(head) < 2:
         return None, b""

@@ -127,7 +127,7 @@ FAULTS: dict[str, tuple[Any, list[str]]] = {
         ["no ExecCredential of"],
     ),
     "plugin without a command": (plugin(""), ["of user 'u'"]),
-    "token with a line break": (user(token=f"a\n{CANARY}"), ["has characters that no token has"]),
+    "token with a line break": (user(token=f"a\n{CANARY}"), ["characters that are not allowed in a token"]),
     "address is none": (cluster(server="https://[nope"), ["https://[nope", "not usable"]),
     "proxy is none": (
         cluster(**{"proxy-url": f"http://u:{CANARY}@[nope"}),
