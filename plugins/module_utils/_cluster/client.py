@@ -154,9 +154,8 @@ class Cluster:
         Raises:
             ClusterError: as `send`; Expired only if the list cannot be had in one piece either.
         """
-        restarts = 0
         items: list[dict[str, Any]] = []
-        token = ""
+        restarts, token = 0, ""
         while True:
             page = verbs.list_page(kind, namespace, labels, fields, limit, token)
             try:

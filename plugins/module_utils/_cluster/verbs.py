@@ -75,39 +75,20 @@ def get(kind: kinds.Kind, name: str, namespace: str = "", subresource: str = "")
 
 
 def list_page(
-    kind: kinds.Kind,
-    namespace: str = "",
-    labels: str = "",
-    fields: str = "",
-    limit: int = PAGE,
-    continue_token: str = "",
+    kind: kinds.Kind, namespace: str = "", labels: str = "", fields: str = "", limit: int = PAGE, token: str = ""
 ) -> Request:
     """One page of a list, of all namespaces if `namespace` is empty. `limit` 0 requests the whole list at once."""
-    return _many(
-        "list",
-        kind,
-        namespace,
-        ("labelSelector", labels),
-        ("fieldSelector", fields),
-        ("continue", continue_token),
-        ("limit", str(limit or "")),
-    )
+    query = {"labelSelector": labels, "fieldSelector": fields, "continue": token, "limit": str(limit or "")}
+    return _many("list", kind, namespace, query)
 
 
 def watch(
     kind: kinds.Kind, namespace: str = "", labels: str = "", resource_version: str = "", timeout_seconds: int = 290
 ) -> Request:
     """A watch with bookmarks that the server ends after `timeout_seconds`."""
-    return _many(
-        "watch",
-        kind,
-        namespace,
-        ("watch", "true"),
-        ("allowWatchBookmarks", "true"),
-        ("labelSelector", labels),
-        ("resourceVersion", resource_version),
-        ("timeoutSeconds", str(timeout_seconds)),
-    )
+    query = {"watch": "true", "allowWatchBookmarks": "true", "labelSelector": labels}
+    query |= {"resourceVersion": resource_version, "timeoutSeconds": str(timeout_seconds)}
+    return _many("watch", kind, namespace, query)
 
 
 def create(
@@ -152,11 +133,7 @@ def delete(
 
 
 def evict(
-    namespace: str,
-    name: str,
-    uid: str,
-    grace_seconds: int | None = None,
-    annotations: Mapping[str, str] | None = None,
+    namespace: str, name: str, uid: str, grace_seconds: int | None = None, annotations: Mapping[str, str] | None = None
 ) -> Request:
     """Evicts the pod with this UID and no other of the same name. Grace 0 means 0, None the pod's own.
 
@@ -173,10 +150,10 @@ def evict(
 
 def pod_log(namespace: str, name: str, container: str, *, previous: bool = False, tail_lines: int = 0) -> Request:
     """A container's log as text, 4 MiB at most; `previous` selects the container's previous instance."""
-    query = [("container", container), ("limitBytes", str(4 * 1024 * 1024))]
-    query += [("previous", "true")] if previous else []
-    query += [("tailLines", str(tail_lines))] if tail_lines else []
-    return _one("GET", "get", kinds.PODS, name, namespace, "log", tuple(query))
+    query = {"container": container, "limitBytes": str(4 * 1024 * 1024)}
+    query |= {"previous": "true"} if previous else {}
+    query |= {"tailLines": str(tail_lines)} if tail_lines else {}
+    return _one("GET", "get", kinds.PODS, name, namespace, "log", tuple(query.items()))
 
 
 def port_forward(namespace: str, name: str, port: int) -> Request:
@@ -205,9 +182,9 @@ def _delete_options(grace_seconds: int | None, **preconditions: str) -> dict[str
     return options
 
 
-def _many(verb: str, kind: kinds.Kind, namespace: str, *query: tuple[str, str]) -> Request:
+def _many(verb: str, kind: kinds.Kind, namespace: str, query: Mapping[str, str]) -> Request:
     """A request for many objects; empty parts of the query are left out."""
-    given = tuple(pair for pair in query if pair[1])
+    given = tuple(pair for pair in query.items() if pair[1])
     return Request("GET", path(kind, namespace), given, verb=verb, resource=kind.resource, namespace=namespace)
 
 

@@ -61,19 +61,12 @@ class Reflector:
         on_event: Callable[[str, Object], None] = lambda what, obj: None,
         silence: float = SILENCE_SECONDS,
     ) -> None:
-        """Prepares; nothing is sent before `start`.
+        """Prepares; nothing is sent before `start`. An empty `namespace` stands for all, `labels` is a selector.
 
-        Args:
-            cluster: where to watch.
-            kind: what to watch.
-            namespace: empty for all.
-            labels: a label selector.
-            wake: notified on every change, and when `error` is set.
-            keep: trims an object on arrival to save memory; it must keep the metadata's name, namespace, uid
-                and resourceVersion.
-            on_event: called with ADDED, MODIFIED or DELETED and the trimmed object, in order, in the reflector's
-                thread with `wake` held; also for changes that only a new list reveals.
-            silence: seconds without any byte after which the watch counts as dead.
+        `wake` is notified on every change, and when `error` is set. `keep` trims an object on arrival to save memory;
+        it must keep the metadata's name, namespace, uid and resourceVersion. `on_event` is called with ADDED, MODIFIED
+        or DELETED and the trimmed object, in order, in the reflector's thread with `wake` held; also for changes that
+        only a new list reveals. After `silence` seconds without any byte the watch counts as dead.
         """
         self._cluster = cluster
         self._clock = cluster.clock

@@ -49,7 +49,7 @@ def test_a_list_asks_for_pages_and_selects() -> None:
         "limit": "1000",
     }
     assert dict(verbs.list_page(kinds.PODS, limit=0).query) == {}
-    assert dict(verbs.list_page(kinds.PODS, continue_token="t").query)["continue"] == "t"
+    assert dict(verbs.list_page(kinds.PODS, token="t").query)["continue"] == "t"
 
 
 def test_a_watch_wants_bookmarks_and_an_end() -> None:

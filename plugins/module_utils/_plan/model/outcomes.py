@@ -42,6 +42,16 @@ def word_of(outcome: Outcome | None) -> str:
     return outcome.value if outcome else ""
 
 
+def entry(name: str, outcome: Outcome | None, message: str = "") -> dict[str, t.Any]:
+    """What every result says of a node or an object."""
+    return {
+        "name": name,
+        "outcome": word_of(outcome),
+        "failed": outcome is not None and outcome.failed,
+        "message": message,
+    }
+
+
 def _failure(word: str, meaning: str) -> tuple[str, str, bool]:
     return word, meaning, True
 

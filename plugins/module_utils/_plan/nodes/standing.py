@@ -55,7 +55,6 @@ def fallen(node: objects.Node | None, taken: node_records.Record) -> Fallen | No
     ours = [taint for taint in record.added if taint.get("key") == names.TAINT_KEY]
     if any(not any(node_taints.same_taint(taint, found) for found in node.taints) for taint in ours):
         return Fallen(
-            outcomes.DrainOutcome.UNTAINTED,
-            f"somebody removed our taint {names.TAINT_KEY} during the drain. {STOPPED}",
+            outcomes.DrainOutcome.UNTAINTED, f"somebody removed our taint {names.TAINT_KEY} during the drain. {STOPPED}"
         )
     return None

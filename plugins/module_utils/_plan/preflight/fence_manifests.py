@@ -86,11 +86,7 @@ BINDING: objects.Raw = {
     "spec": {
         "policyName": names.FENCE_POLICY,
         "validationActions": ["Deny"],
-        "paramRef": {
-            "name": names.FENCE_MAP,
-            "namespace": names.NAMESPACE,
-            "parameterNotFoundAction": "Allow",
-        },
+        "paramRef": {"name": names.FENCE_MAP, "namespace": names.NAMESPACE, "parameterNotFoundAction": "Allow"},
     },
 }
 

@@ -79,15 +79,9 @@ def unknown_nodes(snapshot: snapshots.Snapshot, wanted: t.Iterable[str]) -> list
 def _options(asked: Asked) -> list[reasons.Finding]:
     if not asked.choices.disable_eviction or asked.choices.force:
         return []
-    return [
-        reasons.Finding(
-            "disable_eviction",
-            "disable_eviction deletes pods without regard to any budget.",
-            "Omit it, or set force as well.",
-            "blocker",
-            "disable_eviction",
-        )
-    ]
+    code = "disable_eviction"
+    message, remedy = f"{code} deletes pods without regard to any budget.", "Omit it, or set force as well."
+    return [reasons.Finding(code, message, remedy, "blocker", code)]
 
 
 def _nodes(snapshot: snapshots.Snapshot, asked: Asked) -> list[reasons.Finding]:
@@ -115,16 +109,9 @@ def _last_schedulable(snapshot: snapshots.Snapshot, asked: Asked) -> list[reason
         leaving = [snapshot.nodes[name] for name in wave]
         if any(node.name not in wave and _takes_pods_of(node, leaving) for node in snapshot.nodes.values()):
             continue
-        return [
-            reasons.Finding(
-                "last_schedulable_node",
-                f"With {', '.join(wave)} out of service no Ready and schedulable node is left for the pods.",
-                "Take fewer nodes at a time, uncordon another node, or add one.",
-                "blocker",
-                f"Node {wave[-1]}",
-                wave,
-            )
-        ]
+        message = f"With {', '.join(wave)} out of service no Ready and schedulable node is left for the pods."
+        remedy = "Take fewer nodes at a time, uncordon another node, or add one."
+        return [reasons.Finding("last_schedulable_node", message, remedy, "blocker", f"Node {wave[-1]}", wave)]
     return []
 
 
@@ -195,13 +182,9 @@ def _spent(snapshot: snapshots.Snapshot, plans: t.Iterable[pod_plan.PodPlan]) ->
             continue
         verdict = budgets.diagnose(snapshot, plan.pod)
         if not verdict.allowed and not verdict.lasting and verdict.budget and verdict.budget not in found:
+            message, subject = f"{verdict.message} The drain waits for it.", str(verdict.budget)
             found[verdict.budget] = reasons.Finding(
-                "budget_spent",
-                f"{verdict.message} The drain waits for it.",
-                verdict.remedy,
-                "warning",
-                str(verdict.budget),
-                (plan.pod.node,),
+                "budget_spent", message, verdict.remedy, "warning", subject, (plan.pod.node,)
             )
     return list(found.values())
 
@@ -219,18 +202,16 @@ def _pace(snapshot: snapshots.Snapshot, plans: t.Iterable[pod_plan.PodPlan], ask
             continue
         mine = [plan for plan in jobs if plan.workload and plan.workload.uid == uid]
         gap, _burst = migration_controller.interval(controller, "workload", workload.replicas)
-        found.append(
-            reasons.Finding(
-                "job_pace",
-                f"{len(mine)} pods of {workload.ref} are moved by PodMigrationJobs, and the object limiter allows one "
-                f"every {gap:g} s: that alone takes {seconds:.0f} s.",
-                "Nothing to do if there is time. objectLimiters.workload of the MigrationController sets the pace; "
-                f"{option.options(backend='auto')} evicts instead of waiting for it.",
-                "info",
-                str(workload.ref),
-                tuple(dict.fromkeys(plan.pod.node for plan in mine)),
-            )
+        message = (
+            f"{len(mine)} pods of {workload.ref} are moved by PodMigrationJobs, and the object limiter allows one "
+            f"every {gap:g} s: that alone takes {seconds:.0f} s."
         )
+        remedy = (
+            "Nothing to do if there is time. objectLimiters.workload of the MigrationController sets the pace; "
+            f"{option.options(backend='auto')} evicts instead of waiting for it."
+        )
+        nodes = tuple(dict.fromkeys(plan.pod.node for plan in mine))
+        found.append(reasons.Finding("job_pace", message, remedy, "info", str(workload.ref), nodes))
     return found
 
 
@@ -238,16 +219,8 @@ def _not_selected(plans: t.Sequence[pod_plan.PodPlan], asked: Asked) -> list[rea
     left = [plan for plan in plans if plan.code == "not_selected"]
     if not left:
         return []
-    nodes = tuple(dict.fromkeys(plan.pod.node for plan in left))
-    chosen = asked.choices.pod_selector or "namespaces"
-    return [
-        reasons.Finding(
-            "not_selected",
-            f"{len(left)} pods on {', '.join(nodes)} are not selected and stay, "
-            "so these nodes will not be reported as drained.",
-            "Omit pod_selector and namespaces to empty the nodes.",
-            "info",
-            f"pod_selector {chosen}" if asked.choices.pod_selector else chosen,
-            nodes,
-        )
-    ]
+    nodes, selector = tuple(dict.fromkeys(plan.pod.node for plan in left)), asked.choices.pod_selector
+    stay = f"{len(left)} pods on {', '.join(nodes)} are not selected and stay"
+    message, remedy = f"{stay}, so these nodes will not be reported as drained.", "Omit pod_selector and namespaces."
+    subject = f"pod_selector {selector}" if selector else "namespaces"
+    return [reasons.Finding("not_selected", message, remedy, "info", subject, nodes)]

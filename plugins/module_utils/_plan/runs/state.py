@@ -101,7 +101,7 @@ def stored_run(raw: objects.Raw) -> StoredRun | None:
         )
     except (ValueError, TypeError) as error:
         raise node_records.BadRecordError(
-            f"ConfigMap {names.NAMESPACE}/{meta['name']} cannot be parsed ({error}), so its run cannot be resumed. "
+            f"ConfigMap {names.NAMESPACE}/{meta['name']} cannot be read ({error}), so its run cannot be resumed. "
             "Delete it by hand once its nodes are back in service."
         ) from error
 

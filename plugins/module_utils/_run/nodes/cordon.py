@@ -100,14 +100,8 @@ class _Task:
         return self.outcome is not None and self.outcome.failed
 
     def shown(self) -> dict[str, t.Any]:
-        return {
-            "name": self.name,
-            "outcome": outcomes.word_of(self.outcome),
-            "failed": self.failed,
-            "message": self.message,
-            "kept": list(self.kept),
-            "record": self.wanted.public() if self.wanted else None,
-        }
+        record = self.wanted.public() if self.wanted else None
+        return {**outcomes.entry(self.name, self.outcome, self.message), "kept": list(self.kept), "record": record}
 
 
 def cordon(ctx: context.Context, options: CordonOptions) -> context.Result:

@@ -26,6 +26,9 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.node
 TICK = 1.0
 """Longest pause of the loop, in seconds; any change in what is watched ends it early."""
 
+Missing = t.Mapping[str, tuple[reasons.Finding, ...]]
+"""What each node lacks to pass its gates; empty for one that passes them."""
+
 
 @dataclass(frozen=True, slots=True)
 class Asked:
@@ -78,7 +81,7 @@ def _own(ctx: context.Context, nodes: snapshots.Snapshot, wanted: t.Iterable[str
 
 def _watch(
     ctx: context.Context, asked: Asked, watched: t.Collection[str], lost: t.Callable[[], t.Mapping[str, str]]
-) -> dict[str, tuple[reasons.Finding, ...]]:
+) -> Missing:
     """Evaluate the gates until all are passed or time is up.
 
     ``lost`` gives the nodes whose locks are not ours, and why; they are not waited for.
@@ -112,9 +115,7 @@ def _taken_over(name: str, why: str) -> reasons.Finding:
     return reasons.Finding.of_node(name, "adopted_by", message, "Check the run that has it now.")
 
 
-def _look(
-    snapshot: snapshots.Snapshot, asked: Asked, left: t.Mapping[str, float]
-) -> dict[str, tuple[reasons.Finding, ...]]:
+def _look(snapshot: snapshots.Snapshot, asked: Asked, left: t.Mapping[str, float]) -> Missing:
     return {name: _gates(snapshot, name, asked, left.get(name, 0.0)) for name in asked.nodes}
 
 
@@ -130,7 +131,7 @@ def _gates(snapshot: snapshots.Snapshot, name: str, asked: Asked, left: float) -
     return verify.gates(snapshot, node, record, asked.gates, missing_seconds=left)
 
 
-def _result(found: t.Mapping[str, tuple[reasons.Finding, ...]]) -> context.Result:
+def _result(found: Missing) -> context.Result:
     failed = [finding for missing in found.values() for finding in missing]
     return context.Result(
         {
@@ -149,4 +150,4 @@ def _result(found: t.Mapping[str, tuple[reasons.Finding, ...]]) -> context.Resul
 def _node(name: str, missing: tuple[reasons.Finding, ...]) -> dict[str, t.Any]:
     outcome = outcomes.GateOutcome.FAILED if missing else outcomes.GateOutcome.PASSED
     message = " ".join(finding.message for finding in missing) or f"Node {name} passed its gates."
-    return {"name": name, "outcome": outcome.value, "failed": outcome.failed, "message": message}
+    return outcomes.entry(name, outcome, message)

@@ -65,10 +65,7 @@ class _Task:
 
     def shown(self) -> dict[str, t.Any]:
         return {
-            "name": self.name,
-            "outcome": outcomes.word_of(self.outcome),
-            "failed": self.failed,
-            "message": self.message,
+            **outcomes.entry(self.name, self.outcome, self.message),
             "before": [dict(taint) for taint in self.before],
             "after": [dict(taint) for taint in (self.node.taints if self.failed else self.after)],
         }

@@ -1,10 +1,10 @@
 # Copyright: Contributors to the kubeops.node_maintenance collection
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""The way back for what earlier runs left: nodes, surges, budgets, locks, jobs, and their memory.
+"""Undoing what earlier runs left: nodes, surges, budgets, locks, jobs, and stored runs.
 
-Each run's nodes go their way together, all runs side by side, so that dead locks are waited for once. What
-one node, run or object refuses is told of it and concerns no other.
+The nodes of a run are given back together and all runs in parallel, so that expired locks are waited for once. If
+a node, run or object refuses, that is reported and does not affect the others.
 """
 
 from __future__ import annotations
@@ -44,12 +44,12 @@ AT_ONCE = 8
 """Runs that are undone at the same time."""
 
 REFUSALS = (errors.ClusterError, context.StopRun, node_records.BadRecordError, surge_records.BadSurgeError)
-"""What ends the work on one node or object, and on no other."""
+"""Errors that end the work on one node or object only."""
 
 
 @dataclass
 class _Found:
-    """Everything that runs left, as it was read; ``bad`` are nodes whose record cannot be read, and why."""
+    """What runs left, as it was read; ``bad`` are the nodes whose record cannot be parsed, and why."""
 
     snapshot: snapshots.Snapshot
     records: dict[str, node_records.Record]
@@ -63,7 +63,7 @@ class _Found:
 
 @dataclass
 class _Recovery:
-    """What came of each object; ``nodes`` has the shape of every bulk result."""
+    """What came of each object."""
 
     nodes: list[dict[str, t.Any]] = field(default_factory=list)
     failed: list[str] = field(default_factory=list)
@@ -75,7 +75,7 @@ class _Recovery:
 
     @contextlib.contextmanager
     def telling(self, about: str) -> t.Iterator[None]:
-        """Whatever is refused inside is told and ends nothing else."""
+        """Report what is refused inside, and go on."""
         try:
             yield
         except REFUSALS as error:
@@ -83,7 +83,7 @@ class _Recovery:
 
 
 def look(ctx: context.Context) -> tuple[tuple[state.Trace, ...], set[str]]:
-    """All traces, and the runs that live: their locks moved while we looked, or their sign of life still holds."""
+    """All traces, and the runs that are alive: their locks were renewed meanwhile, or their sign of life holds."""
     found = _everything(ctx)
     leases = {life.place_of(lease): lease for lease in found.snapshot.leases}
     alive = life.shown(ctx, found.snapshot.leases)
@@ -116,19 +116,19 @@ def _everything(ctx: context.Context) -> _Found:
 
 
 def recover(ctx: context.Context, *, finished: bool, parked: bool) -> context.Result:
-    """Undo what runs left, or with ``finished`` only give back where the work was done.
+    """Undo what runs left, or with ``finished`` only give back the nodes whose work was done.
 
-    What lives is not touched, nor a node that was evacuated as dead and is silent. A node on whose host
-    somebody was at work or that was parked is never given back from here: it comes back through the gates,
-    and only if its run was named or ``parked`` says so.
+    Runs that are alive are not touched, nor is a node that was evacuated as dead and has not come back. A node that is
+    parked, or on whose host tasks were running, has to pass the gates first, and only if its run is named or
+    ``parked`` is set.
 
     Raises:
-        ClusterError: what is there cannot be read.
+        ClusterError: the cluster cannot be read.
     """
     found, wanted, done = _everything(ctx), ctx.run.id if ctx.run else None, _Recovery()
     for name, why in found.bad.items():
         if wanted is None:
-            done.add(runs.shown(name, outcomes.StateOutcome.BAD_RECORD, why))
+            done.add(outcomes.entry(name, outcomes.StateOutcome.BAD_RECORD, why))
     by_run: dict[str, list[str]] = {}
     staying: set[str] = set()
     for name, record in found.records.items():
@@ -141,9 +141,9 @@ def recover(ctx: context.Context, *, finished: bool, parked: bool) -> context.Re
             by_run.setdefault(record.run, []).append(name)
         else:
             staying.add(record.run)
-            done.add(runs.shown(name, way, message))
+            done.add(outcomes.entry(name, way, message))
     loose = [lease for lease in found.snapshot.leases if _is_loose(found, lease, wanted)]
-    # Whether a run lives is asked only where its memory may go, and that takes the silence of a minute.
+    # Whether a run is alive matters only if its stored run may be deleted, and takes a minute to find out.
     loose = [lease for lease in loose if _is_lock(lease) or not (finished or holders.holder_of(lease) in staying)]
     silent = _side_by_side(ctx, by_run, loose, done, explicit=bool(wanted))
     _orphans(ctx, found, wanted, done)
@@ -164,13 +164,13 @@ def recover(ctx: context.Context, *, finished: bool, parked: bool) -> context.Re
 def _way(
     node: objects.Node, record: node_records.Record, *, is_done: bool, finished: bool, named: bool, parked: bool
 ) -> tuple[outcomes.StateOutcome | None, str]:
-    """Why a node is left or has to pass the gates first, also in words; ``None`` where it is to be given back."""
+    """Why a node is left as it is or has to pass the gates first; ``None`` if it is to be given back."""
     name, of = node.name, f"run {record.run} of {record.by} (since {record.since})"
     release = f"`ansible-playbook kubeops.node_maintenance.release -e maintain_nodes={name}`"
     by_name = f"`ansible-playbook kubeops.node_maintenance.recover -e recover_run={record.run}`"
     if finished and not is_done:
         return outcomes.StateOutcome.LEFT, (
-            f"Node {name} is at step {record.step} of run {record.run}: its work is not finished. "
+            f"Node {name} is at step {record.step} of run {record.run}, so its work is not finished. "
             "Run the same command again, release the node, or undo the run."
         )
     if why := dead.stays_out(node, record):
@@ -181,14 +181,11 @@ def _way(
         return outcomes.StateOutcome.LEFT, f"{text} To give it back: {release}, or by its run's name: {by_name}."
     if record.step == "out" and not named:
         text = f"Node {name} is out of service for the tasks of {of}, which may still be running on the host."
-        return (
-            outcomes.StateOutcome.LEFT,
-            f"{text} If they are not: its playbook again with -e maintain_run={record.run}, or {by_name}.",
-        )
+        again = f"run its playbook again with -e maintain_run={record.run}, or {by_name}"
+        return outcomes.StateOutcome.LEFT, f"{text} If they are not: {again}."
     if record.step in ("parked", "out") or (record.step == "returning" and not is_done):
-        return outcomes.StateOutcome.TO_VERIFY, (
-            f"Node {name} is at step {record.step} of {of}, so it has to pass the gates first: {release}."
-        )
+        text = f"Node {name} is at step {record.step} of {of}, so it has to pass the gates first: {release}."
+        return outcomes.StateOutcome.TO_VERIFY, text
     return None, ""
 
 
@@ -200,7 +197,7 @@ def _side_by_side(
     *,
     explicit: bool,
 ) -> set[life.Place]:
-    """Give the nodes of all runs back, and meanwhile watch the loose leases; gives those that are silent."""
+    """Give the nodes of all runs back and watch the loose leases meanwhile; returns those that nobody renews."""
     silent: set[life.Place] = set()
     with ctx.clock.pool(AT_ONCE + 1, "recover") as pool:
         watching = None if ctx.check else pool.submit(life.silent, ctx, loose)
@@ -215,7 +212,7 @@ def _side_by_side(
 
 
 def _give_back(ctx: context.Context, run_id: str, nodes: t.Sequence[str], *, explicit: bool) -> list[dict[str, t.Any]]:
-    """The way back of one run's nodes, under a nonce of our own; a live lock refuses us."""
+    """Give one run's nodes back, under a nonce of our own; a lock that is renewed refuses this."""
     me = replace(ctx, run=context.Run(run_id, ctx.clock.token()))
     steps: list[t.Callable[[tuple[str, ...]], context.Result]] = [
         lambda some: guard.guard(me, guard.GuardOptions(state="absent", nodes=some)),
@@ -234,7 +231,7 @@ def _give_back(ctx: context.Context, run_id: str, nodes: t.Sequence[str], *, exp
 
 
 def _each(step: t.Callable[[tuple[str, ...]], context.Result], nodes: tuple[str, ...]) -> dict[str, dict[str, t.Any]]:
-    """What a step says of each node. Where it refuses all at once, each is asked for alone, so that one is blamed."""
+    """What came of each node. If a step fails as a whole, it is repeated for each node alone, so that one is blamed."""
     if not nodes:
         return {}
     try:
@@ -242,7 +239,7 @@ def _each(step: t.Callable[[tuple[str, ...]], context.Result], nodes: tuple[str,
     except REFUSALS as error:
         if len(nodes) > 1:
             return {name: entry for one in nodes for name, entry in _each(step, (one,)).items()}
-        found = [runs.shown(nodes[0], outcomes.StateOutcome.FAILED, f"Node {nodes[0]}: {error}")]
+        found = [outcomes.entry(nodes[0], outcomes.StateOutcome.FAILED, f"Node {nodes[0]}: {error}")]
     return {one["name"]: {key: one[key] for key in ("name", "outcome", "failed", "message")} for one in found}
 
 
@@ -250,29 +247,31 @@ def _is_lock(lease: objects.Raw) -> bool:
     return bool(lease["metadata"]["name"].startswith(names.NODE_LEASE_PREFIX))
 
 
+def _node_of(lock: objects.Raw) -> str:
+    return str(lock["metadata"]["name"]).removeprefix(names.NODE_LEASE_PREFIX)
+
+
 def _is_loose(found: _Found, lease: objects.Raw, wanted: str | None) -> bool:
-    """Whether it is a lock of ours on a node without a record, or a run's sign of life."""
-    meta = lease["metadata"]
+    """Whether it is our lock of a node without a record, or a run's sign of life."""
     if not life.is_ours(lease) or wanted not in (None, holders.holder_of(lease)):
         return False
     if _is_lock(lease):
-        node = meta["name"].removeprefix(names.NODE_LEASE_PREFIX)
-        return node not in found.records and node not in found.bad
+        return _node_of(lease) not in {*found.records, *found.bad}
     return life.is_sign(lease)
 
 
 def _orphans(ctx: context.Context, found: _Found, wanted: str | None, done: _Recovery) -> None:
-    """Surges and budgets whose nodes are gone or free."""
+    """Give back surges and budgets whose nodes are gone or have no record."""
     lonely = {
         name
         for trace in state.traces(replace(found.snapshot, nodes={}), ())
         if not wanted or trace.run in ("", wanted)
         for name in trace.nodes
-        if name not in found.records and name not in found.bad
+        if name not in {*found.records, *found.bad}
     }
     if not lonely:
         return
-    with done.telling("Surges and budgets of nodes that are free"):
+    with done.telling("Surges and budgets of nodes without a record"):
         result = guard.guard(ctx, guard.GuardOptions(state="absent", nodes=tuple(sorted(lonely))))
         if result.failed:
             done.failed.append(result.message)
@@ -281,25 +280,24 @@ def _orphans(ctx: context.Context, found: _Found, wanted: str | None, done: _Rec
 def _loose_locks(
     ctx: context.Context, locks: t.Sequence[objects.Raw], silent: t.Collection[life.Place], done: _Recovery
 ) -> None:
-    """Locks of nodes without a record."""
+    """Delete locks of nodes without a record, unless somebody renews them."""
     for lease in locks:
-        node, place = lease["metadata"]["name"].removeprefix(names.NODE_LEASE_PREFIX), life.place_of(lease)
-        if place in silent:
+        node = _node_of(lease)
+        if life.place_of(lease) in silent:
             with done.telling(f"The lock of node {node}"):
                 life.drop(ctx, lease)
         else:
-            text = f"The lock of node {node} is alive, held by run {holders.holder_of(lease)}."
-            done.add(runs.shown(node, outcomes.StateOutcome.HELD, text))
+            text = f"The lock of node {node} is still renewed by run {holders.holder_of(lease)}."
+            done.add(outcomes.entry(node, outcomes.StateOutcome.HELD, text))
 
 
 def _memories(
     ctx: context.Context, ids: t.Sequence[str], held: t.Collection[str], alive: t.Collection[str], done: _Recovery
 ) -> None:
-    """Forget runs that have no node any more and do not live."""
+    """Delete stored runs that have no node left and are not alive."""
     for run_id in ids:
         if run_id in alive:
-            text = f"Run {run_id} is alive between two of its nodes, so what is kept of it stays."
-            ctx.tell(phases.What.WAITING, text)
+            ctx.tell(phases.What.WAITING, f"run {run_id} is alive between two of its nodes, so it stays stored")
         elif run_id not in held:
             with done.telling(f"Run {run_id}"):
                 runs.forget(ctx, run_id)

@@ -1,7 +1,10 @@
 # Copyright: Contributors to the kubeops.node_maintenance collection
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""The only writer of ``run-<id>``: what is stored of a run, so that the same command resumes it."""
+"""The only writer of ``run-<id>``: what is stored of a run, so that the same command resumes it.
+
+Whatever reads or writes here raises ClusterError if the API server refuses or cannot be reached.
+"""
 
 from __future__ import annotations
 
@@ -59,7 +62,6 @@ def started(
     Raises:
         StopRun: the run that the caller names is not stored, a run that is too old to be resumed is still alive,
             or our namespace is missing and may not be created.
-        ClusterError: the API server cannot be reached or refuses.
     """
     mark, known, now = state.fingerprint(given), stored_runs.stored(ctx), ctx.clock.server()
     if ctx.run:
@@ -152,9 +154,6 @@ def noted(ctx: context.Context, nodes: t.Sequence[str], seconds: float = locking
 
     A caller without a nonce released the run's nodes by hand; one without an id did so for the runs that the nodes'
     records name. Such a call deletes the stored run once none of its nodes is left, because nobody else will.
-
-    Raises:
-        ClusterError: the API server cannot be reached or refuses.
     """
     caller = _caller(ctx)
     if caller.id:
@@ -170,14 +169,9 @@ def noted(ctx: context.Context, nodes: t.Sequence[str], seconds: float = locking
     by_hand = not (caller.id and caller.nonce)
     told = [_note(ctx, run_id, some, by_hand=by_hand) for run_id, some in its.items()]
     finished = tuple(dict.fromkeys(name for known, _text in told for name in known))
-    entries = [shown(name, outcomes.StateOutcome.NOTED) for name in nodes]
+    entries = [outcomes.entry(name, outcomes.StateOutcome.NOTED) for name in nodes]
     text = " ".join(text for _known, text in told if text)
     return context.Result({"nodes": entries, "finished": list(finished)}, message=text)
-
-
-def shown(name: str, outcome: outcomes.StateOutcome, message: str = "") -> dict[str, t.Any]:
-    """A node as results have it."""
-    return {"name": name, "outcome": outcome.value, "failed": outcome.failed, "message": message}
 
 
 def _note(ctx: context.Context, run_id: str, nodes: t.Sequence[str], *, by_hand: bool) -> tuple[tuple[str, ...], str]:
@@ -230,11 +224,7 @@ def _to_do(run: state.StoredRun, finished: t.Collection[str]) -> str:
 
 
 def ended(ctx: context.Context, *, failed: bool) -> context.Result:
-    """Delete the caller's stored run, or after failures keep it if there is something left to resume.
-
-    Raises:
-        ClusterError: the API server cannot be reached or refuses.
-    """
+    """Delete the caller's stored run, or after failures keep it if there is something left to resume."""
     me = _caller(ctx)
     run = next((r for r in stored_runs.stored(ctx) if r.id == me.id), None)
     if run is None:
@@ -293,9 +283,6 @@ def forget(ctx: context.Context, run_id: str, version: str = "") -> None:
 
     In this order: if the caller is killed in between, the same command resumes what is stored. A stored run that
     cannot be parsed is left for a person to delete.
-
-    Raises:
-        ClusterError: the API server cannot be reached or refuses.
     """
 
     def decide(raw: objects.Raw | None) -> api_changes.Change | None:

@@ -204,7 +204,7 @@ def lists_come_in_pages_of_one_moment(here: Here) -> t.Any:
         here.make(CONFIG, f"c{number}", meta={"labels": {"mine": "yes"}})
     names, token = [], ""
     for page in range(3):
-        answer = here.send(verbs.list_page(CONFIG, here.namespace, "mine", limit=2, continue_token=token))
+        answer = here.send(verbs.list_page(CONFIG, here.namespace, "mine", limit=2, token=token))
         names.append([item["metadata"]["name"] for item in answer["items"]])
         token = answer["metadata"].get("continue", "")
         if page == 0:
