@@ -43,11 +43,7 @@ class Stream:
         self._request = request
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
-        """The events until the server ends the watch.
-
-        Raises:
-            Unreachable: the connection was cut, or silent for longer than the read timeout.
-        """
+        """The events until the server ends the watch; raises Unreachable if it is cut or silent for too long."""
         rest = b""
         try:
             for chunk in self._body.chunks():
@@ -151,8 +147,7 @@ class Cluster:
     ) -> Listing:
         """The whole list, fetched page by page; starts over if the pages expire on the way.
 
-        Raises:
-            ClusterError: as `send`; Expired only if the list cannot be had in one piece either.
+        Raises ClusterError as `send` does; Expired only if the list cannot be had in one piece either.
         """
         items: list[dict[str, Any]] = []
         restarts, token = 0, ""
@@ -187,8 +182,7 @@ class Cluster:
     def page(self, request: verbs.Request, path: str, *, timeout: float = 10.0) -> Any:
         """The JSON document at `path` of the pod's port that `request` (`verbs.port_forward`) opens; without retries.
 
-        Raises:
-            ClusterError: as `send`; Unreachable also if nothing listens on the port.
+        Raises ClusterError as `send` does; Unreachable also if nothing listens on the port.
         """
         deadline = self.clock.now() + timeout
         body = self._exchange.opened(request, timeout)

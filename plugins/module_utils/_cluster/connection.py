@@ -87,26 +87,18 @@ def connect(
     user_agent: str,
     guard: Callable[[], None] | None = None,
     answered: bool = True,
-    clock: clocks.Clock | None = None,
 ) -> client.Cluster:
-    """Reads the credentials, which takes at most `credentials.ABANDONED` seconds; nothing is sent yet.
+    """Reads the credentials, for at most `credentials.ABANDONED` seconds; nothing is sent yet. Raises ConfigError.
 
-    Args:
-        options: where to connect and as whom.
-        user_agent: sent with every request, for the audit log.
-        guard: called before every request; if it raises, nothing is sent.
-        answered: the server is known to be there, so requests are retried from the start.
-        clock: provides threads and time.
-
-    Raises:
-        ConfigError: what is wrong, where, and the remedy.
+    `user_agent` is sent with every request, for the audit log. `guard` is called before every request; if it raises,
+    nothing is sent. `answered`: the server is known to be there, so requests are retried from the start.
     """
     if LIBRARY_ERROR is not None:
         raise errors.ConfigError(
             f"the Python package `kubernetes` cannot be imported by {sys.executable}",
             remedy="Install kubernetes>=24.2.0 there, or set ansible_python_interpreter.",
         )
-    clock = clock or clocks.Clock()
+    clock = clocks.Clock()
     impersonate = [("Impersonate-User", options.impersonate_user)] if options.impersonate_user else []
     impersonate += [("Impersonate-Group", group) for group in options.impersonate_groups]
     login = credentials.Credentials(

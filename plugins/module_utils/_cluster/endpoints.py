@@ -36,10 +36,7 @@ def tls_context(
     """One context for all connections, as strict as kubectl's; the certificates and the key are paths of PEM files.
 
     Python 3.13's stricter X.509 checks, which refuse the authorities of many clusters, are off, and any given
-    certificate may be the trust anchor.
-
-    Raises:
-        ConfigError: a file cannot be used; `source` names its owner.
+    certificate may be the trust anchor. Raises ConfigError if a file cannot be used; `source` names its owner.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_2

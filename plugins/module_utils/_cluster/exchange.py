@@ -60,8 +60,7 @@ class Connection(Protocol):
     def renew(self, seen: int, request: verbs.Request, within: float) -> None:
         """Reads the credentials again for `request`, unless that has happened since `generation` was `seen`.
 
-        Raises:
-            Unrenewed: there are no new ones, or not `within` this many seconds.
+        Raises Unrenewed if there are no new ones, or not `within` this many seconds.
         """
 
     def close(self) -> None:

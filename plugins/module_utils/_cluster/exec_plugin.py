@@ -67,8 +67,7 @@ class Plugin:
     def run(self, clock: clocks.Clock, stop: threading.Event) -> Credential:
         """Runs it without a terminal until DEADLINE or `stop`; then it and the processes it started are killed.
 
-        Raises:
-            ConfigError: it gave no credential; names the plugin, the user and the remedy.
+        Raises ConfigError, with the plugin, its user and the remedy, if it gave no credential.
         """
         words = [self._command, *(str(word) for word in self._spec.get("args") or ())]
         try:
@@ -149,11 +148,9 @@ class Plugin:
 
     def _not_started(self, error: Exception) -> errors.ConfigError:
         if which(self._command) is None:
-            hint = " ".join(str(self._spec.get("installHint") or "").split())
-            return self._error(
-                "it is not installed here, or not in PATH",
-                hint[:300] or "Install it, or use another user of this cluster.",
-            )
+            hint = " ".join(str(self._spec.get("installHint") or "").split())[:300]
+            remedy = hint or "Install it, or use another user of this cluster."
+            return self._error("it is not installed here, or not in PATH", remedy)
         return self._error(f"it cannot be started: {getattr(error, 'strerror', None) or 'its words are not usable'}")
 
     def _error(self, why: str, remedy: str = "Run it by hand.") -> errors.ConfigError:

@@ -56,10 +56,7 @@ def exists(paths: str) -> bool:
 def choose(kubeconfig: str | Mapping[str, Any], context: str = "") -> Chosen:
     """The context of that name, or the current one: of the first file that has one, as in kubectl.
 
-    `kubeconfig` is a path, several paths as in KUBECONFIG, or the content.
-
-    Raises:
-        ConfigError: names the file, what is wrong with it, and the remedy.
+    `kubeconfig` is a path, several paths as in KUBECONFIG, or the content. Raises ConfigError with the file's name.
     """
     where, documents = _documents(kubeconfig)
     contexts = _named("contexts", documents)
@@ -145,8 +142,13 @@ def _entry(section: str, name: str, documents: Documents, where: str, context: s
     path, entry = found[0], dict(found[1])
     owner = f"{what} {name!r} in {where}"
     for key in _FILES:
-        if entry.get(f"{key}-data"):
-            entry[f"{key}-data"] = _checked(str(entry[f"{key}-data"]), f"{key}-data", owner)
+        if data := entry.get(f"{key}-data"):
+            try:
+                base64.b64decode("".join(str(data).split()), validate=True)
+            except (binascii.Error, ValueError):
+                message = f"`{key}-data` of {owner} is not base64"
+                raise errors.ConfigError(message, remedy="Correct the file.") from None
+            entry[f"{key}-data"] = str(data)
         elif entry.get(key) and not (key == "tokenFile" and entry.get("token")):
             entry[key] = str(_existing(str(entry[key]), path, key, owner))
     plugin = entry.get("exec")
@@ -169,11 +171,3 @@ def _existing(file: str, kubeconfig: Path | None, key: str, owner: str) -> Path:
             remedy="Correct the path or its permissions.",
         ) from None
     return path
-
-
-def _checked(data: str, key: str, owner: str) -> str:
-    try:
-        base64.b64decode("".join(data.split()), validate=True)
-    except (binascii.Error, ValueError):
-        raise errors.ConfigError(f"`{key}` of {owner} is not base64", remedy="Correct the file.") from None
-    return data

@@ -75,11 +75,7 @@ class Attempt:
 
 
 def manager(endpoint: endpoints.Endpoint) -> Any:
-    """urllib3's manager of the pools to one endpoint, through its proxy if it has one.
-
-    Raises:
-        ConfigError: the proxy cannot be used.
-    """
+    """urllib3's manager of the pools to one endpoint; raises ConfigError if its proxy cannot be used."""
     options: dict[str, Any] = {"maxsize": POOL, "block": True, "socket_options": _socket_options()}
     if endpoint.context is not None:
         verified = endpoint.context.verify_mode != ssl.CERT_NONE

@@ -6,8 +6,6 @@ from __future__ import annotations
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import clocks, errors
 
-_FIRST_DELAY = 0.25
-_LONGEST_DELAY = 8.0
 _ONCE_MORE = 0.5
 _NO_VERDICT = (errors.Forbidden, errors.Unauthorized, errors.Unrenewed)
 
@@ -15,7 +13,7 @@ _NO_VERDICT = (errors.Forbidden, errors.Unauthorized, errors.Unrenewed)
 class Backoff:
     """Growing, jittered delays; a Retry-After is a lower bound."""
 
-    def __init__(self, clock: clocks.Clock, first: float = _FIRST_DELAY, longest: float = _LONGEST_DELAY) -> None:
+    def __init__(self, clock: clocks.Clock, first: float = 0.25, longest: float = 8.0) -> None:
         self._clock = clock
         self._first = first
         self._longest = longest

@@ -52,9 +52,8 @@ def upgrade_headers() -> dict[str, str]:
 def fetch(wire: Wire, path: str, *, request: verbs.Request, late: Callable[[], bool]) -> Any:
     """The JSON document at `path` of the forwarded port. HTTP/1.0 keeps it in one piece.
 
-    Raises:
-        Unreachable: nothing listens there, the forward broke, or it is `late`.
-        ServerError: the answer is not the document.
+    Raises Unreachable if nothing listens there, the forward broke, or it is `late`; ServerError if the answer is not
+    the document.
     """
     asked = f"GET {path} HTTP/1.0\r\nHost: localhost\r\nAccept: application/json\r\n\r\n"
     try:

@@ -53,11 +53,7 @@ class Request:
 
 
 def path(kind: kinds.Kind, namespace: str = "", name: str = "", subresource: str = "") -> str:
-    """The path of a collection, an object or a subresource.
-
-    Raises:
-        ValueError: a single object of a namespaced kind has no namespace; the path would mean something else.
-    """
+    """The path of a collection, an object or a subresource; raises ValueError without the namespace it needs."""
     if kind.namespaced and (name or subresource) and not namespace:
         raise ValueError(f"{kind.kind} {name!r} needs a namespace")
     parts = ["/apis", kind.group, kind.version] if kind.group else ["/api", kind.version]

@@ -28,7 +28,7 @@ SAYING = (
     "_run/jobs/koordinator.py",
 )
 # calls that name a code -> the argument that is the code
-NAMING = {"to": 1, "_evictable": 1, "Finding": 0, "Reason": 0, "_finding": 0, "_blocker": 0}
+NAMING = {"to": 1, "_evictable": 1, "Finding": 0, "Reason": 0, "_finding": 0, "_blocker": 0, "of_node": 1}
 
 
 def said() -> set[str]:

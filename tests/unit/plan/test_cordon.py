@@ -66,16 +66,16 @@ def test_one_patch_carries_cordon_taint_marks_and_record() -> None:
 def test_a_node_is_given_back_as_it_was(prior: bool, taint: bool) -> None:
     before = raw(spec__unschedulable=True) if prior else raw()
     out, record = taken(before, taint=taint)
-    given = cordon.give_back(Node.of(out), record)
-    assert given.kept == ()
-    assert patched(out, given.change) == before
+    change, kept = cordon.give_back(Node.of(out), record)
+    assert kept == ()
+    assert patched(out, change) == before
 
 
 def test_a_mark_that_was_there_before_stays() -> None:
     before = raw(metadata__annotations={"karpenter.sh/do-not-disrupt": "true", "x": "y"})
     out, record = taken(before)
     assert "annotation/karpenter.sh/do-not-disrupt" not in record.marks
-    assert patched(out, cordon.give_back(Node.of(out), record).change) == before
+    assert patched(out, cordon.give_back(Node.of(out), record)[0]) == before
 
 
 def test_what_somebody_else_changed_is_kept_and_named() -> None:
@@ -83,13 +83,13 @@ def test_what_somebody_else_changed_is_kept_and_named() -> None:
     out["spec"]["taints"].append(LATER)
     out["spec"]["unschedulable"] = False
     out["metadata"]["annotations"]["karpenter.sh/do-not-disrupt"] = "false"
-    given = cordon.give_back(Node.of(out), record)
-    back = patched(out, given.change)
+    change, kept = cordon.give_back(Node.of(out), record)
+    back = patched(out, change)
     assert back["spec"]["taints"] == [FOREIGN, LATER]
     assert back["metadata"]["annotations"] == {"karpenter.sh/do-not-disrupt": "false"}
-    assert len(given.kept) == 2
-    assert any("uncordoned" in text for text in given.kept)
-    assert any("do-not-disrupt" in text for text in given.kept)
+    assert len(kept) == 2
+    assert any("uncordoned" in text for text in kept)
+    assert any("do-not-disrupt" in text for text in kept)
 
 
 def test_returning_lifts_only_our_taint_and_parking_puts_it_back() -> None:

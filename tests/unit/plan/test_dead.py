@@ -189,7 +189,7 @@ def test_the_taint_is_in_the_record_until_it_is_lifted() -> None:
     assert back is not None
     assert back.body is not None
     assert back.body["spec"]["taints"] == [SOFT, LOST]
-    given = cordon.give_back(tainted, held).change
+    given = cordon.give_back(tainted, held)[0]
     assert given is not None
     assert given.body is not None
     assert dead.OUT_OF_SERVICE not in given.body["spec"]["taints"]

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import datetime
 import typing as t
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import (
     api_changes,
@@ -36,14 +36,6 @@ MARKS: t.Mapping[str, str] = {
 """For other controllers while a node is out of service: no scale-down (cluster-autoscaler), no disruption
 (Karpenter), no remediation (Cluster API MachineHealthCheck), no traffic from cloud load balancers
 (service controller, stable since Kubernetes 1.21)."""
-
-
-@dataclass(frozen=True, slots=True)
-class GivenBack:
-    """The change that gives a node back, and what it leaves alone because somebody else changed it."""
-
-    change: api_changes.Change | None
-    kept: tuple[str, ...] = ()
 
 
 def balanced_for(record: node_records.Record, now: str) -> float:
@@ -122,8 +114,8 @@ def let_go_of(
     return wanted, _patch(node, sentence, wanted, _without(node.taints, (taint,)))
 
 
-def give_back(node: objects.Node, record: node_records.Record) -> GivenBack:
-    """Undo what the record says is ours, and the record with it."""
+def give_back(node: objects.Node, record: node_records.Record) -> tuple[api_changes.Change, tuple[str, ...]]:
+    """Undo what the record says is ours, and the record with it; also what stays because somebody else changed it."""
     kept: list[str] = []
     unschedulable = node.unschedulable
     if node.unschedulable:
@@ -140,8 +132,7 @@ def give_back(node: objects.Node, record: node_records.Record) -> GivenBack:
             kept.append(f"{key} of node {node.name} was changed by somebody else to {_read(node, key)!r}")
     sentence = f"Give node {node.name} back, cordoned as before" if unschedulable else f"Uncordon node {node.name}"
     taints = _without(node.taints, record.added)
-    change = _patch(node, sentence, None, taints, unschedulable=unschedulable, marks=marks)
-    return GivenBack(change, tuple(kept))
+    return _patch(node, sentence, None, taints, unschedulable=unschedulable, marks=marks), tuple(kept)
 
 
 def foreign_changes(node: objects.Node, record: node_records.Record) -> tuple[str, ...]:

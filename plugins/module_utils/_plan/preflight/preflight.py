@@ -142,7 +142,9 @@ WARNED = frozenset(
 def _pods(snapshot: snapshots.Snapshot, plans: t.Sequence[pod_plan.PodPlan], asked: Asked) -> list[reasons.Finding]:
     groups: dict[tuple[str, reasons.Severity, str, str], list[pod_plan.PodPlan]] = {}
     for plan in plans:
-        severity = _severity(plan)
+        severity: reasons.Severity | None = "warning" if plan.code in WARNED else None
+        if plan.route == "refuse" or plan.code == "unhealthy_blocked":
+            severity = "blocker"
         if plan.code == "unhealthy_blocked" and dead.lost(snapshot.nodes.get(plan.pod.node)):
             # The drain does not wait for pods of a lost node: it ends as unreachable, or with a proof ignores budgets.
             severity = "warning"
@@ -154,12 +156,6 @@ def _pods(snapshot: snapshots.Snapshot, plans: t.Sequence[pod_plan.PodPlan], ask
         _grouped(code, severity, subject, group) for (code, severity, subject, _namespace), group in groups.items()
     ]
     return [*found, *_spent(snapshot, plans), *_pace(snapshot, plans, asked), *_not_selected(plans, asked)]
-
-
-def _severity(plan: pod_plan.PodPlan) -> reasons.Severity | None:
-    if plan.route == "refuse" or plan.code == "unhealthy_blocked":
-        return "blocker"
-    return "warning" if plan.code in WARNED else None
 
 
 def _grouped(

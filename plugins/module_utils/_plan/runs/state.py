@@ -49,7 +49,6 @@ class StoredRun:
     resource_version: str = ""
 
     def to_config_map(self) -> dict[str, t.Any]:
-        """The ConfigMap, without a resourceVersion."""
         return {
             "apiVersion": "v1",
             "kind": "ConfigMap",
@@ -62,7 +61,6 @@ class StoredRun:
         }
 
     def data(self) -> dict[str, str]:
-        """The ConfigMap's data."""
         return {
             "by": self.by,
             "since": self.since,
@@ -79,11 +77,7 @@ class StoredRun:
 
 
 def stored_run(raw: objects.Raw) -> StoredRun | None:
-    """From a ConfigMap; ``None`` if that is not a run of ours.
-
-    Raises:
-        BadRecordError: it is one, but cannot be parsed.
-    """
+    """From a ConfigMap; ``None`` if that is not a run of ours. Raises BadRecordError if it cannot be read."""
     meta, data = raw["metadata"], raw.get("data") or {}
     if not meta["name"].startswith(names.RUN_PREFIX) or "fingerprint" not in data:
         return None
@@ -118,7 +112,6 @@ class Trace:
     nodes: tuple[str, ...] = ()
 
     def shown(self, *, alive: bool) -> dict[str, t.Any]:
-        """As results show it."""
         return {**asdict(self), "nodes": list(self.nodes), "alive": alive}
 
 

@@ -92,7 +92,6 @@ class _Task:
 
     @property
     def node(self) -> objects.Node | None:
-        """The node as it was last read."""
         return objects.Node.of(self.raw) if self.raw else None
 
     @property
@@ -108,10 +107,15 @@ def cordon(ctx: context.Context, options: CordonOptions) -> context.Result:
     """Bring every node to the state.
 
     Raises:
-        StopRun: an unknown node, or a namespace that is missing and may not be made.
+        StopRun: an unknown node, or a namespace that is missing and may not be created.
         ClusterError: the API server cannot be reached or refuses to be read.
     """
-    tasks = _read(ctx, options)
+    found = reading.nodes(ctx)
+    if options.state in ("cordoned", "out"):
+        reading.refuse_unknown({name: objects.Node.of(raw) for name, raw in found.items()}, options.nodes)
+    run_id, nonce = ctx.caller
+    newcomer = context.Run(run_id or ctx.clock.token(), nonce)
+    tasks = [_Task(name, found.get(name), newcomer) for name in dict.fromkeys(options.nodes)]
     for task in tasks:
         _plan(ctx, options, task)
     # To make the lock last longer it is taken even if the node needs no change.
@@ -127,21 +131,7 @@ def cordon(ctx: context.Context, options: CordonOptions) -> context.Result:
     if free and ctx.run and options.state == "uncordoned":
         for lock in life.left_locks(ctx, ctx.run, free, locking.lease_namespace(ctx, options.lease_namespace)):
             life.drop(ctx, lock)
-    failed = [task for task in tasks if task.failed]
-    return context.Result(
-        {"nodes": [task.shown() for task in tasks]},
-        failed=bool(failed),
-        message="; ".join(task.message for task in failed),
-    )
-
-
-def _read(ctx: context.Context, options: CordonOptions) -> list[_Task]:
-    found = reading.nodes(ctx)
-    if options.state in ("cordoned", "out"):
-        reading.refuse_unknown({name: objects.Node.of(raw) for name, raw in found.items()}, options.nodes)
-    run_id, nonce = ctx.caller
-    newcomer = context.Run(run_id or ctx.clock.token(), nonce)
-    return [_Task(name, found.get(name), newcomer) for name in dict.fromkeys(options.nodes)]
+    return reading.result([task.shown() for task in tasks])
 
 
 def _plan(ctx: context.Context, options: CordonOptions, task: _Task) -> None:
@@ -178,8 +168,7 @@ def _plan(ctx: context.Context, options: CordonOptions, task: _Task) -> None:
             task.change = None if keep else plan.at_step(node, held, "cordoned")
             task.wanted = held if keep else held.at("cordoned")
         case "uncordoned":
-            given = plan.give_back(node, record)
-            task.change, task.kept, task.wanted = given.change, given.kept, None
+            (task.change, task.kept), task.wanted = plan.give_back(node, record), None
         case step:
             task.change, task.wanted = plan.at_step(node, held, step), held.at(step)
     task.outcome = outcomes.CordonOutcome(options.state if task.change else f"already_{options.state}")
@@ -189,18 +178,17 @@ def _plan(ctx: context.Context, options: CordonOptions, task: _Task) -> None:
 
 
 def _plan_unrecorded(ctx: context.Context, options: CordonOptions, task: _Task, node: objects.Node) -> None:
+    if options.state == "uncordoned":
+        kept = " Somebody else cordoned it, and it stays so." if node.unschedulable else ""
+        task.outcome = outcomes.CordonOutcome.NOT_IN_MAINTENANCE
+        task.message = f"Node {node.name} has no record, so there is nothing of ours to undo.{kept}"
+        return
     if options.state != "cordoned":
-        if options.state == "uncordoned":
-            task.outcome = outcomes.CordonOutcome.NOT_IN_MAINTENANCE
-            task.message = f"Node {node.name} has no record, so there is nothing of ours to undo."
-            if node.unschedulable:
-                task.message += " Somebody else cordoned it, and it stays so."
-        elif ctx.check:
+        task.outcome = outcomes.CordonOutcome.NOT_IN_MAINTENANCE_YET
+        task.message = f"Node {node.name} has no record: take it out of service first with state=cordoned."
+        if ctx.check:
             task.outcome = outcomes.CordonOutcome(options.state)
             task.message = f"Node {node.name} would be cordoned by then."
-        else:
-            task.outcome = outcomes.CordonOutcome.NOT_IN_MAINTENANCE_YET
-            task.message = f"Node {node.name} has no record: take it out of service first with state=cordoned."
         return
     task.identity = task.identity or task.newcomer
     draft = node_records.Record(

@@ -44,10 +44,7 @@ class Asked:
 def judge(ctx: context.Context, nodes: snapshots.Snapshot, asked: Asked) -> context.Result:
     """Whether each node passes its gates; the call fails if one of them does not.
 
-    Without ``wait`` they are evaluated once and ``stable`` is ignored.
-
-    Raises:
-        StopRun: a gate or a node is unknown.
+    Without ``wait`` they are evaluated once and ``stable`` is ignored. Raises StopRun if a gate or a node is unknown.
     """
     wrong = [gate for gate in asked.gates if gate not in verify.GATES]
     if wrong:

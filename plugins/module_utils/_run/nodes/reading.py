@@ -1,7 +1,7 @@
 # Copyright: Contributors to the kubeops.node_maintenance collection
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""The nodes that a call names."""
+"""The nodes that a call names, and what came of them."""
 
 from __future__ import annotations
 
@@ -16,6 +16,12 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base
 def nodes(ctx: context.Context) -> dict[str, objects.Raw]:
     """All nodes of the cluster, by name."""
     return {raw["metadata"]["name"]: raw for raw in ctx.cluster.items(kinds.NODES, patience=act.PATIENCE).items}
+
+
+def result(entries: list[dict[str, t.Any]], **more: t.Any) -> context.Result:
+    """The call's result; it fails if one of the nodes did."""
+    failed = [entry["message"] for entry in entries if entry["failed"]]
+    return context.Result({"nodes": entries, **more}, failed=bool(failed), message="; ".join(failed))
 
 
 def refuse_unknown(found: t.Mapping[str, objects.Node], wanted: t.Iterable[str]) -> None:

@@ -51,7 +51,6 @@ class _Task:
 
     @property
     def node(self) -> objects.Node:
-        """The node as it was last read."""
         return objects.Node.of(self.raw)
 
     @property
@@ -93,12 +92,7 @@ def taint(ctx: context.Context, options: TaintOptions) -> context.Result:
     for task in tasks:
         if task.change:
             _write(ctx, options, task, kills)
-    failed = [task for task in tasks if task.failed]
-    return context.Result(
-        {"nodes": [task.shown() for task in tasks], "evicts": evicts},
-        failed=bool(failed),
-        message="; ".join(task.message for task in failed),
-    )
+    return reading.result([task.shown() for task in tasks], evicts=evicts)
 
 
 def _plan(options: TaintOptions, task: _Task) -> None:
@@ -145,12 +139,6 @@ def _toll(kills: t.Sequence[no_execute.Kill]) -> str:
     return f"ends {len(kills)} pod{'s' if len(kills) > 1 else ''} ({soon} at once{later})"
 
 
-def _warn(task: _Task, kills: t.Sequence[no_execute.Kill]) -> None:
-    mine = [kill for kill in kills if kill.pod.node == task.name]
-    if mine:
-        task.message = f"{task.message} This {_toll(mine)}, without regard to budgets."
-
-
 def _write(ctx: context.Context, options: TaintOptions, task: _Task, kills: t.Sequence[no_execute.Kill]) -> None:
     """Patch one node, planned on its present state; fills the task's outcome."""
 
@@ -164,8 +152,8 @@ def _write(ctx: context.Context, options: TaintOptions, task: _Task, kills: t.Se
             task.outcome = outcomes.TaintOutcome.REFUSED
             task.message = f"Somebody removed a NoExecute taint from node {task.name} in the meantime; run again."
             return None
-        if task.change:
-            _warn(task, kills)
+        if task.change and (mine := [kill for kill in kills if kill.pod.node == task.name]):
+            task.message += f" This {_toll(mine)}, without regard to budgets."
         return task.change
 
     try:

@@ -120,10 +120,7 @@ def recover(ctx: context.Context, *, finished: bool, parked: bool) -> context.Re
 
     Runs that are alive are not touched, nor is a node that was evacuated as dead and has not come back. A node that is
     parked, or on whose host tasks were running, has to pass the gates first, and only if its run is named or
-    ``parked`` is set.
-
-    Raises:
-        ClusterError: the cluster cannot be read.
+    ``parked`` is set. Raises ClusterError if the cluster cannot be read.
     """
     found, wanted, done = _everything(ctx), ctx.run.id if ctx.run else None, _Recovery()
     for name, why in found.bad.items():

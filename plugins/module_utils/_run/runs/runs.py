@@ -38,11 +38,6 @@ def _out(ctx: context.Context) -> tuple[dict[str, node_records.Record], dict[str
     return stored_runs.records(observe.lists(ctx.cluster, ("nodes",))["nodes"])
 
 
-def _caller(ctx: context.Context) -> context.Run:
-    """The run that calls; the module requires it."""
-    return t.cast("context.Run", ctx.run)
-
-
 def resumable(ctx: context.Context, given: t.Mapping[str, t.Any] | None) -> dict[str, t.Any] | None:
     """The run that ``started`` with the same input would resume, ``None`` without input or such a run."""
     if given is None:
@@ -155,7 +150,7 @@ def noted(ctx: context.Context, nodes: t.Sequence[str], seconds: float = locking
     A caller without a nonce released the run's nodes by hand; one without an id did so for the runs that the nodes'
     records name. Such a call deletes the stored run once none of its nodes is left, because nobody else will.
     """
-    caller = _caller(ctx)
+    caller = t.cast("context.Run", ctx.run)  # the module requires it
     if caller.id:
         its = {caller.id: tuple(nodes)}
         if caller.nonce:
@@ -187,17 +182,8 @@ def _note(ctx: context.Context, run_id: str, nodes: t.Sequence[str], *, by_hand:
         if by_hand and {name for wave in run.plan for name in wave} <= set(finished):
             # No node is left that it could be resumed for.
             return _deletion(run)
-        if finished == run.finished:
-            return None
-        return api_changes.Change(
-            "patch",
-            stored_runs.run_ref(run_id),
-            f"Note {', '.join(nodes)} as finished in run {run_id}",
-            body={"data": {"finished": replace(run, finished=finished).data()["finished"]}},
-            before={"finished": list(run.finished)},
-            after={"finished": list(finished)},
-            resource_version=run.resource_version,
-        )
+        sentence = f"Note {', '.join(nodes)} as finished in run {run_id}"
+        return None if finished == run.finished else _rewrite(run, sentence, finished=finished)
 
     change = writing.write(ctx, stored_runs.run_ref(run_id), decide).change
     if not seen:
@@ -207,6 +193,14 @@ def _note(ctx: context.Context, run_id: str, nodes: t.Sequence[str], *, by_hand:
         life.hide(ctx, run_id)
     finished = _with(seen[-1], nodes)
     return finished, _to_do(seen[-1], finished)
+
+
+def _rewrite(run: state.StoredRun, sentence: str, **fields: t.Any) -> api_changes.Change:
+    """What gives the stored run these fields."""
+    before, after = run.data(), replace(run, **fields).data()
+    target, version = stored_runs.run_ref(run.id), run.resource_version
+    old, new = ({key: data[key] for key in fields} for data in (before, after))
+    return api_changes.Change("patch", target, sentence, {"data": new}, old, new, resource_version=version)
 
 
 def _with(run: state.StoredRun, nodes: t.Sequence[str]) -> tuple[str, ...]:
@@ -225,7 +219,7 @@ def _to_do(run: state.StoredRun, finished: t.Collection[str]) -> str:
 
 def ended(ctx: context.Context, *, failed: bool) -> context.Result:
     """Delete the caller's stored run, or after failures keep it if there is something left to resume."""
-    me = _caller(ctx)
+    me = t.cast("context.Run", ctx.run)  # the module requires it
     run = next((r for r in stored_runs.stored(ctx) if r.id == me.id), None)
     if run is None:
         life.hide(ctx, me.id, me.nonce)
@@ -244,15 +238,7 @@ def ended(ctx: context.Context, *, failed: bool) -> context.Result:
         now = state.stored_run(raw) if raw else None
         if now is None or now.ended:
             return None
-        return api_changes.Change(
-            "patch",
-            stored_runs.run_ref(now.id),
-            f"Note that run {now.id} ended with failures",
-            body={"data": {"ended": ctx.clock.wall()}},
-            before={"ended": ""},
-            after={"ended": "with failures"},
-            resource_version=now.resource_version,
-        )
+        return _rewrite(now, f"Note that run {now.id} ended with failures", ended=ctx.clock.wall())
 
     writing.write(ctx, stored_runs.run_ref(run.id), decide)
     life.hide(ctx, me.id, me.nonce)
