@@ -120,7 +120,11 @@ class Cluster:
         refusals = retry.Refusals(self.clock, min(patience, _REFUSED))
         while True:
             try:
-                return self._once(request, timeout, fence)
+                answer = exchange.parsed(self._exchange.whole(request, timeout, fence))
+                if answer is None:
+                    kind = errors.UnknownOutcome if request.writes else errors.ServerError
+                    raise kind("the answer is not JSON: is this the address of an API server?", request=request)
+                return answer
             except (errors.Forbidden, errors.Unauthorized, errors.Unreachable, errors.Overloaded) as error:
                 if isinstance(error, (errors.Forbidden, errors.Unauthorized)):
                     delay = refusals.delay(error, self.granted(request))
@@ -192,10 +196,3 @@ class Cluster:
         """Ends waits for a retry and closes idle connections."""
         self._closed.set()
         self._connection.close()
-
-    def _once(self, request: verbs.Request, timeout: float, fence: Callable[[], None] | None) -> dict[str, Any]:
-        answer = exchange.parsed(self._exchange.whole(request, timeout, fence))
-        if answer is None:
-            kind = errors.UnknownOutcome if request.writes else errors.ServerError
-            raise kind("the answer is not JSON: is this the address of an API server?", request=request)
-        return answer

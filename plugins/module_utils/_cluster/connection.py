@@ -158,17 +158,11 @@ def _authorization(configuration: Any, options: ConnectionOptions) -> str:
 
 
 class _Found:
-    """A loaded Configuration.
+    """The client's Configuration as it was loaded, without what single options override.
 
     A host with a complete credential is enough; else the given kubeconfig or context is loaded, else the pod's service
-    account, else the default kubeconfig.
-
-    Attributes:
-        configuration: the client's Configuration, without what single options override.
-        source: where it comes from.
-        renewer: who would make new credentials.
-        context: of the kubeconfig; empty without one.
-        expires: in seconds of the wall clock, if a credential plugin said so.
+    account, else the default kubeconfig. `source` says where it comes from and `renewer` who would make new
+    credentials; `expires` is in seconds of the wall clock, if a credential plugin said so.
     """
 
     def __init__(self, options: ConnectionOptions, run: Callable[[exec_plugin.Plugin], exec_plugin.Credential]) -> None:
@@ -192,12 +186,10 @@ class _Found:
                 load_incluster_config(client_configuration=self.configuration)
                 self.source = "the pod's service account"
             except (ConfigException, OSError):
-                if not kubeconfig.exists(kubeconfig.default_paths()):
-                    raise errors.ConfigError(
-                        f"no credentials: {kubeconfig.default_paths()} does not exist, "
-                        "and this is no pod with a service account",
-                        remedy=_EXPLICIT,
-                    ) from None
+                paths = kubeconfig.default_paths()
+                if not kubeconfig.exists(paths):
+                    message = f"no credentials: {paths} does not exist, and this is no pod with a service account"
+                    raise errors.ConfigError(message, remedy=_EXPLICIT) from None
                 self.source = self._from_kubeconfig()
         self.renewer = self.renewer or self.source
 
@@ -216,10 +208,8 @@ class _Found:
             else:
                 load_kube_config_from_dict(dict(config), **wanted)
         except (ConfigException, OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-            raise errors.ConfigError(
-                f"{source} is not usable: the Python client refuses it ({type(error).__name__})",
-                remedy="Try `kubectl` with it.",
-            ) from None
+            message = f"{source} is not usable: the Python client refuses it ({type(error).__name__})"
+            raise errors.ConfigError(message, remedy="Try `kubectl` with it.") from None
         if chosen.cluster.get("tls-server-name"):
             self.configuration.tls_server_name = chosen.cluster["tls-server-name"]
         if chosen.cluster.get("proxy-url"):

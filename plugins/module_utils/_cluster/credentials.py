@@ -103,23 +103,13 @@ class Credentials:
         return self._loaded.source
 
     def open(
-        self,
-        request: verbs.Request,
-        *,
-        read_timeout: float,
-        connect_timeout: float,
-        fence: Callable[[], None] | None = None,
+        self, request: verbs.Request, *, read_timeout: float, connect_timeout: float, fence: Callable[[], None] | None
     ) -> exchange.Body:
         began = self._clock.now()
         loaded = self._current(request, read_timeout)
-        left = read_timeout - (self._clock.now() - began)
-        return loaded.transport.open(
-            request,
-            self._headers(loaded, request),
-            read_timeout=max(left, min(read_timeout, 1.0)),
-            connect_timeout=connect_timeout,
-            fence=fence,
-        )
+        left = max(read_timeout - (self._clock.now() - began), min(read_timeout, 1.0))
+        headers = self._headers(loaded, request)
+        return loaded.transport.open(request, headers, read_timeout=left, connect_timeout=connect_timeout, fence=fence)
 
     def renew(self, seen: int, request: verbs.Request, within: float) -> None:
         self._await(self._read(seen), request, within)

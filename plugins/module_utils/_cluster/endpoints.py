@@ -108,7 +108,5 @@ def bypassed(url: str, no_proxy: str) -> bool:
 
 def no_address(url: str) -> errors.ConfigError:
     """What to raise for an address that cannot be parsed."""
-    return errors.ConfigError(
-        f"the address {plain(url)!r} of the API server is not usable",
-        remedy="Give a URL such as https://api.example.org:6443.",
-    )
+    message = f"the address {plain(url)!r} of the API server is not usable"
+    return errors.ConfigError(message, remedy="Give a URL such as https://api.example.org:6443.")

@@ -135,10 +135,8 @@ def _entry(section: str, name: str, documents: Documents, where: str, context: s
     what = section[:-1]
     found = _named(section, documents).get(name)
     if found is None:
-        raise errors.ConfigError(
-            f"context {context!r} in {where} names the {what} {name!r}, which is not there",
-            remedy="Correct the file, or choose another context.",
-        )
+        message = f"context {context!r} in {where} names the {what} {name!r}, which is not there"
+        raise errors.ConfigError(message, remedy="Correct the file, or choose another context.")
     path, entry = found[0], dict(found[1])
     owner = f"{what} {name!r} in {where}"
     for key in _FILES:
@@ -166,8 +164,6 @@ def _existing(file: str, kubeconfig: Path | None, key: str, owner: str) -> Path:
     try:
         path.open("rb").close()
     except OSError as error:
-        raise errors.ConfigError(
-            f"`{key}` of {owner} cannot be read: {path}: {error.strerror}",
-            remedy="Correct the path or its permissions.",
-        ) from None
+        message = f"`{key}` of {owner} cannot be read: {path}: {error.strerror}"
+        raise errors.ConfigError(message, remedy="Correct the path or its permissions.") from None
     return path

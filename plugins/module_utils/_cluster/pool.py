@@ -93,10 +93,8 @@ def manager(endpoint: endpoints.Endpoint) -> Any:
         try:
             from urllib3.contrib.socks import SOCKSProxyManager
         except ImportError as error:
-            raise errors.ConfigError(
-                f"the proxy {endpoints.plain(proxy)} needs the Python package PySocks",
-                remedy="Install it beside the kubernetes package.",
-            ) from error
+            message = f"the proxy {endpoints.plain(proxy)} needs the Python package PySocks"
+            raise errors.ConfigError(message, remedy="Install it beside the kubernetes package.") from error
         made: Any = SOCKSProxyManager(proxy, **options)
     elif proxy:
         made = urllib3.ProxyManager(proxy, proxy_headers=endpoint.proxy_headers, **options)

@@ -37,11 +37,9 @@ def fallen(node: objects.Node | None, taken: node_records.Record) -> Fallen | No
     if node is None:
         return Fallen(outcomes.DrainOutcome.GONE, "it was deleted meanwhile")
     if node.uid != taken.node_uid:
-        return Fallen(
-            outcomes.DrainOutcome.REPLACED,
-            "it was deleted, and another one that was never cordoned is registered under its name. "
-            "No further pod of it is moved. To maintain the new one, start again",
-        )
+        text = "it was deleted, and another one that was never cordoned is registered under its name. "
+        text += "No further pod of it is moved. To maintain the new one, start again"
+        return Fallen(outcomes.DrainOutcome.REPLACED, text)
     try:
         record = node_records.record_of(node)
     except node_records.BadRecordError as error:

@@ -143,13 +143,9 @@ def _for_swaps(snapshot: snapshots.Snapshot, swapped: list[pod_plan.PodPlan]) ->
 def missing(need: Need, refused: t.Sequence[str]) -> reasons.Finding:
     """The finding for a need that is refused in these namespaces (empty: in the whole cluster)."""
     where = f"in namespace {', '.join(refused)}" if refused else "in the whole cluster"
-    return reasons.Finding(
-        "missing_permission",
-        f"These credentials may not {need.words} {where}.",
-        f"Grant the verb {need.verb} on {need.words.partition(' ')[2]} in a role that is bound to their user.",
-        "blocker",
-        need.words,
-    )
+    message = f"These credentials may not {need.words} {where}."
+    remedy = f"Grant the verb {need.verb} on {need.words.partition(' ')[2]} in a role that is bound to their user."
+    return reasons.Finding("missing_permission", message, remedy, "blocker", need.words)
 
 
 def _namespaces(plans: t.Iterable[pod_plan.PodPlan]) -> tuple[str, ...]:

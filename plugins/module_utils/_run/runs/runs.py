@@ -77,16 +77,10 @@ def started(
             forget(ctx, run.id, run.resource_version)
     plan = tuple(tuple(wave) for wave in waves)
     fresh = state.StoredRun(ctx.clock.token(), ctx.by, since=now, fingerprint=mark, given=given, plan=plan)
-    change = api_changes.Change(
-        "create",
-        stored_runs.run_ref(fresh.id),
-        f"Store run {fresh.id}",
-        body=fresh.to_config_map(),
-        before={},
-        after={"input": given, "plan": waves},
-    )
+    target, after = stored_runs.run_ref(fresh.id), {"input": given, "plan": waves}
+    change = api_changes.Change("create", target, f"Store run {fresh.id}", fresh.to_config_map(), {}, after)
     # The id is random, so whatever has this name is our own write whose answer was lost.
-    writing.write(ctx, change.target, lambda raw: change if raw is None else None, known=None)
+    writing.write(ctx, target, lambda raw: change if raw is None else None, known=None)
     return _going(ctx, fresh, f"{message}Starting run {fresh.id}.", seconds, resumed=False)
 
 
