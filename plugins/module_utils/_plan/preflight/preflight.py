@@ -146,7 +146,7 @@ def _pods(snapshot: snapshots.Snapshot, plans: t.Sequence[pod_plan.PodPlan], ask
         if plan.route == "refuse" or plan.code == "unhealthy_blocked":
             severity = "blocker"
         if plan.code == "unhealthy_blocked" and dead.lost(snapshot.nodes.get(plan.pod.node)):
-            # The drain does not wait for pods of a lost node: it ends as unreachable, or with a proof ignores budgets.
+            # The drain does not wait for pods of a lost node: it ends as unreachable or, with a proof, ignores budgets.
             severity = "warning"
         if severity:
             # About the workload that somebody has to act on, else about the pod.
