@@ -289,23 +289,6 @@ def stamped_when_read(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(NodeLock, "_keep", kept)
 
 
-class _Unlocked:
-    """Locks that nobody takes."""
-
-    def __init__(self, ctx: object) -> None:
-        del ctx
-
-    def take_recorded(self, records: object) -> dict[str, str]:
-        del records
-        return {}
-
-    def lost(self) -> dict[str, str]:
-        return {}
-
-    def leave(self) -> None:
-        """There is none."""
-
-
 def forgetful(patch: pytest.MonkeyPatch) -> None:
     """What lives is not looked at when runs are forgotten."""
     memories = recovery._memories
@@ -341,7 +324,7 @@ GUARDS = (
         silent_watch,
     ),
     Guard("settled before a surge is lowered", replaced_by(swap, "settled", lambda *args: ""), lagging_controller),
-    Guard("renewal at the gates", replaced_by(locking, "Locks", _Unlocked), at_the_gates),
+    Guard("renewal at the gates", replaced_by(locking.Locks, "take_recorded", lambda self, records: {}), at_the_gates),
     Guard(
         "the watch of the node itself",
         replaced_by(standing, "fallen", lambda *args: None),

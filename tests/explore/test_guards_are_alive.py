@@ -15,7 +15,7 @@ import pytest
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import errors, kinds, verbs
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.client import Cluster
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap import swap
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import stored_runs, writing
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import locking, stored_runs, writing
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.locking import Locks
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.node_locks import NodeLock
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.nodes import cordon
@@ -178,7 +178,7 @@ GUARDS = (
     Guard("resourceVersion of lock patches", without_version("Lease", "patch"), late_taker),
     Guard(
         "only the lease that was watched",
-        replaced_by(Locks, "_unchanged", staticmethod(lambda seen: lambda lease: True)),
+        replaced_by(locking, "_unchanged", lambda seen: lambda lease: True),
         late_taker,
     ),
     Guard("renewal while others are waited for", renewed_late, waiting_for_others),
