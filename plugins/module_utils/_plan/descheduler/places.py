@@ -115,5 +115,5 @@ def _flags(template: objects.Raw) -> dict[str, str]:
 
 def port_of(config: t.Mapping[str, t.Any]) -> int:
     """The port of ``/configz``, which is the one of ``healthzBindAddress``."""
-    _host, port = values.address(str(config.get("healthzBindAddress") or ""))
-    return int(port) if port.isdigit() else 10251
+    _host, colon, port = str(config.get("healthzBindAddress") or "").rpartition(":")
+    return int(port) if colon and port.isdigit() else 10251

@@ -34,7 +34,7 @@ OWN_POOL = "__default_node_pool__"
 """The pool into which LowNodeLoad converts its settings outside of ``nodePools`` (``conversion_plugins.go``)."""
 
 OVERRIDDEN = ("leaderElection", "clientConnection", "healthzBindAddress", "metricsBindAddress")
-"""What command-line flags may override: another value does not mean that another configuration runs."""
+"""Settings that are not compared: command-line flags may override them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,12 +42,11 @@ class Comparison:
     """How two configurations differ, as sentences.
 
     ``conflicts``: a desired value is not the running one. ``extras``: a running value is neither desired nor the
-    schema's default. ``overridden``: either of them, in a setting that flags may override.
+    schema's default.
     """
 
     conflicts: tuple[str, ...] = ()
     extras: tuple[str, ...] = ()
-    overridden: tuple[str, ...] = ()
 
     @classmethod
     def of_all(cls, several: t.Sequence[Comparison]) -> Comparison:
@@ -58,17 +57,15 @@ class Comparison:
 
 def compare(wanted: Raw, running: Raw, schema: schemas.Schema) -> Comparison:
     """Compare the running configuration with the desired one."""
-    walk, process, recased = _Walk(), _Walk(), _recased(running, schema.root)
-    walk.fields(schema.root, wanted, recased, "", skipped=(*_SKIPPED, *OVERRIDDEN))
-    others = [name for name in schema.root.fields if name not in OVERRIDDEN]
-    process.fields(schema.root, wanted, recased, "", skipped=others)
+    walk = _Walk()
+    walk.fields(schema.root, wanted, _recased(running, schema.root), "", skipped=(*_SKIPPED, *OVERRIDDEN))
     mine, theirs = profiles.profiles_of(wanted, schema), _objects(_folded(running), "profiles")
     if len(mine) != len(theirs):
         walk.conflict("profiles", len(mine), len(theirs))
     raws = profiles.list_at(wanted, "profiles") or [{}]
     for profile, raw, found in zip(mine, raws, theirs, strict=False):
         _profile(walk, profile, raw if isinstance(raw, dict) else {}, found, schema)
-    return Comparison(tuple(walk.conflicts), tuple(walk.extras), (*process.conflicts, *process.extras))
+    return Comparison(tuple(walk.conflicts), tuple(walk.extras))
 
 
 def _objects(raw: Raw, key: str) -> list[dict[str, t.Any]]:
@@ -179,8 +176,6 @@ def _same(field: schemas.Field, wanted: t.Any, running: t.Any) -> bool:
     if field.type == "duration":
         mine, theirs = values.seconds(str(wanted)), values.seconds(str(running))
         return mine is not None and mine == theirs
-    if field.type == "address":
-        return values.address(str(wanted)) == values.address(str(running))
     return bool(_scalar(wanted) == _scalar(running))
 
 

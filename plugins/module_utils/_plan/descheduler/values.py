@@ -201,14 +201,6 @@ def seconds(text: t.Any) -> float | None:
     return -total if text.startswith("-") else total
 
 
-def address(text: str) -> tuple[str, str]:
-    """Host and port of an address, with their defaults."""
-    host, colon, port = text.rpartition(":")
-    if not colon:
-        host, port = text, "10251"
-    return host.strip("[]") or "0.0.0.0", port
-
-
 def shown(value: t.Any, length: int = 40) -> str:
     """The value as JSON, a string in single quotes, shortened to ``length`` characters."""
     text = f"'{value}'" if isinstance(value, str) else json.dumps(value, default=str, ensure_ascii=False)
