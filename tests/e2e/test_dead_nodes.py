@@ -142,9 +142,8 @@ def evacuate(play: Player, node: str, **more: Any) -> Run:
     return play("evacuate", maintain_nodes=[node], maintain_allow_interruption=True, **more)
 
 
-def test_a_dead_node_from_its_forecast_to_its_return(
-    lab: Lab, arena: Arena, play: Player, volume: Callable[[str], None]
-) -> None:
+def with_pods_of_all_kinds(lab: Lab, arena: Arena, volume: Callable[[str], None]) -> tuple[str, str]:
+    """A node that has just died with pods on it, one of them with a volume, and one that lives."""
     here, there = arena.nodes(2)
     for node in (here, there):
         arena.annotate(node, MANAGED)
@@ -159,7 +158,13 @@ def test_a_dead_node_from_its_forecast_to_its_return(
     arena.settle()
     attach(lab.api, here, "data")
     die(arena, here)
+    return here, there
 
+
+def test_a_dead_node_from_its_forecast_to_its_return(
+    lab: Lab, arena: Arena, play: Player, volume: Callable[[str], None]
+) -> None:
+    here, there = with_pods_of_all_kinds(lab, arena, volume)
     plan = play.module("maintenance_plan", nodes=[here])
     finding = plan.finding("node_lost")
     assert here in finding["message"]
@@ -197,12 +202,6 @@ def test_a_dead_node_from_its_forecast_to_its_return(
     assert attached(lab.api, here)
     assert arena.record(here) is None
 
-    # A node that lives is not evacuated as dead, whatever anybody says.
-    run = evacuate(play, there, maintain_fenced=[there])
-    assert not run.ok
-    assert "Ready is True" in run.finding("not_dead")["message"]
-    assert arena.record(there) is None
-
     fall_silent(arena, here)
     run = evacuate(play, here, maintain_fenced=here)
     assert run.ok, run.text
@@ -227,6 +226,17 @@ def test_a_dead_node_from_its_forecast_to_its_return(
     assert run.ok, run.text
     assert not arena.node(here)["spec"].get("taints")
     assert arena.record(here) is None
+
+
+def test_a_node_that_lives_is_not_evacuated_as_dead_whatever_anybody_says(arena: Arena, play: Player) -> None:
+    node, _other = arena.nodes(2)
+    arena.annotate(node, MANAGED)
+    arena.deployment("web", on=node)
+    arena.settle()
+    run = evacuate(play, node, maintain_fenced=[node])
+    assert not run.ok
+    assert "Ready is True" in run.finding("not_dead")["message"]
+    assert arena.record(node) is None
 
 
 def test_the_proof_comes_from_tasks_and_the_node_comes_back_in_the_middle(arena: Arena, play: Player) -> None:

@@ -182,7 +182,8 @@ def _affinity(kind: str, rule: Any) -> Json:
     return {"affinity": {kind: {"requiredDuringSchedulingIgnoredDuringExecution": rule}}}
 
 
-def test_every_plugin_once(lab: Lab, arena: Arena, play: Player) -> None:
+def one_for_each_plugin(lab: Lab, arena: Arena) -> Grounds:
+    """Pods of which each violates what one plugin is for, and only that; the taints are still to come."""
     ground = Grounds(arena)
     one, two, three = ground.common
     green = {"nodeSelectorTerms": [{"matchExpressions": [{"key": "color", "operator": "In", "values": ["green"]}]}]}
@@ -222,7 +223,11 @@ def test_every_plugin_once(lab: Lab, arena: Arena, play: Player) -> None:
     api.patch(f"{ground.first('broken', two)}/status", {"status": {"phase": "Failed", "reason": "Evicted"}})
     api.patch(arena.path("Node", two), {"metadata": {"labels": {"color": "red"}}})
     api.patch(ground.first("loud", three), {"metadata": {"labels": {"role": "loud"}}})
+    return ground
 
+
+def with_all_plugins(ground: Grounds, arena: Arena) -> dict[str, Any]:
+    """The configuration that has each plugin in a profile for its nodes."""
     taints = {
         "excludedTaints": ["reserved"],
         "includePreferNoSchedule": True,
@@ -241,7 +246,7 @@ def test_every_plugin_once(lab: Lab, arena: Arena, play: Player) -> None:
         ("balance", "RemoveDuplicates", {"namespaces": {"include": [ground.twins]}}),
     ]
     thresholds = {"thresholds": {"cpu": 20}, "targetThresholds": {"cpu": 50}}
-    config = {
+    return {
         "apiVersion": "descheduler/v1alpha2",
         "kind": "DeschedulerConfiguration",
         "profiles": [
@@ -250,13 +255,18 @@ def test_every_plugin_once(lab: Lab, arena: Arena, play: Player) -> None:
             profile("high", "high", [("balance", "HighNodeUtilization", {"thresholds": {"cpu": 20}})]),
         ],
     }
+
+
+def test_every_plugin_once(lab: Lab, arena: Arena, play: Player) -> None:
+    ground = one_for_each_plugin(lab, arena)
+    one, two, three = ground.common
     for node, key, effect in (
         (one, "hard", "NoSchedule"),
         (two, "soft", "PreferNoSchedule"),
         (three, "reserved", "NoSchedule"),
     ):
-        api.patch(arena.path("Node", node), {"spec": {"taints": [{"key": key, "value": "x", "effect": effect}]}})
-    run = play.module("descheduler_config", config=here(config, arena))
+        lab.api.patch(arena.path("Node", node), {"spec": {"taints": [{"key": key, "value": "x", "effect": effect}]}})
+    run = play.module("descheduler_config", config=here(with_all_plugins(ground, arena), arena))
     assert run.ok, run.text
 
     wanted = {
