@@ -217,8 +217,8 @@ class Rollout:
         kept = ""
         if target.text != journal.config:
             if rollout.digest(self._parsed(target.text)) in (self.desired.digest, *journal.ours):
-                remains = {"had_map": journal.had_map, "had_data": journal.had_data}
-                target.write(journal.config, target.text, f"Restore {target.place.map_name}", **remains)
+                sentence, had_map, had_data = f"Restore {target.place.map_name}", journal.had_map, journal.had_data
+                target.write(journal.config, target.text, sentence, had_map=had_map, had_data=had_data)
             else:
                 kept = " Someone else changed the ConfigMap meanwhile; that was kept."
         restarting.restore(target, journal)
