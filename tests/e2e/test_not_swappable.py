@@ -67,6 +67,7 @@ def test_consent_for_the_run_lets_a_statefulset_of_one_go_dark(arena: Arena, pla
     assert here not in db.nodes()
 
 
+@pytest.mark.whole
 def test_consent_of_the_owner_counts_for_his_workload_alone(arena: Arena, play: Player, watching: Watch) -> None:
     here, _unused = arena.nodes(2)
     with arena.placing(here):
@@ -99,6 +100,7 @@ def test_recreate_with_one_replica_needs_consent(arena: Arena, play: Player, wat
     assert seen.counts(old) == [1], "never two at once"
 
 
+@pytest.mark.whole
 def test_no_surge_of_its_own_hinders_no_swap(arena: Arena, play: Player, watching: Watch) -> None:
     here, _unused = arena.nodes(2)
     strategy = {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 0, "maxUnavailable": 1}}
@@ -111,6 +113,7 @@ def test_no_surge_of_its_own_hinders_no_swap(arena: Arena, play: Player, watchin
     assert len(seen.new_pods(web)) == 1
 
 
+@pytest.mark.whole
 def test_a_paused_deployment_is_swapped_and_stays_paused(arena: Arena, play: Player, watching: Watch) -> None:
     here, _unused = arena.nodes(2)
     web = arena.deployment("web", on=here, start="1s")
@@ -146,6 +149,7 @@ def test_a_volume_of_one_node_needs_consent(arena: Arena, play: Player, watching
     stopped_in_preflight(run, seen, "volume_single_node", "web", "data")
 
 
+@pytest.mark.whole
 def test_a_volume_of_many_nodes_is_no_hindrance(arena: Arena, play: Player, watching: Watch) -> None:
     here, _unused = arena.nodes(2)
     web = arena.deployment("web", on=here, start="1s", pod=arena.claim("ReadWriteMany"))
@@ -209,6 +213,7 @@ def test_a_pod_that_tolerates_everything_is_moved_at_most_once(arena: Arena, pla
     assert seen.dark_seconds(web) == 0
 
 
+@pytest.mark.whole
 def test_a_replicaset_without_a_deployment_is_swapped(arena: Arena, play: Player, watching: Watch) -> None:
     here, _unused = arena.nodes(2)
     web = arena.workload("ReplicaSet", "web", 1, on=here, start="1s")

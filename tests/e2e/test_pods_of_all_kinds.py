@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import pytest
 from support.arena import Arena
 from support.plays import Player, Run
 from support.waiting import until
@@ -64,6 +65,7 @@ def test_the_pod_of_a_daemonset_that_is_gone_needs_force(arena: Arena, play: Pla
     assert arena.pods("agent") == []
 
 
+@pytest.mark.whole
 def test_the_orphan_of_a_daemonset_is_a_bare_pod(arena: Arena, play: Player, watching: Watch) -> None:
     here, _unused = arena.nodes(2)
     arena.daemonset("agent")
@@ -101,6 +103,7 @@ def test_a_job_that_does_not_end_in_time_gives_the_node_back(arena: Arena, play:
     seen.all_held(resumable=True)
 
 
+@pytest.mark.whole
 def test_a_job_with_consent_is_evicted(arena: Arena, play: Player, watching: Watch) -> None:
     here, _unused = arena.nodes(2)
     arena.job("endless", here)
@@ -124,6 +127,7 @@ def test_a_bare_pod_needs_force(arena: Arena, play: Player, watching: Watch) -> 
     seen.all_held()
 
 
+@pytest.mark.whole
 def test_a_bare_pod_with_an_emptydir_needs_force_as_well(arena: Arena, play: Player, watching: Watch) -> None:
     here, _unused = arena.nodes(2)
     arena.pod("lonely", here, EMPTY_DIR)
@@ -227,6 +231,7 @@ def test_a_grace_period_of_zero_means_zero(arena: Arena, play: Player) -> None:
         assert play.module("node_cordon", state=state, nodes=[here]).ok
 
 
+@pytest.mark.whole
 def test_no_grace_period_leaves_the_pods_their_own(arena: Arena, play: Player, watching: Watch) -> None:
     here, _unused = arena.nodes(2)
     arena.deployment("slow", 2, on=here, stop="3s", pod={"terminationGracePeriodSeconds": 60})

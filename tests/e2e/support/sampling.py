@@ -4,7 +4,7 @@
 
 """The fixed sample of end-to-end tests that `make test` runs. `make test-whole` runs all of them.
 
-Marked `whole`, and so left to the second, is a test whose rule the sample shows too: for another version of
+Marked `whole`, and so left to the second, is a test whose rule is shown too: by the sample for another version of
 Koordinator, another spelling of the same mistake, another number, or, deterministically, in the simulated cluster.
 """
 
