@@ -29,7 +29,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.plugin_utils._in_proce
 class Asked(ModuleSpec):
     """Says what it was called with, and tells one event."""
 
-    def run(self, params: Any, call: Call) -> dict[str, Any]:
+    def run(self, arguments: Any, call: Call) -> dict[str, Any]:
         call.progress(Event("2026-11-21T10:30:48.123Z", "n1", "told", "something happened"))
         return {
             "changed": False,
@@ -37,7 +37,7 @@ class Asked(ModuleSpec):
             "where": "here",
             "check": call.check,
             "seen": {key: call.environ.get(key) for key in ("K8S_AUTH_HOST", "EXTRA")},
-            "nodes": params["nodes"],
+            "nodes": arguments["nodes"],
         }
 
 

@@ -112,7 +112,7 @@ class JobStarter:
         by_uid = {move.pod.uid: move for move in line if self._others_serve(move, leaving, view.snapshot, now)}
         if not by_uid:
             return
-        controller = t.cast("migration_controller.Controller", self.choices.controller)
+        controller = t.cast(migration_controller.Controller, self.choices.controller)
         traffic = self._traffic(view.jobs, now)
         start, held = feed.admit(view.snapshot, [move.plan for move in by_uid.values()], controller, traffic)
         for uid, why in held.items():
@@ -206,7 +206,7 @@ class JobStarter:
 
     def change(self, move: pod_moves.Move, attempt: int, ttl: float) -> api_changes.Change:
         """The creation of the pod's job, after ``attempt`` others that have ended; ``ttl`` is in seconds."""
-        controller = t.cast("migration_controller.Controller", self.choices.controller)
+        controller = t.cast(migration_controller.Controller, self.choices.controller)
         pod = move.pod
         options = {} if self.grace_seconds is None else {"gracePeriodSeconds": self.grace_seconds}
         direct = controller.default_job_mode == "EvictDirectly"

@@ -6,9 +6,11 @@
 from __future__ import annotations
 
 import typing as t
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
-import yaml
+with suppress(ImportError):  # the `kubernetes` package brings it; the connection reports both
+    import yaml
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import errors, kinds, verbs
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler import places
