@@ -27,7 +27,7 @@ _PATH = "Give the right file as `kubeconfig`, K8S_AUTH_KUBECONFIG or KUBECONFIG.
 _FILES = ("certificate-authority", "client-certificate", "client-key", "tokenFile")
 _SHOWN = 20
 
-Documents = Sequence[tuple[Path | None, Mapping[str, Any]]]
+Documents = Sequence[tuple["Path | None", Mapping[str, Any]]]
 """The content of kubeconfig files, each with its path; None where the content was given."""
 
 

@@ -26,7 +26,7 @@ DIGEST = f"{names.PREFIX}/descheduler-config"
 RESTARTED = f"{names.PREFIX}/restarted-at"
 """Annotation of the pod template: the time of a restart that the digest would not cause."""
 
-Marks = t.Mapping[str, str | None]
+Marks = t.Mapping[str, "str | None"]
 """Our annotations of a pod template, ``None`` if missing."""
 
 LOOPING = 3
