@@ -320,6 +320,7 @@ def test_a_pod_that_is_not_there_any_more(arena: Arena, jobs: Jobs, play: Player
     until(lambda: {pod["metadata"]["uid"] for pod in db.pods()} - known, 30, f"{replaced['name']} is there again")
     arena.settle()
     successor = jobs.pod(replaced["name"])
+    assert successor["uid"] != replaced["uid"]
     run = play.module("pod_migration_job", state="approved", pods=[gone, replaced])
     assert run.ok, run.text
     assert {job["outcome"] for job in run.answer["jobs"]} == {"gone"}
