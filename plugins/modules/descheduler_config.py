@@ -111,7 +111,9 @@ options:
   running_jobs:
     description:
       - What to do while PodMigrationJobs are running, which a restart would orphan. V(wait) waits for O(timeout),
-        V(refuse) fails at once, both before anything is written. V(ignore) restarts anyway.
+        V(refuse) fails at once, both before anything is configured. V(ignore) restarts anyway.
+      - A running job that no process will ever end is deleted with its Reservation. Its ttl is over, or it belongs to
+        an earlier process of koord-descheduler, or its pod is gone. Paused jobs are left alone.
     type: str
     choices: [wait, refuse, ignore]
     default: wait

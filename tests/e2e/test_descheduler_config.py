@@ -190,32 +190,41 @@ def test_a_killed_rollout_of_a_bad_configuration_is_taken_back_by_the_next_call(
     assert state_of(lab) == before
 
 
-def test_running_jobs_are_waited_for_or_refused(lab: Lab, play: Player, chart: str) -> None:
-    """A job for a pod that is not there stays Running until its status says otherwise; here we are its controller."""
+def test_running_jobs_are_waited_for_or_refused_and_deleted_once_their_process_is_gone(
+    lab: Lab, play: Player, chart: str
+) -> None:
+    """A job of another process stays Running, as koord-descheduler ignores it."""
     before = state_of(lab)
     new = chart.replace("deschedulingInterval: 10s", "deschedulingInterval: 80s")
-    spec = {"paused": True, "mode": "EvictDirectly", "podRef": {"namespace": "default", "name": "nobody"}}
-    meta = {"name": "stranded"}
+    pod = "/api/v1/namespaces/default/pods/waits"
+    meta = {"name": "waits", "annotations": {"descheduler.alpha.kubernetes.io/evict": "true"}}
+    container = {"name": "main", "image": "registry.invalid/app:1"}
+    spec = {"schedulerName": "nobody", "containers": [container]}
+    lab.api.create("/api/v1/namespaces/default/pods", {"kind": "Pod", "metadata": meta, "spec": spec})
+    meta = {"name": "stranded", "annotations": {"koordinator.sh/job-created-by": "another"}}
     body = {"apiVersion": "scheduling.koordinator.sh/v1alpha1", "kind": "PodMigrationJob", "metadata": meta}
-    lab.api.create(JOBS, {**body, "spec": spec})
+    what = {"mode": "EvictDirectly", "podRef": {"namespace": "default", "name": "waits"}}
+    lab.api.create(JOBS, {**body, "spec": what})
     try:
-        done = lab.run_kubectl(
-            "patch", "podmigrationjob", "stranded", "--subresource=status", "--type=merge",
-            "-p", json.dumps({"status": {"phase": "Running"}}),
-        )  # fmt: skip
-        assert done.returncode == 0, done.stderr
+        lab.api.patch(f"{JOBS}/stranded/status", {"status": {"phase": "Running"}})
         refused = roll(play, new, running_jobs="refuse")
         assert refused["findings"][0]["code"] == "jobs_running"
         assert "stranded" in refused["msg"]
         late = roll(play, new, timeout="3s")
         assert late["findings"][0]["code"] == "jobs_running"
         assert state_of(lab) == before
-        waiting = play.module_start(MODULE, config=new, timeout="60s")
+        waiting = play.module_start(MODULE, config=new, timeout="90s")
         waiting.until_says("waiting for 1 PodMigrationJobs: stranded")
         assert state_of(lab) == before
+        lab.api.delete(f"{koordinator.PODS}/{the_pod(lab)}")
+        answer = waiting.wait().answer
+        assert (answer["outcome"], answer["proof"]) == ("restarted", "configz")
+        assert "stranded" not in [raw["metadata"]["name"] for raw in lab.api.items(JOBS)]
+        assert "Delete PodMigrationJob stranded" in answer["actions"]
+        assert "deletionTimestamp" not in lab.api.get(pod)["metadata"], "nobody moved what it was for"
     finally:
         lab.api.delete(f"{JOBS}/stranded")
-    assert waiting.wait().answer["outcome"] == "restarted"
+        lab.api.delete(pod)
 
 
 def test_proofs_that_are_left_without_permissions(lab: Lab, play: Player, chart: str, tmp_path: Path) -> None:

@@ -26,6 +26,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.desc
     permits,
     proofs,
     restarting,
+    running_jobs,
     targets,
 )
 
@@ -173,7 +174,7 @@ class Rollout:
         target, options, present = self.target, self.options, self.target.text
         permits.permit(target, writes=text is not None, restarts=bool(why))
         if why and not idle:
-            restarting.wait_for_jobs(target, options.running_jobs, options.timeout)
+            running_jobs.wait(target, options.running_jobs, options.timeout)
         if text is not None or why:
             target.keep(self._journal())
         if text is not None:

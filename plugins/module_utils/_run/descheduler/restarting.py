@@ -1,57 +1,24 @@
 # Copyright: Contributors to the kubeops.node_maintenance collection
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""Restarting a descheduler: waiting for its jobs, the two kinds of restart, and the way back."""
+"""Restarting a descheduler: the two kinds of restart, and the way back."""
 
 from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import errors, kinds
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler import journaling, rollout
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs import migration_jobs
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import (
     api_changes,
     objects,
     outcomes,
     phases,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import act, context
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import context
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.descheduler import targets
 
 POLL = 1.0
 """Seconds between two reads."""
-
-
-def wait_for_jobs(target: targets.DeschedulerTarget, how: str, timeout: float) -> None:
-    """Make sure that no PodMigrationJob is running, as ``running_jobs`` says: a restart would strand it.
-
-    Raises:
-        StopRun: some are still running.
-    """
-    ctx = target.ctx
-    if ctx.check or target.flavor == "sigs" or how == "ignore":
-        return
-    deadline, announced = ctx.clock.now() + timeout, False
-    while running := _running(ctx):
-        names = ", ".join(job.name for job in running[:5])
-        if how == "refuse" or ctx.clock.now() >= deadline:
-            waited = "" if how == "refuse" else f" after {timeout:.0f} s"
-            message = f"{len(running)} PodMigrationJobs still run{waited} ({names}); a restart would strand them."
-            remedy = "Wait for them and run again, or set running_jobs: ignore. Nothing was written."
-            raise context.StopRun("jobs_running", message, remedy, f"PodMigrationJob {running[0].name}")
-        if not announced:
-            target.tell(phases.What.WAITING, f"waiting for {len(running)} PodMigrationJobs: {names}")
-            announced = True
-        ctx.clock.sleep(POLL)
-
-
-def _running(ctx: context.Context) -> list[migration_jobs.Job]:
-    try:
-        found = ctx.cluster.items(kinds.PODMIGRATIONJOBS, patience=act.PATIENCE).items
-    except errors.NotFound:
-        return []
-    return [job for job in map(migration_jobs.Job.of, found) if job.phase == "Running"]
 
 
 def restart(
