@@ -56,13 +56,16 @@ class Jobs:
         meta = self.arena.api.get(f"/api/v1/namespaces/{self.arena.name}/pods/{name}")["metadata"]
         return {key: meta[key] for key in ("namespace", "name", "uid")}
 
-    def by_hand(self, name: str, pod: Json, annotations: Json | None = None, **spec: Any) -> str:
+    def by_hand(
+        self, name: str, pod: Json, annotations: Json | None = None, labels: Json | None = None, **spec: Any
+    ) -> str:
         """A job as the documents make it; the name gets the arena's before it."""
         name = f"{self.arena.name}-{name}"
         reference = {key: pod[key] for key in ("namespace", "name")}
         spec = {"mode": "ReservationFirst", "ttl": "60s", "podRef": reference, **spec}
         made = {"apiVersion": "scheduling.koordinator.sh/v1alpha1", "kind": "PodMigrationJob"}
-        self.api.create(JOBS, {**made, "metadata": {"name": name, "annotations": annotations or {}}, "spec": spec})
+        meta = {"name": name, "annotations": annotations or {}, "labels": labels or {}}
+        self.api.create(JOBS, {**made, "metadata": meta, "spec": spec})
         return name
 
     def reservation(self, name: str, owner: Json, on: str = "", **spec: Any) -> str:

@@ -243,6 +243,19 @@ def test_a_controller_that_never_ends_a_job_is_not_waited_for(world: World) -> N
     assert jobs_of(world) == {}, "ended first, deleted then"
 
 
+def test_a_job_that_arbitration_holds_for_ever_falls_back_alone(world: World) -> None:
+    scene = Scene(world, 3)
+    assert scene.step() == ["web-0", "web-1"]
+    scene.becomes("web-1", passed=True, phase="Running")
+    scene.step(170 + dispatcher.OVERDUE - 1)
+    scene.gone("web-1")
+    scene.becomes("web-1", phase="Succeeded")
+    scene.step(2.0)
+    scene.step()
+    assert [move.plan.route for move in scene.moves] == ["evict", "job", "job"]
+    assert "web-2" in scene.step(), "koord-descheduler answers: the next pod gets its job"
+
+
 def test_a_job_whose_pod_left_otherwise_is_ended_before_its_ttl(world: World) -> None:
     scene = Scene(world, 1, "StatefulSet")
     scene.step()

@@ -33,6 +33,8 @@ NEVER_EVICT = 2**31 - 1
 CONFIG_SOURCE = "kubernetes.io/config.source"
 SYSTEM_CRITICAL = 2_000_000_000
 SCALABLE = ("Deployment", "ReplicaSet", "StatefulSet", "CloneSet", "Rollout")
+UNCOUNTED_GATES = ("ExpectedReplicas", "MaxMigratingPerWorkload", "MaxUnavailablePerWorkload")
+"""Gates of v1.8.0 whose filters count a workload's replicas."""
 
 
 def forbidden(
@@ -81,7 +83,13 @@ def waiting(
     ``jobs`` are all PodMigrationJobs of the cluster. The object limiter is checked only if ``now`` (RFC 3339) is given.
     """
     others = [job for job in jobs if job.migrating and job.pod.uid != pod.uid]
-    held = _crowded(snapshot, pod, others, controller) or _of_workload(snapshot, pod, others, controller)
+    # Owners of other kinds are not read for a job that somebody else made.
+    known = snapshot.workload_of(pod) or (pod.owner and pod.owner.kind == "Job")
+    held = (
+        (_uncounted(snapshot, pod, controller) if known else None)
+        or _crowded(snapshot, pod, others, controller)
+        or _of_workload(snapshot, pod, others, controller)
+    )
     if held and migration_jobs.EVICT not in pod.annotations:
         return held
     if not now or any(migration_jobs.EVICT in job.annotations for job in jobs if job.pod.uid == pod.uid):
@@ -220,14 +228,18 @@ def _replicas(
     snapshot: snapshots.Snapshot, pod: objects.Pod, controller: migration_controller.Controller
 ) -> reasons.Reason | None:
     """``filterExpectedReplicas``; a workload that cannot be found counts as one of 0 replicas, and 0 is refused."""
-    if pod.owner is None or controller.skip_check_expected_replicas:
+    if pod.owner is None:
         return None
     workload = snapshot.workload_of(pod)
-    if workload is None or workload.kind not in SCALABLE:
-        return reasons.Reason(
-            "unknown_workload",
-            f"koord-descheduler cannot read a replica count of {workload.ref if workload else pod.owner}.",
-            "Set skipCheckExpectedReplicas: true in the MigrationController.",
+    if found := _uncounted(snapshot, pod, controller):
+        return found
+    if workload is None or controller.skip_check_expected_replicas:
+        return None
+    if workload.kind not in SCALABLE:
+        return _unknown(
+            str(workload.ref),
+            "Grant koord-descheduler the right to get its scale and set skipCheckExpectedReplicas: true, or let "
+            "node_drain evict the pod without a job.",
         )
     count = workload.replicas
     if count == 1:
@@ -245,6 +257,30 @@ def _replicas(
                 f"Lower {name} below {count} in the MigrationController, or run more replicas.",
             )
     return None
+
+
+def _uncounted(
+    snapshot: snapshots.Snapshot, pod: objects.Pod, controller: migration_controller.Controller
+) -> reasons.Reason | None:
+    """A pod whose workload counts 0 replicas, such as a batch Job's: 0 of 0 are already as many as may be unavailable.
+
+    ``skipCheckExpectedReplicas`` only turns the refusal into a wait that never ends. v1.8.0 admits the pod if all
+    filters that count replicas are skipped; if it may not read the scale, it needs all three.
+    """
+    workload = snapshot.workload_of(pod)
+    if pod.owner is None or (workload and workload.replicas) or controller.skipped.issuperset(UNCOUNTED_GATES):
+        return None
+    return _unknown(
+        str(workload.ref if workload else pod.owner),
+        "Let node_drain evict the pod without a job. koord-descheduler admits it only with the annotation "
+        f"{migration_jobs.EVICT} on the pod or, since v1.8.0, with skipEvictionGates: [{', '.join(UNCOUNTED_GATES)}]; "
+        "skipCheckExpectedReplicas does not help.",
+    )
+
+
+def _unknown(owner: str, remedy: str) -> reasons.Reason:
+    said = f"koord-descheduler reads no replica count of {owner}, or counts 0 replicas, and admits no job for its pods."
+    return reasons.Reason("unknown_workload", said, remedy)
 
 
 def _crowded(

@@ -161,6 +161,11 @@ def _arbitration(job: migration_jobs.Job, pod: objects.Pod | None, view: View) -
     )
 
 
+def unanswered(job: migration_jobs.Job, jobs: t.Iterable[migration_jobs.Job]) -> bool:
+    """Whether koord-descheduler may be away: the job gets no answer, and no younger one has left arbitration."""
+    return not job.waiting or not any(one.created >= job.created and not one.waiting for one in jobs)
+
+
 _PATIENCE = 15.0
 """Seconds after which a job that nothing holds should have been admitted."""
 

@@ -365,8 +365,10 @@ class JobDispatcher:
         why = f"PodMigrationJob {job.name}, which another creator made for it, does not move it."
         if flight.ours:
             found = verdict.verdict(job, view)
-            self._starter.broken = f"koord-descheduler does not end PodMigrationJob {job.name}, after its ttl."
-            why = " ".join(part for part in (self._starter.broken, found.message if found else "") if part)
+            silent = f"koord-descheduler does not end PodMigrationJob {job.name}, after its ttl."
+            if verdict.unanswered(job, view.jobs.values()):
+                self._starter.broken = silent
+            why = " ".join(part for part in (silent, found.message if found else "") if part)
             self._tracker.give_up(job, why)
         self._fall_back(flight, why)
 

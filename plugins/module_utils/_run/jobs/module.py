@@ -23,7 +23,13 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.mod
     reasons,
     snapshots,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import act, context, observe, writing
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import (
+    act,
+    context,
+    observe,
+    owners,
+    writing,
+)
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.jobs import (
     job_moves,
     job_rulings,
@@ -90,8 +96,10 @@ def _deadline(ctx: context.Context, options: JobOptions, ttl: float | None) -> f
 
 
 def _present(ctx: context.Context, options: JobOptions, found: koordinator.Koordinator) -> list[job_moves.Work]:
-    snapshot = observe.gather(ctx.cluster, ("nodes", *job_view.AROUND))
-    wanted = _targets(snapshot, options)
+    lists = observe.lists(ctx.cluster, ("nodes", *job_view.AROUND))
+    wanted = _targets(snapshots.Snapshot.of(lists), options)
+    lists["scales"] = owners.scales(ctx, snapshots.Snapshot.of(lists), [one.pod for one in wanted if one.pod])
+    snapshot = snapshots.Snapshot.of(lists)
     works = [_work(target, options, found, snapshot) for target in wanted]
     deadline = _deadline(ctx, options, options.wish.ttl)
     queued = [work for work in works if work.state == "queued"]

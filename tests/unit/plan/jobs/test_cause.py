@@ -31,6 +31,9 @@ from ansible_collections.kubeops.node_maintenance.tests.unit.plan.objects import
 )
 
 WEB = owned("ReplicaSet", "web")
+BATCH = owned("Job", "import", "batch/v1")
+GATE = "MaxUnavailablePerWorkload"
+GATES = frozenset({"ExpectedReplicas", "MaxMigratingPerWorkload", GATE})
 NOW = "2026-01-01T00:10:00.000Z"
 
 
@@ -76,13 +79,29 @@ HOST: list[Raw] = [{"name": "logs", "hostPath": {"path": "/var/log"}}]
         (Controller(skip_check_expected_replicas=True), {"replicas": 1}, ""),
         (Controller(max_unavailable_per_workload=3), {}, "all_replicas"),
         (Controller(max_migrating_per_workload="100%"), {}, "all_replicas"),
-        (Controller(), {"owner": owned("Job", "import", "batch/v1")}, "unknown_workload"),
-        (Controller(skip_check_expected_replicas=True), {"owner": owned("Job", "import", "batch/v1")}, ""),
+        (Controller(), {"owner": BATCH}, "unknown_workload"),
+        (Controller(skip_check_expected_replicas=True), {"owner": BATCH}, "unknown_workload"),
+        (Controller(skip_check_expected_replicas=True, skipped=GATES - {GATE}), {"owner": BATCH}, "unknown_workload"),
+        (Controller(skip_check_expected_replicas=True, skipped=GATES), {"owner": BATCH}, ""),
+        (Controller(skip_check_expected_replicas=True), {"replicas": 0}, "unknown_workload"),
         (Controller(exclude=("shop",)), {"annotations": {EVICT: "false"}, "replicas": 1}, ""),
     ],
 )
 def test_what_arbitration_refuses_at_once(controller: Controller, changes: t.Any, expected: str) -> None:
     assert code(controller, **changes) == expected
+
+
+def test_the_remedy_for_a_pod_without_a_replica_count_is_none_that_makes_its_job_wait_for_ever() -> None:
+    found = snapshot(pods=[pod("import-1", owner=BATCH)])
+    skipping = Controller(skip_check_expected_replicas=True)
+    for why in (
+        causes.forbidden(found, found.pods[0], Controller()),
+        causes.waiting(found, found.pods[0], skipping, []),
+    ):
+        assert why is not None
+        assert why.code == "unknown_workload"
+        assert "skipCheckExpectedReplicas does not help" in why.remedy
+        assert "evict the pod without a job" in why.remedy
 
 
 @pytest.mark.parametrize(
