@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import itertools
 import typing as t
 from dataclasses import dataclass
 
@@ -52,7 +53,8 @@ def is_cron(workload: objects.Raw) -> bool:
 def unread(workload: objects.Raw, place: Place) -> str:
     """Why the workload does not read the ConfigMap's key; the empty string if it does."""
     mounted: dict[str, list[str]] = {}
-    for source in _sources(template_of(workload)):
+    volumes = (template_of(workload).get("spec") or {}).get("volumes") or ()
+    for source in itertools.chain.from_iterable(map(sources, volumes)):
         mounted[str(source.get("name"))] = [str(item.get("key")) for item in source.get("items") or ()]
     if place.config_map not in mounted:
         said = f"mounts the ConfigMaps {', '.join(sorted(mounted))}" if mounted else "mounts no ConfigMap"
@@ -66,12 +68,11 @@ def unread(workload: objects.Raw, place: Place) -> str:
     return ""
 
 
-def _sources(template: objects.Raw) -> t.Iterator[objects.Raw]:
-    """The ConfigMaps among the volumes, mounted directly or projected."""
-    for volume in (template.get("spec") or {}).get("volumes") or ():
-        for source in (volume, *((volume.get("projected") or {}).get("sources") or ())):
-            if source.get("configMap"):
-                yield source["configMap"]
+def sources(volume: objects.Raw) -> t.Iterator[objects.Raw]:
+    """The ConfigMaps of a volume, mounted directly or projected."""
+    for source in (volume, *((volume.get("projected") or {}).get("sources") or ())):
+        if source.get("configMap"):
+            yield source["configMap"]
 
 
 def unknown_name(place: Place, found: t.Iterable[str], kinds: str) -> str:
@@ -86,24 +87,24 @@ def unknown_name(place: Place, found: t.Iterable[str], kinds: str) -> str:
 
 
 def election(config: t.Mapping[str, t.Any], workload: objects.Raw, flavor: check.Flavor) -> objects.Ref | None:
-    """The leader's Lease, by the configuration or, for ``sigs``, the container's flags; ``None`` without election."""
+    """The leader's Lease, ``None`` without election. The container's flags override the configuration's words."""
+    given, settings = flags(workload), {}
+    defaults = ("true", "koordinator-system", "koord-descheduler")
     if flavor == "sigs":
-        flags = _flags(template_of(workload))
-        elects = flags.get("leader-elect", "false") in ("true", "")
-        namespace = flags.get("leader-elect-resource-namespace") or "kube-system"
-        name = flags.get("leader-elect-resource-name") or "descheduler"
+        defaults = ("false", "kube-system", "descheduler")
     else:
         settings = profiles.dict_at(config, "leaderElection")
-        elects = settings.get("leaderElect") is not False
-        namespace = settings.get("resourceNamespace") or "koordinator-system"
-        name = settings.get("resourceName") or "koord-descheduler"
-    return objects.Ref("Lease", name, namespace, api_version="coordination.k8s.io/v1") if elects else None
+    elects = given.get("leader-elect", "false" if settings.get("leaderElect") is False else defaults[0])
+    namespace = given.get("leader-elect-resource-namespace") or settings.get("resourceNamespace") or defaults[1]
+    name = given.get("leader-elect-resource-name") or settings.get("resourceName") or defaults[2]
+    known = objects.Ref("Lease", name, namespace, api_version="coordination.k8s.io/v1")
+    return known if elects in ("true", "") else None
 
 
-def _flags(template: objects.Raw) -> dict[str, str]:
+def flags(workload: objects.Raw) -> dict[str, str]:
     """The flags of the containers by name, without dashes."""
     found: dict[str, str] = {}
-    for container in (template.get("spec") or {}).get("containers") or ():
+    for container in (template_of(workload).get("spec") or {}).get("containers") or ():
         words = [str(word) for word in (*(container.get("command") or ()), *(container.get("args") or ()))]
         for index, word in enumerate(words):
             name, equals, value = word.lstrip("-").partition("=")

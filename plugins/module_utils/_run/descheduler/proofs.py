@@ -16,11 +16,10 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.des
     schemas,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import objects, phases
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import writing
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import configz, writing
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.descheduler import restarting, targets
 
-Parse = t.Callable[[str], t.Any]
-"""Parses a configuration's text; ``None`` if it is not YAML."""
+Parse = configz.Parse
 
 STEADY = 10.0
 """Seconds that new pods must stay ready if their configuration cannot be read."""
@@ -79,25 +78,8 @@ class Verification:
         return Proof(kind, None, waiting, why)
 
     def _one(self, pod: objects.Raw) -> tuple[Kind, running.Comparison | None, str]:
-        meta, cluster = pod["metadata"], self.target.ctx.cluster
-        request = verbs.port_forward(meta["namespace"], meta["name"], places.port_of(self.desired))
-        try:
-            page = cluster.page(request, "/configz")
-            if isinstance(page, dict) and isinstance(page.get("componentconfig"), dict):
-                return "configz", running.compare(self.desired, page["componentconfig"], self.schema), ""
-            why = "/configz holds no componentconfig"
-        except errors.ClusterError as error:
-            why = f"/configz of {meta['name']} cannot be read: {error}"
-        for container in (pod.get("spec") or {}).get("containers") or ():
-            try:
-                log = cluster.text(verbs.pod_log(meta["namespace"], meta["name"], container["name"]))
-            except errors.ClusterError as error:
-                why += f" Its log cannot be read either: {error}"
-                continue
-            config = self.parse(running.logged(log))
-            if isinstance(config, dict):
-                return "log", running.compare(self.desired, config, self.schema), why
-        return "", None, why
+        found = configz.told(self.target.ctx.cluster, pod, places.port_of(self.desired), self.parse)
+        return found.kind, running.compare(self.desired, found.config, self.schema) if found.config else None, found.why
 
     def _leader(self, pods: t.Sequence[objects.Raw]) -> tuple[str, Kind]:
         """What one of the pods still lacks to lead, and the proof that readiness and leader give."""
