@@ -23,6 +23,8 @@ description:
     C(maintenance.kubeops.io/descheduler-config); pods that started with another digest are restarted. If there is no
     digest yet, the pods are asked for their running configuration. If everything is as wanted, nothing is written
     and nothing restarts.
+  - Changes that someone else made after a rollout, to the ConfigMap or by a restart with another one, are repaired by
+    the next call and reported in RV(drifted).
   - A restart of koord-descheduler orphans running PodMigrationJobs, so the call waits for them first.
   - The previous state is stored in a ConfigMap in the namespace C(kubeops-node-maintenance) until the new configuration
     is verified. If a call was killed at any point, running it again completes the rollout or rolls it back.
@@ -247,16 +249,28 @@ restarted:
   type: bool
 running_config_matches:
   description:
-    - Whether the running configuration is the wanted one. Null if it was not verified (O(verify=false),
-      O(restart=none), a CronJob, no replicas, check mode).
+    - Whether the running configuration is the wanted one. True only if the two were compared (RV(proof=configz) or
+      RV(proof=log)). False if they differ or the new configuration does not run.
+    - Null if they were not compared (RV(proof=lease) or RV(proof=ready), O(verify=false), O(restart=none), a CronJob,
+      no replicas, check mode).
   returned: when the descheduler was read, or the configuration is wrong
   type: bool
   sample: true
+drifted:
+  description:
+    - What someone else changed after this configuration had been rolled out. V(config_map) means that the ConfigMap
+      holds another configuration. V(template) means that the ConfigMap holds this one, but the pod template's digest is
+      of another. V(running) means that the pods run another one than the digest says, or than the ConfigMap holds.
+    - The same call repairs it, except for the pods with O(restart=none).
+  returned: when the descheduler was read, or the configuration is wrong
+  type: list
+  elements: str
+  sample: [config_map, running]
 proof:
   description:
-    - How that was verified. V(configz) means the configuration that each pod returns at C(/configz), read through a
-      port-forward of the API server; V(log) the one that each pod logged at startup. Both are compared with the
-      wanted one value by value, with defaults filled in.
+    - How it was verified that the wanted configuration runs. V(configz) means the configuration that each pod returns
+      at C(/configz), read through a port-forward of the API server; V(log) the one that each pod logged at startup.
+      Both are compared with the wanted one value by value, with defaults filled in.
     - V(lease) means that only new pods exist, are ready, and one of them is the leader; V(ready) that only new pods
       exist and are ready. The descheduler of sigs.k8s.io does not expose its configuration, so no stronger verification
       is possible for it.

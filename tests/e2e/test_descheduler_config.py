@@ -9,22 +9,17 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator
-from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
-from support import koordinator, sampling
+from support import koordinator, rollouts, sampling
 from support.arena import Arena
 from support.jobs import JOBS
 from support.lab import ROOT, Lab
-from support.plays import Player, Run
+from support.plays import Player
+from support.rollouts import MODULE, call, journals, refused_class, roll, slower, state_of, the_pod
 from support.waiting import until
-from witness.log import Json
 
-MODULE = "descheduler_config"
-JOURNALS = "/api/v1/namespaces/kubeops-node-maintenance/configmaps"
-DIGEST = "maintenance.kubeops.io/descheduler-config"
 LAYOUTS = ROOT / "roles" / "lab" / "files" / "deschedulers"
 ACK = "/apis/apps/v1/namespaces/kube-system/deployments/ack-koord-descheduler"
 ACK_CONFIG = "/api/v1/namespaces/kube-system/configmaps/koord-descheduler-config"
@@ -59,43 +54,8 @@ def chart(lab: Lab) -> str:
 
 @pytest.fixture(autouse=True)
 def as_found(lab: Lab, chart: str) -> Iterator[None]:
-    """Every test begins and ends with the chart's configuration, running."""
-    until(lambda: koordinator.leads(lab), 60, "the descheduler leads")
-    yield
-    lab.api.patch(koordinator.DEPLOYMENT, {"spec": {"replicas": 1}})
-    if lab.api.get(koordinator.CONFIG)["data"] != {koordinator.KEY: chart}:
-        lab.api.patch(koordinator.CONFIG, {"data": {koordinator.KEY: chart}})
-        clear = {"spec": {"template": {"metadata": {"annotations": {DIGEST: None, "test": str(time.time())}}}}}
-        lab.api.patch(koordinator.DEPLOYMENT, clear)
-    until(lambda: koordinator.leads(lab), 60, "the descheduler leads again")
-    assert journals(lab) == []
-
-
-def journals(lab: Lab) -> list[str]:
-    found = [raw["metadata"]["name"] for raw in lab.api.items("/api/v1/configmaps")]
-    return [name for name in found if name.startswith("descheduler-") and name != "descheduler-policy-configmap"]
-
-
-def the_pod(lab: Lab) -> str:
-    (pod,) = koordinator.descheduler_pods(lab)
-    name: str = pod["metadata"]["name"]
-    return name
-
-
-def state_of(lab: Lab) -> Json:
-    """What has to be the same again after a rollback; the template byte for byte."""
-    template = lab.api.get(koordinator.DEPLOYMENT)["spec"]
-    return {"data": lab.api.get(koordinator.CONFIG)["data"], "spec": json.dumps(template), "pod": the_pod(lab)}
-
-
-def roll(play: Player, config: object, **more: Any) -> Json:
-    """The answer of one call."""
-    answer: Json = call(play, config, **more).answer
-    return answer
-
-
-def call(play: Player, config: object, *, check: bool = False, diff: bool = False, **more: Any) -> Run:
-    return play.module(MODULE, check=check, diff=diff, config=config, **{"timeout": "60s", **more})
+    with rollouts.as_found(lab, chart):
+        yield
 
 
 def test_a_configuration_is_rolled_out_once(lab: Lab, play: Player, chart: str) -> None:
@@ -103,7 +63,7 @@ def test_a_configuration_is_rolled_out_once(lab: Lab, play: Player, chart: str) 
     first = the_pod(lab)
     same = roll(play, chart)
     assert (same["outcome"], same["changed"], same["proof"]) == ("unchanged", False, "configz"), same["actions"]
-    new = chart.replace("deschedulingInterval: 10s", "deschedulingInterval: 120s")
+    new = slower(chart, 120)
     told = call(play, new, check=True, diff=True)
     assert told.answer["changed"]
     assert lab.api.get(koordinator.CONFIG)["data"][koordinator.KEY] == chart
@@ -144,10 +104,8 @@ def test_what_is_wrong_by_the_schema_is_never_written(lab: Lab, play: Player, ch
 
 @pytest.mark.parametrize("restart", sampling.first(1, ["rollout", "scale"]))
 def test_what_crashes_at_its_start_is_taken_back(lab: Lab, play: Player, chart: str, restart: str) -> None:
-    """Valid by the schema, and refused by the descheduler: the class is looked up in the cluster."""
     before = state_of(lab)
-    bad = yaml.safe_load(chart)
-    koordinator.migration_args(bad)["priorityThreshold"] = {"name": "no-such-class"}
+    bad = refused_class(chart)
     begun = time.monotonic()
     run = call(play, bad, restart=restart, timeout="12s")
     assert not run.ok
@@ -164,7 +122,7 @@ def test_what_crashes_at_its_start_is_taken_back(lab: Lab, play: Player, chart: 
 
 
 def test_a_restart_by_scaling_that_is_killed_is_finished(lab: Lab, play: Player, chart: str) -> None:
-    new = chart.replace("deschedulingInterval: 10s", "deschedulingInterval: 90s")
+    new = slower(chart, 90)
     running = play.module_start(MODULE, config=new, restart="scale", timeout="60s")
     until(lambda: not lab.api.get(koordinator.DEPLOYMENT)["spec"]["replicas"], 30, "it is scaled to 0")
     running.kill_all()
@@ -179,8 +137,7 @@ def test_a_killed_rollout_of_a_bad_configuration_is_taken_back_by_the_next_call(
     lab: Lab, play: Player, chart: str
 ) -> None:
     before = state_of(lab)
-    bad = yaml.safe_load(chart)
-    koordinator.migration_args(bad)["priorityThreshold"] = {"name": "no-such-class"}
+    bad = refused_class(chart)
     running = play.module_start(MODULE, config=bad, timeout="60s")
     until(lambda: len(koordinator.descheduler_pods(lab)) == 2, 30, "the new pod is there")
     running.kill_all()
@@ -195,7 +152,7 @@ def test_running_jobs_are_waited_for_or_refused_and_deleted_once_their_process_i
 ) -> None:
     """A job of another process stays Running, as koord-descheduler ignores it."""
     before = state_of(lab)
-    new = chart.replace("deschedulingInterval: 10s", "deschedulingInterval: 80s")
+    new = slower(chart, 80)
     pod = "/api/v1/namespaces/default/pods/waits"
     meta = {"name": "waits", "annotations": {"descheduler.alpha.kubernetes.io/evict": "true"}}
     container = {"name": "main", "image": "registry.invalid/app:1"}
@@ -227,34 +184,16 @@ def test_running_jobs_are_waited_for_or_refused_and_deleted_once_their_process_i
         lab.api.delete(pod)
 
 
-def test_proofs_that_are_left_without_permissions(lab: Lab, play: Player, chart: str, tmp_path: Path) -> None:
+def test_proofs_that_are_left_without_permissions(lab: Lab, play: Player, chart: str) -> None:
     """As somebody who may not forward ports the log is the proof; who may not read that has the lease."""
-    everything = {"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}
-    core = ["pods", "configmaps", "namespaces"]
-    others = {"apiGroups": ["apps", "coordination.k8s.io", "scheduling.koordinator.sh"], **everything_but_groups()}
-    rules = {"log": [{**everything, "apiGroups": [""], "resources": [*core, "pods/log"]}, others]}
-    rules["lease"] = [{**everything, "apiGroups": [""], "resources": core}, others]
-    roles = "/apis/rbac.authorization.k8s.io/v1/clusterroles"
-    bindings = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings"
-    for proof, allowed in rules.items():
-        name = f"only-{proof}"
-        subject = {"kind": "User", "name": name, "apiGroup": "rbac.authorization.k8s.io"}
-        ref = {"kind": "ClusterRole", "name": name, "apiGroup": "rbac.authorization.k8s.io"}
-        lab.api.create(roles, {"metadata": {"name": name}, "rules": allowed})
-        lab.api.create(bindings, {"metadata": {"name": name}, "roleRef": ref, "subjects": [subject]})
-        try:
-            new = chart.replace("deschedulingInterval: 10s", f"deschedulingInterval: {60 + len(proof)}s")
+    for proof, core in {"log": ["pods/log"], "lease": []}.items():
+        name, new = f"only-{proof}", slower(chart, 60 + len(proof))
+        with rollouts.somebody(lab, name, *core):
             running = play.module_start(MODULE, env=play.impersonating(name), config=new, timeout="60s").wait()
             answer = running.answer
             assert (answer.get("outcome"), answer.get("proof")) == ("restarted", proof), running.text
+            assert answer["running_config_matches"] is (True if proof == "log" else None)
             assert "pods/portforward" in answer["proof_note"]
-        finally:
-            lab.api.delete(f"{bindings}/{name}")
-            lab.api.delete(f"{roles}/{name}")
-
-
-def everything_but_groups() -> Json:
-    return {"resources": ["*"], "verbs": ["*"]}
 
 
 def test_evictions_are_paused_and_given_back(lab: Lab, play: Player, chart: str) -> None:

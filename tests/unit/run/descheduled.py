@@ -152,6 +152,12 @@ class Site:
     def write_text(self, text: str) -> None:
         self.world.patch(kinds.CONFIGMAPS, CONFIG, {"data": {CONFIG: text}}, HOME)
 
+    def restart(self) -> None:
+        """`kubectl rollout restart`, to its end."""
+        mark = {"kubectl.kubernetes.io/restartedAt": str(self.world.machine.now)}
+        self.world.patch(kinds.DEPLOYMENTS, NAME, {"spec": {"template": {"metadata": {"annotations": mark}}}}, HOME)
+        self.world.settle()
+
     def deny(self, *rights: str) -> None:
         """Rights as `verb resource`, everywhere, or `verb resource namespace`, there alone."""
         server = self.world.server

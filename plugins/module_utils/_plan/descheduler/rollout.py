@@ -29,6 +29,9 @@ RESTARTED = f"{names.PREFIX}/restarted-at"
 Marks = t.Mapping[str, "str | None"]
 """Our annotations of a pod template, ``None`` if missing."""
 
+Drifted = t.Literal["config_map", "template", "running"]
+"""What somebody else changed: the ConfigMap, the digest on the pod template, or what the pods run."""
+
 LOOPING = 3
 """After this many restarts of a new pod's container, the last with CrashLoopBackOff, the rollout has failed."""
 
@@ -239,9 +242,26 @@ def restart_reason(
     if conflicts:
         return f"another configuration runs ({conflicts[0]})"
     if mark == desired.digest:
-        return ""
+        drifted = changes and conflicts is None
+        return "its ConfigMap was changed by someone else, and its pods may have started with that" if drifted else ""
     if mark is not None:
         return "its pods started with another configuration"
     if changes:
         return "the configuration changes"
     return "the configuration with which its pods started is unknown" if conflicts is None else ""
+
+
+def drifted(
+    mark: str | None, desired: DesiredConfig, *, changes: bool, conflicts: t.Sequence[str] | None
+) -> tuple[Drifted, ...]:
+    """What no longer is as a rollout of the desired configuration left it; arguments as for ``restart_reason``.
+
+    The first rollout of a configuration finds no drift, whatever it replaces.
+    """
+    rolled_out = mark == desired.digest
+    found: dict[Drifted, bool] = {
+        "config_map": rolled_out and changes,
+        "template": not rolled_out and mark is not None and not changes,
+        "running": bool(conflicts) and (rolled_out or not changes),
+    }
+    return tuple(what for what, is_so in found.items() if is_so)

@@ -55,6 +55,11 @@ class Comparison:
         return cls(*(tuple(dict.fromkeys(itertools.chain(*part))) for part in parts))
 
 
+def comparable(one: Raw, other: t.Any) -> bool:
+    """Whether a comparison with what runs would tell these configurations apart."""
+    return isinstance(other, dict) and all(one.get(key) == other.get(key) for key in OVERRIDDEN)
+
+
 def compare(wanted: Raw, running: Raw, schema: schemas.Schema) -> Comparison:
     """Compare the running configuration with the desired one."""
     walk = _Walk()

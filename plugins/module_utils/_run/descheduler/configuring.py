@@ -18,6 +18,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.des
     places,
     rollout,
     rules,
+    running,
     schemas,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import outcomes, phases
@@ -60,6 +61,7 @@ class DeschedulerOptions:
             "findings": [fault.to_dict() for fault in self.faults],
             "restarted": False,
             "running_config_matches": None,
+            "drifted": [],
             "proof": "",
             "rolled_back": False,
             "reason": "",
@@ -104,6 +106,7 @@ class Rollout:
     target: targets.DeschedulerTarget
     pausing: bool = False
     restarted: bool = False
+    drifted: tuple[rollout.Drifted, ...] = ()
     desired: rollout.DesiredConfig = field(init=False)
     verification: proofs.Verification = field(init=False)
 
@@ -129,7 +132,7 @@ class Rollout:
         means = self._parsed(present)
         text = self.desired.instead_of(present, means)
         changes = text is not None and (present is None or rollout.digest(means) != self.desired.digest)
-        why = "" if target.is_cron else self._restart_reason(changes=changes)
+        why = "" if target.is_cron else self._restart_reason(means, changes=changes)
         idle = not target.is_cron and not target.replicas and not self._unfinished
         self._write(text, why, idle=idle)
         note = self._unverified(idle=idle)
@@ -150,24 +153,34 @@ class Rollout:
         target = self.target
         return target.journal is not None and target.journal.replicas is not None and not target.replicas
 
-    def _restart_reason(self, *, changes: bool) -> str:
-        """Why the Deployment's pods must restart, or the empty string."""
+    def _restart_reason(self, means: t.Any, *, changes: bool) -> str:
+        """Why the Deployment's pods must restart, or the empty string; ``means`` is what the ConfigMap holds."""
         options, asked = self.options, self.options.state == "restarted"
-        if options.restart == "none" and not asked:
+        mark, restarts = rollout.marks_of(self.target.workload)[rollout.DIGEST], options.restart != "none"
+        rolled_out, known = mark == self.desired.digest, None
+        if restarts and not asked and (rolled_out or (mark is None and not changes)):
+            known = self._running_conflicts(means, changes=changes, strict=mark is None or changes)
+        if self.target.journal is None or self.target.journal.paused:
+            self.drifted = rollout.drifted(mark, self.desired, changes=changes, conflicts=known)
+        if not restarts and not asked:
             return ""
         if self._unfinished:
             return "an earlier restart was not finished"
-        conflicts: tuple[str, ...] | None = None
-        mark = rollout.marks_of(self.target.workload)[rollout.DIGEST]
-        if not changes and not asked and mark in (None, self.desired.digest):
-            # Without a digest only the pods themselves can tell, but not until they are available.
-            progress = self.verification.settled(within=proofs.STEADY if mark is None else 0.0)
-            if not progress.waiting:
-                proof = self.verification.prove(progress.pods)
-                conflicts = proof.conflicts
-                if mark is None and proof.comparison:
-                    conflicts = conflicts or proof.comparison.extras
-        return rollout.restart_reason(mark, self.desired, changes=changes, conflicts=conflicts, asked=asked)
+        return rollout.restart_reason(mark, self.desired, changes=changes, conflicts=known, asked=asked)
+
+    def _running_conflicts(self, means: t.Any, *, changes: bool, strict: bool) -> tuple[str, ...] | None:
+        """How the configuration that the pods run differs from the desired one; ``None`` if they cannot tell.
+
+        ``strict``: settings that are not desired count, too.
+        """
+        if changes and not running.comparable(self.desired.config, means):
+            return None
+        # Pods that have just started are not asked until they are available.
+        progress = self.verification.settled(within=0.0 if self.target.journal else proofs.STEADY)
+        found = None if progress.waiting else self.verification.prove(progress.pods).comparison
+        if found is None:
+            return None
+        return found.conflicts or (found.extras if strict else ())
 
     def _write(self, text: str | None, why: str, *, idle: bool) -> None:
         """Write the journal, the ConfigMap if ``text`` is given, and restart the pods if there is a reason."""
@@ -185,7 +198,7 @@ class Rollout:
         if why:
             scale = options.restart == "scale"
             restarting.restart(target, self.desired.digest, why, scale=scale, idle=idle, timeout=options.timeout)
-            self.restarted = not idle
+            self.restarted, self.verification.proof = not idle, None
 
     def _journal(self) -> journaling.Journal:
         """The state to restore: the present one, or the one before an unfinished call."""
@@ -244,7 +257,7 @@ class Rollout:
         else:
             outcome = outcomes.ConfigOutcome.UNCHANGED
             message = f"{target.ref} already has this configuration. {note}"
-        matches = not proof.conflicts if proof and not self.ctx.check else None
+        matches = not proof.conflicts if proof and proof.comparison and not self.ctx.check else None
         return self._result(outcome, message.strip(), matches)
 
     def _failed(self, message: str, reason: str, *, rolled_back: bool = False) -> context.Result:
@@ -258,7 +271,8 @@ class Rollout:
         data = {
             "restarted": self.restarted,
             "running_config_matches": matches,
-            "proof": proof.kind if proof and matches else "",
+            "drifted": list(self.drifted),
+            "proof": proof.kind if proof and matches is not False and not self.ctx.check else "",
             "proof_note": proof.why if proof else "",
             "rolled_back": outcome is outcomes.ConfigOutcome.ROLLED_BACK,
             "reason": reason,

@@ -39,9 +39,6 @@ def pause(ctx: context.Context, options: configuring.DeschedulerOptions) -> cont
     config = None if text is None else options.parse(text)
     if text is None or not isinstance(config, dict):
         raise context.StopRun("no_config", f"{target.ref} has no configuration to pause.", "", str(target.ref))
-    unfinished = target.journal and target.journal.paused and rollout.digest(config) in target.journal.ours
-    if config.get("dryRun") is True and not unfinished:
-        return options.result(UNCHANGED, f"{target.ref} is paused already (dryRun: true).")
     desired = rollout.DesiredConfig({**config, "dryRun": True}, rollout.with_dry_run(text), as_text=True)
     if options.parse(desired.text) != desired.config:
         message = f"dryRun cannot be set in the text of {target.place.map_name}."
