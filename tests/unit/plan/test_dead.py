@@ -200,3 +200,108 @@ def test_a_taint_of_somebody_else_is_theirs() -> None:
     here = Node.of(node("n1", taints=[theirs]))
     assert cordon.hold_with(here, RECORD, dead.OUT_OF_SERVICE) == (RECORD, None)
     assert cordon.let_go_of(here, RECORD, dead.OUT_OF_SERVICE) == (RECORD, None)
+
+
+@pytest.mark.parametrize(
+    ("ready", "recorded", "tainted", "stays"),
+    [
+        ("Unknown", True, True, True),
+        ("False", True, True, True),
+        pytest.param("True", True, True, False, id="its kubelet is back"),
+        pytest.param("Unknown", False, True, False, id="tainted by somebody else"),
+        pytest.param("Unknown", True, False, False, id="untainted by hand"),
+        pytest.param("Unknown", False, False, False, id="never evacuated as dead"),
+    ],
+)
+def test_a_node_evacuated_as_dead_stays_out_until_its_kubelet_responds(
+    ready: str, recorded: bool, tainted: bool, stays: bool
+) -> None:
+    added = (SOFT, dead.OUT_OF_SERVICE) if recorded else (SOFT,)
+    taints = [LOST, dead.OUT_OF_SERVICE] if tainted else [LOST]
+    why = dead.stays_out(Node.of(node("n1", conditions={"Ready": ready}, taints=taints)), replace(RECORD, added=added))
+    assert (f"Ready is {ready}" in why) if stays else not why
+
+
+@pytest.mark.parametrize(
+    ("now", "seconds"),
+    [
+        ("2026-01-01T03:12:58.000Z", 2),
+        ("2026-01-01T03:12:59.000Z", 1),
+        ("2026-01-01T03:13:00.000Z", 0),
+        ("2026-01-01T03:13:01.000Z", 0),
+        pytest.param("", 300, id="the time is not known"),
+    ],
+)
+def test_the_time_left_ends_with_the_toleration(now: str, seconds: int) -> None:
+    world = snapshot(nodes=[AWAY], pods=[pod("a", tolerations=[WAIT])])
+    found = dead.fate(world, world.pods[0], now)
+    assert found is not None
+    assert (found.told_at, found.in_seconds) == ("2026-01-01T03:13:00Z", seconds)
+
+
+@pytest.mark.parametrize(
+    ("pods", "words"),
+    [
+        ([], "It has no pods."),
+        ([pod("a", phase="Succeeded")], "It has no pods."),
+        ([pod("a", tolerations=[])], "1 pod on it: 1 already terminating."),
+        ([pod("a", tolerations=[]), pod("b", tolerations=[DEFAULT])], "2 pods on it: 1 already"),
+        ([pod("a", tolerations=[WAIT]), pod("b", tolerations=[WAIT])], "2 to be deleted, the last at 2026-01-01T03:13"),
+        (
+            [pod("a", tolerations=[WAIT]), pod("b", tolerations=[{**WAIT, "tolerationSeconds": 121}])],
+            "2 to be deleted, the last at 2026-01-01T03:13",
+        ),
+        ([pod("a", tolerations=[DEFAULT])], "1 not deleted."),
+        ([pod("a", phase="Failed"), pod("b", tolerations=[DEFAULT])], "1 not deleted."),
+    ],
+)
+def test_the_pods_of_a_lost_node_are_counted_by_what_becomes_of_them(pods: list[Raw], words: str) -> None:
+    world = snapshot(nodes=[AWAY], pods=pods)
+    plans = [PodPlan(found, "evict", "not_ready", "", None) for found in world.pods]
+    (finding,) = dead.findings(world, plans, ["n1"], (), NOW)
+    assert words in finding.message
+
+
+def test_a_node_that_is_not_there_hides_no_other() -> None:
+    world = snapshot(nodes=[AWAY])
+    assert [found.nodes for found in dead.findings(world, (), ["n9", "n1"], (), NOW)] == [("n1",)]
+
+
+def test_the_silence_of_a_node_is_told_as_far_as_it_is_known() -> None:
+    here = Node.of(AWAY)
+    assert dead.since(here) == ""
+    assert dead.since(replace(here, ready_since="2026-01-01T03:07:40Z")) == " since 2026-01-01T03:07:40Z"
+    assert "renewed at 2026-01-01T03:07:00Z" in dead.since(here, lease("2026-01-01T03:07:00Z"))
+    assert dead.beat(None) == ("", "", "")
+    assert dead.beat(lease("2026-01-01T03:07:00Z")) == ("u", "n1", "2026-01-01T03:07:00Z")
+
+
+@pytest.mark.parametrize(
+    ("changes", "successor"),
+    [
+        ({"owner": WEB["web"], "phase": "Failed"}, "none"),
+        ({"owner": owned("Node", "n1", "v1"), "annotations": {names.MIRROR: "x"}}, "none"),
+        ({"owner": WEB["web"], "volumes": [{"name": "tmp", "emptyDir": {}}, *mounts("data")]}, "after_its_volume"),
+        ({"owner": WEB["web"], "volumes": [{"name": "tmp", "emptyDir": {}}]}, "at_once"),
+    ],
+)
+def test_a_successor_waits_for_the_first_volume_that_ties_it(changes: Raw, successor: str) -> None:
+    data = claim("data", volume="pv-data", modes=("ReadWriteOnce",))
+    found = fate(pod("a", tolerations=[WAIT], **changes), {"claims": [data]}, deployment("web", 1))
+    assert found is not None
+    assert found.successor == successor
+
+
+def test_attached_are_the_volumes_of_the_pods_claims_on_its_own_node() -> None:
+    held = [("pv-b", "n1"), ("pv-a", "n1"), ("pv-else", "n1"), ("pv-c", "n2")]
+    attachments = [{"spec": {"nodeName": on, "source": {"persistentVolumeName": name}}} for name, on in held]
+    claims = [claim(name, f"pv-{name}") for name in "abc"]
+    volumes = [*mounts("b"), *mounts("a"), *mounts("c"), *mounts("missing")]
+    world = snapshot(pods=[pod("p", volumes=volumes)], claims=claims, attachments=attachments)
+    assert dead.attached(world, world.pods[0]) == ("pv-a", "pv-b")
+
+
+@pytest.mark.parametrize(("annotations", "code"), [({names.MIRROR: "x"}, "skip"), ({}, "wait")])
+def test_a_static_pod_stays_on_a_fenced_node(annotations: dict[str, str], code: str) -> None:
+    plan = PodPlan(Pod.of(pod("a", annotations=annotations)), "skip", "mirror", "", None)
+    assert dead.fenced(plan).route == code

@@ -63,6 +63,8 @@ def test_how_long_a_pod_may_stay(tolerations: list[Raw], taints: list[Raw], seco
         pytest.param([], [], [A], [0], id="new"),
         pytest.param([], [A], [A, B], [], id="goes-anyway"),
         pytest.param([tolerates("a", 60)], [A], [A, B], [0], id="at-once-instead-of-later"),
+        pytest.param([tolerates("a", 1)], [A], [A, B], [0], id="at-once-instead-of-a-second-later"),
+        pytest.param([tolerates("a", 0)], [A], [A, B], [], id="goes-at-once-anyway"),
         pytest.param([tolerates("a", 60), tolerates("b", 5)], [A], [A, B], [], id="its-time-is-running"),
         pytest.param([tolerates("a"), tolerates("b", 5)], [A], [A, B], [5], id="stayed-until-now"),
         pytest.param([tolerates("a", 60)], [], [A], [60], id="later"),
@@ -94,6 +96,9 @@ def test_pods_are_told_in_the_order_in_which_they_go() -> None:
     ]
     found = no_execute.forecast([Pod.of(raw) for raw in pods], [], [A])
     assert [(kill.pod.name, kill.seconds) for kill in found] == [("now", 0), ("soon", 5), ("late", 60)]
+    named = [pod("b"), pod("c", namespace="bank"), pod("a")]
+    found = no_execute.forecast([Pod.of(raw) for raw in named], [], [A])
+    assert [kill.pod.name for kill in found] == ["c", "a", "b"]
 
 
 @pytest.mark.parametrize(
@@ -105,9 +110,16 @@ def test_pods_are_told_in_the_order_in_which_they_go() -> None:
         (pod("p", owner=owned("DaemonSet", "d"), tolerations=[tolerates("a", 9)]), "is recreated each time"),
         (pod("p", annotations={names.MIRROR: "x"}), "its kubelet recreates it"),
         (pod("p", phase="Succeeded"), "It has finished already"),
+        (pod("p", tolerations=[tolerates("a", 1)]), "for 1 s."),
     ],
 )
 def test_the_reason_says_what_comes_of_it(raw: Raw, words: str) -> None:
     (kill,) = no_execute.forecast([Pod.of(raw)], [], [A])
     assert words in kill.reason
     assert kill.to_dict()["taint"] == "a=1:NoExecute"
+
+
+@pytest.mark.parametrize(("owner", "named"), [(owned("ReplicaSet", "web"), "ReplicaSet shop/web"), (None, "")])
+def test_a_pod_to_be_deleted_is_returned_with_its_owner(owner: list[Raw] | None, named: str) -> None:
+    (kill,) = no_execute.forecast([Pod.of(pod("p", owner=owner))], [], [A])
+    assert (kill.to_dict()["owner"], kill.to_dict()["seconds"], kill.to_dict()["node"]) == (named, 0, "n1")

@@ -5,39 +5,27 @@
 from __future__ import annotations
 
 import typing as t
-from dataclasses import replace
 
 import pytest
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs.estimate import estimate_seconds
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.node_records import Record, Step
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.pod_plan import Choices, PodPlan
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.pod_plan import Choices
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.reasons import Finding
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.snapshots import Snapshot
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.preflight import preflight
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.preflight.permissions import missing, needs
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.routes.migrate import routes
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.routes import held
 from ansible_collections.kubeops.node_maintenance.tests.unit.plan.objects import (
     TOLERATES_ALL,
     Raw,
     budget,
     deployment,
-    mounts,
     node,
     owned,
     pod,
     snapshot,
-    workload,
 )
-
-NOW = "2026-01-02T00:00:00.000Z"
-WEB = owned("ReplicaSet", "web")
-NEVER: Raw = {"rule": {"maxUnavailable": 0}, "desired": 3}
-
-
-def planned(found: Snapshot, nodes: tuple[str, ...] = ("n1",), **choices: t.Any) -> tuple[PodPlan, ...]:
-    return routes(found, nodes, Choices(**choices), now=NOW)
+from ansible_collections.kubeops.node_maintenance.tests.unit.plan.routed import NEVER, NOW, WEB, planned, web
 
 
 def findings(
@@ -57,11 +45,6 @@ def findings(
 
 def coded(found: t.Iterable[Finding]) -> list[tuple[str, str]]:
     return [(finding.severity, finding.code) for finding in found]
-
-
-def web(replicas: int, here: int = 1, **kinds: list[Raw]) -> Snapshot:
-    pods = [pod(f"web-{i}", "n1" if i < here else "n2", WEB) for i in range(replicas)]
-    return snapshot(deployment("web", replicas), pods=pods, **kinds)
 
 
 def test_a_plain_node_has_nothing_against_it() -> None:
@@ -171,6 +154,24 @@ def test_nodes_of_other_runs(step: Step, leases: list[Raw], run: str, expected: 
         assert all(word in found[0].message for word in ("r1", "ann@desk", "2026-01-01T00:00:00Z"))
 
 
+@pytest.mark.parametrize(
+    ("changes", "alive"),
+    [
+        ({}, True),
+        ({"renewTime": "2026-01-01T23:59:45.001Z"}, True),
+        pytest.param({"renewTime": "2026-01-01T23:59:45Z"}, False, id="just over"),
+        pytest.param({"renewTime": None}, False, id="never renewed"),
+        pytest.param({"leaseDurationSeconds": None, "renewTime": "2026-01-02T00:00:00Z"}, False, id="no duration"),
+        pytest.param({"holderIdentity": None}, False, id="no holder"),
+    ],
+)
+def test_a_lease_holds_for_its_duration(changes: Raw, alive: bool) -> None:
+    spec = {name: value for name, value in {**lease(FRESH)["spec"], **changes}.items() if value is not None}
+    assert held.alive({"spec": spec}, "2026-01-02T00:00:00Z") is alive
+    assert not held.alive({"spec": spec}, "")
+    assert not held.alive(None, "2026-01-02T00:00:00Z")
+
+
 def test_what_to_run_for_a_node_that_is_out() -> None:
     found = findings(snapshot(nodes=[recorded("out"), node("n2")]))
     assert "maintain_run=r1" in found[0].remedy
@@ -214,13 +215,13 @@ UNHEALTHY = [pod(f"web-{i}", "n1", WEB, ready=False) for i in range(2)]
             snapshot(pods=[BARE, JOB]), {}, [("blocker", "bare_pod"), ("warning", "job")], id="everything at once"
         ),
         pytest.param(
-            web(3, 3, budgets=[budget("b", 0, **NEVER)]),
+            web(3, here=3, budgets=[budget("b", 0, **NEVER)]),
             {},
             [("blocker", "budget_allows_nothing")],
             id="one a workload",
         ),
         pytest.param(
-            web(3, 3, budgets=[budget("b", 0, healthy=2, desired=2, expected=3)]),
+            web(3, here=3, budgets=[budget("b", 0, healthy=2, desired=2, expected=3)]),
             {},
             [("warning", "budget_spent")],
             id="spent for the moment",
@@ -270,7 +271,7 @@ def test_findings_about_pods(found: Snapshot, choices: dict[str, t.Any], expecte
 
 
 def test_pods_of_one_workload_are_one_finding() -> None:
-    found = findings(web(9, 9, budgets=[budget("b", 0, **NEVER)]))
+    found = findings(web(9, here=9, budgets=[budget("b", 0, **NEVER)]))
     assert [finding.object for finding in found] == ["Deployment shop/web"]
     assert "9 pods in shop (web-0, web-1, web-2, web-3, web-4 and 4 more) on n1" in found[0].message
     assert "PodDisruptionBudget shop/b" in found[0].message
@@ -334,127 +335,3 @@ def test_neither_newcomer_nor_guard_in_a_namespace_that_goes(replicas: int, bloc
 
 def test_an_eviction_needs_nothing_new_in_a_namespace_that_goes() -> None:
     assert findings(web(3, budgets=[budget("b", 1)]), terminating=frozenset({"shop"})) == ()
-
-
-@pytest.mark.parametrize(
-    ("found", "waves", "settle", "seconds"),
-    [
-        pytest.param(snapshot(), (("n1",),), 0.0, 5, id="nothing to move"),
-        pytest.param(web(1), (("n1",),), 0.0, 5 + 10 + 30, id="a swap"),
-        pytest.param(web(1), (("n1",),), 15.0, 5 + 10 + 15 + 30, id="a swap that settles"),
-        pytest.param(web(3, 3), (("n1",),), 0.0, 5 + 3 * 40, id="a guard lets go one by one"),
-        pytest.param(web(3, 3, budgets=[budget("b", 2)]), (("n1",),), 0.0, 5 + 2 * 40, id="a budget lets go two"),
-        pytest.param(web(3), (("n1",), ("n2",)), 0.0, 2 * 5 + 40 + 2 * 40, id="wave after wave"),
-    ],
-)
-def test_the_estimate(found: Snapshot, waves: preflight.Waves, settle: float, seconds: int) -> None:
-    nodes = tuple(name for wave in waves for name in wave)
-    assert estimate_seconds(found, planned(found, nodes), waves, settle=settle) == seconds
-
-
-def test_the_estimate_reads_probes_and_grace() -> None:
-    template = {"spec": {"containers": [{"name": "c", "readinessProbe": {"initialDelaySeconds": 20}}]}}
-    top = deployment("web", 1, template=template, minReadySeconds=5)
-    top["replica_sets"][0]["spec"]["template"] = template
-    found = snapshot(top, pods=[pod("web-0", owner=WEB, grace=600)])
-    assert estimate_seconds(found, planned(found), (("n1",),)) == 5 + 10 + 20 + 5 + 30
-
-
-def words(found: Snapshot, *, namespace_missing: bool = False, **choices: t.Any) -> set[str]:
-    plans = planned(found, **choices)
-    return {need.words for need in needs(found, plans, Choices(**choices), namespace_missing=namespace_missing)}
-
-
-@pytest.mark.parametrize(
-    ("found", "choices", "more", "less"),
-    [
-        pytest.param(
-            snapshot(),
-            {},
-            {
-                *("get nodes", "watch nodes", "patch nodes", "get leases.coordination.k8s.io", "get configmaps"),
-                *("list daemonsets.apps", "watch daemonsets.apps"),
-            },
-            {"create pods/eviction", "create namespaces", "watch leases.coordination.k8s.io"},
-            id="always",
-        ),
-        pytest.param(
-            web(3),
-            {},
-            {
-                *("create pods/eviction", "get poddisruptionbudgets.policy"),
-                *("create poddisruptionbudgets.policy", "delete poddisruptionbudgets.policy"),
-            },
-            {"patch pods", "delete pods"},
-            id="guarded",
-        ),
-        pytest.param(
-            web(3, budgets=[budget("b", 1)]),
-            {},
-            {"create pods/eviction"},
-            {"create poddisruptionbudgets.policy"},
-            id="under a budget",
-        ),
-        pytest.param(
-            web(1),
-            {},
-            {
-                *("patch deployments.apps/scale", "patch pods", "create pods/eviction"),
-                *("get deployments.apps", "get pods"),
-                "watch leases.coordination.k8s.io",
-            },
-            {"patch horizontalpodautoscalers.autoscaling"},
-            id="swapped",
-        ),
-        pytest.param(
-            web(3), {"disable_eviction": True, "force": True}, {"delete pods"}, {"create pods/eviction"}, id="deleted"
-        ),
-        pytest.param(
-            snapshot(replica_sets=[workload("ReplicaSet", "web", 1)], pods=[pod("p", owner=WEB)]),
-            {},
-            {"patch replicasets.apps/scale"},
-            {"patch deployments.apps/scale"},
-            id="a ReplicaSet of its own",
-        ),
-        pytest.param(
-            snapshot(deployment("web", 2), pods=[pod("p", owner=WEB, volumes=mounts("data"))]),
-            {},
-            {"list volumeattachments.storage.k8s.io"},
-            set(),
-            id="with a claim",
-        ),
-    ],
-)
-def test_what_a_run_has_to_be_allowed(
-    found: Snapshot, choices: dict[str, t.Any], more: set[str], less: set[str]
-) -> None:
-    assert more <= words(found, **choices)
-    assert not less & words(found, **choices)
-
-
-def test_autoscalers_are_written_only_where_there_is_one() -> None:
-    scaler: Raw = {
-        "metadata": {"name": "web", "namespace": "shop", "uid": "uid-hpa"},
-        "spec": {"scaleTargetRef": {"kind": "Deployment", "name": "web"}, "minReplicas": 1, "maxReplicas": 3},
-    }
-    assert "patch horizontalpodautoscalers.autoscaling" in words(web(1, autoscalers=[scaler]))
-
-
-def test_our_namespace_is_made_only_where_it_is_missing() -> None:
-    assert "create namespaces" in words(snapshot(), namespace_missing=True)
-
-
-def test_locks_are_asked_for_where_they_are_kept_and_surges_in_our_namespace() -> None:
-    found = web(1)
-    asked = needs(found, planned(found), Choices(), namespace_missing=False, locks="medik8s-leases")
-    places = {need.namespaces for need in asked if need.resource == "leases"}
-    assert places == {("medik8s-leases",), ("kubeops-node-maintenance",)}
-    alone = needs(snapshot(), (), Choices(), namespace_missing=False, locks="medik8s-leases")
-    assert {need.namespaces for need in alone if need.resource == "leases"} == {("medik8s-leases",)}
-
-
-def test_a_missing_permission_names_verb_resource_and_place() -> None:
-    plans = planned(web(3))
-    need = next(n for n in needs(web(3), plans, Choices(), namespace_missing=False) if n.resource == "pods/eviction")
-    assert "create pods/eviction in namespace shop" in missing(need, ["shop"]).message
-    assert "create pods/eviction in the whole cluster" in missing(replace(need, namespaces=()), []).message

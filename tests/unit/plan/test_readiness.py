@@ -121,3 +121,97 @@ def test_of_an_unknown_owner_one_leaves_at_a_time_while_another_serves() -> None
 def test_pods_that_do_not_stand_in_for_each_other_are_not_counted(owner: list[Raw] | None) -> None:
     pods = [pod("p0", owner=owner), pod("p1", "n2", owner=owner, ready=False)]
     assert not held(snapshot(pods=pods))
+
+
+@pytest.mark.parametrize(
+    ("state", "waits"),
+    [
+        ({}, True),
+        ({"ready": False}, False),
+        ({"deleting": "2026-01-01T00:00:00Z"}, False),
+        ({"phase": "Failed"}, False),
+        ({"phase": "Pending"}, False),
+    ],
+)
+def test_only_a_pod_that_serves_has_to_stay(state: Raw, waits: bool) -> None:
+    """Whatever its condition Ready still says."""
+    pods = [pod("p0", owner=WEB, **state), pod("p1", owner=WEB)]
+    assert bool(held(snapshot(deployment("web", 4), pods=pods))) is waits
+
+
+def test_a_workload_that_is_being_deleted_wants_no_pods() -> None:
+    parts = deployment("web", 4)
+    parts["deployments"][0]["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    assert not held(snapshot(parts, pods=[pod("p0", owner=WEB), pod("p1", owner=WEB)]))
+
+
+@pytest.mark.parametrize(
+    ("rule", "wanted", "needed"),
+    [
+        pytest.param({"maxUnavailable": "1%"}, 100, 99, id="a whole number"),
+        pytest.param({"maxUnavailable": "1%"}, 101, 99, id="rounded up"),
+        pytest.param({"minAvailable": "50%"}, 3, 2, id="half rounded up"),
+        pytest.param({"minAvailable": "100%"}, 3, 3, id="all"),
+        pytest.param({"minAvailable": 9}, 3, 3, id="not more than there are"),
+        pytest.param({"maxUnavailable": 9}, 3, 0, id="not less than none"),
+        pytest.param({"maxUnavailable": "many"}, 3, 3, id="not a number"),
+        pytest.param({}, 3, 1, id="what the server takes without a rule"),
+    ],
+)
+def test_percentages_of_a_budget_are_rounded_up(rule: Raw, wanted: int, needed: int) -> None:
+    """As by the disruption controller (GetScaledValueFromIntOrPercent with roundUp)."""
+    laid = budget("b", 1, healthy=0, desired=0, rule=rule)
+    if needed:
+        assert f"needs {needed} ready pods beside this one and has {needed - 1}" in held(
+            web(needed, wanted, budgets=[laid])
+        )
+    assert not held(web(needed + 1, wanted, budgets=[laid]))
+
+
+def test_a_budget_over_pods_of_unknown_owners_is_as_its_status_says() -> None:
+    pods = [pod("p0", owner=DB), pod("p1", owner=DB)]
+    assert not held(snapshot(pods=pods[:1], budgets=[budget("b", 1, healthy=1, desired=0)]))
+    assert not held(snapshot(pods=pods, budgets=[budget("b", 1, healthy=2, desired=1)]))
+    assert held(snapshot(pods=pods, budgets=[budget("b", 1, healthy=2, desired=2)]))
+
+
+@pytest.mark.parametrize(
+    ("state", "waits"),
+    [
+        ({}, False),
+        ({"ready": False}, True),
+        ({"deleting": "2026-01-01T00:00:00Z"}, True),
+        ({"phase": "Succeeded"}, True),
+    ],
+)
+def test_what_serves_is_ready_and_neither_ending_nor_finished(state: Raw, waits: bool) -> None:
+    pods = [pod("p0"), pod("p1", **state)]
+    assert bool(held(snapshot(pods=pods, budgets=[budget("b", 1, healthy=2, desired=1)]))) is waits
+
+
+def test_finished_pods_of_an_unknown_owner_are_no_peers() -> None:
+    pods = [pod("p0", owner=DB), pod("p1", owner=DB, phase="Succeeded", ready=False)]
+    assert not held(snapshot(pods=pods))
+    assert not held(snapshot(pods=pods), frozenset({"uid-p1"}))
+
+
+@pytest.mark.parametrize(
+    "state", [{"ready": False}, {"deleting": "2026-01-01T00:00:00Z"}, {"phase": "Succeeded"}], ids=str
+)
+def test_a_pod_that_does_not_serve_is_not_the_last(state: Raw) -> None:
+    found = snapshot(deployment("web", 1), pods=[pod("p0", owner=WEB, **state)])
+    assert last(found, found.pods[0]) is None
+
+
+def test_the_last_of_a_workload_that_is_being_deleted_may_go() -> None:
+    parts = deployment("web", 1)
+    parts["deployments"][0]["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    found = snapshot(parts, pods=[pod("p0", owner=WEB)])
+    assert last(found, found.pods[0]) is None
+
+
+def test_finished_pods_do_not_stand_beside_the_last() -> None:
+    found = snapshot(deployment("web", 1), pods=[pod("p0", owner=WEB), pod("p1", owner=WEB, phase="Failed")])
+    why = last(found, found.pods[0])
+    assert why is not None
+    assert why.alone

@@ -81,7 +81,7 @@ def fate(snapshot: snapshots.Snapshot, pod: objects.Pod, now: str) -> Fate | Non
     successor, then = _successor(snapshot, pod)
     volumes = attached(snapshot, pod)
     told_at, seconds, why = _deletion(node, pod, now)
-    if not told_at and seconds is None and not why:
+    if not why:
         successor, then = "none", "It is never deleted"
     held = f" Volume {', '.join(volumes)} stays attached to {node.name}." if volumes else ""
     return Fate(told_at, seconds, successor, volumes, f"{why}{then}.{held}")

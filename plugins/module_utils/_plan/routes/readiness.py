@@ -99,7 +99,7 @@ def _desired(snapshot: snapshots.Snapshot, budget: objects.Budget, covered: t.It
         workloads[workload.uid] = workload
     expected = sum(workload.replicas for workload in workloads.values())
     if budget.max_unavailable is not None:
-        return max(expected - _count(budget.max_unavailable, expected), 0)
+        return expected - _count(budget.max_unavailable, expected)
     return min(_count(1 if budget.min_available is None else budget.min_available, expected), expected)
 
 

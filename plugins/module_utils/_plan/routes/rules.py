@@ -99,7 +99,7 @@ def _terminating(case: cases.Case) -> pod_plan.PodPlan | None:
     if holders := [f for f in pod.finalizers if f != JOB_FINALIZER]:
         why = f"It is terminating, and held by finalizers {', '.join(holders)}."
         remedy = "Whoever set the finalizers has to remove them; it is never force-deleted."
-    elif case.context.now and pod.deadline and case.context.now[:19] > pod.deadline[:19]:
+    elif case.context.now[:19] > pod.deadline[:19]:
         why = f"It is still there although its grace period ended at {pod.deadline}."
         remedy = f"Check the kubelet of {pod.node}; it is never force-deleted."
     else:

@@ -46,7 +46,8 @@ def _requirement(requirement: objects.Raw, have: t.Mapping[str, str]) -> bool:
     if operator not in ("Gt", "Lt"):
         return selectors.satisfied(requirement, have)
     try:
-        left, right = int(have[requirement["key"]]), int(requirement["values"][0])
-    except (KeyError, IndexError, TypeError, ValueError):
+        (value,) = requirement["values"]
+        left, right = int(have[requirement["key"]]), int(value)
+    except (KeyError, TypeError, ValueError):
         return False
     return left > right if operator == "Gt" else left < right

@@ -1,0 +1,104 @@
+# Copyright: Contributors to the kubeops.node_maintenance collection
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The questions that the rules of a route ask about one pod."""
+
+from __future__ import annotations
+
+import pytest
+
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names, node_taints, selectors
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.node_records import Record, Step
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.pod_plan import Choices
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.snapshots import Snapshot
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.routes.cases import Case, RoutingContext
+from ansible_collections.kubeops.node_maintenance.tests.unit.plan.objects import (
+    Raw,
+    budget,
+    deployment,
+    node,
+    owned,
+    pod,
+    snapshot,
+)
+
+WEB = owned("ReplicaSet", "web")
+GUARD = names.guard_name("x")
+CONSENT = {names.ALLOW_INTERRUPTION: "true"}
+
+
+def asking(found: Snapshot, choices: Choices | None = None) -> RoutingContext:
+    return RoutingContext(found, choices or Choices(), frozenset({"n1"}), "", selectors.parse(""), {})
+
+
+def case(found: Snapshot, choices: Choices | None = None) -> Case:
+    """Of its first pod."""
+    return Case(asking(found, choices), found.pods[0])
+
+
+@pytest.mark.parametrize(
+    ("state", "choices", "laid", "asked"),
+    [
+        pytest.param({}, Choices(), ["b"], ["b"], id="serving"),
+        pytest.param({"phase": "Succeeded"}, Choices(), ["b"], [], id="finished"),
+        pytest.param({"phase": "Pending"}, Choices(), ["b"], [], id="pending"),
+        pytest.param({"deleting": "2026-01-01T00:00:00Z"}, Choices(), ["b"], [], id="terminating"),
+        pytest.param({}, Choices(disable_eviction=True), ["b"], [], id="deleted, not evicted"),
+        pytest.param({}, Choices(), ["b", GUARD], ["b"], id="our guard is removed beside another"),
+        pytest.param({}, Choices(), [GUARD], [GUARD], id="our guard alone"),
+    ],
+)
+def test_which_budgets_the_api_server_checks(state: Raw, choices: Choices, laid: list[str], asked: list[str]) -> None:
+    found = snapshot(pods=[pod("p", **state)], budgets=[budget(name, 1) for name in laid])
+    assert [ref.name for ref in case(found, choices).asked] == asked
+
+
+@pytest.mark.parametrize(
+    ("on_pod", "on_workload", "choices", "consent"),
+    [
+        pytest.param({}, {}, Choices(), False, id="nobody"),
+        pytest.param({}, {}, Choices(allow_interruption=True), True, id="the run"),
+        pytest.param({}, CONSENT, Choices(), True, id="the workload"),
+        pytest.param(CONSENT, {}, Choices(), False, id="a pod does not speak for its workload"),
+        pytest.param({}, {names.ALLOW_INTERRUPTION: "yes"}, Choices(), False, id="another value"),
+    ],
+)
+def test_who_allows_an_interruption(
+    on_pod: dict[str, str], on_workload: dict[str, str], choices: Choices, consent: bool
+) -> None:
+    found = snapshot(deployment("web", 1, annotations=on_workload), pods=[pod("p", owner=WEB, annotations=on_pod)])
+    assert case(found, choices).consent is consent
+
+
+def test_a_pod_without_a_known_workload_has_no_replicas_and_its_own_owner() -> None:
+    found = case(snapshot(pods=[pod("p", owner=owned("Database", "main", "example.org/v1"))]))
+    assert (found.workload, found.replicas, found.surge, found.bad_surge) == (None, 0, None, None)
+    assert str(found.owner) == "Database shop/main"
+
+
+def test_the_place_in_line_counts_leaving_pods_of_the_owner_and_of_the_namespace() -> None:
+    other = pod("other", owner=owned("ReplicaSet", "other"))
+    stays = pod("stays", "n2", owner=WEB)
+    found = snapshot(pods=[stays, pod("a", owner=WEB), other, pod("b", owner=WEB), pod("c", namespace="bank")])
+    context, pods = asking(found), {raw.name: raw for raw in found.pods}
+    assert [context.place_in_line("workload", "uid-ReplicaSet-web", pods[name]) for name in "ab"] == [0, 1]
+    assert [context.place_in_line("namespace", "shop", pods[name]) for name in ("a", "other", "b")] == [0, 1, 2]
+    assert context.place_in_line("namespace", "bank", pods["c"]) == 0
+
+
+@pytest.mark.parametrize(
+    ("step", "emptied"), [("cordoned", False), ("drained", True), ("out", True), ("parked", True), ("returning", True)]
+)
+def test_a_node_in_maintenance_is_held_by_what_its_record_says(step: Step, emptied: bool) -> None:
+    taint: Raw = {"key": names.TAINT_KEY, "value": "r1", "effect": "NoSchedule"}
+    record = Record("r1", "n", "ann", "", "2026-01-01T00:00:00Z", step, "uid-n1", "", {}, (taint,))
+    found = snapshot(nodes=[node("n1", annotations={names.RECORD: record.dump()})])
+    assert asking(found).keeps_out("n1") == ((node_taints.CORDON, taint), emptied)
+
+
+@pytest.mark.parametrize("annotations", [{}, {names.RECORD: "{"}])
+def test_a_node_without_a_record_that_can_be_read_is_taken_to_be_held_by_our_taint(annotations: dict[str, str]) -> None:
+    context = asking(snapshot(nodes=[node("n1", annotations=annotations)]))
+    ours: Raw = {"key": names.TAINT_KEY, "effect": "NoSchedule"}
+    assert context.keeps_out("n1") == context.keeps_out("n9") == ((node_taints.CORDON, ours), False)

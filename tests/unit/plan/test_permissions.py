@@ -1,0 +1,126 @@
+# Copyright: Contributors to the kubeops.node_maintenance collection
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What a run has to be allowed, asked before its first write."""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import replace
+
+import pytest
+
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.pod_plan import Choices
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.snapshots import Snapshot
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.preflight.permissions import missing, needs
+from ansible_collections.kubeops.node_maintenance.tests.unit.plan.objects import (
+    Raw,
+    budget,
+    deployment,
+    mounts,
+    pod,
+    snapshot,
+    workload,
+)
+from ansible_collections.kubeops.node_maintenance.tests.unit.plan.routed import WEB, planned, web
+
+
+def words(found: Snapshot, *, namespace_missing: bool = False, **choices: t.Any) -> set[str]:
+    plans = planned(found, **choices)
+    return {need.words for need in needs(found, plans, Choices(**choices), namespace_missing=namespace_missing)}
+
+
+@pytest.mark.parametrize(
+    ("found", "choices", "more", "less"),
+    [
+        pytest.param(
+            snapshot(),
+            {},
+            {
+                *("get nodes", "watch nodes", "patch nodes", "get leases.coordination.k8s.io", "get configmaps"),
+                *("list daemonsets.apps", "watch daemonsets.apps"),
+            },
+            {"create pods/eviction", "create namespaces", "watch leases.coordination.k8s.io"},
+            id="always",
+        ),
+        pytest.param(
+            web(3),
+            {},
+            {
+                *("create pods/eviction", "get poddisruptionbudgets.policy"),
+                *("create poddisruptionbudgets.policy", "delete poddisruptionbudgets.policy"),
+            },
+            {"patch pods", "delete pods"},
+            id="guarded",
+        ),
+        pytest.param(
+            web(3, budgets=[budget("b", 1)]),
+            {},
+            {"create pods/eviction"},
+            {"create poddisruptionbudgets.policy"},
+            id="under a budget",
+        ),
+        pytest.param(
+            web(1),
+            {},
+            {
+                *("patch deployments.apps/scale", "patch pods", "create pods/eviction"),
+                *("get deployments.apps", "get pods"),
+                "watch leases.coordination.k8s.io",
+            },
+            {"patch horizontalpodautoscalers.autoscaling"},
+            id="swapped",
+        ),
+        pytest.param(
+            web(3), {"disable_eviction": True, "force": True}, {"delete pods"}, {"create pods/eviction"}, id="deleted"
+        ),
+        pytest.param(
+            snapshot(replica_sets=[workload("ReplicaSet", "web", 1)], pods=[pod("p", owner=WEB)]),
+            {},
+            {"patch replicasets.apps/scale"},
+            {"patch deployments.apps/scale"},
+            id="a ReplicaSet of its own",
+        ),
+        pytest.param(
+            snapshot(deployment("web", 2), pods=[pod("p", owner=WEB, volumes=mounts("data"))]),
+            {},
+            {"list volumeattachments.storage.k8s.io"},
+            set(),
+            id="with a claim",
+        ),
+    ],
+)
+def test_what_a_run_has_to_be_allowed(
+    found: Snapshot, choices: dict[str, t.Any], more: set[str], less: set[str]
+) -> None:
+    assert more <= words(found, **choices)
+    assert not less & words(found, **choices)
+
+
+def test_autoscalers_are_written_only_where_there_is_one() -> None:
+    scaler: Raw = {
+        "metadata": {"name": "web", "namespace": "shop", "uid": "uid-hpa"},
+        "spec": {"scaleTargetRef": {"kind": "Deployment", "name": "web"}, "minReplicas": 1, "maxReplicas": 3},
+    }
+    assert "patch horizontalpodautoscalers.autoscaling" in words(web(1, autoscalers=[scaler]))
+
+
+def test_our_namespace_is_made_only_where_it_is_missing() -> None:
+    assert "create namespaces" in words(snapshot(), namespace_missing=True)
+
+
+def test_locks_are_asked_for_where_they_are_kept_and_surges_in_our_namespace() -> None:
+    found = web(1)
+    asked = needs(found, planned(found), Choices(), namespace_missing=False, locks="medik8s-leases")
+    places = {need.namespaces for need in asked if need.resource == "leases"}
+    assert places == {("medik8s-leases",), ("kubeops-node-maintenance",)}
+    alone = needs(snapshot(), (), Choices(), namespace_missing=False, locks="medik8s-leases")
+    assert {need.namespaces for need in alone if need.resource == "leases"} == {("medik8s-leases",)}
+
+
+def test_a_missing_permission_names_verb_resource_and_place() -> None:
+    plans = planned(web(3))
+    need = next(n for n in needs(web(3), plans, Choices(), namespace_missing=False) if n.resource == "pods/eviction")
+    assert "create pods/eviction in namespace shop" in missing(need, ["shop"]).message
+    assert "create pods/eviction in the whole cluster" in missing(replace(need, namespaces=()), []).message

@@ -1,0 +1,49 @@
+# Copyright: Contributors to the kubeops.node_maintenance collection
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The route of pods that use storage of their node."""
+
+from __future__ import annotations
+
+import pytest
+
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.pod_plan import Choices
+from ansible_collections.kubeops.node_maintenance.tests.unit.plan.objects import (
+    Raw,
+    claim,
+    mounts,
+    on_hosts,
+)
+from ansible_collections.kubeops.node_maintenance.tests.unit.plan.routed import (
+    only,
+    web,
+)
+
+LOCAL: Raw = {"metadata": {"name": "pv"}, "spec": {"local": {"path": "/disk"}, "nodeAffinity": on_hosts("n1")}}
+HOST: Raw = {"metadata": {"name": "pv"}, "spec": {"hostPath": {"path": "/disk"}}}
+BOUND: Raw = {"metadata": {"name": "pv"}, "spec": {"csi": {}, "nodeAffinity": on_hosts("n1")}}
+BOTH: Raw = {"metadata": {"name": "pv"}, "spec": {"csi": {}, "nodeAffinity": on_hosts("n1", "n2")}}
+
+
+@pytest.mark.parametrize(
+    ("volume", "choices", "route", "code"),
+    [
+        pytest.param(LOCAL, Choices(), "refuse", "local_volume", id="local"),
+        pytest.param(HOST, Choices(), "refuse", "local_volume", id="hostPath"),
+        pytest.param(BOUND, Choices(), "refuse", "local_volume", id="bound to this node"),
+        pytest.param(LOCAL, Choices(force=True), "refuse", "local_volume", id="force is no consent"),
+        pytest.param(LOCAL, Choices(allow_interruption=True), "evict", "local_volume", id="allowed"),
+        pytest.param(BOTH, Choices(), "evict", "guarded", id="bound to two nodes"),
+        pytest.param(None, Choices(), "evict", "guarded", id="not bound yet"),
+    ],
+)
+def test_local_volumes(volume: Raw | None, choices: Choices, route: str, code: str) -> None:
+    found = web(
+        3,
+        pod_changes={"volumes": mounts("data")},
+        claims=[claim("data", "pv")],
+        volumes=[volume] if volume else [],
+    )
+    plan = only(found, choices)
+    assert (plan.route, plan.code) == (route, code)
