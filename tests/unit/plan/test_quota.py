@@ -34,7 +34,7 @@ def test_quantities(text: str | int, number: Fraction) -> None:
     assert quota.quantity(text) == number
 
 
-@pytest.mark.parametrize("text", ["", "x", "1X", "1 Gi", "mi", "1mi"])
+@pytest.mark.parametrize("text", ["", "x", "1X", "1K", "1ki", "1 Gi", "mi", "1mi"])
 def test_what_is_no_quantity(text: str) -> None:
     with pytest.raises(ValueError, match="not a resource quantity"):
         quota.quantity(text)
@@ -188,3 +188,144 @@ def ranged(kind: str, **bounds: Raw) -> Raw:
 )
 def test_limit_ranges(found: Raw, broken: bool) -> None:
     assert bool(quota.violated([found], POD)) == broken
+
+
+def test_suffixes_are_powers_of_a_thousand_and_of_1024() -> None:
+    steps = {"n": -3, "u": -2, "m": -1, "": 0, "k": 1, "M": 2, "G": 3, "T": 4, "P": 5, "E": 6}
+    assert {suffix: quota.quantity(f"7{suffix}") for suffix in steps} == {
+        suffix: 7 * Fraction(1000) ** step for suffix, step in steps.items()
+    }
+    binary = ["Ki", "Mi", "Gi", "Ti", "Pi", "Ei"]
+    assert [quota.quantity(f"7{suffix}") for suffix in binary] == [7 * 1024**step for step in range(1, 7)]
+
+
+@pytest.mark.parametrize(
+    ("spec", "limits", "taken"),
+    [
+        pytest.param(
+            {"containers": [container()]},
+            [{"spec": {"limits": [{"type": "Container", "default": {"cpu": "2"}}]}}],
+            {"requests.cpu": "2", "limits.cpu": "2"},
+            id="a default limit is the default request",
+        ),
+        pytest.param(
+            {"containers": [container()]},
+            [{"spec": {"limits": [{"type": "Pod", "default": {"cpu": "2"}}]}}],
+            {"requests.cpu": None},
+            id="defaults are for containers",
+        ),
+        pytest.param(
+            {"containers": [container(requests={"cpu": "1"})], "overhead": {"memory": "1Mi", "cpu": "1"}},
+            [],
+            {"requests.memory": "1Mi", "requests.cpu": "2", "limits.memory": None, "limits.cpu": None},
+            id="overhead makes no limit",
+        ),
+        pytest.param(
+            {"containers": [container(limits={"cpu": "1"})], "overhead": {"cpu": "1"}},
+            [],
+            {"limits.cpu": "2"},
+            id="overhead adds to a limit",
+        ),
+        pytest.param(
+            {
+                "containers": [container(requests={"cpu": "3"})],
+                "initContainers": [container(requests={"cpu": "1"}), container(requests={"cpu": "2"})],
+            },
+            [],
+            {"requests.cpu": "3"},
+            id="init containers run one after another",
+        ),
+        pytest.param(
+            {
+                "containers": [container(requests={"cpu": "1"})],
+                "initContainers": [
+                    container("init", requests={"cpu": "2"}),
+                    container("side", requests={"cpu": "2"}, restartPolicy="Always"),
+                ],
+            },
+            [],
+            {"requests.cpu": "3"},
+            id="a sidecar does not run before it is started",
+        ),
+    ],
+)
+def test_what_a_quota_counts_of_a_pod(spec: Raw, limits: list[Raw], taken: dict[str, str | None]) -> None:
+    found = quota.usage(spec, limits)
+    assert {name: found.get(name) for name in taken} == {
+        name: None if amount is None else quota.quantity(amount) for name, amount in taken.items()
+    }
+
+
+@pytest.mark.parametrize(
+    ("operator", "values", "named", "silent"),
+    [
+        ("In", ["critical"], True, False),
+        ("In", ["other"], False, False),
+        ("NotIn", ["critical"], False, True),
+        ("NotIn", ["other"], True, True),
+        ("Exists", [], True, False),
+        ("DoesNotExist", [], False, True),
+    ],
+)
+def test_scopes_of_a_priority_class(operator: str, values: list[str], named: bool, silent: bool) -> None:
+    scope = {"matchExpressions": [{"scopeName": "PriorityClass", "operator": operator, "values": values}]}
+    laid = limited({"pods": "0"}, {}, scopeSelector=scope)
+    assert bool(quota.exceeded([laid], [], [quota.Newcomers({**POD, "priorityClassName": "critical"}, 1)])) is named
+    assert bool(quota.exceeded([laid], [], [quota.Newcomers(POD, 1)])) is silent
+
+
+@pytest.mark.parametrize(
+    ("scopes", "spec", "counted"),
+    [
+        (["Terminating"], {**POD, "activeDeadlineSeconds": 0}, True),
+        (["NotTerminating"], {**POD, "activeDeadlineSeconds": 0}, False),
+        (["NotBestEffort"], POD, True),
+        (["NotBestEffort"], SILENT, False),
+        pytest.param(["BestEffort"], {"containers": [*SILENT["containers"], *POD["containers"]]}, False, id="one says"),
+        (["NotTerminating", "NotBestEffort"], POD, True),
+        (["Terminating", "NotBestEffort"], POD, False),
+        (["CrossNamespacePodAffinity"], POD, False),
+    ],
+)
+def test_a_quota_counts_pods_in_all_of_its_scopes(scopes: list[str], spec: Raw, counted: bool) -> None:
+    laid = limited({"pods": "0"}, {}, scopes=scopes)
+    assert bool(quota.exceeded([laid], [], [quota.Newcomers(spec, 1)])) is counted
+
+
+@pytest.mark.parametrize(
+    ("hard", "told"),
+    [
+        ({"requests.memory": "1Gi"}, True),
+        ({"limits.memory": "1Gi"}, True),
+        ({"requests.storage": "1Gi"}, False),
+        ({"requests.cpu": "9"}, False),
+    ],
+)
+def test_what_a_quota_limits_has_to_be_specified(hard: Raw, told: bool) -> None:
+    found = quota.exceeded([limited(hard, {})], [], [quota.Newcomers(POD, 1)])
+    assert ("do not specify" in found.get("q", "")) is told
+    elsewhere = limited(hard, {}, scopes=["Terminating"])
+    assert not quota.exceeded([elsewhere], [], [quota.Newcomers(POD, 1)])
+
+
+def test_a_quota_without_a_status_is_judged_by_its_spec() -> None:
+    laid: Raw = {"metadata": {"name": "q"}, "spec": {"hard": {"requests.cpu": "500m"}}}
+    assert "0 of 500m are used, and 1 more" in quota.exceeded([laid], [], [quota.Newcomers(POD, 1)])["q"]
+    half = {"containers": [container(requests={"cpu": "1500m"})]}
+    assert "1.5 more" in quota.exceeded([laid], [], [quota.Newcomers(half, 1)])["q"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "bounds", "spec", "words"),
+    [
+        ("Container", {"max": {"cpu": "1"}}, {"requests": {"cpu": "1"}, "limits": {"cpu": "2"}}, "2 cpu, more than 1"),
+        ("Container", {"min": {"cpu": "2"}}, {"requests": {"cpu": "1"}, "limits": {"cpu": "4"}}, "1 cpu, less than 2"),
+        ("Container", {"min": {"cpu": "2"}}, {}, ""),
+        ("Container", {"max": {"cpu": "0"}}, {}, ""),
+        ("Pod", {"max": {"cpu": "1"}}, {"limits": {"cpu": "2"}}, "the pod asks for 2 cpu"),
+        ("Pod", {"min": {"cpu": "2"}}, {"requests": {"cpu": "1"}}, "the pod asks for 1 cpu"),
+    ],
+)
+def test_a_limit_range_is_told_with_what_breaks_it(kind: str, bounds: Raw, spec: Raw, words: str) -> None:
+    found = quota.violated([ranged(kind, **bounds)], {"containers": [{"name": "c", "resources": spec}]})
+    assert (words in found["r"]) if words else not found
