@@ -163,3 +163,57 @@ def test_reactive_budgets_are_told_by_preset_and_by_selector(
 def test_a_selector_that_is_none_is_an_error() -> None:
     with pytest.raises(ValueError, match="not part of a label selector"):
         budgets.reactive_selectors(["!!"])
+
+
+@pytest.mark.parametrize(
+    ("unconfirmed", "code"), [(0, "room"), (budgets.MAX_DISRUPTED, "room"), (2001, "refused_by_server")]
+)
+def test_the_server_refuses_above_two_thousand_unconfirmed_evictions(unconfirmed: int, code: str) -> None:
+    raw = over(**ROOM)
+    raw["status"]["disruptedPods"] = {f"p{n}": "2026-01-01T00:00:00Z" for n in range(unconfirmed)}
+    found = verdict(pod("leaving", "n1", owned("ReplicaSet", "web")), raw)
+    assert found.code == code
+    assert code == "room" or "2001 unconfirmed" in found.message
+
+
+@pytest.mark.parametrize(
+    ("ready", "healthy", "code"),
+    [
+        pytest.param(3, 3, "room", id="as the status says"),
+        pytest.param(3, 4, "room", id="fewer, and still more than must be"),
+        pytest.param(2, 2, "room", id="just as many"),
+        pytest.param(2, 3, "stale", id="fewer, and none to spare"),
+    ],
+)
+def test_a_status_is_stale_when_its_pods_are_not_enough(ready: int, healthy: int, code: str) -> None:
+    found = verdict(
+        pod("leaving", "n1", owned("ReplicaSet", "web")), over(allowed=1, healthy=healthy, desired=2), peers=ready
+    )
+    assert found.code == code
+    assert code == "room" or f"counts {healthy} of its pods as healthy, but {ready} are ready" in found.message
+
+
+@pytest.mark.parametrize(("replicas", "told"), [(1, True), (2, True), (3, False)])
+def test_an_autoscaler_above_its_minimum_is_not_blamed(replicas: int, told: bool) -> None:
+    scaler = {
+        "metadata": {"name": "web", "namespace": "shop"},
+        "spec": {"scaleTargetRef": {"kind": "Deployment", "name": "web"}, "minReplicas": 2, "maxReplicas": 5},
+    }
+    leaving = pod("leaving", "n1", owned("ReplicaSet", "web"))
+    laid = over(allowed=0, rule={"maxUnavailable": 0})
+    seen = snapshot(deployment("web", replicas), pods=[leaving], budgets=[laid], autoscalers=[scaler])
+    assert ("is at its minimum" in budgets.diagnose(seen, seen.pods[0]).message) is told
+
+
+@pytest.mark.parametrize(
+    ("numbers", "never"),
+    [
+        ({"allowed": 0, "healthy": 3, "expected": 3}, True),
+        ({"allowed": 0, "healthy": 4, "expected": 3}, True),
+        ({"allowed": 0, "healthy": 1, "expected": 1}, True),
+        ({"allowed": 1, "healthy": 3, "expected": 3}, False),
+        ({"allowed": 0, "healthy": 2, "expected": 3}, False),
+    ],
+)
+def test_a_budget_is_judged_by_its_numbers_where_its_rule_does_not_tell(numbers: dict[str, t.Any], never: bool) -> None:
+    assert budgets.fully_blocking(Budget.of(over(rule={"minAvailable": "90%"}, desired=3, **numbers))) is never

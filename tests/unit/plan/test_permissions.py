@@ -19,6 +19,7 @@ from ansible_collections.kubeops.node_maintenance.tests.unit.plan.objects import
     budget,
     deployment,
     mounts,
+    owned,
     pod,
     snapshot,
     workload,
@@ -124,3 +125,44 @@ def test_a_missing_permission_names_verb_resource_and_place() -> None:
     need = next(n for n in needs(web(3), plans, Choices(), namespace_missing=False) if n.resource == "pods/eviction")
     assert "create pods/eviction in namespace shop" in missing(need, ["shop"]).message
     assert "create pods/eviction in the whole cluster" in missing(replace(need, namespaces=()), []).message
+
+
+EVICT, DELETE, JOBS = "create pods/eviction", "delete pods", "create podmigrationjobs.scheduling.koordinator.sh"
+ATTACHED, GUARDS = "list volumeattachments.storage.k8s.io", "create poddisruptionbudgets.policy"
+
+
+@pytest.mark.parametrize(
+    ("plan", "choices", "asked"),
+    [
+        ({"route": "evict"}, Choices(), {EVICT}),
+        ({"route": "evict"}, Choices(disable_eviction=True), {DELETE}),
+        ({"route": "evict", "guarded": True}, Choices(), {EVICT, GUARDS}),
+        ({"route": "skip"}, Choices(), set()),
+        ({"route": "refuse"}, Choices(), set()),
+        ({"route": "wait"}, Choices(), set()),
+        ({"route": "wait", "code": "out_of_service"}, Choices(), {ATTACHED}),
+        ({"route": "swap"}, Choices(), {EVICT}),
+        ({"route": "job"}, Choices(backend="koordinator", fallback="eviction"), {JOBS, EVICT}),
+        ({"route": "job"}, Choices(backend="koordinator", fallback="fail"), {JOBS}),
+        ({"route": "job", "guarded": True}, Choices(backend="koordinator", fallback="fail"), {JOBS, EVICT, GUARDS}),
+        ({"route": "job"}, Choices(backend="auto", fallback="fail"), {JOBS, EVICT}),
+    ],
+)
+def test_each_route_asks_for_what_it_writes(plan: dict[str, t.Any], choices: Choices, asked: set[str]) -> None:
+    """A job that comes to nothing falls back to an eviction unless `fallback` rules that out."""
+    found = web(3)
+    plans = [replace(one, **{"code": "x", "guarded": False, **plan}) for one in planned(found)]
+    words = {need.words for need in needs(found, plans, choices, namespace_missing=False)}
+    assert words & {EVICT, DELETE, JOBS, ATTACHED, GUARDS} == asked
+
+
+@pytest.mark.parametrize(
+    ("kind", "watched", "not_watched"),
+    [("ReplicaSet", "deployments.apps", "statefulsets.apps"), ("StatefulSet", "statefulsets.apps", "deployments.apps")],
+)
+def test_the_owners_of_what_is_moved_are_watched(kind: str, watched: str, not_watched: str) -> None:
+    found = snapshot(pods=[pod("p", owner=owned(kind, "x"))])
+    plans = [replace(one, route="evict") for one in planned(found)]
+    words = {need.words for need in needs(found, plans, Choices(), namespace_missing=False)}
+    assert f"watch {watched}" in words
+    assert f"watch {not_watched}" not in words

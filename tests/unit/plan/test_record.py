@@ -4,11 +4,20 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 
 import pytest
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.node_records import Record
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.node_records import (
+    BadRecordError,
+    Mark,
+    Record,
+    record_of,
+)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Node
+from ansible_collections.kubeops.node_maintenance.tests.unit.plan.objects import node
 
 DRAINED = Record("r1", "n1", "tina@here", "", "2026-11-21T01:00:00.000Z", "drained", "u", "ns/l", {})
 
@@ -40,3 +49,52 @@ def test_whose_a_node_is(run: str, nonce: str, really: bool, foreseen: bool, par
 )
 def test_records_made_by_hand_are_of_calls_by_hand(run: str, nonce: str, foreign: bool) -> None:
     assert replace(DRAINED, nonce="").foreign_to(run, nonce) is foreign
+
+
+TAINT = {"key": names.TAINT_KEY, "value": "r1", "effect": "NoSchedule"}
+
+
+def annotated(text: str) -> Node:
+    return Node.of(node("n1", annotations={names.RECORD: text}))
+
+
+def test_a_record_is_read_as_it_was_written() -> None:
+    record = replace(DRAINED, added=(TAINT,), marks={"label/a": Mark(None, "x"), "label/b": Mark("old", "y")})
+    assert record_of(annotated(record.dump())) == record
+    assert record_of(Node.of(node("n1"))) is None
+
+
+def test_equal_records_are_equal_texts() -> None:
+    one = replace(DRAINED, prior={"bootID": "b", "unschedulable": False})
+    other = replace(DRAINED, prior={"unschedulable": False, "bootID": "b"})
+    assert one == other
+    assert one.dump() == other.dump()
+
+
+def test_results_show_no_nonce() -> None:
+    assert DRAINED.public().keys() == json.loads(DRAINED.dump()).keys() - {"v", "nonce"}
+
+
+WRITTEN = json.loads(DRAINED.dump())
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("{", "cannot be read"),
+        ("[]", "cannot be read"),
+        (json.dumps({**WRITTEN, "marks": []}), "cannot be read"),
+        (json.dumps({**WRITTEN, "other": 1}), "cannot be read"),
+        (json.dumps({name: value for name, value in WRITTEN.items() if name != "run"}), "cannot be read"),
+        (json.dumps({name: value for name, value in WRITTEN.items() if name != "v"}), "cannot be read"),
+        (json.dumps({**WRITTEN, "v": 2}), "version 2, this collection knows 1"),
+    ],
+)
+def test_a_record_that_cannot_be_read_is_not_guessed(text: str, words: str) -> None:
+    with pytest.raises(BadRecordError, match=words):
+        record_of(annotated(text))
+
+
+@pytest.mark.parametrize(("nonce", "fence"), [("n1", "l=r1/n1"), ("", "l=r1")])
+def test_the_fence_names_the_lease_and_its_holder(nonce: str, fence: str) -> None:
+    assert replace(DRAINED, nonce=nonce).fence == fence

@@ -50,7 +50,13 @@ def test_a_toleration_covers_a_taint(toleration: Raw, covers: bool) -> None:
         ("Gt", "-1", "0", True),
         ("Gt", "1", "many", False),
         ("Lt", "", "1", False),
-        ("Gt", "1", "99999999999999999999", False),
+        ("Gt", "1", str(2**63 - 1), True),
+        ("Gt", "1", str(2**63), False),
+        ("Lt", "1", str(-(2**63)), True),
+        ("Lt", "1", str(-(2**63) - 1), False),
+        ("Gt", "-2", "-1", True),
+        ("Gt", "1", "10", True),
+        ("Gt", "-1", "-0", False),
     ],
 )
 def test_a_toleration_compares_numbers(operator: str, wanted: str, value: str, covers: bool) -> None:
@@ -111,7 +117,10 @@ GOOD: Raw = {"key": "dedicated", "value": "db", "effect": "NoSchedule"}
         ({**GOOD, "key": "example.com/"}, ["key"]),
         ({**GOOD, "key": "a/b/c"}, ["key"]),
         ({**GOOD, "key": "Example.com/gpu"}, ["key"]),
+        ({**GOOD, "key": "a" * 253 + "/gpu"}, []),
         ({**GOOD, "key": "a" * 254 + "/gpu"}, ["key"]),
+        ({**GOOD, "key": "example.com/" + "a" * 63}, []),
+        ({**GOOD, "value": "a" * 63}, []),
         ({**GOOD, "key": "gpu\n"}, ["key"]),
         ({**GOOD, "key": "maintenance.kubeops.io/in-progress"}, ["key"]),
         ({**GOOD, "value": ""}, []),
@@ -148,6 +157,12 @@ def test_a_taint_is_valid_before_anything_is_asked(raw: Raw, where: list[str]) -
 )
 def test_no_taint_is_asked_for_twice_or_both_ways(raws: list[Raw], state: str, wrong: bool) -> None:
     assert bool(refused(*raws, state=state)) == wrong
+
+
+def test_a_taint_that_is_asked_for_twice_is_told_with_both_places() -> None:
+    faults = node_taints.read([{**GOOD, "key": "other"}, GOOD, {**GOOD, "value": "web"}], "present")[1]
+    assert [(fault.where, fault.value) for fault in faults] == [("taints[2]", "dedicated=web:NoSchedule")]
+    assert "see taints[1]" in faults[0].expected
 
 
 @pytest.mark.parametrize(("value", "text"), [(True, "true"), (False, "false"), (1, "1"), (None, ""), ("True", "True")])

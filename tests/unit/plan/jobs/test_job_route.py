@@ -149,6 +149,21 @@ def test_auto_does_not_wait_for_the_object_limiter() -> None:
     assert [p.route for p in planned(found, controller=by_namespace, backend="auto")] == ["job", "job", "evict"]
 
 
+@pytest.mark.parametrize(("gap", "route"), [(59.0, "job"), (60.0, "job"), (61.0, "evict")])
+def test_auto_waits_a_minute_for_the_object_limiter(gap: float, route: str) -> None:
+    found = snapshot(deployment("web", 3), pods=web(2))
+    limited = Controller(object_limiters={"workload": Limiter(gap)})
+    assert [plan.route for plan in planned(found, controller=limited, backend="auto")] == ["job", route]
+
+
+def test_an_owner_without_a_known_count_is_not_limited() -> None:
+    """The limiter does not track a workload whose replicas it cannot read."""
+    found = snapshot(pods=web(2, owner=owned("Database", "main", "example.org/v1")))
+    controller = Controller(skip_check_expected_replicas=True)
+    plans = planned(found, controller=controller, backend="auto", allow_interruption=True)
+    assert [(plan.route, plan.code) for plan in plans] == [("job", "interruption_allowed")] * 2
+
+
 def test_the_estimate_follows_the_limits() -> None:
     found = snapshot(deployment("web", 3), pods=web(2, grace=0))
 

@@ -1,0 +1,353 @@
+# Copyright: Contributors to the kubeops.node_maintenance collection
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Each step of a swap, asked in one state of the cluster."""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import replace
+
+import pytest
+
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names, serving
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.pod_plan import PodPlan
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.snapshots import Snapshot
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap import surge_changes, swap
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap.surge_records import (
+    Bounds,
+    Leaver,
+    Surge,
+)
+from ansible_collections.kubeops.node_maintenance.tests.unit.plan.objects import Raw, deployment, node, pod, snapshot
+from ansible_collections.kubeops.node_maintenance.tests.unit.plan.routed import WEB
+
+UID = "uid-Deployment-web"
+BEGUN = "2026-01-02T00:00:00Z"
+LATER = "2026-01-02T00:00:05Z"
+LOWEST = {names.DELETION_COST: names.LOWEST_COST}
+SURGE = Surge(
+    "apps/v1",
+    "Deployment",
+    "shop",
+    "web",
+    UID,
+    prior_replicas=1,
+    target=2,
+    nodes={"n1": "uid-n1"},
+    leaving={"uid-old": Leaver("old", None)},
+    run="r1",
+    by="ann",
+    since=BEGUN,
+    created=BEGUN,
+)
+BOUNDED = replace(SURGE, bounds=Bounds("web", 1, 1, 2, 2))
+
+
+def scaler(low: int, high: int, name: str = "web") -> Raw:
+    return {
+        "metadata": {"name": name, "namespace": "shop", "uid": f"uid-hpa-{name}"},
+        "spec": {"scaleTargetRef": {"kind": "Deployment", "name": "web"}, "minReplicas": low, "maxReplicas": high},
+    }
+
+
+def world(replicas: int = 2, *pods: Raw, **kinds: t.Any) -> Snapshot:
+    """`old` on n1, which leaves, and `new` on n2, unless other pods are given."""
+    there = list(pods) or [pod("old", owner=WEB), pod("new", "n2", WEB, created=LATER)]
+    return snapshot(deployment("web", replicas), pods=there, **kinds)
+
+
+def made(changes: t.Iterable[t.Any]) -> list[tuple[str, str]]:
+    return [(change.verb, change.target.name) for change in changes]
+
+
+def planned(found: Snapshot) -> list[PodPlan]:
+    return [PodPlan(one, "swap", "single_replica", "", found.workloads[0].ref) for one in found.pods_on(["n1"])]
+
+
+def test_one_surge_for_each_workload_that_is_still_there() -> None:
+    found = world(3, pod("a", owner=WEB), pod("b", owner=WEB, annotations={names.DELETION_COST: "7"}))
+    plans = planned(found)
+    gone = replace(plans[0], workload=replace(found.workloads[0].ref, uid="uid-gone"))
+    evicted = replace(plans[0], route="evict")
+    (surge,) = swap.surges(found, [gone, evicted, *plans], run="r1", by="ann", since=BEGUN)
+    assert (surge.prior_replicas, surge.target, surge.nodes) == (3, 5, {"n1": "uid-n1"})
+    assert surge.leaving == {"uid-a": Leaver("a", None), "uid-b": Leaver("b", "7")}
+    assert surge.bounds is None
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "bounds"),
+    [
+        (1, 9, (2, 9)),
+        (1, 1, (2, 2)),
+        (1, 2, (2, 2)),
+        pytest.param(4, 9, (4, 9), id="a minimum above the target stays"),
+    ],
+)
+def test_bounds_are_raised_as_far_as_the_target_needs(low: int, high: int, bounds: tuple[int, int]) -> None:
+    found = world(1, pod("old", owner=WEB), autoscalers=[scaler(low, high)])
+    (surge,) = swap.surges(found, planned(found), run="r1", by="ann", since=BEGUN)
+    assert surge.bounds == Bounds("web", low, high, *bounds)
+
+
+@pytest.mark.parametrize(
+    ("replicas", "cost", "changes"),
+    [
+        (1, {}, [("patch", "old"), ("scale", "web")]),
+        (1, LOWEST, [("scale", "web")]),
+        (2, LOWEST, []),
+        pytest.param(3, LOWEST, [], id="somebody else set it"),
+    ],
+)
+def test_raising_makes_what_is_missing(replicas: int, cost: dict[str, str], changes: list[tuple[str, str]]) -> None:
+    found = world(replicas, pod("old", owner=WEB, annotations=cost))
+    assert made(swap.raising(found, SURGE)) == changes
+    assert swap.raised(found, SURGE) is (replicas == 2)
+    assert swap.raising(snapshot(), SURGE) == ()
+    assert not swap.raised(snapshot(), SURGE)
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "patched"),
+    [(1, 1, True), (2, 2, False), (1, 5, False), (2, 1, False)],
+)
+def test_only_bounds_that_are_as_before_are_raised(low: int, high: int, patched: bool) -> None:
+    found = world(2, pod("old", owner=WEB, annotations=LOWEST), autoscalers=[scaler(7, 7, "other"), scaler(low, high)])
+    assert made(swap.raising(found, BOUNDED)) == ([("patch", "web")] if patched else [])
+
+
+def test_a_pod_that_does_not_leave_loses_our_cost() -> None:
+    found = world(2, pod("old", owner=WEB, annotations=LOWEST), pod("new", "n2", WEB, annotations=LOWEST))
+    (change,) = swap.raising(found, SURGE)
+    assert (change.target.name, change.after) == ("new", {})
+
+
+@pytest.mark.parametrize(
+    ("listed", "why"),
+    [
+        pytest.param(world(2), "", id="at rest"),
+        pytest.param(world(3), "2 of 3 pods", id="one is missing"),
+        pytest.param(world(1), "2 of 1 pods", id="one too many"),
+        pytest.param(world(1, pod("a", owner=WEB), pod("b", owner=WEB, deleting=LATER)), "", id="one is ending"),
+        pytest.param(snapshot(), "", id="gone"),
+    ],
+)
+def test_a_workload_rests_once_it_has_as_many_pods_as_it_wants(listed: Snapshot, why: str) -> None:
+    assert (why in swap.settled(listed, SURGE)) if why else not swap.settled(listed, SURGE)
+    assert (why in swap.restless(listed, UID)) if why else not swap.restless(listed, UID)
+
+
+def test_a_count_that_the_controller_has_not_seen_is_not_judged() -> None:
+    parts = deployment("web", 3)
+    parts["deployments"][0]["metadata"]["generation"] = 2
+    found = snapshot(parts, pods=[pod("old", owner=WEB)])
+    assert "has not seen its count of 3 yet" in swap.settled(found, SURGE)
+    assert "has not seen the latest specification" in swap.restless(found, UID)
+
+
+ENDPOINTS = serving.Endpoints(())
+
+
+@pytest.mark.parametrize(
+    ("pods", "available", "lowering", "why"),
+    [
+        ([{}, {}], 2, False, ""),
+        ([{}, {"ready": False}], 2, False, "shop/new is not ready"),
+        ([{}, {"ready": False, "phase": "Pending"}], 2, False, "(Pending)"),
+        ([{"ready": False}, {}], 2, False, "shop/old is not ready"),
+        ([{}, {}], 1, False, "1 of 2 pods are available"),
+        ([{}, {}], 3, True, ""),
+    ],
+)
+def test_newcomers_serve_when_all_are_ready_and_available(
+    pods: list[Raw], available: int, lowering: bool, why: str
+) -> None:
+    parts = deployment("web", 2)
+    parts["deployments"][0]["status"]["availableReplicas"] = available
+    there = [pod("old", owner=WEB, **pods[0]), pod("new", "n2", WEB, **pods[1])]
+    missing = swap.waiting_for(snapshot(parts, pods=there), SURGE, ENDPOINTS, ["n1"], lowering=lowering)
+    assert (why in missing) if why else not missing
+
+
+@pytest.mark.parametrize(("available", "lowering", "serves"), [(2, False, True), (1, False, False), (2, True, False)])
+def test_a_pod_that_is_evicted_on_a_leaving_node_counts_only_for_lowering(
+    available: int, lowering: bool, serves: bool
+) -> None:
+    parts = deployment("web", 3)
+    parts["deployments"][0]["status"]["availableReplicas"] = available
+    there = [pod("old", owner=WEB), pod("ill", owner=WEB, ready=False), pod("new", "n2", WEB)]
+    missing = swap.waiting_for(snapshot(parts, pods=there), SURGE, ENDPOINTS, ["n1"], lowering=lowering)
+    assert (not missing) is serves
+    assert "is gone" in swap.waiting_for(snapshot(), SURGE, ENDPOINTS, ["n1"])
+
+
+@pytest.mark.parametrize(
+    ("newcomer", "code"),
+    [
+        pytest.param({}, "", id="all is well"),
+        pytest.param({"on": "n1"}, "surge_on_leaving_node", id="on a leaving node"),
+        pytest.param({"on": "n3"}, "surge_on_leaving_node", id="on a cordoned node"),
+        pytest.param({"on": "n1", "created": BEGUN}, "surge_on_leaving_node", id="in the second of the surge"),
+        pytest.param({"on": "n1", "created": "2026-01-01T23:59:59Z"}, "", id="older than the surge"),
+        pytest.param({"on": ""}, "", id="not scheduled yet"),
+    ],
+)
+def test_a_newcomer_where_it_cannot_stay_blocks_the_surge(newcomer: Raw, code: str) -> None:
+    new = pod("new", newcomer.pop("on", "n2"), WEB, **{"created": LATER, **newcomer})
+    listed = [node("n1"), node("n2"), node("n3", unschedulable=True)]
+    found = swap.blocked(world(2, pod("old", owner=WEB, created=LATER), new, nodes=listed), SURGE, ["n1"])
+    assert (found.code if found else "") == code
+
+
+@pytest.mark.parametrize(
+    ("replicas", "current", "failure", "code"),
+    [
+        (1, 1, "", "surge_reverted"),
+        (2, 1, "exceeded quota", "surge_refused"),
+        pytest.param(2, 2, "exceeded quota", "", id="an old failure"),
+        pytest.param(2, 1, "", "", id="still starting"),
+        pytest.param(3, 3, "", "", id="somebody wants more"),
+    ],
+)
+def test_what_the_controller_says_blocks_the_surge(replicas: int, current: int, failure: str, code: str) -> None:
+    parts = deployment("web", replicas)
+    condition = {"type": "ReplicaFailure", "status": "True", "reason": "FailedCreate", "message": failure}
+    parts["replica_sets"][0]["status"].update(replicas=current, conditions=[condition] if failure else [])
+    found = swap.blocked(snapshot(parts, pods=[pod("old", owner=WEB)]), SURGE, ["n1"])
+    assert (found.code if found else "") == code
+    assert getattr(swap.blocked(snapshot(), SURGE, ["n1"]), "code", "") == "workload_gone"
+
+
+@pytest.mark.parametrize(
+    ("replicas", "lowered", "prior"),
+    [
+        pytest.param(1, False, None, id="as before"),
+        pytest.param(2, False, None, id="ours"),
+        pytest.param(2, True, 2, id="no longer ours"),
+        pytest.param(3, False, 3, id="somebody wants three"),
+        pytest.param(0, False, None, id="somebody wants none"),
+    ],
+)
+def test_a_surge_goes_on_top_of_what_somebody_else_wants(replicas: int, lowered: bool, prior: int | None) -> None:
+    found = swap.rebased(world(replicas), replace(SURGE, stage="ready"), lowered=lowered)
+    assert (found and (found.prior_replicas, found.target, found.stage)) == (prior and (prior, prior + 1, "raising"))
+    assert swap.rebased(world(3), BOUNDED) is None
+    assert swap.rebased(world(3, pod("new", "n2", WEB)), SURGE) is None
+    assert swap.rebased(snapshot(), SURGE) is None
+
+
+@pytest.mark.parametrize(
+    ("replicas", "low", "count"),
+    [
+        pytest.param(2, 1, 1, id="ours goes back"),
+        pytest.param(4, 1, 3, id="less the one that leaves"),
+        pytest.param(4, 4, 4, id="not below the minimum"),
+        pytest.param(1, 0, 1, id="never to none"),
+    ],
+)
+def test_under_an_autoscaler_the_count_is_lowered_by_those_that_leave(replicas: int, low: int, count: int) -> None:
+    surge = replace(SURGE, bounds=Bounds("web", low, 9, max(low, 2), 9))
+    found = world(replicas)
+    assert swap.lowered_count(found, surge, found.workloads[0]) == count
+    scaled = [change.after for change in swap.lowering(found, surge) if change.verb == "scale"]
+    assert scaled == ([{"replicas": count}] if count < replicas else [])
+
+
+def test_without_a_leaving_pod_the_count_of_somebody_else_stays() -> None:
+    found = world(4, pod("new", "n2", WEB))
+    assert swap.lowered_count(found, BOUNDED, found.workloads[0]) is None
+    assert swap.lowering(snapshot(), SURGE) == ()
+
+
+def test_given_back_the_newest_pods_end_and_only_those_of_the_surge() -> None:
+    older = pod("older", "n2", WEB, created="2026-01-01T00:00:00Z", annotations=LOWEST)
+    there = [pod("old", owner=WEB, annotations=LOWEST), older, pod("new", "n2", WEB, created=LATER)]
+    undo = swap.giving_back(world(3, *there), replace(SURGE, prior_replicas=2, target=3))
+    costs = {change.target.name: change.after for change in undo.changes if change.verb == "patch"}
+    assert costs == {"new": LOWEST, "old": {}, "older": {}}
+    assert "lower its count" in undo.waiting
+    alone = [pod("old", owner=WEB), older]
+    undo = swap.giving_back(world(2, *alone), replace(SURGE, prior_replicas=1, target=2))
+    assert made(undo.changes) == [("patch", "older"), ("scale", "web")]
+
+
+@pytest.mark.parametrize(
+    ("replicas", "surge", "lowered", "kept"),
+    [
+        (1, SURGE, False, False),
+        (5, SURGE, False, True),
+        (5, SURGE, True, False),
+        (2, SURGE, True, False),
+        (5, BOUNDED, False, False),
+    ],
+)
+def test_a_count_that_is_not_ours_is_kept(replicas: int, surge: Surge, lowered: bool, kept: bool) -> None:
+    undo = swap.giving_back(world(replicas), surge, lowered=lowered)
+    assert any("left as is" in told for told in undo.kept) is kept
+    assert not [change for change in undo.changes if change.verb == "scale"]
+
+
+def test_costs_go_back_once_the_controller_has_acted() -> None:
+    there = [pod("old", owner=WEB, annotations=LOWEST), pod("new", "n2", WEB, annotations=LOWEST)]
+    waits = swap.giving_back(world(1, *there), SURGE)
+    assert (waits.changes, "2 of 1 pods" in waits.waiting) == ((), True)
+    assert made(swap.giving_back(world(1, there[0]), SURGE).changes) == [("patch", "old")]
+    undo = swap.giving_back(world(1), SURGE)
+    assert (undo.changes, undo.waiting) == ((), "")
+
+
+def test_the_orphans_of_a_workload_that_is_gone_get_their_cost_back() -> None:
+    gone = snapshot(pods=[pod("old", annotations=LOWEST), pod("new", annotations=LOWEST)])
+    (change,) = swap.giving_back(gone, SURGE).changes
+    assert (change.target.name, change.after) == ("old", {})
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "then", "kept"),
+    [
+        pytest.param(2, 2, (1, 1), 0, id="ours"),
+        pytest.param(1, 1, None, 0, id="as before"),
+        pytest.param(3, 4, None, 2, id="neither"),
+        pytest.param(3, 2, (3, 3), 1, id="the maximum never below the minimum"),
+        pytest.param(2, 9, (1, 9), 1, id="the maximum is somebody else's"),
+    ],
+)
+def test_each_bound_goes_back_where_it_is_ours(low: int, high: int, then: tuple[int, int] | None, kept: int) -> None:
+    undo = swap.giving_back(world(1, pod("old", owner=WEB), autoscalers=[scaler(low, high)]), BOUNDED)
+    assert [change.after for change in undo.changes] == (
+        [{"minReplicas": then[0], "maxReplicas": then[1]}] if then else []
+    )
+    assert len(undo.kept) == kept
+
+
+def test_a_surge_shrinks_to_the_nodes_that_still_leave() -> None:
+    two = replace(
+        SURGE,
+        nodes={"n1": "uid-n1", "n2": "uid-n2"},
+        leaving={name: Leaver(name, None) for name in ("uid-old", "uid-new", "uid-ended")},
+    )
+    there = [pod("old", owner=WEB, annotations=LOWEST), pod("new", "n2", WEB, annotations=LOWEST)]
+    smaller = swap.shrunk(world(2, *there), two, ["n1"])
+    assert (set(smaller.nodes), set(smaller.leaving), smaller.target) == ({"n1"}, {"uid-old", "uid-ended"}, 2)
+    assert made(swap.shrinking(world(2, *there), two, smaller)) == [("patch", "new")]
+
+
+@pytest.mark.parametrize(
+    ("value", "before", "words", "after"),
+    [
+        ("-5", {}, "Set the deletion cost", {names.DELETION_COST: "-5"}),
+        (None, LOWEST, "Remove the deletion cost", {}),
+    ],
+)
+def test_a_cost_is_set_or_removed(value: str | None, before: dict[str, str], words: str, after: dict[str, str]) -> None:
+    change = surge_changes.cost(snapshot(pods=[pod("p", annotations=before)]).pods[0], value)
+    assert words in change.sentence
+    assert (change.before, change.after) == (before, after)
+
+
+@pytest.mark.parametrize(("replicas", "verb"), [(3, "Raise"), (1, "Lower")])
+def test_a_count_is_told_as_raised_or_lowered(replicas: int, verb: str) -> None:
+    change = surge_changes.scale(world(2).workloads[0], replicas)
+    assert change.sentence == f"{verb} Deployment shop/web from 2 to {replicas} replicas"
