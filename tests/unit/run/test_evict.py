@@ -11,115 +11,17 @@ import typing as t
 import pytest
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.verbs import Request
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.pod_plan import PodPlan
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.snapshots import Snapshot
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.node_locks import LostLockError
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.observe import gather
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.pod_moves import Move
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drain.evict import Evictor
+from ansible_collections.kubeops.node_maintenance.tests.unit.run.evicting import Make, Scene, of_evictions, pods, scenes
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator import manifests, nodes, serving
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.faults import Fault, What
-from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.store import Raw
-from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.world import World
-
-
-def nobody(node: str) -> None:
-    """The lock of whatever node is ours."""
-    del node
-
-
-class Scene:
-    """An evictor of a process of its own; `moves` are its pods in the order of their names."""
-
-    def __init__(
-        self,
-        *objects: Raw,
-        code: str = "replicas",
-        fence: t.Callable[[str], None] = nobody,
-        grace: int | None = None,
-        **options: t.Any,
-    ) -> None:
-        self.world = World([manifests.node("n1", pods=60), *objects])
-        self.me = self.world.process("me")
-        self.evictor = Evictor(self.me.ctx(), fence, lambda: None, 8, grace, False, **options)
-        self.seen = self.look()
-        self.moves = [Move(PodPlan(pod, "evict", code, "", None), "waiting", 0.0) for pod in self.seen.pods]
-
-    def look(self) -> Snapshot:
-        wanted = ("nodes", "pods", "budgets", "deployments", "replica_sets")
-        return self.me.run(lambda ctx: gather(ctx.cluster, wanted))
-
-    def step(self, moves: t.Sequence[Move] | None = None) -> None:
-        """One turn on the cluster as it was seen last."""
-        todo = self.moves if moves is None else moves
-        self.me.run(lambda _ctx: self.evictor.step(todo, self.seen))
-
-    def settle(self, seconds: float = 40.0) -> None:
-        """Take in the answers as they come, until none is under way."""
-        until = self.world.machine.now + seconds
-        while not self.evictor.idle and self.world.machine.now < until:
-            self.world.machine.run_for(0.02)
-            self.me.run(lambda _ctx: self.evictor.settle())
-        assert self.evictor.idle
-
-    def turn(self) -> None:
-        self.step()
-        self.settle()
-
-    @property
-    def asked(self) -> list[Request]:
-        """The evictions that came to the server."""
-        return [sent.request for sent in self.world.log if of_evictions(sent.request) and sent.arrived]
-
-    def states(self) -> list[str]:
-        return [move.state for move in self.moves]
-
-    def body(self) -> Raw:
-        (request,) = self.asked
-        return dict(request.body or {})
-
-    def fails(self, what: What, times: int = 1) -> None:
-        self.me.faults.when(of_evictions, Fault(what), times=times)
-
-    def overtaken(self, by: t.Callable[[], t.Any]) -> None:
-        self.me.faults.overtaken(of_evictions, by)
-
-
-def of_evictions(request: Request) -> bool:
-    return request.resource == "pods/eviction"
-
-
-def pods(count: int, **options: t.Any) -> list[Raw]:
-    """Pods of nobody, with label app=web."""
-    made = manifests.template("web", **options)
-    return [
-        {
-            "apiVersion": "v1",
-            "kind": "Pod",
-            "metadata": {"name": f"p{number:02}", "namespace": manifests.SHOP, **made["metadata"]},
-            "spec": made["spec"],
-        }
-        for number in range(count)
-    ]
 
 
 @pytest.fixture
-def scene(request: pytest.FixtureRequest) -> t.Iterator[t.Callable[..., Scene]]:
-    """Makes a scene; its threads end with the test."""
-    made: list[Scene] = []
-
-    def make(*objects: Raw, **options: t.Any) -> Scene:
-        made.append(Scene(*objects, **options))
-        return made[-1]
-
-    yield make
-    for one in made:
-        one.world.close()
-
-
-Make = t.Callable[..., Scene]
+def scene() -> t.Iterator[Make]:
+    with scenes() as make:
+        yield make
 
 
 def test_one_budget_has_one_request_in_flight(scene: Make) -> None:
@@ -158,6 +60,17 @@ def test_no_more_are_asked_than_a_budget_allows_until_its_status_changes(scene: 
     five.seen = five.look()
     five.turn()
     assert len(five.asked) == 3
+
+
+def test_what_was_taken_counts_until_the_status_changes(scene: Make) -> None:
+    """The budget allows one although its pods would do with less, as while others of it are being evicted."""
+    five = scene(*pods(5), manifests.budget("web", minAvailable=1))
+    five.world.controller(serving.Budgets).stop()
+    five.world.patch(kinds.BUDGETS, "web", {"status": {"disruptionsAllowed": 1}}, subresource="status")
+    five.seen = five.look()
+    for _turn in range(3):
+        five.turn()
+    assert len(five.asked) == 1
 
 
 def test_pods_without_a_budget_go_in_parallel(scene: Make) -> None:

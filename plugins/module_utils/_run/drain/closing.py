@@ -53,11 +53,11 @@ def at_first(ctx: context.Context, routes: routing.Routing, snapshot: snapshots.
             site.outcome = outcomes.DrainOutcome(lacking[0][1].value)
             needs = "; ".join(f"{move.pod.ref} {NEEDS[lack]}" for move, lack in lacking[:10])
             site.message = f"Node {site.name}: {needs}. Call pdb_guard with state=present first."
-        elif not ctx.check and site.record and not site.left():
+        elif not ctx.check and not site.left():
             if site.selected_only:
                 site.outcome = outcomes.DrainOutcome.SELECTED_GONE
                 site.message = f"Node {site.name} holds none of the selected pods."
-            elif site.record.step != "cordoned":
+            elif site.taken.step != "cordoned":
                 site.outcome = outcomes.DrainOutcome.ALREADY_DRAINED
                 site.message = f"Node {site.name} holds no pod that has to be moved."
         for move in refused:

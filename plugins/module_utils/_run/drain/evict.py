@@ -51,7 +51,7 @@ AGAIN = (
 
 
 @dataclass
-class _Line:
+class Line:
     """Our requests under one budget that its status does not show yet."""
 
     busy: bool = False
@@ -61,12 +61,12 @@ class _Line:
     ask_again: float = 0.0
 
 
-class _Lines(dict[tuple[str, str], _Line]):
+class Lines(dict[tuple[str, str], Line]):
     """What is known of the budgets, by namespace and name."""
 
-    def of(self, move: pod_moves.Move) -> _Line:
+    def of(self, move: pod_moves.Move) -> Line:
         """That of the budget over the move's pod; without a budget one that nobody shares."""
-        return self.setdefault(move.budget, _Line()) if move.budget else _Line()
+        return self.setdefault(move.budget, Line()) if move.budget else Line()
 
     def may_ask(self, budget: objects.Budget, move: pod_moves.Move, snapshot: snapshots.Snapshot, now: float) -> bool:
         """Whether an eviction under this budget may be sent now; else the move says what it waits for."""
@@ -119,7 +119,7 @@ class Evictor:
     _closed: set[str] = field(default_factory=set)
     _leaving: dict[str, pod_moves.Move] = field(default_factory=dict)
     _view: tuple[snapshots.Snapshot, float] = (snapshots.Snapshot(), float("-inf"))
-    _lines: _Lines = field(default_factory=_Lines)
+    _lines: Lines = field(default_factory=Lines)
     _answers: queue.SimpleQueue[tuple[pod_moves.Move, Exception | None]] = field(default_factory=queue.SimpleQueue)
 
     def __post_init__(self) -> None:
@@ -229,7 +229,7 @@ class Evictor:
         if stale or move.pod.node in self._closed or needed:
             raise Withdrawn
 
-    def _accept(self, move: pod_moves.Move, line: _Line) -> None:
+    def _accept(self, move: pod_moves.Move, line: Line) -> None:
         line.taken += 1
         move.state, move.left_at, move.ours = "leaving", self.ctx.clock.now(), True
         move.blocked_by = move.unsure = None
@@ -239,17 +239,13 @@ class Evictor:
         pod = move.pod
         self.ctx.note(what, message, node=pod.node, namespace=pod.namespace, name=pod.name)
 
-    def _refuse(self, move: pod_moves.Move, line: _Line, error: errors.ClusterError) -> None:
+    def _refuse(self, move: pod_moves.Move, line: Line, error: errors.ClusterError) -> None:
         now, pod = self.ctx.clock.now(), move.pod
         if isinstance(error, errors.UnknownOutcome):
             move.unsure = self.change(move)
         if isinstance(error, errors.NotFound):
             move.came_true(self.ctx)
             move.end("gone", outcomes.PodOutcome.ALREADY_GONE, now)
-            return
-        if isinstance(error, errors.Conflict):
-            # Its name belongs to another pod now, which the UID precondition protected, or somebody wrote its budget.
-            move.not_before = now + 1.0
             return
         if isinstance(error, errors.BudgetSpent | errors.BudgetNotObserved):
             move.refusals += 1
@@ -259,13 +255,23 @@ class Evictor:
             move.block("PodDisruptionBudget", namespace, name, said)
             self._note(phases.What.REFUSED, move, said)
             return
-        move.block("Pod", pod.namespace, pod.name, str(error))
-        self._note(phases.What.REFUSED, move, str(error))
-        if isinstance(error, errors.TwoBudgets):
-            # The watch has not shown the second budget yet; one of the two may be ours to remove.
-            move.not_before = now + 1.0
-            return
-        if isinstance(error, AGAIN) and not server_fence.by_the_fence(error):
-            move.not_before = now + max(min(2.0 ** (move.tries - 1), 30.0), error.retry_after or 0.0)
-            return
-        move.end("failed", outcomes.PodOutcome.FAILED, now, str(error))
+        if not isinstance(error, errors.Conflict):
+            move.block("Pod", pod.namespace, pod.name, str(error))
+            self._note(phases.What.REFUSED, move, str(error))
+        pause = again_after(error, move.tries)
+        if pause is None:
+            move.end("failed", outcomes.PodOutcome.FAILED, now, str(error))
+        else:
+            move.not_before = now + pause
+
+
+def again_after(error: errors.ClusterError, tries: int) -> float | None:
+    """Seconds after which a refused eviction may be sent again; ``None`` where it would be refused for ever."""
+    if isinstance(error, errors.Conflict | errors.TwoBudgets):
+        # Conflict: its name belongs to another pod now, which the UID precondition protected, or somebody wrote its
+        # budget. Two budgets: the watch has not shown the second one yet, and one of them may be ours to remove.
+        return 1.0
+    if isinstance(error, AGAIN) and not server_fence.by_the_fence(error):
+        growing = min(2.0 ** (tries - 1), 30.0)
+        return max(growing, error.retry_after or growing)
+    return None

@@ -122,9 +122,6 @@ class NodeDrain:
         except errors.ClusterError as error:
             why = standing.Fallen(outcomes.DrainOutcome.FAILED, f"its record could not be written: {error} Run again.")
             return why, None
-        if written.object is not None and not why:
-            self.node = objects.Node.of(written.object)
-            self.record = node_records.record_of(self.node)
         return why, written.change
 
     def to_dict(self, now: float) -> dict[str, t.Any]:

@@ -45,7 +45,7 @@ class Replacements:
             # With a swap the new pods are ready already; with a local volume none can be before the node is back.
             return
         workload = snapshot.workload_of(plan.pod)
-        if workload and workload.uid not in self._ready and workload.replicas > 0:
+        if workload and workload.uid not in self._ready:
             self._ready[workload.uid] = sum(1 for p in snapshot.pods_of(workload) if p.ready and not p.deleting)
 
     def missing(self, snapshot: snapshots.Snapshot) -> list[str]:

@@ -1,0 +1,395 @@
+# Copyright: Contributors to the kubeops.node_maintenance collection
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Which evictions the evictor queues and sends, and what it makes of a refusal: rule by rule."""
+
+from __future__ import annotations
+
+import typing as t
+from collections.abc import Callable
+
+import pytest
+
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import errors, kinds
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Pod
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.pod_plan import PodPlan
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.pod_moves import Move
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drain.evict import Line, Lines, again_after
+from ansible_collections.kubeops.node_maintenance.tests.unit.plan import objects
+from ansible_collections.kubeops.node_maintenance.tests.unit.run.evicting import Make, Scene, of_evictions, pods, scenes
+from ansible_collections.kubeops.node_maintenance.tests.unit.simulator import manifests, serving
+from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.faults import Fault
+from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.store import Raw
+
+WEB = ("shop", "web")
+
+
+@pytest.fixture
+def scene() -> t.Iterator[Make]:
+    with scenes() as make:
+        yield make
+
+
+# -- what a budget allows ------------------------------------------------------------------------------
+
+
+def asks(
+    budget: Raw,
+    line: Line,
+    now: float = 100.0,
+    *,
+    code: str = "replicas",
+    planned: Raw | None = None,
+    seen: Raw | None = None,
+    more: tuple[Raw, ...] = (),
+) -> tuple[bool, Move]:
+    """Whether an eviction under the budget may be sent, and the move of its pod after that."""
+    known = seen or objects.pod("p0")
+    others = [objects.pod(f"p{number}") for number in range(1, 4)]
+    snapshot = objects.snapshot(pods=[*([] if known == {} else [known]), *others], budgets=[budget, *more])
+    move = Move(PodPlan(Pod.of(planned or objects.pod("p0")), "evict", code, "", None), "waiting", 0.0, budget=WEB)
+    return Lines({WEB: line}).may_ask(snapshot.budgets[0], move, snapshot, now), move
+
+
+UNREADY = objects.pod("p0", ready=False)
+
+
+@pytest.mark.parametrize(
+    ("allowed", "line", "expected"),
+    [
+        pytest.param(0, Line(), False, id="nothing is allowed"),
+        pytest.param(1, Line(), True, id="one is"),
+        pytest.param(1, Line(busy=True), False, id="a request is under way"),
+        pytest.param(1, Line(seen="1", taken=1), False, id="that one was taken"),
+        pytest.param(2, Line(seen="1", taken=1), True, id="one of two was taken"),
+        pytest.param(1, Line(seen="0", taken=1), True, id="it was taken from an older status"),
+        pytest.param(1, Line(refused_at="1", ask_again=100.1), False, id="refused by this status a while ago"),
+        pytest.param(1, Line(refused_at="1", ask_again=100.0), True, id="refused long ago"),
+        pytest.param(1, Line(refused_at="0", ask_again=100.1), True, id="refused by an older status"),
+        pytest.param(1, Line(ask_again=100.1), True, id="never refused"),
+    ],
+)
+def test_a_budget_is_asked_for_what_it_allows_and_was_not_taken_yet(allowed: int, line: Line, expected: bool) -> None:
+    assert asks(objects.budget("web", allowed), line)[0] is expected
+
+
+@pytest.mark.parametrize("observed", [True, False])
+def test_a_status_that_is_not_computed_allows_nothing(observed: bool) -> None:
+    may, move = asks(objects.budget("web", 1, observed=observed), Line())
+    assert may is observed
+    assert observed or "not computed yet" in (move.blocked_by or {})["message"]
+
+
+def test_what_was_taken_is_forgotten_with_a_new_status() -> None:
+    line = Line(seen="0", taken=2)
+    asks(objects.budget("web", 1), line)
+    assert (line.seen, line.taken) == ("1", 0)
+
+
+@pytest.mark.parametrize(
+    ("planned", "seen", "expected"),
+    [
+        pytest.param(None, None, False, id="it serves"),
+        pytest.param(None, UNREADY, True, id="it does not serve any more"),
+        pytest.param(UNREADY, None, False, id="it serves by now"),
+        pytest.param(UNREADY, {}, True, id="the view has lost it: as it was planned"),
+    ],
+)
+def test_a_pod_that_does_not_serve_takes_nothing_of_its_budget(
+    planned: Raw | None, seen: Raw | None, expected: bool
+) -> None:
+    """By its present state; the budget is healthy, and another pod uses up what it allows."""
+    budget, line = objects.budget("web", 1), Line(seen="1", taken=1)
+    may = Lines({WEB: line})
+    listed = [] if seen == {} else [seen or objects.pod("p0")]
+    others = [objects.pod(f"p{number}") for number in range(1, 4)]
+    snapshot = objects.snapshot(pods=[*listed, *others], budgets=[budget])
+    move = Move(
+        PodPlan(Pod.of(planned or objects.pod("p0")), "evict", "not_ready", "", None), "waiting", 0.0, budget=WEB
+    )
+    assert may.may_ask(snapshot.budgets[0], move, snapshot, 100.0) is expected
+
+
+@pytest.mark.parametrize(
+    ("code", "line", "expected", "ask_again"),
+    [
+        pytest.param("reactive_budget", Line(), True, 0.0, id="never tried"),
+        pytest.param("reactive_budget", Line(ask_again=100.0), True, 100.0, id="its time has come"),
+        pytest.param("reactive_budget", Line(ask_again=100.1), False, 100.1, id="not yet, and that time does not move"),
+        pytest.param("replicas", Line(), False, 110.0, id="waiting is no use: ten seconds are waited"),
+    ],
+)
+def test_a_budget_that_reacts_is_tried_every_ten_seconds(
+    code: str, line: Line, expected: bool, ask_again: float
+) -> None:
+    assert asks(objects.budget("web", 0), line, code=code)[0] is expected
+    assert line.ask_again == ask_again
+
+
+def test_what_blocks_is_said_and_not_looked_at_again_for_ten_seconds() -> None:
+    line = Line()
+    _may, move = asks(objects.budget("web", 0, healthy=2), line)
+    assert move.blocked_by is not None
+    assert (move.blocked_by["kind"], move.blocked_by["namespace"], move.blocked_by["name"]) == (
+        "PodDisruptionBudget",
+        *WEB,
+    )
+    assert asks(objects.budget("web", 0, healthy=2), line, 109.9)[1].blocked_by is None
+    assert asks(objects.budget("web", 0, healthy=2), line, 110.0)[1].blocked_by is not None
+
+
+def test_what_was_taken_of_a_budget_is_not_said_to_block() -> None:
+    assert asks(objects.budget("web", 1), Line(seen="1", taken=1))[1].blocked_by is None
+
+
+@pytest.mark.parametrize("other", ["other", names.GUARD_PREFIX + "1"])
+def test_of_two_budgets_one_of_ours_is_waited_for(other: str) -> None:
+    may, move = asks(objects.budget("web", 1), Line(), more=(objects.budget(other, 1),))
+    assert not may
+    assert move.outcome == (None if other.startswith(names.GUARD_PREFIX) else "two_budgets")
+
+
+def test_every_budget_has_a_line_and_pods_without_one_none() -> None:
+    lines, pod = Lines(), Pod.of(objects.pod("p0"))
+    plan = PodPlan(pod, "evict", "replicas", "", None)
+    lines.of(Move(plan, "waiting", 0.0, budget=WEB)).busy = True
+    assert lines.of(Move(plan, "waiting", 0.0, budget=WEB)).busy
+    assert not lines.of(Move(plan, "waiting", 0.0, budget=("shop", "other"))).busy
+    lines.of(Move(plan, "waiting", 0.0)).busy = True
+    assert not lines.of(Move(plan, "waiting", 0.0)).busy
+
+
+# -- which moves are queued ----------------------------------------------------------------------------
+
+
+def test_twelve_requests_are_queued_for_eight_workers(scene: Make) -> None:
+    many = scene(*pods(14))
+    many.me.faults.when(of_evictions, Fault("late", 1.0), times=14)
+    many.step()
+    assert many.states() == ["asked"] * 12 + ["waiting"] * 2
+    many.settle()
+    many.step()
+    assert many.states() == ["leaving"] * 12 + ["asked"] * 2
+    many.settle()
+
+
+def another_route(many: Scene) -> None:
+    plan = many.moves[0].plan
+    many.moves[0].plan = PodPlan(plan.pod, "wait", plan.code, "", None)
+
+
+def on_its_way(many: Scene) -> None:
+    many.moves[0].state = "leaving"
+
+
+def too_early(many: Scene) -> None:
+    many.moves[0].not_before = many.me.clock.now() + 0.1
+
+
+@pytest.mark.parametrize("why", [another_route, on_its_way, too_early])
+def test_a_move_whose_turn_it_is_not_is_passed_over(scene: Make, why: Callable[[Scene], None]) -> None:
+    two = scene(*pods(2))
+    why(two)
+    two.turn()
+    assert [request.name for request in two.asked] == ["p01"]
+
+
+def test_a_pause_ends_at_its_second(scene: Make) -> None:
+    one = scene(*pods(1))
+    one.moves[0].not_before = one.me.clock.now()
+    one.step()
+    assert one.states() == ["asked"]
+    one.settle()
+
+
+@pytest.mark.parametrize("held", ["budget", "count", "last"])
+def test_a_pod_that_has_to_stay_holds_up_no_other(scene: Make, held: str) -> None:
+    """Those of `web` stay; `zoo` has pods of its own."""
+    web = {"budget": 3, "count": 2, "last": 1}[held]
+    budget = [manifests.budget("web", minAvailable=3)] if held == "budget" else []
+    both = scene(manifests.deployment("web", web), manifests.deployment("zoo", 2), *budget)
+    if held == "count":
+        unready = {"status": {"conditions": [{"type": "Ready", "status": "False"}]}}
+        both.world.patch(kinds.PODS, both.moves[0].pod.name, unready, subresource="status")
+        both.moves[:2] = both.moves[1:2]
+        both.seen = both.look()
+    both.turn()
+    assert [request.name.partition("-")[0] for request in both.asked] == ["zoo"]
+    assert both.moves[0].blocked_by is not None or both.moves[0].outcome == "needs_surge"
+
+
+@pytest.mark.parametrize("what", ["budget", "last", "count"])
+def test_a_deletion_asks_no_budget_and_counts_nobody(scene: Make, what: str) -> None:
+    """`disable_eviction` is for those who know better."""
+    count = 1 if what == "last" else 2
+    budget = [manifests.budget("web", minAvailable=count)] if what == "budget" else []
+    web = scene(manifests.deployment("web", count), *budget, delete=True)
+    web.step()
+    web.settle()
+    assert web.states() == ["leaving"] * count
+    assert web.asked == []
+    deleted = [
+        sent.request for sent in web.world.log if (sent.request.verb, sent.request.resource) == ("delete", "pods")
+    ]
+    assert len(deleted) == count
+
+
+@pytest.mark.parametrize("phase", ["Pending", "Succeeded", "Failed", "Running"])
+def test_a_pod_that_has_not_begun_or_has_ended_asks_no_budget(scene: Make, phase: str) -> None:
+    one = scene(*pods(1), manifests.budget("web", minAvailable=1))
+    (raw,) = one.world.pods()
+    raw = {**raw, "status": {**raw["status"], "phase": phase}}
+    one.seen = objects.snapshot(pods=[raw], budgets=[one.world.get(kinds.BUDGETS, "web")])
+    one.moves = [Move(PodPlan(one.seen.pods[0], "evict", "pending", "", None), "waiting", 0.0)]
+    one.step()
+    assert one.moves[0].budget == (WEB if phase == "Running" else None)
+    assert one.states() == ["waiting" if phase == "Running" else "asked"]
+    one.settle()
+
+
+# -- right before the first byte -----------------------------------------------------------------------
+
+
+def hesitating(scene: Make, **options: t.Any) -> tuple[Scene, Callable[[], None]]:
+    """Two of four pods of `web`: the first one is queued, and its lock is proven when that is called."""
+
+    def hesitant(_node: str) -> None:
+        proven.wait()
+
+    web = scene(manifests.deployment("web", 4), fence=hesitant, **options)
+    proven = web.me.clock.event()
+    web.moves = web.moves[:1]
+    web.step()
+    web.world.machine.run_for(0.01)
+
+    def go_on() -> None:
+        proven.set()
+        web.settle()
+
+    return web, go_on
+
+
+@pytest.mark.parametrize(("seconds", "sent"), [(1.98, 1), (2.0, 0)])
+def test_a_decision_is_acted_on_for_two_seconds(scene: Make, seconds: float, sent: int) -> None:
+    web, go_on = hesitating(scene)
+    web.world.machine.run_for(seconds)
+    go_on()
+    assert len(web.asked) == sent
+
+
+def test_a_request_that_was_withdrawn_is_no_try_and_is_queued_anew(scene: Make) -> None:
+    web, go_on = hesitating(scene)
+    web.world.machine.run_for(3.0)
+    go_on()
+    (move,) = web.moves
+    assert (move.state, move.tries, move.blocked_by, move.not_before) == ("waiting", 0, None, 0.0)
+    web.turn()
+    assert (move.state, move.tries) == ("leaving", 1)
+
+
+@pytest.mark.parametrize("delete", [False, True])
+def test_the_last_pod_of_what_was_scaled_down_meanwhile_is_not_evicted(scene: Make, delete: bool) -> None:
+    web, go_on = hesitating(scene, delete=delete)
+    web.world.controller(serving.Budgets).stop()
+    for other in web.world.pods():
+        if other["metadata"]["uid"] != web.moves[0].pod.uid:
+            web.world.delete(kinds.PODS, other["metadata"]["name"], gracePeriodSeconds=0)
+    parts = objects.deployment("web", 1)
+    owner = objects.owned("ReplicaSet", "web")
+    raw = {**web.world.pods()[0]}
+    raw["metadata"] = {**raw["metadata"], "ownerReferences": owner, "uid": web.moves[0].pod.uid}
+    web.seen = objects.snapshot(parts, pods=[raw])
+    web.step([])
+    go_on()
+    assert web.states() == ["leaving" if delete else "waiting"]
+
+
+# -- the answers ---------------------------------------------------------------------------------------
+
+
+def test_all_answers_that_came_in_are_taken_at_once(scene: Make) -> None:
+    three = scene(*pods(3))
+    three.fails("webhook", times=1)
+    three.step()
+    three.world.machine.run_for(1.0)
+    assert not three.evictor.idle
+    three.me.run(lambda _ctx: three.evictor.settle())
+    assert three.evictor.idle
+    assert sorted(three.states()) == ["leaving", "leaving", "waiting"]
+
+
+def test_an_eviction_that_was_accepted_is_ours(scene: Make) -> None:
+    one = scene(*pods(1))
+    one.turn()
+    (move,) = one.moves
+    assert (move.ours, move.unsure) == (True, None)
+    assert move.left_at == pytest.approx(one.me.clock.now(), abs=0.1)
+    told = [(event.what, event.node, event.namespace) for event in one.evictor.ctx.timeline]
+    assert told == [("evicted", "n1", "shop")]
+
+
+@pytest.mark.parametrize("what", ["in doubt", "unreachable"])
+def test_a_request_without_an_answer_was_ours_if_its_pod_is_gone(scene: Make, what: t.Any) -> None:
+    """`unreachable`: it never left, so whoever ended the pod, it was not us."""
+    one = scene(*pods(1))
+    one.fails(what)
+    one.turn()
+    (move,) = one.moves
+    assert move.state == "waiting"
+    one.world.delete(kinds.PODS, "p00", gracePeriodSeconds=0) if one.world.pods() else None
+    one.world.machine.run_for(10.0)
+    one.turn()
+    assert (move.state, move.outcome, move.ours) == ("gone", "already_gone", what == "in doubt")
+    assert len(one.evictor.ctx.changes) == (what == "in doubt")
+
+
+def test_a_refusal_by_the_budget_is_counted_and_blocks_under_its_name(scene: Make) -> None:
+    two = scene(*pods(2), manifests.budget("web", minAvailable=1))
+    two.world.controller(serving.Budgets).stop()
+    spent = {"status": {"disruptionsAllowed": 0, "currentHealthy": 1}}
+    two.overtaken(lambda: two.world.patch(kinds.BUDGETS, "web", spent, subresource="status"))
+    two.step(two.moves[:1])
+    two.settle()
+    (move, _other) = two.moves
+    assert (move.state, move.refusals, move.not_before) == ("waiting", 1, 0.0)
+    assert move.blocked_by == {
+        "kind": "PodDisruptionBudget",
+        "namespace": "shop",
+        "name": "web",
+        "message": "The disruption budget web needs 1 healthy pods and has 1 currently",
+    }
+
+
+def refused(
+    kind: type[errors.ClusterError], message: str = "", retry_after: float | None = None
+) -> errors.ClusterError:
+    return kind(message, retry_after=retry_after)
+
+
+@pytest.mark.parametrize(
+    ("error", "pauses"),
+    [
+        (refused(errors.Conflict), [1.0] * 8),
+        (refused(errors.TwoBudgets), [1.0] * 8),
+        (refused(errors.Overloaded), [1.0, 2.0, 4.0, 8.0, 16.0, 30.0, 30.0, 30.0]),
+        (refused(errors.Overloaded, retry_after=5.0), [5.0, 5.0, 5.0, 8.0, 16.0, 30.0, 30.0, 30.0]),
+        (refused(errors.Overloaded, retry_after=40.0), [40.0] * 8),
+        (refused(errors.DeniedByWebhook, "somebody's"), [1.0, 2.0, 4.0, 8.0, 16.0, 30.0, 30.0, 30.0]),
+        (refused(errors.DeniedByWebhook, f"policy '{names.FENCE_POLICY}'"), [None] * 8),
+        (refused(errors.Forbidden), [None] * 8),
+        (refused(errors.Invalid), [None] * 8),
+    ],
+)
+def test_a_refused_eviction_is_tried_again_after_pauses_that_grow_to_half_a_minute(
+    error: errors.ClusterError, pauses: list[float | None]
+) -> None:
+    assert [again_after(error, tries) for tries in range(1, 9)] == pauses
+
+
+@pytest.mark.parametrize(
+    "error", [errors.NamespaceTerminating, errors.Unreachable, errors.ServerError, errors.UnknownOutcome]
+)
+def test_what_says_nothing_about_the_pod_may_pass(error: type[errors.ClusterError]) -> None:
+    assert again_after(refused(error), 1) == 1.0
