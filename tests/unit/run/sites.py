@@ -71,7 +71,8 @@ class Bench:
         self.sites = {name: NodeDrain(name, seen[name]) for name in NODES}
         self.replacements = Replacements(self.ctx, self.options.wait_for)
         self.routing = Routing(self.ctx, self.options.choices, self.live, self.sites, {}, self.replacements)
-        self.do(lambda: [site.read_record(self.ctx) for site in self.sites.values()])
+        for site in self.sites.values():
+            site.read_record(self.ctx)
         until = self.ctx.clock.now() + (self.options.timeout or float("inf"))
         self.work = self.do(lambda: drain._Drain(self.ctx, self.options, self.routing, until))
         self.closing, self.site = self.work.closing, self.sites["n1"]

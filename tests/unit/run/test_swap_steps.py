@@ -1,0 +1,386 @@
+# Copyright: Contributors to the kubeops.node_maintenance collection
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The second half of a swap, step by step, and the lease that says whose it is."""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import replace
+
+import pytest
+
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import errors, kinds
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap.surge_records import Leaver, Surge
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import writing
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.node_locks import LostLockError
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.protect import surge_lease
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.protect.surge_lease import LostSurgeError
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.protect.swaps import Swaps
+from ansible_collections.kubeops.node_maintenance.tests.unit.plan.play import Hand, prepare, recorded, wanted
+from ansible_collections.kubeops.node_maintenance.tests.unit.plan.world import World
+from ansible_collections.kubeops.node_maintenance.tests.unit.run.halves import Caller, End, Play
+from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.faults import Fault
+
+LEASES = kinds.LEASES.resource
+SCALE = "patch deployments.apps/scale"
+
+
+def surge(name: str, *nodes: str) -> Surge:
+    leaving = {f"uid-{name}-0": Leaver(f"{name}-0", None)}
+    ours: dict[str, t.Any] = {"prior_replicas": 1, "target": 2, "nodes": dict.fromkeys(nodes, ""), "leaving": leaving}
+    return Surge("apps/v1", "Deployment", "shop", name, f"uid-{name}", **ours, run="r1", by="me", since="")
+
+
+@pytest.fixture
+def world() -> World:
+    return World(["n1"])
+
+
+@pytest.fixture
+def three(world: World) -> Swaps:
+    """Of `a` on n1, `b` on n1 and n2, and `c` on n2."""
+    ctx = world.sim.process("me").ctx("r1/x")
+    return Swaps(ctx, [surge("a", "n1"), surge("b", "n1", "n2"), surge("c", "n2")])
+
+
+def states(swaps: Swaps, **wanted_: str) -> None:
+    for name, state in wanted_.items():
+        swaps._swaps[f"uid-{name}"].state = t.cast("t.Any", state)
+
+
+# -- several of them -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("given", "done", "n1", "n2"),
+    [
+        ({}, False, False, False),
+        ({"a": "done", "b": "done"}, False, True, False),
+        ({"a": "done", "b": "lowered", "c": "done"}, False, False, False),
+        ({"a": "failed", "b": "done", "c": "done"}, True, False, True),
+        ({"a": "done", "b": "done", "c": "done"}, True, True, True),
+    ],
+)
+def test_a_node_is_done_with_when_all_surges_that_serve_it_are(
+    three: Swaps, given: dict[str, str], done: bool, n1: bool, n2: bool
+) -> None:
+    states(three, **given)
+    assert (three.done, three.done_with("n1"), three.done_with("n2"), three.done_with("n3")) == (done, n1, n2, True)
+
+
+def test_what_failed_is_told_of_the_nodes_that_it_serves_and_waits_for_nothing(three: Swaps) -> None:
+    for one in three._swaps.values():
+        one.waiting = "a pod"
+    three._swaps["uid-c"].waiting = ""
+    three.failures.update({"uid-a": "no a", "uid-b": "no b"})
+    assert three.waiting == {}
+    assert [three.failed_for(node) for node in ("n1", "n2", "n3")] == ["no a; no b", "no b", ""]
+    three.failures.clear()
+    assert three.waiting == {"uid-a": "a pod", "uid-b": "a pod"}
+    assert three.failed_for("n1") == ""
+
+
+def test_a_lost_node_ends_the_surges_that_serve_it_alone(three: Swaps) -> None:
+    states(three, c="done")
+    three.lose("n1", "it was uncordoned")
+    a, b, c = three._swaps.values()
+    assert (a.state, b.state, c.state) == ("failed", "open", "done")
+    assert three.failures == {"uid-a": "it was uncordoned"}
+    assert (list(b.held.nodes), b.fewer, c.fewer) == (["n2"], True, False)
+    three.lose("n2", "that, too")
+    assert (b.state, list(c.held.nodes)) == ("failed", ["n2"]), "what is over is left as it is"
+
+
+@pytest.mark.parametrize(
+    ("error", "state", "waiting"),
+    [
+        (errors.Overloaded("busy"), "open", str(errors.Overloaded("busy"))),
+        (writing.Contended("busy"), "open", str(writing.Contended("busy"))),
+        (errors.Forbidden("no"), "failed", ""),
+        (LostSurgeError("r2 has it"), "failed", ""),
+        (LostLockError("n2", "by r2"), "open", ""),
+    ],
+)
+def test_each_swap_fails_alone(three: Swaps, error: Exception, state: str, waiting: str) -> None:
+    states(three, a="done")
+    tried: list[str] = []
+
+    def work(one: t.Any) -> None:
+        tried.append(one.held.name)
+        if one.held.name == "b":
+            raise error
+
+    three._each(work)
+    assert tried == ["b", "c"]
+    b = three._swaps["uid-b"]
+    assert (b.state, b.waiting) == (state, waiting)
+    assert three._swaps["uid-c"].state == "open"
+    assert (three.failures == {}) == (state == "open")
+    assert b.fewer == isinstance(error, LostLockError)
+
+
+# -- one of them ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("run", "holder"), [("r1/n2", "r1/n2"), ("r1", "r1/n1"), ("", "r1/n1"), ("/n2", "r1/n1")])
+def test_only_a_run_with_a_nonce_puts_its_name_into_the_lease(world: World, run: str, holder: str) -> None:
+    Play(world).rounds()
+    end = End(world, run)
+    end.does(end.swaps.hold)
+    assert recorded(world).holder == holder
+
+
+def test_the_lease_is_ours_before_the_first_step_and_is_not_held_twice(world: World) -> None:
+    Play(world).rounds()
+    end = End(world, "r1/n2")
+    for _time in range(2):
+        end.does(end.swaps.hold)
+    assert end.writes == [f"patch {LEASES}"]
+    end.step()
+    assert end.writes == [f"patch {LEASES}", SCALE]
+
+
+@pytest.mark.parametrize(("stage", "seconds"), [("raising", 2.0), ("ready", 0.0)])
+def test_pods_that_were_not_seen_to_serve_do_so_for_two_seconds(world: World, stage: t.Any, seconds: float) -> None:
+    prepare(world, Hand(world), "n1")
+    end = End(world)
+    end.swaps = Swaps(end.ctx, [replace(recorded(world), stage=stage)], end.fence)
+    began = world.sim.machine.now
+    while SCALE not in end.sent:
+        end.step()
+        if SCALE not in end.sent:
+            world.act(0.5)
+    assert world.sim.machine.now - began == seconds
+
+
+def test_who_stops_serving_before_the_end_begins_anew(world: World) -> None:
+    prepare(world, Hand(world), "n1")
+    end = End(world)
+    end.step()
+    assert end.swaps._swaps[world.uid].serving_since == world.sim.machine.now
+    world.act(1.5)
+    newcomer = world.newcomer()["metadata"]["name"]
+    world.set_ready(newcomer, False)
+    end.step()
+    assert "is not ready" in end.swaps.waiting[world.uid]
+    assert end.swaps._swaps[world.uid].serving_since is None
+    world.set_ready(newcomer, True)
+    end.step()
+    world.act(1.5)
+    end.step()
+    assert not world.ended
+
+
+def test_what_is_lowered_and_given_back_is_told(world: World) -> None:
+    Play(world).rounds()
+    end = End(world)
+    end.rounds()
+    assert [(event.what, event.message) for event in end.me.told] == [
+        ("lowered", f"scaled from 2 to 1, which ends {world.first[0]}"),
+        ("restored", "restored to its state before the surge"),
+    ]
+    assert (end.swaps.waiting, end.swaps.done) == ({}, True)
+
+
+@pytest.mark.parametrize("count", [0, 1, 3])
+def test_a_count_that_is_not_the_surges_is_raised_from_or_given_up(world: World, count: int) -> None:
+    """Somebody's count is the wanted one, and the leaving pod is added to it again; none is none."""
+    Play(world).rounds()
+    world.scale(count)
+    end = End(world)
+    end.rounds()
+    assert end.swaps.done
+    assert world.replicas == count
+    assert end.sent.count(SCALE) == (2 if count == 3 else 0)
+    assert not world.leases or count == 1
+
+
+@pytest.mark.parametrize("acted", [False, True])
+def test_after_lowering_the_leaving_pod_ends_and_no_other(world: World, acted: bool) -> None:
+    """The view shows our count; the controller has not `acted` yet, or has ended the other pod."""
+    Play(world).rounds()
+    end, before = End(world), world.snapshot()
+    end.step(before)
+    assert end.swaps._swaps[world.uid].state == "lowered"
+    workload = before.workload(world.uid)
+    assert workload
+    now = replace(workload, replicas=1, resource_version="999999")
+    others = [one for one in before.workloads if one.uid != world.uid]
+    pods = tuple(pod for pod in before.pods if pod.node == "n1" or not acted)
+    end.step(replace(before, pods=pods, workloads=(now, *others)))
+    if acted:
+        assert f"{world.first[0]} stayed while another pod ended" in end.swaps.failures[world.uid]
+    else:
+        assert end.swaps.waiting == {world.uid: "Deployment shop/web has 2 of 1 pods"}
+
+
+# -- the lease -----------------------------------------------------------------------------------------
+
+
+class Keeper(Caller):
+    """Who holds a surge's lease and does nothing else."""
+
+    def __init__(self, world: World, run: str = "r1/n1", holder: str | None = None) -> None:
+        super().__init__(world, run)
+        self.leases = surge_lease.SurgeLeases(self.ctx, run if holder is None else holder, self.fence)
+        self.surge = wanted(world, "n1")
+
+    def hold(self, surge: Surge | None = None) -> None:
+        self.surge = self.me.run(lambda _ctx: self.leases.hold(surge or self.surge))
+
+    def write(self) -> None:
+        self.surge = self.me.run(lambda _ctx: self.leases.write(self.surge))
+
+    def prove(self) -> None:
+        self.does(lambda: self.leases.prove(self.surge))
+
+
+@pytest.mark.parametrize(("lost", "writes"), [(False, [f"create {LEASES}"]), (True, [f"create {LEASES}"])])
+def test_a_record_is_written_once(world: World, lost: bool, writes: list[str]) -> None:
+    one = Keeper(world)
+    if lost:
+        one.loses(0)
+    one.write()
+    assert one.writes == writes
+    assert (one.surge.holder, one.surge.lease_uid != "") == ("r1/n1", True)
+    assert one.fenced == [("n1",)] * len(one.writes)
+    assert [change.verb for change in one.ctx.changes] == ["create"], "it is part of the call's result"
+
+
+def test_a_record_of_somebody_else_is_not_written_over(world: World) -> None:
+    Keeper(world, "other/n").write()
+    one = Keeper(world)
+    with pytest.raises(errors.AlreadyExists):
+        one.write()
+    assert recorded(world).holder == "other/n"
+
+
+def test_holding_is_no_change_of_the_call(world: World) -> None:
+    one = Keeper(world)
+    one.write()
+    one.hold()
+    assert len(one.ctx.changes) == 1
+
+
+@pytest.mark.parametrize(("seconds", "reads"), [(19.9, 0), (20.0, 1), (60.0, 3)])
+def test_a_lease_is_renewed_every_twenty_seconds(world: World, seconds: float, reads: int) -> None:
+    one = Keeper(world)
+    one.write()
+    world.act(seconds)
+    assert one.writes == [f"create {LEASES}", *[f"patch {LEASES}"] * reads]
+
+
+def test_after_the_end_nothing_is_renewed(world: World) -> None:
+    one = Keeper(world)
+    one.write()
+    one.does(one.leases.close)
+    world.act(70.0)
+    assert one.writes == [f"create {LEASES}"]
+    one.hold()
+    world.act(70.0)
+    assert one.writes == [f"create {LEASES}", f"patch {LEASES}"]
+
+
+@pytest.mark.parametrize(("seconds", "held"), [(55.0, 0), (55.1, 1)])
+def test_a_lease_proves_something_until_five_seconds_before_its_end(world: World, seconds: float, held: int) -> None:
+    one = Keeper(world)
+    one.write()
+    one.does(one.leases.close)
+    world.act(seconds)
+    before = len(one.writes)
+    one.prove()
+    assert len(one.writes) - before == held
+    assert one.fenced[-1 - held] == ("n1",), "its nodes are proven first"
+
+
+def test_what_was_never_held_proves_nothing(world: World) -> None:
+    Keeper(world).write()
+    one = Keeper(world, "r1/n2")
+    one.surge = recorded(world)
+    one.prove()
+    assert one.writes == [f"patch {LEASES}"]
+    assert recorded(world).holder == "r1/n2"
+
+
+@pytest.mark.parametrize(
+    ("theirs", "held"),
+    [("r1/n9", True), ("other/n", False), ("", False)],
+)
+def test_a_lease_that_changed_is_held_only_where_it_is_still_our_runs(world: World, theirs: str, held: bool) -> None:
+    one = Keeper(world)
+    one.write()
+    one.does(one.leases.close)
+    world.apply(recorded(world).renewing(theirs, "2026-01-01T00:00:09.000Z"))
+    if held:
+        one.hold()
+        assert recorded(world).holder == "r1/n1"
+        return
+    with pytest.raises(LostSurgeError, match="is held by run other now" if theirs else "is held by run nobody now"):
+        one.hold()
+    assert recorded(world).holder == theirs
+
+
+def test_a_foreign_lease_is_taken_as_it_was_judged_and_not_otherwise(world: World) -> None:
+    Keeper(world, "other/n").write()
+    silent = recorded(world)
+    one = Keeper(world)
+    world.apply(silent.renewing("other/n", "2026-01-01T00:00:09.000Z"))
+    with pytest.raises(LostSurgeError):
+        one.hold(silent)
+    one.hold(recorded(world))
+    assert recorded(world).holder == "r1/n1"
+
+
+def test_a_lease_that_is_another_one_or_gone_is_lost(world: World) -> None:
+    one = Keeper(world)
+    one.write()
+    one.does(one.leases.close)
+    with pytest.raises(LostSurgeError, match="is gone"):
+        one.hold(replace(one.surge, lease_uid="another"))
+    world.sim.delete(kinds.LEASES, names.surge_name(world.uid), names.NAMESPACE)
+    with pytest.raises(LostSurgeError, match="is gone"):
+        one.hold()
+
+
+def test_a_lease_is_forgotten_by_its_uid_and_never_renewed_again(world: World) -> None:
+    one = Keeper(world)
+    one.write()
+    one.does(lambda: one.leases.forget(replace(one.surge, lease_uid="another")))
+    assert world.leases
+    one.hold(recorded(world))
+    one.does(lambda: one.leases.forget(one.surge))
+    assert not world.leases
+    before = len(one.writes)
+    world.act(70.0)
+    assert len(one.writes) == before
+
+
+def test_a_renewal_that_fails_is_tried_once_and_again_at_its_next_time(world: World) -> None:
+    one = Keeper(world)
+    one.write()
+    one.me.faults.when(lambda request: request.writes, Fault("unreachable"), times=1)
+    world.act(21.0)
+    assert recorded(world).holder == "r1/n1"
+    tried = [sent for sent in one.sent if sent == f"patch {LEASES}"]
+    world.act(20.0)
+    assert len([sent for sent in one.sent if sent == f"patch {LEASES}"]) == len(tried) + 1
+
+
+@pytest.mark.parametrize(
+    ("changes", "same"),
+    [
+        ({}, True),
+        ({"holderIdentity": "r1/n2"}, False),
+        ({"renewTime": "2026-01-01T00:00:01.000000Z"}, False),
+    ],
+)
+def test_our_own_write_is_known_by_name_time_and_record(world: World, changes: dict[str, str], same: bool) -> None:
+    one, now = wanted(world, "n1"), "2026-01-01T00:00:00.000Z"
+    world.apply(one.writing("r1/n1", now))
+    (raw,) = world.leases
+    lease = {**raw, "spec": {**raw["spec"], **changes}}
+    assert surge_lease._is_as(lease, one, "r1/n1", now) is same
+    assert not surge_lease._is_as(lease, replace(one, stage="ready"), "r1/n1", now)
