@@ -99,3 +99,25 @@ options:
     type: list
     elements: str
 """
+
+    KOORDINATOR = r"""
+options:
+  koordinator_namespace:
+    description:
+      - The namespace of koord-descheduler. By default all namespaces are searched for a Deployment whose image or
+        command is C(koord-descheduler), or with the name of Koordinator's chart or of ACK's add-on. Of several,
+        those whose leader renews its Lease count; if these are more than one, the call fails and names them.
+    type: str
+  koordinator_deployment:
+    description:
+      - The Deployment of koord-descheduler, if it is not found or not the only one.
+    type: str
+  koordinator_config_map:
+    description:
+      - The ConfigMap with its configuration. By default the one that its container mounts for C(--config).
+    type: str
+  koordinator_key:
+    description:
+      - The key of that ConfigMap. By default the one that its container mounts for C(--config).
+    type: str
+"""

@@ -19,6 +19,7 @@ extends_documentation_fragment:
   - kubeops.node_maintenance.attributes.read_only
   - kubeops.node_maintenance.choices
   - kubeops.node_maintenance.choices.budgets
+  - kubeops.node_maintenance.choices.koordinator
 options:
   nodes:
     description:

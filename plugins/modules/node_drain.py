@@ -22,6 +22,7 @@ extends_documentation_fragment:
   - kubeops.node_maintenance.attributes
   - kubeops.node_maintenance.choices
   - kubeops.node_maintenance.choices.budgets
+  - kubeops.node_maintenance.choices.koordinator
   - kubeops.node_maintenance.nodes
   - kubeops.node_maintenance.nodes.run
 options:

@@ -21,6 +21,7 @@ description:
     the job of the old one.
 extends_documentation_fragment:
   - kubeops.node_maintenance.auth
+  - kubeops.node_maintenance.choices.koordinator
   - kubeops.node_maintenance.attributes
 options:
   state:
@@ -123,11 +124,6 @@ options:
     description:
       - Who or what requested the move, for the annotation C(koordinator.sh/evict-trigger), a label of the descheduler's
         metric. Defaults to the name of this collection.
-    type: str
-  koordinator_namespace:
-    description:
-      - The namespace of koord-descheduler and its ConfigMap. By default C(koordinator-system) is tried, then
-        C(kube-system) (Alibaba Cloud's add-on).
     type: str
   wait:
     description:
@@ -313,8 +309,8 @@ actions:
 timeline: {description: All progress messages., returned: always, type: list, elements: dict}
 findings:
   description:
-    - Why the call failed as a whole, such as V(no_crd), V(no_controller), V(no_scheduler), V(unknown_pod),
-      V(unknown_node) or V(unknown_reservation). Nothing was written.
+    - Why the call failed as a whole, such as V(no_crd), V(no_controller), V(no_scheduler),
+      V(several_koordinators), V(unknown_pod), V(unknown_node) or V(unknown_reservation). Nothing was written.
   returned: when the call failed as a whole
   type: list
   elements: dict

@@ -10,12 +10,16 @@ import typing as t
 from pathlib import Path
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge import errors, specs
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs import installations
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import (
     budgets,
     objects,
     pod_plan,
     selectors,
 )
+
+KOORDINATOR: dict[str, t.Any] = {name: {"type": "str"} for name in installations.OPTIONS}
+"""The names of koord-descheduler's objects, where they are not to be found by what its pods run."""
 
 CHOICES: dict[str, t.Any] = {
     "backend": {"type": "str", "choices": ["auto", "eviction", "koordinator"], "default": "auto"},
@@ -28,6 +32,7 @@ CHOICES: dict[str, t.Any] = {
     "pod_selector": {"type": "str"},
     "namespaces": {"type": "list", "elements": "str"},
     "fenced": {"type": "list", "elements": "str"},
+    **KOORDINATOR,
     **specs.BUDGETS,
 }
 

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge import errors, specs
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge import choices, errors, specs
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler import places
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs import (
     check,
+    installations,
     migration_jobs,
     targets,
     typed,
@@ -56,7 +58,7 @@ def _prepared(params: specs.Params, environ: t.Mapping[str, str]) -> specs.Param
             trigger=params["trigger"] or "",
         ),
         "template": template,
-        "koordinator_namespace": params["koordinator_namespace"] or "",
+        "koordinator": places.Place(*(params[name] or "" for name in installations.OPTIONS)),
         "wait": params["wait"],
         "timeout": params["timeout"],
     }
@@ -150,7 +152,7 @@ SPEC = specs.ClusterModuleSpec(
         "delete_options": {"type": "dict"},
         "reason": {"type": "str"},
         "trigger": {"type": "str"},
-        "koordinator_namespace": {"type": "str"},
+        **choices.KOORDINATOR,
         "wait": {"type": "bool", "default": True},
         "timeout": {"type": "str"},
         "run": {"type": "str"},

@@ -21,8 +21,10 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.des
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.running import (
     Comparison,
     compare,
+    document,
     logged,
 )
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs import limits
 
 TOLD = Path(__file__).parent / "told"
 SCHEMA = schema_of("koordinator")
@@ -181,3 +183,11 @@ def test_logs_of_other_formats() -> None:
     assert logged(f'I1121 configfile.go:93] "Using component config" config={json.dumps(text)}') == text
     assert logged("nothing\nof it\n") == ""
     assert logged('I1121 configfile.go:93] "Using component config" config=<\n\tcut: off\n') == ""
+
+
+@pytest.mark.parametrize("told", [CONFIGZ, yaml.safe_load(logged(LOG))])
+def test_what_runs_as_a_document_means_the_same_and_is_valid(told: dict[str, t.Any]) -> None:
+    found = document(told, SCHEMA)
+    assert same(compare(found, told, SCHEMA))
+    assert [fault for fault in check(found, SCHEMA) if fault.severity == "error"] == []
+    assert limits.controller(found) == limits.controller(WANTED)

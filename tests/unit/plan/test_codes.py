@@ -26,6 +26,8 @@ SAYING = (
     "_plan/preflight/permissions.py",
     "_run/plan/plan.py",
     "_run/jobs/koordinator.py",
+    "_run/jobs/installed.py",
+    "_plan/jobs/installations.py",
 )
 # calls that name a code -> the argument that is the code
 NAMING = {"to": 1, "_evictable": 1, "Finding": 0, "Reason": 0, "_finding": 0, "_blocker": 0, "of_node": 1}

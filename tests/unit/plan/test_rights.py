@@ -118,7 +118,7 @@ def test_nothing_is_asked_for_that_is_not_documented() -> None:
 
 
 def test_no_role_allows_a_write_that_nobody_asks_for() -> None:
-    """Reservations made beforehand, the fence, and a descheduler's own namespace are asked for by their modules."""
+    """Reservations made beforehand, /configz, the fence, and a descheduler's own namespace are asked for elsewhere."""
     fence = {
         ("admissionregistration.k8s.io", "validatingadmissionpolicies"),
         ("admissionregistration.k8s.io", "validatingadmissionpolicybindings"),
@@ -127,6 +127,7 @@ def test_no_role_allows_a_write_that_nobody_asks_for() -> None:
     }
     elsewhere = {
         ("create", "scheduling.koordinator.sh", "reservations"),
+        ("create", "", "pods/portforward"),
         *((verb, *what) for verb in ("create", "patch", "delete") for what in fence),
     }
     wanted = {(need.verb, need.group, need.resource) for need in everything_asked()}

@@ -37,7 +37,7 @@ def looked(monkeypatch: pytest.MonkeyPatch) -> t.Callable[[Koordinator], list[Co
     def finds(found: Koordinator) -> list[Context]:
         asked: list[Context] = []
 
-        def look(ctx: Context) -> Koordinator:
+        def look(ctx: Context, _given: object) -> Koordinator:
             asked.append(ctx)
             return found
 

@@ -73,6 +73,28 @@ def compare(wanted: Raw, running: Raw, schema: schemas.Schema) -> Comparison:
     return Comparison(tuple(walk.conflicts), tuple(walk.extras))
 
 
+def document(running: Raw, schema: schemas.Schema) -> dict[str, t.Any]:
+    """The running configuration as a document that means the same: with its keys, and without merged defaults."""
+    found = {**_recased(running, schema.root), "apiVersion": schema.api_version, "kind": schema.kind}
+    found["profiles"] = []
+    for raw in _objects(_folded(running), "profiles"):
+        points = _folded(raw.get("plugins"))
+        configs: list[dict[str, t.Any]] = []
+        for entry in _objects(raw, "pluginconfig"):
+            known = schema.plugins.get(str(entry.get("name")))
+            args = entry.get("args") or {}
+            configs.append({"name": entry.get("name"), "args": _recased(args, known.args) if known else args})
+        plugins = {
+            point: {
+                "disabled": [{"name": "*"}],
+                "enabled": [{"name": one.get("name")} for one in _objects(_folded(points.get(point)), "enabled")],
+            }
+            for point in schema.points
+        }
+        found["profiles"].append({"name": raw.get("name"), "plugins": plugins, "pluginConfig": configs})
+    return found
+
+
 def _objects(raw: Raw, key: str) -> list[dict[str, t.Any]]:
     """The objects in the list under the key, with lower-case keys."""
     return [_folded(entry) for entry in profiles.list_at(raw, key) if isinstance(entry, dict)]

@@ -13,7 +13,6 @@ from __future__ import annotations
 import datetime
 import itertools
 import math
-import re
 import typing as t
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs import migration_jobs
@@ -305,7 +304,7 @@ def _full(code: str, count: int, where: str, controller: migration_controller.Co
     limit = int(getattr(controller, code))
     if not 0 < limit <= count:
         return None
-    name = re.sub("_(.)", lambda found: found[1].upper(), code)
+    name = migration_controller.argument(code)
     return reasons.Reason(code, f"{count} pods migrate {where} already: {name} is {limit}.", "Wait for them.")
 
 

@@ -10,6 +10,7 @@ limiter in ``controllers/migration/controller.go``.
 from __future__ import annotations
 
 import math
+import re
 import typing as t
 from dataclasses import dataclass, field
 
@@ -63,6 +64,11 @@ class Controller:
     evict_qps: float = 10.0
     scheduler_names: tuple[str, ...] = ("koord-scheduler",)
     skipped: frozenset[str] = frozenset()
+
+
+def argument(field_name: str) -> str:
+    """The configuration's name of a field of ``Controller``."""
+    return re.sub("_(.)", lambda found: found[1].upper(), field_name)
 
 
 def several(controller: Controller) -> str:

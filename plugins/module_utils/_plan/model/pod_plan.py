@@ -23,8 +23,9 @@ class Choices:
 
     ``pod_selector`` is a label selector as text, ``namespaces`` empty for all. ``self_pod`` is the pod that this play
     runs in, by its environment (an empty namespace or uid is unknown). ``fenced`` are the nodes that the caller vouches
-    are off. ``controller`` is Koordinator's live MigrationController, ``None`` if PodMigrationJobs are not possible or
-    not wanted; ``fallback`` is for the pods that ``backend`` ``koordinator`` cannot move by one.
+    are off. The ``koordinator_`` ones name koord-descheduler's objects, empty where these are found. ``controller`` is
+    Koordinator's live MigrationController, ``None`` if PodMigrationJobs are not possible or not wanted; ``fallback`` is
+    for the pods that ``backend`` ``koordinator`` cannot move by one.
     """
 
     backend: str = "auto"
@@ -40,6 +41,10 @@ class Choices:
     reactive_budgets: tuple[str, ...] = ()
     self_pod: objects.Ref | None = None
     fenced: tuple[str, ...] = ()
+    koordinator_namespace: str = ""
+    koordinator_deployment: str = ""
+    koordinator_config_map: str = ""
+    koordinator_key: str = ""
     controller: migration_controller.Controller | None = None
 
 

@@ -5,18 +5,15 @@
 
 from __future__ import annotations
 
-import typing as t
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
-with suppress(ImportError):  # the `kubernetes` package brings it; the connection reports both
-    import yaml
-
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import errors, kinds, verbs
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler import places
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs import limits, migration_jobs
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs import installations, migration_jobs
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import (
     migration_controller,
+    objects,
     option,
     phases,
     pod_plan,
@@ -24,17 +21,16 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.mod
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.routes import job_route
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import act, context
-
-PLACES = (places.PLACES["koordinator"], places.PLACES["ack"])
-SCHEDULER = "koord-scheduler"
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.jobs import installed
 
 
 @dataclass(frozen=True, slots=True)
 class Koordinator:
     """What was found.
 
-    ``missing`` has a finding for each missing part: ``no_crd``, ``no_controller``, ``no_scheduler``.
-    ``controller`` is ``None`` if its configuration cannot be read. ``doubt`` says why, or why it is incomplete.
+    ``missing`` has a finding for each missing part: ``no_crd``, ``no_controller``, ``no_scheduler``, or
+    ``several_koordinators``. ``controller`` is ``None`` if its configuration cannot be read. ``doubt`` says why, or why
+    it is incomplete. ``unsure`` has findings about limits that may not be those with which koord-descheduler runs.
     """
 
     jobs: tuple[migration_jobs.Job, ...] = ()
@@ -42,6 +38,7 @@ class Koordinator:
     source: str = ""
     doubt: str = ""
     missing: tuple[reasons.Finding, ...] = ()
+    unsure: tuple[reasons.Finding, ...] = ()
 
 
 def prepared(ctx: context.Context, choices: pod_plan.Choices) -> tuple[pod_plan.Choices, tuple[reasons.Finding, ...]]:
@@ -56,14 +53,14 @@ def prepared(ctx: context.Context, choices: pod_plan.Choices) -> tuple[pod_plan.
     if choices.backend == "eviction" or choices.disable_eviction:
         return choices, ()
     try:
-        found = look(ctx)
+        found = look(ctx, _given(choices))
     except errors.Forbidden as error:
         if choices.backend == "koordinator":
             raise
         return choices, (_unused([str(error)]),) if _installed(ctx) else ()
     lacking = _lacking(found)
     if not lacking:
-        return replace(choices, controller=found.controller), ()
+        return replace(choices, controller=found.controller), found.unsure
     if choices.backend == "koordinator":
         return choices, lacking
     if any(finding.code == "no_crd" for finding in lacking):
@@ -87,16 +84,20 @@ def required(ctx: context.Context, choices: pod_plan.Choices) -> pod_plan.Choice
     return choices
 
 
-def look(ctx: context.Context, namespace: str = "", *, reserves: bool = True) -> Koordinator:
+def _given(choices: pod_plan.Choices) -> places.Place:
+    """What the caller names of koord-descheduler's objects."""
+    return places.Place(*(getattr(choices, name) for name in installations.OPTIONS))
+
+
+def look(ctx: context.Context, given: places.Place = installations.ANYWHERE, *, reserves: bool = True) -> Koordinator:
     """Look for the parts; ``reserves``: whether capacity will be reserved, which needs Koordinator's scheduler.
 
-    A part is missing only if that is certain: its kind is unknown, or its Deployment does not exist or has no ready
-    pod. A scheduler that is not deployed as the chart's Deployment is assumed to run.
+    A part is missing only if that is certain: its kind is unknown, or nothing runs it, or it has no ready pod. A
+    scheduler that no Deployment runs is assumed to run.
 
     Raises:
         ClusterError: the API server cannot be reached, or PodMigrationJobs may not be listed.
     """
-    missing: list[reasons.Finding] = []
     try:
         listed = ctx.cluster.items(kinds.PODMIGRATIONJOBS, patience=act.PATIENCE).items
         # EvictDirectly needs this kind, too: without it the controller's caches never fill.
@@ -104,59 +105,34 @@ def look(ctx: context.Context, namespace: str = "", *, reserves: bool = True) ->
     except errors.NotFound as error:
         return Koordinator(missing=(_no_crd((error.request or kinds.PODMIGRATIONJOBS).resource),))
     jobs = tuple(migration_jobs.Job.of(raw) for raw in listed)
-    asked = [place for place in PLACES if namespace in ("", place.namespace)]
-    asked = asked or [replace(place, namespace=namespace) for place in PLACES]
-    ready = ((place, _ready(ctx, place.namespace, place.deployment)) for place in asked)
-    place, runs = next((found for found in ready if found[1] is not None), (None, None))
-    if not runs:
-        missing.append(_no_controller(asked, place))
-    home = (place or asked[0]).namespace
-    if reserves and place and _ready(ctx, home, SCHEDULER) is False:
+    deployments = installed.deployments(ctx, given)
+    one, wrong = installed.at_work(ctx, deployments, given)
+    missing = [wrong] if wrong else []
+    if one is None:
+        return Koordinator(jobs, missing=tuple(missing))
+    home = one.place.namespace
+    if reserves and (scheduler := _silent_scheduler(ctx, deployments, home)):
         missing.append(
             reasons.Finding(
                 "no_scheduler",
-                f"No pod of Deployment {home}/{SCHEDULER} is ready: no capacity can be reserved.",
+                f"No pod of Deployment {scheduler} is ready: no capacity can be reserved.",
                 "Check its pods and their log, or set mode: EvictDirectly, which reserves nothing.",
                 "blocker",
-                f"Deployment {home}/{SCHEDULER}",
+                f"Deployment {scheduler}",
             )
         )
-    where = f"ConfigMap {home}/{PLACES[0].config_map}"
-    controller, doubt = _controller(ctx, home, where)
-    return Koordinator(jobs, controller, where, doubt, tuple(missing))
+    found = installed.limits_of(ctx, one)
+    unsure = (found.finding,) if found.finding else ()
+    return Koordinator(jobs, found.controller, one.place.map_name, found.doubt, tuple(missing), unsure)
 
 
-def _ready(ctx: context.Context, namespace: str, name: str) -> bool | None:
-    """Whether the Deployment has a ready pod, ``None`` if it does not exist. One that may not be read has."""
-    try:
-        found = ctx.cluster.send(verbs.get(kinds.DEPLOYMENTS, name, namespace), patience=act.PATIENCE)
-    except errors.NotFound:
-        return None
-    except errors.Forbidden:
-        return True
-    return bool((found.get("status") or {}).get("readyReplicas"))
-
-
-def _controller(ctx: context.Context, namespace: str, where: str) -> tuple[migration_controller.Controller | None, str]:
-    # The ConfigMap and its key have the same names in the chart and in ACK.
-    name, key = PLACES[0].config_map, PLACES[0].key
-    try:
-        raw = ctx.cluster.send(verbs.get(kinds.CONFIGMAPS, name, namespace), patience=act.PATIENCE)
-    except errors.NotFound:
-        return None, f"There is no {where}."
-    except errors.Forbidden as error:
-        return None, f"{where} may not be read: {error}"
-    data = raw.get("data") or {}
-    if key not in data:
-        return None, f"{where} has no key {key}."
-    try:
-        controller = limits.controller(yaml.safe_load(data[key]))
-    except yaml.YAMLError as error:
-        return None, f"{where} is not valid YAML: {str(error).splitlines()[0]}."
-    except limits.UnreadableError as error:
-        return None, f"{where} cannot be used: {error}."
-    said = migration_controller.several(controller)
-    return controller, f"{said} The limits of the first are used." if said else ""
+def _silent_scheduler(ctx: context.Context, deployments: list[objects.Raw] | None, home: str) -> str:
+    """The Deployment of koord-scheduler if it has no ready pod; empty if it has, or if there is none."""
+    if deployments is None:
+        with suppress(errors.NotFound, errors.Forbidden):
+            request = verbs.get(kinds.DEPLOYMENTS, installations.SCHEDULER, home)
+            deployments = [ctx.cluster.send(request, patience=act.PATIENCE)]
+    return installations.silent_scheduler(deployments or (), home)
 
 
 def _installed(ctx: context.Context) -> bool:
@@ -172,7 +148,7 @@ def _lacking(found: Koordinator) -> tuple[reasons.Finding, ...]:
     """What a drain by jobs lacks."""
     controller, lacking = found.controller, list(found.missing)
     if controller is None:
-        if not any(finding.code in ("no_crd", "no_controller") for finding in lacking):
+        if not any(finding.code in ("no_crd", "no_controller", "several_koordinators") for finding in lacking):
             said = f"The limits of koord-descheduler cannot be read: {found.doubt}"
             remedy = "Correct the ConfigMap, or allow these credentials to get it; limits are never guessed."
             lacking.append(reasons.Finding("no_limits", said, remedy, "blocker", found.source))
@@ -204,14 +180,3 @@ def _no_crd(resource: str) -> reasons.Finding:
         "blocker",
         f"CustomResourceDefinition {resource}",
     )
-
-
-def _no_controller(asked: t.Sequence[places.Place], place: places.Place | None) -> reasons.Finding:
-    names = [f"{one.namespace}/{one.deployment}" for one in ([place] if place else asked)]
-    if place is None:
-        said = f"There is no Deployment {' or '.join(names)}: nothing works on PodMigrationJobs."
-        remedy = "Install koord-descheduler, or set koordinator_namespace to the namespace it is in."
-    else:
-        said = f"No pod of Deployment {names[0]} is ready: nothing works on PodMigrationJobs."
-        remedy = f"Check its pods and their log: kubectl -n {place.namespace} get pods."
-    return reasons.Finding("no_controller", said, remedy, "blocker", f"Deployment {names[0]}")

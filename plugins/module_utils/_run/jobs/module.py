@@ -9,8 +9,10 @@ import typing as t
 from dataclasses import dataclass, field, replace
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import errors, kinds, verbs
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler import places
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs import (
     causes,
+    installations,
     migration_jobs,
     reserve,
     targets,
@@ -56,7 +58,7 @@ class JobOptions:
     name: str = ""
     wish: migration_jobs.Wish = field(default_factory=migration_jobs.Wish)
     template: objects.Raw | None = None
-    koordinator_namespace: str = ""
+    koordinator: places.Place = installations.ANYWHERE
     wait: bool = True
     timeout: float | None = None
 
@@ -69,7 +71,7 @@ def jobs(ctx: context.Context, options: JobOptions) -> context.Result:
         ClusterError: the API server cannot be reached or refuses to be read; nothing was written.
     """
     reserves = options.state == "present" and options.wish.mode == "ReservationFirst"
-    found = koordinator.look(ctx, options.koordinator_namespace, reserves=reserves)
+    found = koordinator.look(ctx, options.koordinator, reserves=reserves)
     # Without its controller a job can be rejected or deleted, but creating or approving one has no effect.
     if found.missing and (options.state in ("present", "approved") or found.missing[0].code == "no_crd"):
         return context.Result(
@@ -83,10 +85,11 @@ def jobs(ctx: context.Context, options: JobOptions) -> context.Result:
     else:
         works = _ruled(ctx, options, found)
     events = {} if ctx.check else _events(ctx)
+    doubt = " ".join(filter(None, (found.doubt, *(one.message for one in found.unsure if one.severity == "warning"))))
     shown = [work.to_dict(events.get(work.job.uid if work.job else "", ())) for work in works]
     failed = [work for work in works if work.failed]
     return context.Result(
-        {"jobs": shown, "doubt": found.doubt}, failed=bool(failed), message=" ".join(work.message for work in failed)
+        {"jobs": shown, "doubt": doubt}, failed=bool(failed), message=" ".join(work.message for work in failed)
     )
 
 
