@@ -47,6 +47,8 @@ options:
         description:
           - A name, with or without a domain prefix, such as V(dedicated) or V(example.com/gpu).
           - C(maintenance.kubeops.io/in-progress) belongs to M(kubeops.node_maintenance.node_cordon) and is refused.
+          - The message of a node names an outdated key, C(node.alpha.kubernetes.io/notReady) or C(unreachable), and the
+            one that replaced it.
         type: str
         required: true
       value:

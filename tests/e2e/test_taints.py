@@ -266,3 +266,18 @@ def test_a_wrong_taint_stops_the_run_before_it_begins(arena: Arena, play: Player
     assert not run.ok
     assert "maintain_taints[" in run.words
     assert arena.record(here) is None
+
+
+def test_outdated_keys_of_dead_nodes_are_named_and_protect_no_pod(lab: Lab, arena: Arena) -> None:
+    """node.alpha.kubernetes.io/notReady and unreachable: the API server adds the present keys, which alone count."""
+    (here,) = arena.nodes(1)
+    long = {"operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 6000}
+    arena.pod("old", here, pod={"tolerations": [{"key": key, **long} for key in node_taints.OUTDATED]})
+    (pod,) = arena.pods("old")
+    given = {each["key"]: each["tolerationSeconds"] for each in pod["spec"]["tolerations"]}
+    assert given == {**dict.fromkeys(node_taints.OUTDATED, 6000), **dict.fromkeys(node_taints.OUTDATED.values(), 300)}
+    for old, now in node_taints.OUTDATED.items():
+        said = node_taint(lab, here, f"{old}:PreferNoSchedule")["nodes"][0]["message"]
+        assert f"Key {old} is outdated: Kubernetes uses {now} instead." in said
+        (kill,) = node_taint(lab, here, f"{now}:NoExecute")["evicts"]
+        assert (kill["name"], kill["seconds"]) == ("old", 300)

@@ -128,6 +128,14 @@ def test_many_nodes_in_one_call_and_only_those_that_differ_are_written(cluster: 
     assert again["diff"] == []
 
 
+@pytest.mark.parametrize("key", node_taints.OUTDATED)
+def test_an_outdated_key_is_named_with_its_successor_where_it_is_set(cluster: Make, key: str) -> None:
+    made = cluster(n1=[])
+    said = f"Key {key} is outdated: Kubernetes uses {node_taints.OUTDATED[key]} instead."
+    assert said in made.run(f"{key}:NoSchedule")["nodes"][0]["message"]
+    assert said not in made.run(f"{key}:NoSchedule", state="absent")["nodes"][0]["message"]
+
+
 def test_check_mode_writes_nothing_and_says_what_the_real_run_does(cluster: Make) -> None:
     found = cluster(n1=["a:NoSchedule"], n2=[])
     predicted = found.run("a:NoSchedule", state="absent", check=True)

@@ -22,6 +22,19 @@ LEFT_ALONE = ("node.kubernetes.io/", "node.cloudprovider.kubernetes.io/")
 """Prefixes of the taints that Kubernetes' own controllers set and remove; ``exact`` does not touch them."""
 
 
+OUTDATED: t.Mapping[str, str] = {
+    "node.alpha.kubernetes.io/notReady": "node.kubernetes.io/not-ready",
+    "node.alpha.kubernetes.io/unreachable": "node.kubernetes.io/unreachable",
+}
+"""Keys of taint-based evictions in alpha, which nothing sets or tolerates any more, and their successors."""
+
+
+def outdated(desired: t.Iterable[DesiredTaint]) -> str:
+    """What to say of keys that nothing knows any more; empty if there is none to set."""
+    found = dict.fromkeys(taint.key for taint in desired if not taint.absent and taint.key in OUTDATED)
+    return " ".join(f"Key {key} is outdated: Kubernetes uses {OUTDATED[key]} instead." for key in found)
+
+
 def _any(condition: str, effect: str) -> objects.Raw:
     return {"key": f"node.kubernetes.io/{condition}", "operator": "Exists", "effect": effect}
 

@@ -103,6 +103,7 @@ def _plan(options: TaintOptions, task: _Task) -> None:
         task.before = task.node.taints
     task.outcome = outcomes.TaintOutcome(options.state if task.change else f"already_{options.state}")
     task.message = f"{task.change.sentence}." if task.change else f"The taints of node {task.name} are as wanted."
+    task.message = f"{task.message} {node_taints.outdated(options.taints)}".rstrip()
 
 
 def _kills(ctx: context.Context, harsh: t.Sequence[_Task]) -> tuple[no_execute.Kill, ...]:
