@@ -6,14 +6,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 from support.arena import Arena
-from support.jobs import Jobs, job_of, move
+from support.jobs import Jobs, job_of, move, steadily
 from support.koordinator import configured, migration_args
 from support.lab import Lab
 from support.plays import Player
+from support.waiting import until
+from witness import objects as o
 from witness.log import Json
 
 
@@ -53,3 +55,27 @@ def test_a_move_without_events_and_a_single_replica(lab: Lab, arena: Arena, jobs
         run = move(play, pods["alone"], ttl="60s")
     assert run.ok, run.text
     assert job_of(run)["outcome"] == "moved"
+
+
+@pytest.mark.whole
+def test_skip_eviction_gates_admit_a_batch_jobs_pod_only_with_all_three_that_count_replicas(
+    lab: Lab, arena: Arena, jobs: Jobs, play: Player
+) -> None:
+    (here,) = arena.nodes(1)
+    batch = arena.job("batch", here)
+    until(lambda: batch.pods() and o.ready(batch.pods()[0]), 30, "the batch Job's pod runs")
+    pod = jobs.named(batch, uid=True)
+    gates = ["ExpectedReplicas", "MaxMigratingPerWorkload", "MaxUnavailablePerWorkload"]
+
+    def skipping(*names: str) -> Callable[[Json], None]:
+        return lambda config: migration_args(config).update(skipEvictionGates=list(names))
+
+    with configured(lab, skipping(*gates[:2])):
+        run = move(play, pod, mode="EvictDirectly")
+        assert job_of(run)["cause"]["code"] == "unknown_workload", run.text
+        held = jobs.by_hand("held", pod, mode="EvictDirectly")
+        steadily(lambda: not jobs.passed(held) and jobs.phase(held) == "", 5, "arbitration holds it")
+        jobs.clear()
+    with configured(lab, skipping(*gates)):
+        run = move(play, pod, mode="EvictDirectly", ttl="60s")
+        assert job_of(run)["phase"] == "Succeeded", run.text
