@@ -15,6 +15,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.mod
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.node_records import (
     BadRecordError,
     Record,
+    Step,
     record_of,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Node
@@ -147,3 +148,61 @@ def test_a_record_nobody_understands_is_an_error(text: str, said: str) -> None:
 def test_how_long_load_balancers_may_still_send(labels: dict[str, str], now: str, expected: float) -> None:
     _node, record = taken(raw(metadata__labels=labels))
     assert cordon.balanced_for(record, now) == expected
+
+
+@pytest.mark.parametrize(
+    ("cordoned", "tainted", "step", "told"),
+    [
+        (True, True, "drained", []),
+        (False, True, "drained", ["uncordoned"]),
+        (True, False, "drained", ["removed our taint"]),
+        (False, False, "drained", ["uncordoned", "removed our taint"]),
+        (False, False, "returning", []),
+    ],
+)
+def test_what_somebody_else_lifted_is_told_until_the_node_returns(
+    cordoned: bool, tainted: bool, step: Step, told: list[str]
+) -> None:
+    out, record = taken(raw())
+    out["spec"]["unschedulable"] = cordoned
+    if not tainted:
+        out["spec"]["taints"] = [FOREIGN]
+    found = cordon.foreign_changes(Node.of(out), record.at(step))
+    assert len(found) == len(told)
+    assert all(words in text for words, text in zip(told, found, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("prior", "now", "sentence", "kept"),
+    [
+        (False, True, "Uncordon node a", 0),
+        (True, True, "Give node a back, cordoned as before", 0),
+        (False, False, "Uncordon node a", 1),
+        (True, False, "Uncordon node a", 1),
+    ],
+)
+def test_a_node_is_given_back_cordoned_only_if_it_was_and_still_is(
+    prior: bool, now: bool, sentence: str, kept: int
+) -> None:
+    out, record = taken(raw(spec__unschedulable=prior))
+    out["spec"]["unschedulable"] = now
+    change, told = cordon.give_back(Node.of(out), record)
+    assert (change.sentence, len(told)) == (sentence, kept)
+    assert bool(patched(out, change)["spec"].get("unschedulable")) is (prior and now)
+
+
+def test_a_step_is_written_where_either_the_record_or_a_taint_is_missing() -> None:
+    out, record = taken(raw())
+    assert cordon.at_step(Node.of(out), record, "drained") is not None
+    out["spec"]["taints"] = [FOREIGN]
+    again = cordon.at_step(Node.of(out), record, "cordoned")
+    assert [taint["key"] for taint in patched(out, again)["spec"]["taints"]] == ["dedicated", names.TAINT_KEY]
+
+
+def test_only_what_changes_is_sent() -> None:
+    out, record = taken(raw())
+    change = cordon.at_step(Node.of(out), record, "drained")
+    assert change is not None
+    assert change.body is not None
+    assert "spec" not in change.body
+    assert change.body["metadata"].keys() == {"annotations"}

@@ -6,13 +6,15 @@
 
 from __future__ import annotations
 
+import re
 import typing as t
 
 import pytest
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names, node_records
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.snapshots import Snapshot
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.runs import state
+from ansible_collections.kubeops.node_maintenance.tests.unit.plan.objects import budget, node, snapshot
 
 GIVEN: dict[str, t.Any] = {"playbook": "maintain", "nodes": ["a", "b"], "tasks": "/t.yml", "reason": "disk"}
 OURS = {names.MANAGED_BY_LABEL: names.MANAGED_BY}
@@ -49,9 +51,70 @@ def test_other_config_maps_are_nobodys_run() -> None:
     assert state.stored_run({"metadata": {"name": "kube-root-ca.crt"}, "data": {"ca": ""}}) is None
 
 
-@pytest.mark.parametrize(("now", "young"), [("2026-01-01T23:59:59.000Z", True), ("2026-01-02T00:00:01.000Z", False)])
+@pytest.mark.parametrize(("now", "young"), [("2026-01-02T00:00:00.000Z", True), ("2026-01-02T00:00:00.001Z", False)])
 def test_a_run_is_resumed_for_a_day(now: str, young: bool) -> None:
     assert stored().resumable(now) is young
+
+
+def test_a_run_of_which_the_time_is_not_known_is_not_resumed() -> None:
+    assert not stored(since="").resumable("2026-01-01T00:00:00.000Z")
+
+
+def test_a_fingerprint_is_sixteen_hex_digits() -> None:
+    assert re.fullmatch("[0-9a-f]{16}", state.fingerprint(GIVEN))
+
+
+@pytest.mark.parametrize("data", [{"plan": "{"}, {"plan": "[1]"}, {"input": "{"}, {"finished": "1"}])
+def test_a_stored_run_that_cannot_be_read_is_not_guessed(data: dict[str, str]) -> None:
+    raw = stored().to_config_map()
+    with pytest.raises(node_records.BadRecordError, match="run-r1 cannot be read"):
+        state.stored_run({**raw, "data": {**raw["data"], **data}})
+
+
+@pytest.mark.parametrize(
+    ("serves", "nodes"), [('{"n1":"uid-n1","n2":"uid-n2"}', ("n1", "n2")), ("{}", ()), ("n1", ()), (None, ())]
+)
+def test_a_guard_is_a_trace_on_the_nodes_that_it_serves(serves: str | None, nodes: tuple[str, ...]) -> None:
+    guard = budget(names.guard_name("u"), 1)
+    guard["metadata"]["annotations"] = {names.SERVES_NODES: serves} if serves is not None else {}
+    (trace,) = state.traces(snapshot(budgets=[guard, budget("theirs", 1)]), [])
+    assert (trace.nodes, trace.what) == (nodes, "a guard budget of ours")
+
+
+@pytest.mark.parametrize(
+    ("lease", "what", "nodes"),
+    [
+        ("node-a", "the lock of node a", ("a",)),
+        ("run-r1", "the sign of life of run r1", ()),
+        ("surge-u", "a surge whose record cannot be read", ()),
+    ],
+)
+def test_a_lease_is_a_trace_by_its_name(lease: str, what: str, nodes: tuple[str, ...]) -> None:
+    annotations = {names.SURGE: "[1]", names.LOCK_DETAILS: "ann"}
+    meta = {"namespace": names.NAMESPACE, "name": lease, "labels": OURS, "annotations": annotations}
+    (trace,) = state.traces(
+        snapshot(leases=[{"metadata": meta, "spec": {"holderIdentity": "r1/n1", "acquireTime": "then"}}]), []
+    )
+    assert (trace.run, trace.by, trace.since, trace.what, trace.nodes) == ("r1", "ann", "then", what, nodes)
+
+
+@pytest.mark.parametrize(("reason", "what"), [("disk", "step out: disk"), ("", "step out")])
+def test_a_node_with_a_record_is_a_trace(reason: str, what: str) -> None:
+    record = node_records.Record("r1", "n", "ann", reason, "then", "out", "u", "", {})
+    (trace,) = state.traces(snapshot(nodes=[node("n1", annotations={names.RECORD: record.dump()})]), [])
+    assert (trace.run, trace.by, trace.since, trace.nodes) == ("r1", "ann", "then", ("n1",))
+    assert trace.what.endswith(what)
+    (broken,) = state.traces(snapshot(nodes=[node("n1", annotations={names.RECORD: "{"})]), [])
+    assert "cannot be read" in broken.what
+    assert trace.shown(alive=True)["nodes"] == ["n1"]
+
+
+@pytest.mark.parametrize(("ended", "state_of"), [("", "not ended"), ("2026-01-01", "ended 2026-01-01 with failures")])
+def test_a_stored_run_is_a_trace_with_how_far_it_came(ended: str, state_of: str) -> None:
+    run = stored(plan=(("a", "b"), ("c",)), finished=("a",), ended=ended)
+    (trace,) = state.traces(snapshot(nodes=[node("n1")]), [run])
+    assert trace.nodes == ("a", "b", "c")
+    assert f"1 of 3 nodes finished, {state_of}" in trace.what
 
 
 def test_every_kind_of_trace_is_found() -> None:

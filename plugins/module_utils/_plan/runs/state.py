@@ -22,6 +22,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.mod
     objects,
     snapshots,
 )
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap import guards
 
 FINGERPRINTED = ("playbook", "nodes", "node_selector", "tasks", "reboot", "backend", "taints")
 RESUMABLE = datetime.timedelta(hours=24)
@@ -124,7 +125,7 @@ def traces(
         found += _of_node(node)
     for budget in snapshot.budgets:
         if budget.ours:
-            served = _nodes_of(budget.annotations.get(names.SERVES_NODES, ""))
+            served = tuple(guards.nodes_of(budget))
             found.append(Trace("", "", "", str(budget.ref), "a guard budget of ours", served))
     for lease in snapshot.leases:
         found += _of_lease(lease)
@@ -176,12 +177,6 @@ def _of_lease(lease: objects.Raw) -> list[Trace]:
     return [Trace(run, by, since, place, f"the lock of node {node}", (node,))]
 
 
-def _nodes_of(text: str) -> tuple[str, ...]:
-    return tuple(part for part in text.replace("[", "").replace("]", "").replace('"', "").split(",") if part)
-
-
 def _time(text: str) -> datetime.datetime:
-    try:
-        return datetime.datetime.fromisoformat(text.replace("Z", "+00:00"))
-    except ValueError:
-        return datetime.datetime.fromtimestamp(0, datetime.UTC)
+    """Of a text that is no time: before all others."""
+    return objects.moment(text) or datetime.datetime.min.replace(tzinfo=datetime.UTC)
