@@ -1,0 +1,290 @@
+# Copyright: Contributors to the kubeops.node_maintenance collection
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What a report makes of single events, pods and watches."""
+
+from __future__ import annotations
+
+import typing as t
+
+import pytest
+
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.report import model, text
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.report.build import build_report
+
+Json = dict[str, t.Any]
+
+
+def at(seconds: float) -> str:
+    return str(text.rfc3339(1_000_000.0 + seconds))
+
+
+def event(when: float, what: str, name: str = "p", node: str = "n1", **more: t.Any) -> Json:
+    space = "shop" if name else ""
+    return {"at": at(when), "node": node, "namespace": space, "name": name, "what": what, "message": what, **more}
+
+
+def lane(events: list[Json], pod: Json | None = None, workloads: list[Json] | None = None) -> model.PodLane:
+    """Of the pod `p` on n1."""
+    entry = {"namespace": "shop", "name": "p", **(pod or {})}
+    result = {"nodes": [{"name": "n1", "pods": [entry]}], "timeline": events, "workloads": workloads or []}
+    (found,) = [one for one in build_report([result]).pods if one.name == "p"]
+    return found
+
+
+def spans(found: model.PodLane) -> list[tuple[str, float, float, bool]]:
+    return [(s.phase, s.start - 1_000_000, s.end - 1_000_000, s.open) for s in found.spans]
+
+
+@pytest.mark.parametrize(
+    ("events", "pod", "expected"),
+    [
+        pytest.param([], {}, [], id="nothing known"),
+        pytest.param([event(1, "job")], {}, [("queued", 1, 1, True)], id="still waiting"),
+        pytest.param(
+            [event(1, "job"), event(4, "evicted"), event(9, "gone")],
+            {},
+            [("queued", 1, 4, False), ("ending", 4, 9, False)],
+            id="evicted",
+        ),
+        pytest.param([event(4, "evicted"), event(4, "gone")], {}, [], id="at once"),
+        pytest.param(
+            [event(4, "evicted"), event(9, "gone")],
+            {"waited_seconds": 8},
+            [("queued", 1, 4, False), ("ending", 4, 9, False)],
+            id="it waited for longer than is told",
+        ),
+        pytest.param(
+            [event(1, "job"), event(4, "evicted"), event(9, "gone")],
+            {"waited_seconds": 6},
+            [("queued", 1, 4, False), ("ending", 4, 9, False)],
+            id="it is told of before it waited",
+        ),
+        pytest.param(
+            [event(2, "refused"), event(3, "refused"), event(5, "evicted"), event(6, "gone")],
+            {"waited_seconds": 6},
+            [("queued", 0, 2, False), ("blocked", 2, 5, False), ("ending", 5, 6, False)],
+            id="refused, then evicted",
+        ),
+        pytest.param(
+            [event(2, "refused"), event(5, "refused")], {}, [("blocked", 2, 5, True)], id="refused, and still there"
+        ),
+        pytest.param([event(2, "refused"), event(5, "gone")], {}, [("blocked", 2, 5, False)], id="gone by itself"),
+        pytest.param([event(2, "evicted"), event(5, "job")], {}, [], id="evicted, and not seen to be gone"),
+    ],
+)
+def test_the_spans_of_an_evicted_pod(events: list[Json], pod: Json, expected: list[t.Any]) -> None:
+    assert spans(lane(events, {"route": "evict", **pod})) == expected
+
+
+SWAP = {"kind": "Deployment", "namespace": "shop", "name": "web"}
+SWAPPED = {"route": "swap", "owner": "Deployment shop/web"}
+
+
+def of_workload(when: float, what: str) -> Json:
+    return event(when, what, name="web", node="")
+
+
+@pytest.mark.parametrize(
+    ("events", "expected"),
+    [
+        pytest.param(
+            [of_workload(1, "raised"), of_workload(4, "ready"), of_workload(6, "lowered"), event(9, "gone")],
+            [("taking_over", 1, 4, False), ("both", 4, 6, False), ("ending", 6, 9, False)],
+            id="whole",
+        ),
+        pytest.param(
+            [of_workload(1, "raised"), of_workload(4, "ready"), event(9, "gone")],
+            [("taking_over", 1, 4, False), ("both", 4, 9, False)],
+            id="not seen to be lowered",
+        ),
+        pytest.param(
+            [of_workload(1, "raised"), of_workload(4, "ready"), event(6, "evicted"), event(9, "gone")],
+            [("taking_over", 1, 4, False), ("both", 4, 6, False), ("ending", 6, 9, False)],
+            id="evicted after all",
+        ),
+        pytest.param(
+            [of_workload(1, "raised"), of_workload(4, "ready")], [("taking_over", 1, 4, False)], id="still there"
+        ),
+        pytest.param(
+            [of_workload(1, "raised"), of_workload(1, "ready"), of_workload(2, "lowered"), event(9, "gone")],
+            [("both", 1, 2, False), ("ending", 2, 9, False)],
+            id="ready at once",
+        ),
+        pytest.param([of_workload(1, "raised"), event(9, "gone")], [], id="never ready"),
+        pytest.param(
+            [of_workload(1, "ready"), of_workload(2, "raised"), event(9, "gone")], [], id="ready for an earlier surge"
+        ),
+        pytest.param(
+            [
+                *(of_workload(1, "raised"), of_workload(4, "ready"), of_workload(6, "lowered"), event(9, "gone")),
+                *(of_workload(11, "raised"), of_workload(14, "ready"), of_workload(16, "lowered")),
+            ],
+            [("taking_over", 1, 4, False), ("both", 4, 6, False), ("ending", 6, 9, False)],
+            id="a later surge is of another pod",
+        ),
+    ],
+)
+def test_the_spans_of_a_swapped_pod(events: list[Json], expected: list[t.Any]) -> None:
+    assert spans(lane(events, SWAPPED, [SWAP])) == expected
+    assert "taking_over" not in [span[0] for span in spans(lane(events, {**SWAPPED, "route": "evict"}, [SWAP]))]
+    assert "taking_over" not in [span[0] for span in spans(lane(events, SWAPPED, []))]
+
+
+@pytest.mark.parametrize(
+    ("pod", "events", "moved", "failed", "outcome"),
+    [
+        ({"outcome": "evicted"}, [], True, False, "evicted"),
+        ({"outcome": "still_ending"}, [], False, True, "still_ending"),
+        ({"outcome": "not_moved"}, [], False, False, "not_moved"),
+        ({"outcome": "not_moved", "blocked_by": SWAP}, [], False, True, "not_moved"),
+        ({"outcome": "a_new_word"}, [event(1, "gone")], False, False, "a_new_word"),
+        ({}, [event(1, "gone")], True, False, "gone"),
+        ({}, [event(1, "refused")], False, False, "unknown"),
+    ],
+)
+def test_whether_a_pod_moved_or_failed(pod: Json, events: list[Json], moved: bool, failed: bool, outcome: str) -> None:
+    found = lane(events, pod)
+    assert (found.moved, found.failed, found.outcome) == (moved, failed, outcome)
+
+
+@pytest.mark.parametrize(
+    ("pod", "refused", "blocker", "rule"),
+    [
+        ({"blocked_by": {**SWAP, "message": "its rule"}}, 1, "Deployment shop/web", "its rule"),
+        ({"blocked_by": SWAP}, 1, "Deployment shop/web", "refused"),
+        ({"blocked_by": SWAP}, 0, "Deployment shop/web", ""),
+        ({"budgets": ["PodDisruptionBudget shop/b"]}, 1, "PodDisruptionBudget shop/b", "refused"),
+        ({}, 1, "", "refused"),
+        ({"budgets": ["PodDisruptionBudget shop/b"], "reason": "why"}, 0, "", ""),
+        ({"route": "refuse", "reason": "why"}, 0, "", "why"),
+        ({"outcome": "still_ending", "reason": "why"}, 0, "", "why"),
+        ({"outcome": "evicted", "reason": "why"}, 0, "", ""),
+    ],
+)
+def test_what_blocked_a_pod(pod: Json, refused: int, blocker: str, rule: str) -> None:
+    found = lane([event(n, "refused") for n in range(refused)], pod)
+    assert (found.blocked_by, found.rule, found.refused) == (blocker, rule, refused)
+
+
+def test_of_several_refusals_the_last_one_tells_the_rule() -> None:
+    events = [event(1, "refused", message="first"), event(2, "refused", message="last")]
+    assert lane(events).rule == lane(events, {"blocked_by": SWAP}).rule == "last"
+
+
+def phased(*told: tuple[float, str]) -> Json:
+    return {"timeline": [event(when, "note", name="", phase=phase) for when, phase in told]}
+
+
+@pytest.mark.parametrize(
+    ("told", "expected"),
+    [
+        pytest.param([(0, "cordoned"), (5, "")], [("cordoned", 0, 5, True)], id="the last one is open"),
+        pytest.param([(0, "protecting"), (5, "draining")], [], id="pods alone move no node that is not cordoned"),
+        pytest.param(
+            [(0, "cordoned"), (1, "protecting"), (2, "draining"), (3, "protecting"), (4, "drained")],
+            [
+                ("cordoned", 0, 1, False),
+                ("protecting", 1, 2, False),
+                ("draining", 2, 4, False),
+                ("drained", 4, 4, True),
+            ],
+            id="never back to protecting",
+        ),
+        pytest.param([(0, "cordoned"), (1, "cordoned"), (3, "back"), (9, "")], [("cordoned", 0, 3, False)], id="back"),
+        pytest.param([(0, "cordoned"), (3, "gone")], [("cordoned", 0, 3, False)], id="gone"),
+        pytest.param(
+            [(0, "parked"), (3, "back"), (5, "cordoned"), (6, "")],
+            [("parked", 0, 3, False), ("cordoned", 5, 6, True)],
+            id="twice",
+        ),
+    ],
+)
+def test_the_phases_of_a_node(told: list[tuple[float, str]], expected: list[t.Any]) -> None:
+    (line,) = build_report([phased(*told)]).nodes
+    found = [(s.phase, s.start - 1_000_000, s.end - 1_000_000, s.open) for s in line.spans]
+    assert found == expected
+
+
+@pytest.mark.parametrize(
+    ("calls", "waves"),
+    [
+        ([{"waves": [["a", "b"], ["c"]], "nodes": [{"name": "z"}]}], [("a", 1), ("b", 1), ("c", 2), ("z", 0)]),
+        (
+            [
+                {"nodes": [{"name": "b"}], "summary": {"seconds": 1}},
+                {"nodes": [{"name": "a"}], "summary": {"seconds": 1}},
+            ],
+            [("b", 1), ("a", 2)],
+        ),
+        ([{"nodes": [{"name": "b"}]}, {"nodes": [{"name": "a"}, {"name": "b"}]}], [("b", 0), ("a", 0)]),
+        ([{"waves": [["a"]]}, {"waves": [["b"], ["a"]]}], [("a", 1)]),
+    ],
+)
+def test_waves_are_as_planned_or_as_emptied(calls: list[Json], waves: list[tuple[str, int]]) -> None:
+    assert [(line.name, line.wave) for line in build_report(calls).nodes] == waves
+
+
+@pytest.mark.parametrize(
+    ("pods", "left"),
+    [
+        ([{"route": "skip", "code": "daemonset"}], (("daemonset", 1),)),
+        ([{"route": "skip", "outcome": "tolerates_maintenance", "code": "x"}], (("tolerates_maintenance", 1),)),
+        ([{"route": "evict", "outcome": "tolerates_maintenance"}], (("tolerates_maintenance", 1),)),
+        ([{"route": "skip"}], (("skip", 1),)),
+        ([{"route": "evict", "outcome": "timed_out"}], ()),
+        (
+            [{"route": "skip", "code": "mirror"}, {"route": "skip", "code": "daemonset"}],
+            (("daemonset", 1), ("mirror", 1)),
+        ),
+        ([{"route": "skip", "code": "mirror"}] * 2, (("mirror", 2),)),
+    ],
+)
+def test_pods_that_stay_are_counted_by_why(pods: list[Json], left: tuple[tuple[str, int], ...]) -> None:
+    listed = [{"namespace": "shop", "name": f"p{n}", "node": "n1", **pod} for n, pod in enumerate(pods)]
+    report = build_report([{"nodes": [{"name": "n1"}], "pods": listed}])
+    assert report.nodes[0].left == left
+    assert report.totals.pods_left == sum(count for _code, count in left)
+
+
+def watched(*samples: tuple[float, int], end: float = 10, name: str = "web", start: float | None = None) -> Json:
+    told = [event(when, "note", name="") for when in (start, end) if when is not None]
+    listed = [[at(when), ready] for when, ready in samples]
+    return {"services": [{"namespace": "shop", "name": name, "samples": listed}], "timeline": told}
+
+
+@pytest.mark.parametrize(
+    ("samples", "desired", "lowest", "below", "dark"),
+    [
+        ([(0, 2), (4, 3)], 2, 2, 0.0, []),
+        ([(0, 3), (4, 2)], 2, 2, 0.0, []),
+        ([(0, 2), (4, 1), (7, 2)], 2, 1, 3.0, []),
+        ([(0, 1), (4, 0), (7, 1)], 1, 0, 3.0, [(4, 7, False)]),
+        ([(0, 1), (4, 0)], 1, 0, 6.0, [(4, 10, True)]),
+        pytest.param([(0, 0), (4, 1)], 0, 1, 0.0, [], id="not served yet"),
+        pytest.param([(0, 0), (4, 1), (6, 0), (7, 1)], 0, 0, 0.0, [(6, 7, False)], id="served, then not"),
+    ],
+)
+def test_a_service_is_dark_without_endpoints_once_it_had_one(
+    samples: list[tuple[float, int]], desired: int, lowest: int, below: float, dark: list[t.Any]
+) -> None:
+    (line,) = build_report([watched(*samples)]).services
+    assert (line.desired, line.lowest, line.below_seconds) == (desired, lowest, below)
+    assert [(s.start - 1_000_000, s.end - 1_000_000, s.open) for s in line.dark] == dark
+
+
+@pytest.mark.parametrize(
+    ("second", "joined"),
+    [
+        pytest.param((10, 20), [(0, 20)], id="touch"),
+        pytest.param((11, 20), [(0, 20)], id="a second between them"),
+        pytest.param((11.5, 20), [(0, 10), (11.5, 20)], id="more than a second"),
+        pytest.param((2, 5), [(0, 10)], id="within"),
+    ],
+)
+def test_periods_of_watching_are_joined(second: tuple[float, float], joined: list[tuple[float, float]]) -> None:
+    calls = [watched((second[0], 1), end=second[1]), watched((0, 1), end=10)]
+    found = build_report(calls).watched
+    assert [(span.start - 1_000_000, span.end - 1_000_000) for span in found] == joined
+    assert build_report(calls).totals.watched_seconds == sum(end - start for start, end in joined)

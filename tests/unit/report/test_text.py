@@ -1,0 +1,292 @@
+# Copyright: Contributors to the kubeops.node_maintenance collection
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""How a report says numbers, times and endings, at their edges."""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.report import model, text
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.report.build import build_report
+
+EMPTY = build_report([])
+SECOND = 1741921103.12
+
+
+def totals(**changes: t.Any) -> model.Totals:
+    return replace(EMPTY.totals, **changes)
+
+
+def report(of: dict[str, t.Any] | None = None, **changes: t.Any) -> model.Report:
+    """`of` are totals."""
+    return replace(EMPTY, totals=totals(**(of or {})), **changes)
+
+
+def line(name: str, outcome: model.Outcome = "back", **changes: t.Any) -> model.NodeLine:
+    return replace(model.NodeLine(name, 1, outcome, "", (), (), 0, 0, ()), **changes)
+
+
+def service(name: str = "web", *dark: model.Span, **changes: t.Any) -> model.ServiceLine:
+    return replace(model.ServiceLine("shop", name, 2, (), True, 1, 2, tuple(dark), 0.0), **changes)
+
+
+def dark(start: float, seconds: float, still: bool = False) -> model.Span:
+    return model.Span("dark", start, start + seconds, still)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [
+        (None, "-"),
+        (0, "0.0 s"),
+        (0.44, "0.4 s"),
+        (9.94, "9.9 s"),
+        (9.95, "10 s"),
+        (41.4, "41 s"),
+        (59.4, "59 s"),
+        (59.5, "1 min 00 s"),
+        (125, "2 min 05 s"),
+        (3599.4, "59 min 59 s"),
+        (3600, "1 h 00 min"),
+        (4020, "1 h 07 min"),
+        (4049, "1 h 07 min"),
+        (7199, "2 h 00 min"),
+        (90000, "25 h 00 min"),
+    ],
+)
+def test_a_length_of_time_for_people(seconds: float | None, words: str) -> None:
+    assert text.duration(seconds) == words
+
+
+@given(st.floats(0, 10**6))
+def test_a_length_of_time_is_told_to_one_part_in_two_of_its_smallest_unit(seconds: float) -> None:
+    units = {"s": 1.0, "min": 60.0, "h": 3600.0}
+    words = text.duration(seconds).split()
+    told = sum(float(number) * units[unit] for number, unit in zip(words[::2], words[1::2], strict=True))
+    smallest = 0.1 if seconds < 9.95 else units[words[-1]]
+    assert abs(told - seconds) <= smallest / 2 + 0.5 + 1e-6
+
+
+@pytest.mark.parametrize(("number", "words"), [(0, "0 pods"), (1, "1 pod"), (2, "2 pods"), (1234, "1,234 pods")])
+def test_a_number_with_its_noun(number: int, words: str) -> None:
+    assert text.count(number, "pod") == words
+
+
+def test_instants_are_in_utc() -> None:
+    assert text.rfc3339(SECOND) == "2025-03-14T02:58:23.120Z"
+    assert (text.clock(SECOND), text.day(SECOND)) == ("02:58:23", "2025-03-14")
+    assert text.rfc3339(None) is None
+
+
+@pytest.mark.parametrize(
+    ("started", "ended", "words"),
+    [
+        (SECOND, SECOND + 60, "2025-03-14 02:58:23 to 02:59:23 UTC"),
+        (SECOND, SECOND + 86400, "2025-03-14 02:58:23 to 2025-03-15 02:58:23 UTC"),
+        (None, SECOND, ""),
+        (SECOND, None, ""),
+    ],
+)
+def test_when_a_run_was(started: float | None, ended: float | None, words: str) -> None:
+    assert text.when(report(started=started, ended=ended)) == words
+
+
+PROBLEM = model.Problem("run", "It failed.")
+
+
+@pytest.mark.parametrize(
+    ("of", "changes", "words"),
+    [
+        ({}, {"verdict": "never_dark"}, "Never dark"),
+        ({"nodes": 3, "nodes_failed": 1}, {"verdict": "never_dark"}, "Never dark, but 1 of 3 nodes failed"),
+        ({}, {"verdict": "never_dark", "problems": (PROBLEM,)}, "Never dark, but the run failed"),
+        ({}, {"verdict": "dark", "services": (service("web", dark(0, 4)),)}, "shop/web was dark for 4.0 s"),
+        (
+            {},
+            {"verdict": "dark", "services": (service("a", dark(0, 4)), service("b", dark(0, 3), dark(9, 3)))},
+            "2 Services went dark (shop/b longest, 6.0 s)",
+        ),
+        ({}, {"verdict": "check"}, "Check mode: nothing was changed"),
+        ({"pods_moved": 1}, {"verdict": "not_watched"}, "1 pod moved, no Service was watched"),
+        ({}, {"verdict": "stopped"}, "Stopped before the first pod: 0 blockers"),
+    ],
+)
+def test_the_verdict_in_one_sentence(of: dict[str, t.Any], changes: dict[str, t.Any], words: str) -> None:
+    assert text.headline(report(of, **changes)) == words
+
+
+@pytest.mark.parametrize(
+    ("of", "changes", "words"),
+    [
+        ({}, {}, "No node took part."),
+        ({"nodes": 2, "waves": 1}, {"check": True}, "2 nodes in 1 wave planned."),
+        (
+            {"nodes": 3, "pods_moved": 5, "seconds": 41.0},
+            {"nodes": (line("a"), line("b", "failed"), line("c"))},
+            "3 nodes: 2 back in service, 1 failed; 5 pods moved in 41 s.",
+        ),
+        ({"nodes": 1}, {"nodes": (line("a", "parked"),)}, "1 node: 1 out of service, as asked; 0 pods moved."),
+    ],
+)
+def test_how_it_ended_in_one_sentence(of: dict[str, t.Any], changes: dict[str, t.Any], words: str) -> None:
+    assert text.subline(report(of, **changes)) == words
+
+
+def fact(name: str, found: model.Report) -> str:
+    """What a line of the summary says, empty if it is left out."""
+    lines = [one.split(maxsplit=1) for one in text.summary_text(found).splitlines() if one.startswith("  ")]
+    return next((words[1] for words in lines if words and words[0] == name), "")
+
+
+LANE = model.PodLane("shop", "p", "", "n", "", "", "", "", "", None, None, True, False, 0, "", "", "", (), ())
+
+
+@pytest.mark.parametrize(
+    ("of", "changes", "words"),
+    [
+        ({"pods_moved": 3}, {"pods": ()}, ""),
+        ({"pods_moved": 3}, {"pods": (LANE,)}, "3 moved"),
+        ({"pods_moved": 3, "pods_swapped": 1}, {"pods": (LANE,)}, "3 moved (1 swapped)"),
+        ({"pods_moved": 3, "pods_left": 2, "pods_failed": 1}, {"pods": (LANE,)}, "3 moved, 2 left in place, 1 failed"),
+        ({"pods_moved": 3, "requests": 0}, {"pods": (LANE,)}, "3 moved, 0 requests"),
+        ({"pods_left": 1}, {"pods": (LANE,) * 3, "check": True}, "2 to move, 1 left in place"),
+    ],
+)
+def test_what_became_of_the_pods(of: dict[str, t.Any], changes: dict[str, t.Any], words: str) -> None:
+    assert fact("pods", report(of, **changes)) == words
+
+
+def refusal(wait: float | None = None, *stuck: str) -> model.Refusal:
+    return model.Refusal("PodDisruptionBudget shop/web", "", "", 1, None, None, (), stuck, wait)
+
+
+@pytest.mark.parametrize(
+    ("refusals", "words"),
+    [
+        ((), ""),
+        ((refusal(),), "7 evictions by 1 rule, all accepted later"),
+        ((refusal(3.0), refusal(41.0)), "7 evictions by 2 rules, all accepted later, held back 41 s at most"),
+        ((refusal(None, "shop/a"), refusal()), "7 evictions by 2 rules, 1 pod still there"),
+    ],
+)
+def test_what_was_refused(refusals: tuple[model.Refusal, ...], words: str) -> None:
+    assert fact("refused", report({"refusals": 7}, refusals=refusals)) == words
+
+
+WATCHED = (model.Span("watched", 0, 10),)
+
+
+@pytest.mark.parametrize(
+    ("of", "changes", "words"),
+    [
+        ({}, {}, ""),
+        ({"watched_seconds": 41.0}, {"watched": WATCHED}, "0 changed in 41 s of watching, none went dark"),
+        (
+            {"watched_seconds": 41.0, "services_watched": 8},
+            {"watched": WATCHED, "services": (service("a"), service("b", lowest=0, desired=4), service("c", lowest=2))},
+            "2 of 8 changed in 41 s of watching, none went dark; lowest: shop/b at 0 of 4",
+        ),
+        (
+            {"watched_seconds": 41.0, "services_dark": 1},
+            {"watched": WATCHED, "services": (service("a", dark(0, 4)),)},
+            "1 changed in 41 s of watching, 1 went dark",
+        ),
+    ],
+)
+def test_what_the_services_saw(of: dict[str, t.Any], changes: dict[str, t.Any], words: str) -> None:
+    assert fact("services", report(of, **changes)) == words
+
+
+@pytest.mark.parametrize(
+    ("of", "words"),
+    [
+        ({}, ""),
+        ({"forecast_seconds": 41.0}, "41 s to empty the nodes"),
+        ({"forecast_seconds": 0.0, "moving_seconds": 0.0}, "0.0 s to empty the nodes, took 0.0 s"),
+    ],
+)
+def test_what_was_foreseen(of: dict[str, t.Any], words: str) -> None:
+    assert fact("forecast", report(of)) == words
+
+
+def table(found: model.Report) -> list[str]:
+    return [one for one in text.summary_text(found).splitlines() if one.startswith(("  n", "  …"))]
+
+
+@pytest.mark.parametrize("count", [0, 1, text.NODES_SHOWN, text.NODES_SHOWN + 1])
+def test_nodes_are_listed_while_they_are_few(count: int) -> None:
+    shown = table(report(nodes=tuple(line(f"n{index}") for index in range(count))))
+    assert len(shown) == (count + 1 if 0 < count <= text.NODES_SHOWN else 0)
+    assert not table(report(nodes=(line("n1"),), check=True))
+
+
+@pytest.mark.parametrize("failed", [1, text.NODES_SHOWN, text.NODES_SHOWN + 2])
+def test_of_many_nodes_those_in_trouble_are_listed(failed: int) -> None:
+    good = text.NODES_SHOWN + 1
+    nodes = [line(f"n{index}", "failed" if index < failed else "back") for index in range(good + failed)]
+    shown = min(failed, text.NODES_SHOWN)
+    found = table(report(nodes=tuple(nodes)))
+    hidden = good + failed - shown
+    assert len(found) == shown + 2
+    assert found[-1] == f"  … and {hidden} more nodes"
+
+
+def test_columns_are_as_wide_as_the_longest_name() -> None:
+    nodes = (line("n1", pods_moved=7), line("n-with-a-long-name", wave=0, spans=(model.Span("out", 0, 61),)))
+    head, first, second = table(report(nodes=nodes))
+    assert head.index("wave") == 2 + len("n-with-a-long-name") + 2
+    assert len(head) == len(first) == len(second)
+    assert second.split() == ["n-with-a-long-name", "-", "back", "1", "min", "01", "s", "0"]
+    assert first.split() == ["n1", "1", "back", "-", "7"]
+
+
+def looked_at(found: model.Report) -> list[str]:
+    return text.summary_text(found).partition("To look at:")[2].splitlines()[1:]
+
+
+@pytest.mark.parametrize("count", [text.LINES_SHOWN - 1, text.LINES_SHOWN, text.LINES_SHOWN + 1])
+def test_what_to_look_at_is_cut_at_its_limit(count: int) -> None:
+    found = looked_at(report(problems=tuple(model.Problem(f"node n{n}", "It failed.") for n in range(count))))
+    more = max(count - text.LINES_SHOWN, 0)
+    assert sum(one.startswith("    node") for one in found) == min(count, text.LINES_SHOWN)
+    assert found[-1] == (f"    … and {more} more, all in the report" if more else "      It failed.")
+
+
+def test_a_message_is_wrapped_to_the_width_of_a_terminal() -> None:
+    found = looked_at(report(problems=(model.Problem("run", "word " * 60), model.Problem("run", ""))))
+    widths = [len(one) for one in found if one.startswith("      ")]
+    assert max(widths) <= text.WIDTH - 2
+    assert max(widths) > text.WIDTH - 2 - len(" word ")
+
+
+@pytest.mark.parametrize("count", [1, text.SPANS_SHOWN, text.SPANS_SHOWN + 1])
+def test_the_first_dark_spans_of_a_service_are_told(count: int) -> None:
+    spans = [dark(SECOND + 60 * n, 2) for n in range(count)]
+    ((_place, told),) = text.to_look(report(services=(service("web", *spans),)))["Service"]
+    assert told.count("UTC for 2.0 s") == min(count, text.SPANS_SHOWN)
+    assert ("and later" in told) is (count > text.SPANS_SHOWN)
+    assert "still dark" not in told
+    ((_place, told),) = text.to_look(report(services=(service("web", dark(0, 1, still=True)),)))["Service"]
+    assert "still dark" in told
+
+
+def test_the_data_have_instants_as_texts_and_what_is_computed() -> None:
+    found = text.as_json(
+        report(
+            started=SECOND,
+            nodes=(line("n1", spans=(model.Span("out", SECOND, SECOND + 1.23456),), left=(("daemonset", 2),)),),
+            services=(service("web", watches=(model.Watch(((SECOND, 1),), SECOND + 2),)),),
+        )
+    )
+    (shown,), (watched,) = found["nodes"], found["services"]
+    assert (found["version"], found["started"], found["ended"]) == (1, "2025-03-14T02:58:23.120Z", None)
+    assert (shown["seconds"], shown["left"], shown["spans"][0]["seconds"]) == (1.235, {"daemonset": 2}, 1.235)
+    assert watched["watches"][0]["samples"] == [["2025-03-14T02:58:23.120Z", 1]]
+    assert (watched["dark_seconds"], found["failed"], found["headline"]) == (0, False, "Nothing to do")
