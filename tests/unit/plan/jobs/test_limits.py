@@ -35,6 +35,71 @@ def test_without_arguments_the_defaults_of_the_source_hold() -> None:
     assert Controller().object_limiters == {"workload": Limiter(300.0)}
 
 
+def test_the_defaults_are_those_of_koordinator() -> None:
+    """apis/config/v1alpha2/defaults.go of v1.7.0; a limit that it leaves out limits nothing."""
+    found = configured()
+    assert found.max_migrating_per_node == 2
+    assert (found.max_migrating_globally, found.max_migrating_per_namespace, found.evict_qps) == (0, 0, 10.0)
+    assert found.object_limiters == {"workload": Limiter(300.0, None, 1)}
+    assert not any(getattr(found, name) for name in SWITCHES)
+
+
+SWITCHES = (
+    *("evict_local_storage_pods", "evict_failed_bare_pods", "evict_all_bare_pods", "evict_system_critical_pods"),
+    *("ignore_pvc_pods", "skip_check_expected_replicas"),
+)
+
+
+@pytest.mark.parametrize("name", SWITCHES)
+def test_each_switch_is_read(name: str) -> None:
+    first, *rest = name.split("_")
+    found = configured(**{first + "".join(word.capitalize() for word in rest): True})
+    assert [switch for switch in SWITCHES if getattr(found, switch)] == [name]
+
+
+@pytest.mark.parametrize(
+    ("gate", "field", "off"),
+    [
+        ("Namespaces", "include", ()),
+        ("LabelSelector", "label_selector", None),
+        ("PriorityThreshold", "priority_threshold", None),
+        ("MaxMigratingGlobally", "max_migrating_globally", 0),
+        ("MaxMigratingPerNode", "max_migrating_per_node", 0),
+        ("MaxMigratingPerNamespace", "max_migrating_per_namespace", 0),
+        ("BarePods", "evict_failed_bare_pods", True),
+        ("BarePods", "evict_all_bare_pods", True),
+        ("SystemCritical", "evict_system_critical_pods", True),
+        ("PVC", "ignore_pvc_pods", False),
+        ("LocalStorage", "evict_local_storage_pods", True),
+        ("ExpectedReplicas", "skip_check_expected_replicas", True),
+    ],
+)
+def test_a_gate_that_is_skipped_limits_nothing(gate: str, field: str, off: t.Any) -> None:
+    limited = {
+        "namespaces": {"include": ["shop"]},
+        "labelSelector": {"matchLabels": {"app": "web"}},
+        "priorityThreshold": {"value": 1000},
+        **dict.fromkeys(["maxMigratingGlobally", "maxMigratingPerNode", "maxMigratingPerNamespace"], 5),
+        "ignorePvcPods": True,
+    }
+    assert getattr(configured(**limited), field) != off
+    assert getattr(configured(**limited, skipEvictionGates=[gate]), field) == off
+
+
+@pytest.mark.parametrize(
+    ("given", "limiter"),
+    [
+        ({"duration": "10s"}, Limiter(10.0, None, 1)),
+        ({"duration": "10s", "burst": 0}, Limiter(10.0, None, 1)),
+        ({"duration": "10s", "burst": 1}, Limiter(10.0, None, 1)),
+        ({"duration": "10s", "burst": 2}, Limiter(10.0, None, 2)),
+        ({"maxMigrating": 3}, Limiter(0.0, 3, 1)),
+    ],
+)
+def test_a_limiter_is_read(given: dict[str, t.Any], limiter: Limiter) -> None:
+    assert configured(objectLimiters={"workload": given}).object_limiters == {"workload": limiter}
+
+
 def test_what_is_configured_is_read() -> None:
     found = configured(
         namespaces={"exclude": ["kube-system"]},
