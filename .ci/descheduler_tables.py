@@ -58,10 +58,10 @@ EVICTOR = {
 }
 INTRO = {
     "koordinator": """What ``DeschedulerConfiguration`` may contain, from the source of v1.7.0. Additions of v1.8.0 are
-marked; with v1.8.0 the plugins of sigs.k8s.io take what the page on the sigs descheduler says. The document
-itself, MigrationController, LowNodeLoad and CustomPriority are read strictly: the descheduler exits on an
-unknown key. In all other plugins an unknown key is silently dropped. The flavors ``koordinator`` and
-``ack`` share this page.""",
+marked; with v1.8.0 DefaultEvictor and the other plugins of sigs.k8s.io take what the page on the sigs descheduler
+says. The document itself, MigrationController, LowNodeLoad and CustomPriority are read strictly: the descheduler exits
+on an unknown key. In all other plugins an unknown key is silently dropped. The flavors ``koordinator`` and ``ack``
+share this page.""",
     "sigs": """What ``DeschedulerPolicy`` may contain, from the source of v0.36.0. An unknown key of the policy is
 silently dropped; on an unknown argument of a plugin the descheduler exits. Every enabled plugin except
 DefaultEvictor needs an entry in ``pluginConfig``.""",

@@ -109,7 +109,8 @@ options:
       - C(metadata) and C(spec) of the Reservation that the job creates, or that is created first with O(reservation).
         Omitted fields come from the pod. C(spec.template.spec.nodeName) works only with O(reservation).
       - It is checked field by field. Koordinator's API accepts anything here, and a value of a wrong type stops its
-        controller for all jobs.
+        controller for all jobs. Fields of Kubernetes 1.35 are valid; Koordinator before 1.8.0 silently drops those that
+        Kubernetes 1.28 does not have.
     type: dict
   delete_options:
     description:

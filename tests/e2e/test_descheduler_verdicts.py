@@ -7,7 +7,8 @@
 It also knows the configuration again that koord-descheduler completes: the proof of a rollout.
 
 Hundreds of configurations, right ones and ones with a single thing wrong, are given to the real binaries. The
-generator makes thousands: `VERDICTS=all` asks about every one of them, in about twenty minutes.
+generators, one led by our schema and one by the Go types that the descheduler decodes, make thousands:
+`VERDICTS=all` asks about every one of them, in about an hour.
 """
 
 from __future__ import annotations
@@ -16,9 +17,12 @@ import os
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+import pytest
 import yaml
 from support.lab import Lab
+from support.verdicts import types
 from support.verdicts.cases import Case, Flavor, cases, chosen, ends, judged
+from support.verdicts.decoded import decoded
 from support.verdicts.real import Judge, Verdict
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.yaml_text import read
@@ -32,9 +36,16 @@ RIGHT = 80
 """So many of the configurations at least have to be right: saying no to all of them is no art."""
 
 
+DECODED = 90
+"""So many of the sample are made from the Go types."""
+
+
 def asked(flavor: Flavor, version: str, count: int) -> tuple[Case, ...]:
-    everything = cases(flavor, version)
-    return everything if os.environ.get("VERDICTS") == "all" else chosen(everything, count)
+    ours = cases(flavor, version)
+    theirs = tuple(decoded(schema_of(flavor, version), types.real(flavor, version)))
+    if os.environ.get("VERDICTS") == "all":
+        return (*ours, *theirs)
+    return (*chosen(ours, count - DECODED), *chosen(theirs, DECODED))
 
 
 def compared(lab: Lab, program: str, flavor: Flavor, version: str, count: int) -> None:
@@ -84,3 +95,14 @@ def test_the_next_koord_descheduler(koord_next: Lab) -> None:
 
 def test_the_sigs_descheduler(koord: Lab) -> None:
     compared(koord, "descheduler", "sigs", "0.36.0", 300)
+
+
+@pytest.mark.parametrize(("flavor", "version"), types.MODULES)
+def test_the_schema_is_what_the_descheduler_decodes(flavor: Flavor, version: str) -> None:
+    found = types.real(flavor, version)
+    assert sum(len(paths) for paths in found.values()) > 200
+    assert types.differences(schema_of(flavor, version), found) == []
+
+
+def test_what_a_job_may_hold_is_what_either_koordinator_decodes() -> None:
+    assert types.job_fields() == types.real_job_fields()

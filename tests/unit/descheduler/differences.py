@@ -14,6 +14,7 @@ import re
 import typing as t
 from dataclasses import dataclass
 
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler import sigs
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.rules import Fault
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.schemas import Real, Schema
 
@@ -67,6 +68,13 @@ _KIND = Difference(
 )
 
 KOORDINATOR: tuple[Difference, ...] = (
+    Difference(
+        "an unknown ``contentType``",
+        ("clientConnection.contentType",),
+        _WORDS,
+        "starts",
+        "It can write nothing: it never becomes leader.",
+    ),
     Difference(
         "an unknown limiter",
         (f"{_MC} objectLimiters.*",),
@@ -123,6 +131,7 @@ KOORDINATOR: tuple[Difference, ...] = (
             f"{_MC} maxUnavailablePerWorkload",
             f"{_MC} objectLimiters.*",
             f"{_MC} arbitrationArgs.interval",
+            "DefaultEvictor minPodAge",
             "LowNodeLoad *anomalyCondition.timeout",
             "LowNodeLoad detectorCacheTimeout",
             "deschedulingInterval",
@@ -165,6 +174,24 @@ KOORDINATOR: tuple[Difference, ...] = (
         ("out_of_range",),
         "starts",
         "evictSystemCriticalPods disables the threshold, so that it is not read.",
+    ),
+    Difference(
+        "DefaultEvictor since 1.8.0: an unknown word, a protection listed twice, an old flag beside the lists",
+        (
+            "DefaultEvictor noEvictionPolicy",
+            "DefaultEvictor podProtections.*",
+            *(f"DefaultEvictor {flag}" for flag in sigs.OLD_FLAGS),
+        ),
+        ("duplicate", "exclusive", "required", *_WORDS),
+        "starts",
+        "Its validation is never called: the setting has no effect, and other pods than intended are protected.",
+    ),
+    Difference(
+        "``namespaceLabelSelector`` without matchLabels, since 1.8.0",
+        ("DefaultEvictor namespaceLabelSelector.*",),
+        _SELECTOR,
+        "starts",
+        "It is not read.",
     ),
     Difference(
         "null as the first element of ``constraints``",

@@ -31,6 +31,7 @@ RULES: t.Mapping[str, str] = {
     "one_evictor": "Exactly one plugin must evict, and the same plugin must filter.",
     "known_crash": "This version exits or panics with such a configuration.",
     "never_read": "The value is accepted but has no effect.",
+    "misleading": "The value is accepted but means something else than it says.",
     "never_acts": "The plugin starts but never does anything.",
     "refused_workloads": "The limits exclude every pod of workloads of a certain size.",
     "not_enabled": "A plugin is configured but not enabled.",

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler import classic, schemas
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler import classic, schemas, sigs
 
 VERSIONS = ("1.7.0", "1.8.0")
 
@@ -27,11 +27,14 @@ _LEADER_ELECTION = schemas.record(
     "validated only if leaderElect is true",
 )
 
+CONTENT_TYPES = ("application/json", "application/yaml", "application/vnd.kubernetes.protobuf")
+"""What an API server and its clients encode."""
+
 _CONNECTION = schemas.record(
     {
         "kubeconfig": schemas.text(note="default: the pod's service account; there is no flag for it"),
-        "acceptContentTypes": schemas.text(),
-        "contentType": schemas.text("application/vnd.kubernetes.protobuf"),
+        "acceptContentTypes": schemas.text(note=f"at least one of */* and {', '.join(CONTENT_TYPES)}"),
+        "contentType": schemas.text("application/vnd.kubernetes.protobuf", enum=CONTENT_TYPES, real="starts"),
         "qps": schemas.Field(type="float", default="50", width=schemas.FLOAT32),
         "burst": schemas.whole("100", minimum=0, width=schemas.INT32),
     }
@@ -82,7 +85,7 @@ _PER_WORKLOAD = schemas.Field(
     minimum=0,
     width=schemas.INT32,
     real="starts",
-    note="without it or 0: 1 below 4 replicas, 2 up to 10, otherwise 10 %",
+    note="without it: 1 below 4 replicas, 2 up to 10, otherwise 10 %; 0 means 1, a percentage is at least 1",
 )
 
 _GATES = (
@@ -95,7 +98,7 @@ _LIMITER = schemas.record(
     {
         "duration": schemas.duration("", "0s disables the limiter", minimum=0, real="starts", nullable=False),
         "maxMigrating": replace(
-            _PER_WORKLOAD, malformed="starts", note="default: maxMigratingPerWorkload; a number for namespace"
+            _PER_WORKLOAD, malformed="starts", note="default: maxMigratingPerWorkload; namespace needs a number"
         ),
         "burst": schemas.whole("1", "0 means 1", minimum=0, real="starts"),
     }
@@ -110,6 +113,7 @@ _DELETE_OPTIONS = schemas.record(
         "orphanDependents": schemas.boolean(""),
         "propagationPolicy": schemas.text(enum=("Orphan", "Background", "Foreground"), real="starts"),
         "dryRun": schemas.several(schemas.text(enum=("All",), real="starts")),
+        "ignoreStoreReadErrorWithClusterBreakingPotential": schemas.boolean("", since="1.8.0"),
     },
     "for each eviction",
 )
@@ -140,7 +144,7 @@ MIGRATION_CONTROLLER = schemas.Plugin(
             "skipCheckExpectedReplicas": schemas.boolean(note="true also moves pods of workloads with one replica"),
             "objectLimiters": schemas.by_name(
                 _LIMITER,
-                "evictions per duration; to disable it, give workload a duration of 0s",
+                "evictions per duration; the default only if it is empty; a duration of 0s disables a limiter",
                 default="{workload: {duration: 5m}}",
                 keys=("workload", "namespace"),
                 real="drops",
@@ -190,11 +194,12 @@ _THRESHOLDS = {
     ),
 }
 
-_ORDER = (
+THRESHOLD_ORDER = (
     ("lowThresholds", "highThresholds"),
     ("prodHighThresholds", "highThresholds"),
     ("prodLowThresholds", "prodHighThresholds"),
 )
+"""Of each pair, no percentage of the first may exceed the one of the same resource in the second."""
 
 LOW_NODE_LOAD = schemas.Plugin(
     points=("balance",),
@@ -217,12 +222,12 @@ LOW_NODE_LOAD = schemas.Plugin(
             ),
             "nodePools": schemas.several(
                 schemas.record(
-                    {"name": schemas.text(), "nodeSelector": schemas.LABEL_SELECTOR, **_THRESHOLDS}, le=_ORDER
+                    {"name": schemas.text(), "nodeSelector": schemas.LABEL_SELECTOR, **_THRESHOLDS}, le=THRESHOLD_ORDER
                 ),
                 "before 1.8.0 each needs an anomalyCondition with consecutiveAbnormalities",
             ),
         },
-        le=_ORDER,
+        le=THRESHOLD_ORDER,
     ),
 )
 
@@ -243,6 +248,17 @@ DEFAULT_EVICTOR = schemas.Plugin(
         }
     ),
 )
+
+_NEWER_ARGS = sigs.evictor_args("starts")
+
+NEWER_EVICTOR = replace(
+    DEFAULT_EVICTOR,
+    args=replace(
+        _NEWER_ARGS,
+        fields={**_NEWER_ARGS.fields, "namespaceLabelSelector": replace(schemas.LABEL_SELECTOR, by_labels=True)},
+    ),
+)
+"""DefaultEvictor of v0.35.1, whose validation Koordinator 1.8.0 does not call."""
 
 _SHARES = schemas.by_name(schemas.Field(type="float", minimum=0, maximum=100, real="starts"))
 
@@ -285,7 +301,8 @@ def schema(version: str = "1.7.0", *, ack: bool = False) -> schemas.Schema:
 
     Plugins from sigs.k8s.io drop unknown keys and start at the wrong one of deschedule and balance.
     """
-    ported = classic.V028 if version == "1.7.0" else classic.V036
+    older = version == "1.7.0"
+    ported = classic.V028 if older else classic.V036
     return schemas.Schema(
         name="ack" if ack else "koordinator",
         version=version,
@@ -297,7 +314,7 @@ def schema(version: str = "1.7.0", *, ack: bool = False) -> schemas.Schema:
         plugins={
             "MigrationController": MIGRATION_CONTROLLER,
             "LowNodeLoad": LOW_NODE_LOAD,
-            "DefaultEvictor": DEFAULT_EVICTOR,
+            "DefaultEvictor": DEFAULT_EVICTOR if older else NEWER_EVICTOR,
             "CustomPriority": CUSTOM_PRIORITY,
             **{n: replace(p, strict=False, checked="enabled", stray="starts") for n, p in ported.items()},
         },

@@ -87,6 +87,28 @@ def list_at(raw: Raw, key: str) -> list[t.Any]:
     return found if isinstance(found, list) else []
 
 
+@dataclass(frozen=True, slots=True)
+class Args:
+    """A plugin's arguments, their path, and the document with its schema."""
+
+    args: Raw
+    path: str
+    config: Raw
+    schema: schemas.Schema
+
+    def record(self, key: str) -> dict[str, t.Any]:
+        """The object under the key; empty if there is none, or a value of another type."""
+        return dict_at(self.args, key)
+
+    def entries(self, key: str) -> list[t.Any]:
+        """The list under the key; empty if there is none, or a value of another type."""
+        return list_at(self.args, key)
+
+    def has(self, key: str) -> bool:
+        """Whether Go considers the key set."""
+        return values.is_set(self.args.get(key))
+
+
 def faults(config: Raw, schema: schemas.Schema) -> rules.Faults:
     """What is wrong with plugins: their names, extension points and arguments."""
     raws = list_at(config, "profiles")

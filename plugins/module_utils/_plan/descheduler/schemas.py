@@ -33,7 +33,8 @@ class Field:
     ``exclusive`` one key may be set. For each pair of maps in ``le``, no number under the first key may exceed the
     number of the same name under the second. ``unique`` is the key that distinguishes the elements of a list, ``*``
     the element itself. ``alike`` maps misspellings to the right word. ``width`` is the range of the Go type: other
-    numbers cannot be decoded. ``zero_is_default``: 0 and negative numbers mean the default.
+    numbers cannot be decoded. ``zero_is_default``: 0 and negative numbers mean the default. ``by_labels``: a label
+    selector without matchLabels is not read.
     """
 
     type: Type
@@ -52,6 +53,7 @@ class Field:
     nonempty: bool = False
     forbidden: str = ""
     unique: str = ""
+    by_labels: bool = False
     real: Real = "refuses"
     malformed: Real = "refuses"
     exclusive: tuple[tuple[str, ...], ...] = ()
@@ -187,5 +189,6 @@ PRIORITY_THRESHOLD = record(
 )
 
 EVICTION_LIMITS = {
-    f"maxNoOfPodsToEvict{part}": count(note="without it, no limit") for part in ("PerNode", "PerNamespace", "Total")
+    f"maxNoOfPodsToEvict{part}": count(note="without it, no limit; 0: no pod is evicted")
+    for part in ("PerNode", "PerNamespace", "Total")
 }

@@ -84,29 +84,34 @@ _STORAGE_CLASSES = schemas.record(
     {"protectedStorageClasses": schemas.several(schemas.record({"name": _NEEDED}))}, "without it, every PVC protects"
 )
 
-DEFAULT_EVICTOR = schemas.Plugin(
-    points=("filter", "preevictionfilter"),
-    args=schemas.record(
+
+def evictor_args(wrong: schemas.Real) -> schemas.Field:
+    """The arguments of DefaultEvictor since v0.35; ``wrong`` is what becomes of what only its validation refuses."""
+    return schemas.record(
         {
             "nodeSelector": schemas.selector_text("only with nodeFit"),
             "labelSelector": schemas.LABEL_SELECTOR,
             "namespaceLabelSelector": schemas.LABEL_SELECTOR,
-            "priorityThreshold": replace(schemas.PRIORITY_THRESHOLD, note=f"default: {schemas.HIGHEST_PRIORITY}"),
+            "priorityThreshold": replace(
+                schemas.PRIORITY_THRESHOLD, note=f"default: {schemas.HIGHEST_PRIORITY}", real=wrong
+            ),
             "nodeFit": schemas.boolean(),
             "minReplicas": schemas.count("0", "0 and 1: no check"),
             "minPodAge": schemas.duration(minimum=0, real="starts"),
-            "noEvictionPolicy": schemas.text("Preferred", enum=("", "Preferred", "Mandatory")),
+            "noEvictionPolicy": schemas.text("Preferred", enum=("", "Preferred", "Mandatory"), real=wrong),
             "podProtections": schemas.record(
                 {
-                    "defaultDisabled": schemas.several(schemas.text(enum=DEFAULT_PROTECTIONS), unique="*"),
-                    "extraEnabled": schemas.several(schemas.text(enum=EXTRA_PROTECTIONS), unique="*"),
-                    "config": schemas.record({"PodsWithPVC": _STORAGE_CLASSES}),
+                    key: schemas.several(schemas.text(enum=words, real=wrong), unique="*", real=wrong)
+                    for key, words in (("defaultDisabled", DEFAULT_PROTECTIONS), ("extraEnabled", EXTRA_PROTECTIONS))
                 }
+                | {"config": schemas.record({"PodsWithPVC": _STORAGE_CLASSES})}
             ),
             **{name: schemas.boolean(deprecated=instead) for name, instead in OLD_FLAGS.items()},
         }
-    ),
-)
+    )
+
+
+DEFAULT_EVICTOR = schemas.Plugin(points=("filter", "preevictionfilter"), args=evictor_args("refuses"))
 
 
 def schema(version: str = "0.36.0") -> schemas.Schema:

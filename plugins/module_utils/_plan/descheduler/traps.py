@@ -7,40 +7,26 @@ from __future__ import annotations
 
 import re
 import typing as t
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler import (
+    evictors,
+    koordinator,
     profiles,
     rules,
     schemas,
-    sigs,
     values,
 )
-
-
-@dataclass(frozen=True, slots=True)
-class _Args:
-    """A plugin's arguments, their path, and the document with its schema."""
-
-    args: profiles.Raw
-    path: str
-    config: profiles.Raw
-    schema: schemas.Schema
-
-    def record(self, key: str) -> dict[str, t.Any]:
-        return profiles.dict_at(self.args, key)
-
-    def entries(self, key: str) -> list[t.Any]:
-        return profiles.list_at(self.args, key)
-
-    def has(self, key: str) -> bool:
-        return values.is_set(self.args.get(key))
 
 
 def faults(config: profiles.Raw, schema: schemas.Schema) -> rules.Faults:
     """The faults that depend on several values."""
     parsed = profiles.profiles_of(config, schema)
+    for key in schemas.EVICTION_LIMITS:
+        if config.get(key) is not None and values.number(config[key]) == 0:
+            yield rules.warning("never_acts", "With 0 no pod is evicted.", "Without it there is no limit.", key)
     if schema.plugin_type == "object":
+        yield from _connection(profiles.dict_at(config, "clientConnection"), schema)
         yield from _leader_election(profiles.dict_at(config, "leaderElection"))
         yield from _names(profiles.list_at(config, "profiles"))
         yield from _interval(config, parsed)
@@ -50,11 +36,24 @@ def faults(config: profiles.Raw, schema: schemas.Schema) -> rules.Faults:
     for profile in parsed:
         args = profile.args
         for name in dict.fromkeys((*profile.plugins, *profile.paths)):
-            plugin = _Args(args.get(name, {}), profile.args_path(name), config, schema)
+            plugin = profiles.Args(args.get(name, {}), profile.args_path(name), config, schema)
             kind = (schema.plugin_type, name)
             checks = _ENABLED.get(kind, ()) if name in profile.plugins else ()
             for check in (*checks, *_CONFIGURED.get(kind, ())) if name in schema.plugins else ():
                 yield from check(plugin)
+
+
+def _connection(raw: profiles.Raw, schema: schemas.Schema) -> rules.Faults:
+    """What an API server answers with 406, and what ``setDefaults`` of 1.8.0 replaces."""
+    given, path = raw.get("acceptContentTypes"), "clientConnection.acceptContentTypes"
+    if not isinstance(given, str) or not given:
+        return
+    if schema.knows("1.8.0") and not raw.get("contentType"):
+        message = f"Version {schema.version} replaces it unless contentType is set."
+        yield rules.warning("never_read", message, "Set contentType, or remove it.", path)
+    elif not {part.partition(";")[0].strip() for part in given.split(",")} & {"*/*", *koordinator.CONTENT_TYPES}:
+        remedy = f"Add one of {', '.join(koordinator.CONTENT_TYPES)}."
+        yield rules.Fault("not_in_list", f"An API server has no answer in {values.shown(given)}.", remedy, path)
 
 
 def _leader_election(raw: profiles.Raw) -> rules.Faults:
@@ -102,14 +101,15 @@ def _controllers(parsed: tuple[profiles.Profile, ...], schema: schemas.Schema) -
         yield rules.Fault("known_crash", message, remedy, f"{path}.plugins.evict")
 
 
-def _low_node_load(plugin: _Args) -> rules.Faults:
+def _low_node_load(plugin: profiles.Args) -> rules.Faults:
     path, config = plugin.path, plugin.config
     for index, given in enumerate(plugin.entries("nodePools")):
         if given is None or isinstance(given, dict):
             pool = replace(plugin, args=given or {}, path=f"{path}.nodePools[{index}]")
-            yield from _pool(pool)
-            yield from _gaps(pool)
+            yield from _heir(pool, plugin.args) if plugin.schema.knows("1.8.0") else _pool(pool)
+            yield from _unreachable(pool)
     yield from _gaps(plugin)
+    yield from _unreachable(plugin)
     yield from _normalities(plugin)
     cache = values.seconds(plugin.args.get("detectorCacheTimeout") or "5m")
     interval = values.seconds(config.get("deschedulingInterval") or "0")
@@ -123,7 +123,7 @@ def _low_node_load(plugin: _Args) -> rules.Faults:
         yield rules.warning("never_acts", "Without highThresholds no node is ever hot.", path=f"{path}.highThresholds")
 
 
-def _normalities(plugin: _Args) -> rules.Faults:
+def _normalities(plugin: profiles.Args) -> rules.Faults:
     """Since 1.8.0 the default of one counter suppresses the other's."""
     condition = plugin.args.get("anomalyCondition")
     if not isinstance(condition, dict) or not plugin.schema.knows("1.8.0"):
@@ -134,10 +134,9 @@ def _normalities(plugin: _Args) -> rules.Faults:
         yield rules.Fault("required", message, "Set one of the two to 1 or more.", where)
 
 
-def _pool(pool: _Args) -> rules.Faults:
+def _pool(pool: profiles.Args) -> rules.Faults:
     """Before 1.8.0 a pool inherits nothing (koordinator#2816)."""
-    if pool.schema.knows("1.8.0"):
-        return
+    yield from _gaps(pool)
     condition, path = pool.args.get("anomalyCondition"), f"{pool.path}.anomalyCondition"
     if condition is None:
         message = f"Version {pool.schema.version} panics if a pool has no anomalyCondition."
@@ -148,12 +147,31 @@ def _pool(pool: _Args) -> rules.Faults:
         yield rules.Fault("required", message, path=f"{path}.consecutiveAbnormalities")
 
 
-def _gaps(plugin: _Args) -> rules.Faults:
+def _heir(pool: profiles.Args, above: profiles.Raw) -> rules.Faults:
+    """Since 1.8.0 a pool inherits the thresholds that it does not set (``SetDefaults_LowNodeLoadNodePools``)."""
+    thresholds = {key for pair in koordinator.THRESHOLD_ORDER for key in pair}
+    inherited = {key: above.get(key) for key in thresholds if pool.args.get(key) is None}
+    whole = replace(pool, args={**pool.args, **inherited})
+    for low, high in koordinator.THRESHOLD_ORDER:
+        if (low in inherited) != (high in inherited):
+            heirloom, own = (low, high) if low in inherited else (high, low)
+            for fault in values.ordered(whole.args, low, high, pool.path):
+                where = f"{pool.path}.{own}.{fault.path.rpartition('.')[2]}"
+                message = f"{fault.message} The pool inherits {heirloom}."
+                yield replace(fault, message=message, path=where)
+    if len(inherited) < len(thresholds):
+        yield from _gaps(whole)
+
+
+def _gaps(plugin: profiles.Args) -> rules.Faults:
     low, high = plugin.record("lowThresholds"), plugin.record("highThresholds")
     for name in sorted(high.keys() ^ low.keys()) if high else ():
         where = "lowThresholds" if name in high else "highThresholds"
         message = f"{name} is missing in {where}: with respect to it, no node is hot or idle."
         yield rules.warning("different_keys", message, _SAME_RESOURCES, f"{plugin.path}.{where}")
+
+
+def _unreachable(plugin: profiles.Args) -> rules.Faults:
     for key in ("highThresholds", "prodHighThresholds"):
         for name, given in plugin.record(key).items():
             percent = values.number(given)
@@ -165,13 +183,13 @@ def _gaps(plugin: _Args) -> rules.Faults:
 _SAME_RESOURCES = "Give both maps the same resources."
 
 
-def _custom_priority(plugin: _Args) -> rules.Faults:
+def _custom_priority(plugin: profiles.Args) -> rules.Faults:
     for index, given in enumerate(plugin.entries("evictionOrder")):
         if given is None or (isinstance(given, dict) and given.get("nodeSelector") is None):
             yield rules.required(f"{plugin.path}.evictionOrder[{index}].nodeSelector")
 
 
-def _no_metrics(plugin: _Args) -> rules.Faults:
+def _no_metrics(plugin: profiles.Args) -> rules.Faults:
     """Koordinator gives the plugin no metrics client; before 1.8.0 it drops the key."""
     if plugin.schema.knows("1.8.0") and plugin.args.get("metricsUtilization") is not None:
         message = "Koordinator has no metrics for this plugin."
@@ -179,85 +197,7 @@ def _no_metrics(plugin: _Args) -> rules.Faults:
         yield rules.Fault("forbidden", message, remedy, f"{plugin.path}.metricsUtilization")
 
 
-def _migration_controller(plugin: _Args) -> rules.Faults:
-    args, path = plugin.args, plugin.path
-    skipped = plugin.entries("skipEvictionGates") if plugin.schema.knows("1.8.0") else []
-    if not args.get("skipCheckExpectedReplicas") and "ExpectedReplicas" not in skipped:
-        for key in ("maxMigratingPerWorkload", "maxUnavailablePerWorkload"):
-            yield from _refused(args.get(key), f"{path}.{key}")
-    limiter = profiles.dict_at(plugin.record("objectLimiters"), "namespace").get("maxMigrating")
-    if isinstance(limiter, str):
-        where = f"{path}.objectLimiters.namespace.maxMigrating"
-        yield rules.Fault("wrong_type", "For a namespace a percentage means 0.", "Give a number.", where, "starts")
-    if values.is_set(plugin.record("priorityThreshold").get("name")):
-        message = "Only priorityThreshold.value protects pods; name is looked up but not used."
-        yield rules.warning("never_read", message, "Set value instead.", f"{path}.priorityThreshold.name")
-    yield from _default_evictor(plugin)
-
-
-def _refused(limit: t.Any, path: str) -> rules.Faults:
-    """``expectedReplicas``: a workload with exactly as many replicas as its limit is refused."""
-    if limit == "100%":
-        sizes = "of any size"
-    elif isinstance(limit, int) and not isinstance(limit, bool) and limit > 0:
-        sizes = "with 1 replica" if limit == 1 else f"with 1 or {limit} replicas"
-    else:
-        return
-    message = f"Pods of workloads {sizes} are never moved, because the whole workload would be unavailable."
-    yield rules.warning("refused_workloads", message, "Set skipCheckExpectedReplicas: true to move them anyway.", path)
-
-
-def _default_evictor(plugin: _Args) -> rules.Faults:
-    yield from _priority(plugin)
-    if plugin.args.get("evictSystemCriticalPods") is True and plugin.has("priorityThreshold"):
-        message = "evictSystemCriticalPods disables priorityThreshold."
-        yield rules.warning("never_read", message, "Remove one of them.", f"{plugin.path}.priorityThreshold")
-    yield from _needs_node_fit(plugin)
-
-
-def _priority(plugin: _Args) -> rules.Faults:
-    """``GetPriorityValueFromPriorityThreshold``; koord-descheduler skips it with evictSystemCriticalPods."""
-    off = plugin.args.get("evictSystemCriticalPods") is True and plugin.schema.plugin_type == "object"
-    threshold, where = plugin.record("priorityThreshold"), f"{plugin.path}.priorityThreshold"
-    value, name = threshold.get("value"), threshold.get("name")
-    remedy = f"Give {schemas.HIGHEST_PRIORITY} or less."
-    if (values.number(value) or 0) > schemas.HIGHEST_PRIORITY:
-        real: schemas.Real = "starts" if off else "refuses"
-        yield rules.Fault("out_of_range", f"{value} is too large.", remedy, f"{where}.value", real)
-    elif value is None and name == "system-node-critical" and not off:
-        yield rules.Fault("out_of_range", f"The priority of {name} is too large.", remedy, f"{where}.name")
-
-
-def _needs_node_fit(plugin: _Args) -> rules.Faults:
-    if plugin.has("nodeSelector") and not plugin.args.get("nodeFit"):
-        message = "nodeSelector has no effect without nodeFit."
-        yield rules.warning("never_read", message, "Set nodeFit: true.", f"{plugin.path}.nodeSelector")
-
-
-def _sigs_default_evictor(plugin: _Args) -> rules.Faults:
-    args, path = plugin.args, plugin.path
-    yield from _needs_node_fit(plugin)
-    yield from _priority(plugin)
-    protections = plugin.record("podProtections")
-    lists = [key for key in ("defaultDisabled", "extraEnabled") if values.is_set(protections.get(key))]
-    old = [key for key in sigs.OLD_FLAGS if args.get(key) is True]
-    if lists and old:
-        message = f"{', '.join(old)} cannot be combined with podProtections.{lists[0]}."
-        yield rules.Fault("exclusive", message, f"Use {sigs.OLD_FLAGS[old[0]]}.", f"{path}.{old[0]}")
-    extra = profiles.list_at(protections, "extraEnabled")
-    classes = profiles.dict_at(profiles.dict_at(protections, "config"), "PodsWithPVC")
-    for index, given in enumerate(profiles.list_at(classes, "protectedStorageClasses")):
-        if given is None or (isinstance(given, dict) and not values.is_set(given.get("name"))):
-            where = f"{path}.podProtections.config.PodsWithPVC.protectedStorageClasses[{index}].name"
-            yield rules.required(where, "refuses" if "PodsWithPVC" in extra else "starts")
-    if "PodsWithoutPDB" in extra or args.get("ignorePodsWithoutPDB") is True:
-        message = (
-            f"Version {plugin.schema.version} then evicts no pod at all, because it does not read budgets (#1882)."
-        )
-        yield rules.warning("never_acts", message, "Remove it.", f"{path}.podProtections.extraEnabled")
-
-
-def _low_node_utilization(plugin: _Args) -> rules.Faults:
+def _low_node_utilization(plugin: profiles.Args) -> rules.Faults:
     path, low, high = plugin.path, plugin.record("thresholds"), plugin.record("targetThresholds")
     if low and high and low.keys() != high.keys():
         message = "thresholds and targetThresholds list different resources."
@@ -266,7 +206,7 @@ def _low_node_utilization(plugin: _Args) -> rules.Faults:
         yield from values.ordered(plugin.args, "thresholds", "targetThresholds", path)
 
 
-def _metric_use(plugin: _Args) -> rules.Faults:
+def _metric_use(plugin: profiles.Args) -> rules.Faults:
     use, where = plugin.record("metricsUtilization"), f"{plugin.path}.metricsUtilization"
     if use.get("source") == "KubernetesMetrics":
         if use.get("metricsServer") is True:
@@ -278,7 +218,7 @@ def _metric_use(plugin: _Args) -> rules.Faults:
         yield rules.Fault("required", "source: Prometheus requires a query.", path=f"{where}.prometheus.query")
 
 
-def _metric_source(plugin: _Args) -> rules.Faults:
+def _metric_source(plugin: profiles.Args) -> rules.Faults:
     """What fails when the plugin is built, not before."""
     source = plugin.record("metricsUtilization").get("source")
     if source == "Prometheus":
@@ -295,11 +235,11 @@ def _metric_source(plugin: _Args) -> rules.Faults:
         yield rules.warning("never_acts", message, f"Add {{source: {source}}} to metricsProviders.", where)
 
 
-def _pod_life_time(plugin: _Args) -> rules.Faults:
+def _pod_life_time(plugin: profiles.Args) -> rules.Faults:
     """Koordinator before 1.8.0 builds a PodLifeTime that requires maxPodLifeTimeSeconds alone."""
     keys = ("maxPodLifeTimeSeconds", "states", "conditions", "exitCodes")
-    koordinator = plugin.schema.plugin_type == "object"
-    if not any(plugin.has(key) for key in keys) and not (koordinator and not plugin.schema.knows("1.8.0")):
+    older = plugin.schema.plugin_type == "object" and not plugin.schema.knows("1.8.0")
+    if not any(plugin.has(key) for key in keys) and not older:
         yield rules.Fault("required", f"At least one of {', '.join(keys)} is required.", path=plugin.path)
 
 
@@ -348,16 +288,16 @@ _NO_URL = re.compile(
 )
 """What ``url.Parse`` rejects; it accepts much that is no URL of a server."""
 
-_Check = t.Callable[[_Args], rules.Faults]
+_Check = t.Callable[[profiles.Args], rules.Faults]
 
 _ENABLED: t.Mapping[tuple[str, str], tuple[_Check, ...]] = {
     ("object", "LowNodeLoad"): (_low_node_load,),
-    ("object", "MigrationController"): (_migration_controller,),
-    ("object", "DefaultEvictor"): (_default_evictor,),
+    ("object", "MigrationController"): (evictors.migration_controller,),
+    ("object", "DefaultEvictor"): (evictors.default_evictor,),
     ("object", "LowNodeUtilization"): (_low_node_utilization, _no_metrics),
     ("object", "PodLifeTime"): (_pod_life_time,),
     ("object", "CustomPriority"): (_custom_priority,),
-    ("string", "DefaultEvictor"): (_sigs_default_evictor,),
+    ("string", "DefaultEvictor"): (evictors.sigs_default_evictor,),
     ("string", "LowNodeUtilization"): (_metric_source,),
 }
 """The checks of enabled plugins, by the schema's ``plugin_type`` and the plugin's name."""

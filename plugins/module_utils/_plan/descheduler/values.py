@@ -98,8 +98,9 @@ class Reader:
         for low, high in field.le:
             yield from ordered(value, low, high, path)
         if field.fields is schemas.LABEL_SELECTOR.fields:
+            unread = field.by_labels and not is_set(value.get("matchLabels"))
             for fault in _selector(value, path):
-                yield replace(fault, real=field.malformed)
+                yield replace(fault, real="starts" if unread else field.malformed)
 
     def _list(self, field: schemas.Field, value: t.Sequence[t.Any], path: str) -> rules.Faults:
         if field.minimum is not None and len(value) < field.minimum:
@@ -113,7 +114,7 @@ class Reader:
             if item.enum and inner == "":
                 kept = given is None and index == 0 and field.default and not self.strict
                 yield unknown("value", "", item.enum, here, "starts" if kept else item.real)
-            if item.nonempty and not is_set(inner):
+            if item.nonempty and isinstance(inner, dict) and not any(is_set(inner.get(key)) for key in item.fields):
                 yield rules.Fault("required", "At least one key is required.", path=here)
             name = inner if field.unique == "*" else inner.get(field.unique) or "" if isinstance(inner, dict) else None
             if field.unique and isinstance(name, str):

@@ -7,8 +7,9 @@ koord-descheduler lists all PodMigrationJobs into Go types at once: one value of
 whole list cannot be decoded, so that no job is processed any more. An unknown field would be dropped silently.
 Both are reported here, with their path.
 
-The types are those of the JSON tags of ``k8s.io/api`` v0.28.7 (the one inside Koordinator v1.7.0), its
-``apimachinery``, and ``apis/scheduling/v1alpha1`` of Koordinator v1.7.0; embedded types are merged.
+The types are those of the JSON tags of ``k8s.io/api`` v0.28.7 and v0.35.2 (inside Koordinator v1.7.0 and v1.8.0),
+their ``apimachinery``, and ``apis/scheduling/v1alpha1`` of both Koordinators; embedded types are merged. A field that
+one of them knows is valid: the other drops it.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.des
 _TABLE = """
 AWSElasticBlockStoreVolumeSource: volumeID fsType partition:int32 readOnly:bool
 Affinity: nodeAffinity:NodeAffinity podAffinity:PodAffinity podAntiAffinity:PodAntiAffinity
+AppArmorProfile: type localhostProfile
 AzureDiskVolumeSource: diskName diskURI cachingMode fsType readOnly:bool kind
 AzureFileVolumeSource: secretName shareName readOnly:bool
 CSIVolumeSource: driver readOnly:bool fsType volumeAttributes:{str} nodePublishSecretRef:LocalObjectReference
@@ -29,6 +31,7 @@ Capabilities: add:[str] drop:[str]
 CephFSVolumeSource: monitors:[str] path user secretFile secretRef:LocalObjectReference readOnly:bool
 CinderVolumeSource: volumeID fsType readOnly:bool secretRef:LocalObjectReference
 ClaimSource: resourceClaimName resourceClaimTemplateName
+ClusterTrustBundleProjection: name signerName labelSelector:LabelSelector optional:bool path
 ConfigMapEnvSource: name optional:bool
 ConfigMapKeySelector: name key optional:bool
 ConfigMapProjection: name items:[KeyToPath] optional:bool
@@ -37,11 +40,13 @@ Container: name image command:[str] args:[str] workingDir ports:[ContainerPort] 
   resources:ResourceRequirements resizePolicy:[ContainerResizePolicy] restartPolicy volumeMounts:[VolumeMount]
   volumeDevices:[VolumeDevice] livenessProbe:Probe readinessProbe:Probe startupProbe:Probe lifecycle:Lifecycle
   terminationMessagePath terminationMessagePolicy imagePullPolicy securityContext:SecurityContext stdin:bool
-  stdinOnce:bool tty:bool
+  stdinOnce:bool tty:bool restartPolicyRules:[ContainerRestartRule]
 ContainerPort: name hostPort:int32 containerPort:int32 protocol hostIP
 ContainerResizePolicy: resourceName restartPolicy
+ContainerRestartRule: action exitCodes:ContainerRestartRuleOnExitCodes
+ContainerRestartRuleOnExitCodes: operator values:[int32]
 DeleteOptions: kind apiVersion gracePeriodSeconds:int64 preconditions:Preconditions orphanDependents:bool
-  propagationPolicy dryRun:[str]
+  propagationPolicy dryRun:[str] ignoreStoreReadErrorWithClusterBreakingPotential:bool
 DownwardAPIProjection: items:[DownwardAPIVolumeFile]
 DownwardAPIVolumeFile: path fieldRef:ObjectFieldSelector resourceFieldRef:ResourceFieldSelector mode:int32
 DownwardAPIVolumeSource: items:[DownwardAPIVolumeFile] defaultMode:int32
@@ -49,11 +54,12 @@ EmptyDirVolumeSource: medium sizeLimit:quantity
 EnvFromSource: prefix configMapRef:ConfigMapEnvSource secretRef:SecretEnvSource
 EnvVar: name value valueFrom:EnvVarSource
 EnvVarSource: fieldRef:ObjectFieldSelector resourceFieldRef:ResourceFieldSelector configMapKeyRef:ConfigMapKeySelector
-  secretKeyRef:SecretKeySelector
+  secretKeyRef:SecretKeySelector fileKeyRef:FileKeySelector
 EphemeralContainer: &Container targetContainerName
 EphemeralVolumeSource: volumeClaimTemplate:PersistentVolumeClaimTemplate
 ExecAction: command:[str]
 FCVolumeSource: targetWWNs:[str] lun:int32 fsType readOnly:bool wwids:[str]
+FileKeySelector: volumeName path key optional:bool
 FlexVolumeSource: driver fsType secretRef:LocalObjectReference readOnly:bool options:{str}
 FlockerVolumeSource: datasetName datasetUUID
 GCEPersistentDiskVolumeSource: pdName fsType partition:int32 readOnly:bool
@@ -66,11 +72,12 @@ HostAlias: ip hostnames:[str]
 HostPathVolumeSource: path type
 ISCSIVolumeSource: targetPortal iqn lun:int32 iscsiInterface fsType readOnly:bool portals:[str] chapAuthDiscovery:bool
   chapAuthSession:bool secretRef:LocalObjectReference initiatorName
+ImageVolumeSource: reference pullPolicy
 KeyToPath: key path mode:int32
 LabelSelector: matchLabels:{str} matchExpressions:[LabelSelectorRequirement]
 LabelSelectorRequirement: key operator values:[str]
-Lifecycle: postStart:LifecycleHandler preStop:LifecycleHandler
-LifecycleHandler: exec:ExecAction httpGet:HTTPGetAction tcpSocket:TCPSocketAction
+Lifecycle: postStart:LifecycleHandler preStop:LifecycleHandler stopSignal
+LifecycleHandler: exec:ExecAction httpGet:HTTPGetAction tcpSocket:TCPSocketAction sleep:SleepAction
 LocalObjectReference: name
 NFSVolumeSource: server path readOnly:bool
 NodeAffinity: requiredDuringSchedulingIgnoredDuringExecution:NodeSelector
@@ -84,25 +91,29 @@ ObjectMeta: name generateName namespace selfLink uid resourceVersion generation:
   ownerReferences:[OwnerReference] finalizers:[str] managedFields:[any]
 ObjectReference: kind namespace name uid apiVersion resourceVersion fieldPath
 OwnerReference: apiVersion kind name uid controller:bool blockOwnerDeletion:bool
-PersistentVolumeClaimSpec: accessModes:[str] selector:LabelSelector resources:ResourceRequirements volumeName
+PersistentVolumeClaimSpec: accessModes:[str] selector:LabelSelector resources:VolumeResourceRequirements volumeName
   storageClassName volumeMode dataSource:TypedLocalObjectReference dataSourceRef:TypedObjectReference
+  volumeAttributesClassName
 PersistentVolumeClaimTemplate: metadata:ObjectMeta spec:PersistentVolumeClaimSpec
 PersistentVolumeClaimVolumeSource: claimName readOnly:bool
 PhotonPersistentDiskVolumeSource: pdID fsType
 PodAffinity: requiredDuringSchedulingIgnoredDuringExecution:[PodAffinityTerm]
   preferredDuringSchedulingIgnoredDuringExecution:[WeightedPodAffinityTerm]
 PodAffinityTerm: labelSelector:LabelSelector namespaces:[str] topologyKey namespaceSelector:LabelSelector
+  matchLabelKeys:[str] mismatchLabelKeys:[str]
 PodAntiAffinity: requiredDuringSchedulingIgnoredDuringExecution:[PodAffinityTerm]
   preferredDuringSchedulingIgnoredDuringExecution:[WeightedPodAffinityTerm]
+PodCertificateProjection: signerName keyType maxExpirationSeconds:int32 credentialBundlePath keyPath
+  certificateChainPath userAnnotations:{str}
 PodDNSConfig: nameservers:[str] searches:[str] options:[PodDNSConfigOption]
 PodDNSConfigOption: name value
 PodOS: name
 PodReadinessGate: conditionType
-PodResourceClaim: name source:ClaimSource
+PodResourceClaim: name source:ClaimSource resourceClaimName resourceClaimTemplateName
 PodSchedulingGate: name
 PodSecurityContext: seLinuxOptions:SELinuxOptions windowsOptions:WindowsSecurityContextOptions runAsUser:int64
   runAsGroup:int64 runAsNonRoot:bool supplementalGroups:[int64] fsGroup:int64 sysctls:[Sysctl] fsGroupChangePolicy
-  seccompProfile:SeccompProfile
+  seccompProfile:SeccompProfile appArmorProfile:AppArmorProfile supplementalGroupsPolicy seLinuxChangePolicy
 PodSpec: volumes:[Volume] initContainers:[Container] containers:[Container] ephemeralContainers:[EphemeralContainer]
   restartPolicy terminationGracePeriodSeconds:int64 activeDeadlineSeconds:int64 dnsPolicy nodeSelector:{str}
   serviceAccountName serviceAccount automountServiceAccountToken:bool nodeName hostNetwork:bool hostPID:bool
@@ -111,8 +122,10 @@ PodSpec: volumes:[Volume] initContainers:[Container] containers:[Container] ephe
   priority:int32 dnsConfig:PodDNSConfig readinessGates:[PodReadinessGate] runtimeClassName enableServiceLinks:bool
   preemptionPolicy overhead:{quantity} topologySpreadConstraints:[TopologySpreadConstraint] setHostnameAsFQDN:bool
   os:PodOS hostUsers:bool schedulingGates:[PodSchedulingGate] resourceClaims:[PodResourceClaim]
+  hostnameOverride resources:ResourceRequirements workloadRef:WorkloadReference
 PodTemplateSpec: metadata:ObjectMeta spec:PodSpec
 PortworxVolumeSource: volumeID fsType readOnly:bool
+PreAllocationPolicy: mode enableMultiple:bool
 Preconditions: uid resourceVersion
 PreferredSchedulingTerm: weight:int32 preference:NodeSelectorTerm
 Probe: exec:ExecAction httpGet:HTTPGetAction tcpSocket:TCPSocketAction grpc:GRPCAction initialDelaySeconds:int32
@@ -124,9 +137,9 @@ RBDVolumeSource: monitors:[str] image fsType pool user keyring secretRef:LocalOb
 ReservationControllerReference: &OwnerReference namespace
 ReservationOwner: object:ObjectReference controller:ReservationControllerReference labelSelector:LabelSelector
 ReservationSpec: template:PodTemplateSpec owners:[ReservationOwner] ttl:duration expires:time preAllocation:bool
-  allocateOnce:bool allocatePolicy unschedulable:bool taints:[Taint]
+  allocateOnce:bool allocatePolicy unschedulable:bool taints:[Taint] preAllocationPolicy:PreAllocationPolicy
 ReservationTemplateSpec: metadata:ObjectMeta spec:ReservationSpec
-ResourceClaim: name
+ResourceClaim: name request
 ResourceFieldSelector: containerName resource divisor:quantity
 ResourceRequirements: limits:{quantity} requests:{quantity} claims:[ResourceClaim]
 SELinuxOptions: user role type level
@@ -140,7 +153,9 @@ SecretVolumeSource: secretName items:[KeyToPath] defaultMode:int32 optional:bool
 SecurityContext: capabilities:Capabilities privileged:bool seLinuxOptions:SELinuxOptions
   windowsOptions:WindowsSecurityContextOptions runAsUser:int64 runAsGroup:int64 runAsNonRoot:bool
   readOnlyRootFilesystem:bool allowPrivilegeEscalation:bool procMount seccompProfile:SeccompProfile
+  appArmorProfile:AppArmorProfile
 ServiceAccountTokenProjection: audience expirationSeconds:int64 path
+SleepAction: seconds:int64
 StorageOSVolumeSource: volumeName volumeNamespace fsType readOnly:bool secretRef:LocalObjectReference
 Sysctl: name value
 TCPSocketAction: port:int_or_str host
@@ -159,14 +174,18 @@ Volume: name hostPath:HostPathVolumeSource emptyDir:EmptyDirVolumeSource
   vsphereVolume:VsphereVirtualDiskVolumeSource quobyte:QuobyteVolumeSource azureDisk:AzureDiskVolumeSource
   photonPersistentDisk:PhotonPersistentDiskVolumeSource projected:ProjectedVolumeSource
   portworxVolume:PortworxVolumeSource scaleIO:ScaleIOVolumeSource storageos:StorageOSVolumeSource csi:CSIVolumeSource
-  ephemeral:EphemeralVolumeSource
+  ephemeral:EphemeralVolumeSource image:ImageVolumeSource
 VolumeDevice: name devicePath
-VolumeMount: name readOnly:bool mountPath subPath mountPropagation subPathExpr
+VolumeMount: name readOnly:bool mountPath subPath mountPropagation subPathExpr recursiveReadOnly
 VolumeProjection: secret:SecretProjection downwardAPI:DownwardAPIProjection configMap:ConfigMapProjection
-  serviceAccountToken:ServiceAccountTokenProjection
+  serviceAccountToken:ServiceAccountTokenProjection clusterTrustBundle:ClusterTrustBundleProjection
+  podCertificate:PodCertificateProjection
+VolumeResourceClaim: name
+VolumeResourceRequirements: limits:{quantity} requests:{quantity} claims:[VolumeResourceClaim]
 VsphereVirtualDiskVolumeSource: volumePath fsType storagePolicyName storagePolicyID
 WeightedPodAffinityTerm: weight:int32 podAffinityTerm:PodAffinityTerm
 WindowsSecurityContextOptions: gmsaCredentialSpecName gmsaCredentialSpec runAsUserName hostProcess:bool
+WorkloadReference: name podGroup podGroupReplicaKey
 """
 """Types and their fields: one without a kind is a text, ``[x]`` a list, ``{x}`` a map of texts, ``&X`` what X has."""
 

@@ -141,7 +141,7 @@ def _plugins(schema: Schema) -> Iterator[tuple[str, Plugin]]:
     return ((name, plugin) for name, plugin in schema.plugins.items() if schema.knows(plugin.since))
 
 
-def _args(schema: Schema, name: str, turn: int, share: float = 1.0) -> Raw:
+def right_args(schema: Schema, name: str, turn: int, share: float = 1.0) -> Raw:
     """Right arguments; where right values exclude each other for a reason the schema cannot say, one is gone."""
     maker = Maker(schema, turn, random.Random(f"{SEED} {name} {turn} {share}"), share)
     made: Raw = maker.value(schema.plugins[name].args)
@@ -159,22 +159,29 @@ def whole(schema: Schema) -> Iterator[Case]:
     yield Case("document: whole", text_of(root_of(schema)))
     for name, _plugin in _plugins(schema):
         for turn in (0, 1):
-            document = with_plugin(schema, name, _args(schema, name, turn))
+            document = with_plugin(schema, name, right_args(schema, name, turn))
             yield Case(f"{name}: whole {turn}", text_of(document))
         yield Case(f"{name}: without arguments", text_of(with_plugin(schema, name, {})))
-        yield Case(f"{name}: not enabled", text_of(with_plugin(schema, name, _args(schema, name, 0), enabled=False)))
+        yield Case(
+            f"{name}: not enabled", text_of(with_plugin(schema, name, right_args(schema, name, 0), enabled=False))
+        )
+
+
+def askable(path: Path, value: t.Any) -> bool:
+    """Whether a document with the value at this path can be given to a descheduler here."""
+    return bool(path) and path not in UNSEEN and (path not in ADDRESSES or isinstance(value, (str, int, list)))
 
 
 def _mutants(schema: Schema) -> Iterator[Case]:
     root = root_of(schema)
     for what, path, value in changes(schema.root, root):
-        if path and path not in UNSEEN and (path not in ADDRESSES or isinstance(value, (str, int, list))):
+        if askable(path, value):
             yield Case(f"document {shown(path)}: {what}", text_of(changed(root, path, value)))
     for name, plugin in _plugins(schema):
         for turn in (0, 1):
-            document = with_plugin(schema, name, _args(schema, name, turn))
+            document = with_plugin(schema, name, right_args(schema, name, turn))
             place: Path = ("profiles", 0, "pluginConfig", 0, "args")
-            for what, path, value in changes(plugin.args, _args(schema, name, turn)):
+            for what, path, value in changes(plugin.args, right_args(schema, name, turn)):
                 made = changed(document, (*place, *path), value)
                 yield Case(f"{name} {turn} {shown(path)}: {what}", text_of(made))
                 if turn == 0:

@@ -176,6 +176,21 @@ profiles:
 }
 """Appended to a short DeschedulerConfiguration."""
 
+CONNECTIONS: tuple[str, ...] = (
+    "acceptContentTypes: text/plain",
+    "acceptContentTypes: text/plain, contentType: application/json",
+    "acceptContentTypes: '*/*'",
+    "acceptContentTypes: 'text/plain, application/json;q=0.9', contentType: application/json",
+    "acceptContentTypes: 'application/*', contentType: application/json",
+    "acceptContentTypes: APPLICATION/JSON",
+    "contentType: text/plain",
+    "contentType: application/yaml",
+)
+
+TEXTS |= {
+    f"a connection with {given}": f"clientConnection: {{kubeconfig: KUBECONFIG, {given}}}\n" for given in CONNECTIONS
+}
+
 ARGS: dict[str, tuple[str, ...]] = {
     "MigrationController": (
         "priorityThreshold: {name: system-cluster-critical}",
@@ -218,6 +233,7 @@ ARGS: dict[str, tuple[str, ...]] = {
         "kind: LowNodeLoadArgs",
         "a: 1\na: 1",
         "schedulerNames: [null]",
+        "defaultDeleteOptions: {ignoreStoreReadErrorWithClusterBreakingPotential: true}",
     ),
     "LowNodeLoad": (
         "nodePools: [null]",
@@ -245,6 +261,14 @@ ARGS: dict[str, tuple[str, ...]] = {
         "evictableNamespaces: {'include the following:': [a]}",
         "kind: MigrationControllerArgs",
         "resourceWeights: {cpu: 0, memory: -1}",
+        "highThresholds: {cpu: 60}\nnodePools: [{lowThresholds: {cpu: 70}}]",
+        "highThresholds: {cpu: 60}\nnodePools: [{lowThresholds: {cpu: 60}}]",
+        "highThresholds: {cpu: 60}\nnodePools: [{highThresholds: null, lowThresholds: {cpu: 70}}]",
+        "highThresholds: {cpu: 60}\nnodePools: [{highThresholds: {}, lowThresholds: {cpu: 70}}]",
+        "highThresholds: {cpu: 60}\nlowThresholds: {cpu: 30}\nnodePools: [{highThresholds: {cpu: 20}}]",
+        "highThresholds: {cpu: 60}\nprodHighThresholds: {cpu: 50}\nnodePools: [{highThresholds: {cpu: 40}}]",
+        "highThresholds: {cpu: 60}\nnodePools: [{prodHighThresholds: {cpu: 70}}]",
+        "prodHighThresholds: {cpu: 50}\nnodePools: [{prodLowThresholds: {cpu: 60}}]",
     ),
     "DefaultEvictor": (
         "priorityThreshold: {value: 5, name: system-cluster-critical}",
@@ -255,6 +279,22 @@ ARGS: dict[str, tuple[str, ...]] = {
         "minReplicas: 2",
         "evictDaemonSetPods: true",
         "kind: Nonsense",
+        "minReplicas: -1",
+        "minPodAge: 5m",
+        "minPodAge: -5m",
+        "noEvictionPolicy: Mandatory",
+        "noEvictionPolicy: Sometimes",
+        "podProtections: {extraEnabled: [PodsWithPVC], defaultDisabled: [PodsWithLocalStorage]}",
+        "podProtections: {extraEnabled: [PodsWithPVC], defaultDisabled: [Nonsense]}",
+        "podProtections: {extraEnabled: [PodsWithPVC, PodsWithPVC]}",
+        "podProtections: {extraEnabled: [PodsWithPVC]}\nevictLocalStoragePods: true",
+        "podProtections: {defaultDisabled: [SystemCriticalPods]}\npriorityThreshold: {value: 2000000001}",
+        "podProtections: {extraEnabled: [PodsWithPVC]}\nevictSystemCriticalPods: true\n"
+        "priorityThreshold: {value: 2000000001}",
+        "podProtections: {extraEnabled: [PodsWithPVC], config: {PodsWithPVC: {protectedStorageClasses: [{}]}}}",
+        "namespaceLabelSelector: {matchExpressions: [{key: a}]}",
+        "namespaceLabelSelector: {matchLabels: {a: b}, matchExpressions: [{key: a}]}",
+        "namespaceLabelSelector: {matchLabels: {a: b}}",
         "apiVersion: v1",
         "labelSelector: {matchLabels: {a b: c}}",
     ),

@@ -22,6 +22,17 @@ def paths(kind: str, value: t.Any) -> list[str]:
     return [path for path, _value, _words in faults(kind, value, "x")]
 
 
+def test_pod_fields_that_only_the_newer_koordinator_knows_are_valid() -> None:
+    container = {"name": "web", "lifecycle": {"preStop": {"sleep": {"seconds": 5}}}}
+    spec = {"containers": [container], "hostnameOverride": "web", "resources": {"requests": {"cpu": "1"}}}
+    template = {"spec": {"template": {"spec": spec}, "owners": [{"labelSelector": {}}]}}
+    assert list(check.template(template)) == []
+    assert paths("PodSpec", {"hostnameOverride": 1, "resources": {"requests": 1}}) == [
+        "x.hostnameOverride",
+        "x.resources.requests",
+    ]
+
+
 def test_every_type_that_is_named_is_known() -> None:
     for name, fields in TYPES.items():
         for field, kind in fields.items():
