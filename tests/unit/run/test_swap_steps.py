@@ -217,6 +217,54 @@ def test_after_lowering_the_leaving_pod_ends_and_no_other(world: World, acted: b
         assert end.swaps.waiting == {world.uid: "Deployment shop/web has 2 of 1 pods"}
 
 
+def test_a_count_that_is_set_while_the_leaving_pod_ends_is_kept(world: World) -> None:
+    """Also one that is the surge's: we have lowered it, so it is somebody else's."""
+    Play(world).rounds()
+    end, before = End(world), world.snapshot()
+    end.step(before)
+    workload = before.workload(world.uid)
+    assert workload
+    now = replace(workload, replicas=2, resource_version="999999")
+    end.step(replace(before, workloads=(now, *(one for one in before.workloads if one.uid != world.uid))))
+    assert (recorded(world).prior_replicas, recorded(world).target) == (2, 3)
+
+
+def test_a_count_that_is_set_after_the_leaving_pod_ended_is_kept(world: World) -> None:
+    Play(world).rounds()
+    end = End(world)
+    end.step()
+    world.act()
+    assert world.ended == ["web-0"]
+    world.scale(2)
+    assert end.rounds().done_with("n1")
+    assert world.replicas == 2
+
+
+def test_what_somebody_else_set_is_kept_and_told() -> None:
+    world = World(["n1"], bounds=(1, 4))
+    Play(world).rounds()
+    world.sim.patch(kinds.HPAS, "web", {"spec": {"maxReplicas": 9}})
+    end = End(world)
+    end.rounds()
+    told = [event.message for event in end.me.told if event.what == "kept"]
+    assert told == ["somebody else set maxReplicas of HorizontalPodAutoscaler shop/web to 9; left as is"]
+    assert world.autoscaler["spec"]["maxReplicas"] == 9
+
+
+def test_a_raise_that_was_overtaken_is_made_again(world: World) -> None:
+    Play(world).rounds()
+    world.scale(3)
+    world.act()
+    end = End(world)
+
+    def annotate() -> None:
+        world.sim.patch(kinds.DEPLOYMENTS, "web", {"metadata": {"annotations": {"theirs": "x"}}})
+
+    end.me.faults.overtaken(lambda request: request.resource == "deployments.apps/scale", annotate)
+    assert end.rounds().done_with("n1"), end.swaps.failures
+    assert world.replicas == 3
+
+
 # -- the lease -----------------------------------------------------------------------------------------
 
 

@@ -1,0 +1,297 @@
+# Copyright: Contributors to the kubeops.node_maintenance collection
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""`pdb_guard` from one state to another: what is predicted, what is done once, and what is left to others.
+
+Deployments `a` and `b` have one pod each, on different nodes, and are swapped; `web` has no budget and gets a guard.
+"""
+
+from __future__ import annotations
+
+import collections
+import json
+import typing as t
+
+import pytest
+
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import Context, Result
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.nodes.cordon import CordonOptions, cordon
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.protect.guard import GuardOptions, guard
+from ansible_collections.kubeops.node_maintenance.tests.unit.run.guarded import (
+    ME,
+    cordoned_world,
+    home_of_record,
+    outcomes,
+    uid,
+)
+from ansible_collections.kubeops.node_maintenance.tests.unit.simulator import manifests
+from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.world import Saved, World
+
+LEASES = kinds.LEASES.resource
+State = t.Literal["present", "absent"]
+
+
+@pytest.fixture(scope="module")
+def cordoned() -> Saved:
+    return cordoned_world()
+
+
+@pytest.fixture(scope="module")
+def protected(cordoned: Saved) -> Saved:
+    with World.of(cordoned) as world:
+        assert not called(world)[0].failed
+        world.machine.run_for(70.0)
+        return world.saved()
+
+
+def homes(world: World) -> tuple[str, str]:
+    return home_of_record(world, "a"), home_of_record(world, "b")
+
+
+def called(
+    world: World,
+    state: State = "present",
+    nodes: tuple[str, ...] = (),
+    *,
+    check: bool = False,
+    run: str = ME,
+    **options: t.Any,
+) -> tuple[Result, Context]:
+    me = world.process("me")
+    ctx = me.ctx(run, check=check)
+    wanted = GuardOptions(state, nodes or homes(world), **options)
+    return me.run(lambda _ctx: guard(ctx, wanted)), ctx
+
+
+def workloads(result: Result) -> dict[str, str]:
+    return {line["name"]: line["outcome"] for line in result.data["workloads"]}
+
+
+def writes(world: World) -> list[str]:
+    return [f"{sent.request.verb} {sent.request.resource}" for sent in world.log if sent.request.writes]
+
+
+# -- present -------------------------------------------------------------------------------------------
+
+
+def test_check_mode_predicts_the_protection(cordoned: Saved) -> None:
+    with World.of(cordoned) as world:
+        predicted, said = called(world, check=True)
+        assert writes(world) == []
+        real, made = called(world)
+    assert workloads(predicted) == workloads(real) == {"a": "raised", "b": "raised", "web": "guarded"}
+    assert outcomes(predicted) == outcomes(real)
+    assert set(outcomes(real).values()) == {"protected"}
+    assert sorted(change.sentence for change in said.changes) == sorted(change.sentence for change in made.changes)
+    shown = [
+        {w["name"]: (w["replicas_before"], w["replicas_during"]) for w in r.data["workloads"]}
+        for r in (predicted, real)
+    ]
+    assert shown[0] == shown[1] == {"a": (1, 2), "b": (1, 2), "web": (8, 8)}
+
+
+def test_what_a_protection_costs(cordoned: Saved) -> None:
+    with World.of(cordoned) as world:
+        called(world)
+        cost = collections.Counter(writes(world))
+        assert {what: cost[what] for what in cost if "leases" not in what} == {
+            "create poddisruptionbudgets.policy": 1,
+            "patch pods": 2,
+            "patch deployments.apps/scale": 2,
+        }
+        assert cost[f"create {LEASES}"] == 2, "a record for each surge; the locks are there"
+
+
+@pytest.mark.parametrize("check", [True, False])
+def test_what_is_protected_is_not_written_again(protected: Saved, check: bool) -> None:
+    with World.of(protected) as world:
+        result, ctx = called(world, check=check)
+        assert workloads(result) == {"a": "already_raised", "b": "already_raised", "web": "already_guarded"}
+        assert set(outcomes(result).values()) == {"already_protected"}
+        assert (writes(world), ctx.changes, result.message) == ([], [], "")
+
+
+def test_without_surges_only_guards_are_made(cordoned: Saved) -> None:
+    with World.of(cordoned) as world:
+        result, _ctx = called(world, surge=False)
+        assert workloads(result) == {"web": "guarded"}
+        assert f"create {LEASES}" not in writes(world)
+
+
+def restaged(world: World, app: str, **changes: str) -> None:
+    """The record of an app's surge is another one."""
+    lease = names.surge_name(uid(world, app))
+    raw = world.get(kinds.LEASES, lease, names.NAMESPACE)
+    record = {**json.loads(raw["metadata"]["annotations"][names.SURGE]), **changes}
+    body = {"metadata": {"annotations": {names.SURGE: json.dumps(record)}}}
+    world.patch(kinds.LEASES, lease, body, names.NAMESPACE)
+
+
+@pytest.mark.parametrize(
+    ("changes", "again"),
+    [
+        pytest.param({}, False, id="it is ready"),
+        pytest.param({"stage": "raising"}, True, id="it was not ready"),
+        pytest.param({"run": "r9"}, True, id="it is another run's"),
+        pytest.param({"leaving": {}}, True, id="it is for other pods"),
+        pytest.param({"target": 3}, True, id="its count is not there"),
+    ],
+)
+def test_a_surge_is_ready_if_this_run_made_it_so_for_all_of_its_pods(
+    protected: Saved, changes: dict[str, t.Any], again: bool
+) -> None:
+    with World.of(protected) as world:
+        restaged(world, "a", **changes)
+        predicted, _ctx = called(world, check=True)
+        assert workloads(predicted)["a"] == ("raised" if again else "already_raised")
+        assert workloads(predicted)["b"] == "already_raised"
+
+
+def test_check_mode_writes_no_record_where_one_fits(protected: Saved) -> None:
+    """What is recorded already is not recorded again, and of what is raised already nothing is changed."""
+    with World.of(protected) as world:
+        restaged(world, "a", stage="raising")
+        assert called(world, check=True)[1].changes == []
+        restaged(world, "a", run="r9")
+        sentences = [change.sentence for change in called(world, check=True)[1].changes]
+        assert len([text for text in sentences if text.startswith("Record the surge of Deployment shop/a")]) == 1
+
+
+@pytest.mark.parametrize(
+    ("state", "unknown", "unrecorded"),
+    [
+        ("present", "gone", "not_in_maintenance"),
+        ("absent", "not_in_maintenance_any_more", "not_in_maintenance_any_more"),
+    ],
+)
+def test_nodes_that_are_not_in_maintenance(cordoned: Saved, state: State, unknown: str, unrecorded: str) -> None:
+    with World.of(cordoned) as world:
+        other = next(f"n{number}" for number in range(1, 6) if f"n{number}" not in homes(world))
+        result, _ctx = called(world, state, ("n0", other))
+        assert outcomes(result) == {"n0": unknown, other: unrecorded}
+        assert writes(world) == []
+        assert result.failed is (state == "present")
+
+
+@pytest.mark.parametrize("state", ["present", "absent"])
+def test_a_node_of_another_run_is_left_alone(protected: Saved, state: State) -> None:
+    with World.of(protected) as world:
+        result, _ctx = called(world, state, run="r9/x")
+        assert set(outcomes(result).values()) == {"adopted_by"}
+        assert writes(world) == []
+
+
+# -- absent --------------------------------------------------------------------------------------------
+
+
+def test_check_mode_predicts_the_way_back(protected: Saved) -> None:
+    with World.of(protected) as world:
+        predicted, said = called(world, "absent", check=True)
+        assert writes(world) == []
+        real, made = called(world, "absent")
+        assert outcomes(predicted) == outcomes(real)
+        assert set(outcomes(real).values()) == {"given_back"}
+        names_ = sorted(line["outcome"] for line in predicted.data["workloads"])
+        assert names_ == sorted(line["outcome"] for line in real.data["workloads"])
+        assert names_ == ["given_back", "given_back", "unguarded"]
+        assert sorted(change.sentence for change in said.changes) == sorted(change.sentence for change in made.changes)
+        done = len(writes(world))
+        again, _ctx = called(world, "absent")
+        assert set(outcomes(again).values()) == {"already_given_back"}
+        assert (len(writes(world)), again.data["workloads"]) == (done, [])
+
+
+def test_only_the_nodes_that_are_named_are_given_back(protected: Saved) -> None:
+    """The guard goes on for the other one."""
+    with World.of(protected) as world:
+        a, b = homes(world)
+        both = json.loads(
+            next(iter(world.store.of(kinds.BUDGETS.resource).values()))["metadata"]["annotations"][names.SERVES_NODES]
+        )
+        result, _ctx = called(world, "absent", (a,))
+        assert outcomes(result) == {a: "given_back"}
+        assert workloads(result)["a"] == "given_back"
+        assert "b" not in workloads(result)
+        left = world.store.of(kinds.BUDGETS.resource)
+        serves = [json.loads(raw["metadata"]["annotations"][names.SERVES_NODES]).keys() for raw in left.values()]
+        assert serves == ([{b}] if b in both else [])
+
+
+@pytest.mark.parametrize("state", ["present", "absent"])
+def test_the_record_of_a_surge_for_other_nodes_that_nobody_can_read_is_a_warning(
+    protected: Saved, state: State
+) -> None:
+    with World.of(protected) as world:
+        a, b = homes(world)
+        restaged(world, "a", v=t.cast("t.Any", 99))
+        result, _ctx = called(world, state, (b,))
+        assert not result.failed
+        found = [(finding["code"], finding["severity"]) for finding in result.data["findings"]]
+        assert found == ([("bad_surge", "warning")] if state == "absent" else [])
+        assert list(outcomes(result)) == [b] != [a]
+
+
+def test_what_served_a_node_that_is_gone_is_given_back_too(protected: Saved) -> None:
+    with World.of(protected) as world:
+        a, b = homes(world)
+        world.delete(kinds.NODES, a)
+        world.settle()
+        result, _ctx = called(world, "absent", (b,))
+        assert outcomes(result) == {b: "given_back"}
+        assert {"a", "b"} <= workloads(result).keys()
+        assert not [name for _ns, name in world.store.of(LEASES) if name.startswith(names.SURGE_PREFIX)]
+
+
+# -- a surge for two nodes -----------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def shared() -> Saved:
+    """Deployment `web` has a pod on n1 and one on n2, and a budget that allows nothing; both leave by one surge."""
+    objects = [manifests.node("n1"), manifests.node("n2"), manifests.deployment("web", 2)]
+    with World([*objects, manifests.budget("web", minAvailable=2)]) as world:
+        world.apply(*(manifests.node(name) for name in ("n8", "n9")))
+        first = world.process("first")
+        assert not first.run(lambda ctx: cordon(ctx, CordonOptions("cordoned", ("n1", "n2"))), ME).failed
+        assert not called(world, nodes=("n1", "n2"), swap_blocked=True)[0].failed
+        world.machine.run_for(70.0)
+        return world.saved()
+
+
+def record(world: World, node: str, change: t.Callable[[str], str | None]) -> None:
+    """The record of a node is another one."""
+    text = world.get(kinds.NODES, node)["metadata"]["annotations"][names.RECORD]
+    world.patch(kinds.NODES, node, {"metadata": {"annotations": {names.RECORD: change(text)}}})
+
+
+@pytest.mark.parametrize(
+    ("what", "outcome"),
+    [
+        pytest.param(lambda world: None, "given_back_in_part", id="the other node needs it"),
+        pytest.param(
+            lambda world: record(world, "n2", lambda text: "{"), "given_back_in_part", id="nobody can read who needs it"
+        ),
+        pytest.param(
+            lambda world: record(world, "n2", lambda text: text.replace('"run":"r1"', '"run":"r9"')),
+            "given_back",
+            id="the other node is another run's",
+        ),
+        pytest.param(lambda world: record(world, "n2", lambda text: None), "given_back", id="it is in service"),
+        pytest.param(lambda world: world.delete(kinds.NODES, "n2"), "given_back", id="it is gone"),
+    ],
+)
+@pytest.mark.parametrize("check", [True, False])
+def test_a_surge_goes_on_for_the_nodes_that_still_need_it(
+    shared: Saved, check: bool, what: t.Callable[[World], object], outcome: str
+) -> None:
+    with World.of(shared) as world:
+        what(world)
+        result, ctx = called(world, "absent", ("n1",), check=check)
+        assert workloads(result) == {"web": outcome}
+        assert (writes(world) == []) is check
+        forgets = [change.sentence for change in ctx.changes if change.sentence.startswith("Forget")]
+        assert len(forgets) == (outcome == "given_back")
+        assert outcomes(result) == {"n1": "given_back"}
