@@ -26,6 +26,8 @@ description:
   - Changes that someone else made after a rollout, to the ConfigMap or by a restart with another one, are repaired by
     the next call and reported in RV(drifted).
   - A restart of koord-descheduler orphans running PodMigrationJobs, so the call waits for them first.
+  - One call at a time writes to a descheduler; it holds a Lease in the namespace C(kubeops-node-maintenance). If
+    another call holds it and is alive, this one fails (C(held)) and names it; if not, this one takes the Lease over.
   - The previous state is stored in a ConfigMap in the namespace C(kubeops-node-maintenance) until the new configuration
     is verified. If a call was killed at any point, running it again completes the rollout or rolls it back.
 extends_documentation_fragment:
@@ -38,11 +40,12 @@ options:
       - V(present) rolls the configuration out.
       - V(validated) only checks O(config). It needs no cluster and no credentials.
       - V(restarted) restarts the descheduler in any case, each time; with O(config) it rolls that out first.
-      - V(paused) stops the descheduler's own evictions, until V(resumed) restores the previous state or
-        V(present) rolls out another configuration. Koordinator's descheduler gets C(dryRun=true) and a restart;
-        PodMigrationJobs created by others are still processed. The Deployment of O(flavor=sigs) is scaled to 0, its
-        CronJob suspended.
-      - V(resumed) without O(namespace) and O(deployment) resumes every paused descheduler of the cluster.
+      - V(paused) stops the descheduler's own evictions until V(resumed), also if V(present) rolls out another
+        configuration in between. Koordinator's descheduler gets C(dryRun=true) and a restart; PodMigrationJobs created
+        by others are still processed. The Deployment of O(flavor=sigs) is scaled to 0, its CronJob suspended.
+      - V(resumed) restores the configuration before the pause, or the one that was rolled out during it; with O(config)
+        it rolls that out instead. Without O(namespace), O(deployment) and O(config) it resumes every paused descheduler
+        of the cluster.
     type: str
     choices: [present, validated, restarted, paused, resumed]
     default: present
@@ -130,7 +133,7 @@ seealso:
   - module: kubeops.node_maintenance.node_taint
   - module: kubeops.node_maintenance.node_drain
 notes:
-  - The required permissions are the roles C(descheduler), C(runs) and C(read) of the collection's guide to
+  - The required permissions are the roles C(descheduler), C(locks), C(runs) and C(read) of the collection's guide to
     rights.
   - A GitOps controller that owns the ConfigMap would revert it. Configure it there instead, and use
     O(state=restarted), or exclude the ConfigMap's data and the pod template's annotations from its control.
@@ -240,7 +243,8 @@ findings:
     code:
       description:
         - V(unknown_deployment), V(not_mounted), V(no_config), V(jobs_running), V(pods_stay), V(changed_meanwhile),
-          V(missing_permission), V(immutable), V(deployment_paused), V(bad_journal) or V(namespace_missing).
+          V(missing_permission), V(immutable), V(deployment_paused), V(bad_journal), V(namespace_missing), V(held),
+          V(adopted_by) or V(lock_unsure).
       type: str
     object: {description: The object concerned., type: str}
 restarted:

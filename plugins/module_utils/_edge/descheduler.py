@@ -86,7 +86,8 @@ def _engine(ctx: context.Context, params: specs.Params) -> context.Result:
     if options.state == "paused":
         return pause.pause(ctx, options)
     if options.state == "resumed":
-        return pause.resume(ctx, options, everywhere=params["namespace"] is None and params["deployment"] is None)
+        named = any(params[name] is not None for name in ("namespace", "deployment")) or options.desired is not None
+        return pause.resume(ctx, options, everywhere=not named)
     return configuring.descheduler(ctx, options)
 
 

@@ -22,7 +22,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base
 from ansible_collections.kubeops.node_maintenance.tests.unit.run.job_cluster import still_world
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator import manifests, nodes
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.faults import Fault, What
-from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.machine import Killed
+from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.machine import Killed, Task
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.programs import Program
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.store import Raw
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.world import World
@@ -106,23 +106,32 @@ class Site:
         Raises:
             Killed: its process was.
         """
+        return self.end(self.begin("ann", config, check=check, **more))
+
+    def begin(self, who: str, config: object = NEW, *, check: bool = False, **more: t.Any) -> Task:
+        """A call by somebody, as far as nothing has happened yet."""
         params = SPEC.prepare(SPEC.converted({**DEFAULTS, "config": config, **more}), {})
-        actor = self.world.process("ann")
+        actor = self.world.process(who)
         ctx = actor.ctx(check=check)
-        task = actor.spawn(lambda: called(ctx, params))
-        self.world.machine.run_until(lambda: not task.alive, within=7200.0)
-        return t.cast("Raw", task.value())
+        return actor.spawn(lambda: called(ctx, params))
+
+    def end(self, *tasks: Task) -> Raw:
+        """The result of the last of these calls, once all have ended."""
+        self.world.machine.run_until(lambda: not any(task.alive for task in tasks), within=7200.0)
+        return t.cast("Raw", tasks[-1].value())
 
     def killed_at(self, write: int, what: What, config: object = NEW, **more: t.Any) -> bool:
         """A call that is killed before or after that write (from 1); False where it made fewer."""
         count = iter(range(1, 10**6))
-        faults = self.world.process("ann").faults
-        faults.when(lambda request: writes(request) and next(count) == write, Fault(what))
+        ann = self.world.process("ann")
+        ann.faults.when(lambda request: writes(request) and next(count) == write, Fault(what))
         try:
             self.roll(config, **more)
-        except Killed:
+        except (Killed, RuntimeError):
+            # What a dead process still holds is let go by whoever unwinds it, twice if it was waiting.
+            assert ann.process.dead
             return True
-        faults.clear()
+        ann.faults.clear()
         return False
 
     # -- what is there ---------------------------------------------------------------------------------------
@@ -144,8 +153,17 @@ class Site:
         return copy.deepcopy((data, self.workload()["spec"]))
 
     def asked(self) -> list[str]:
-        """Verb and resource of each write since the cluster is there, refused or not."""
-        return [f"{s.request.verb} {s.request.resource}" for s in self.world.log if writes(s.request)]
+        """Verb and resource of each write since the cluster is there, refused or not, but for those of the lock."""
+        return [f"{s.request.verb} {s.request.resource}" for s in self.world.log if configures(s.request)]
+
+    @property
+    def journal_name(self) -> str:
+        return f"descheduler-{self.workload()['metadata']['uid']}"
+
+    def leases(self) -> list[str]:
+        """Locks of deschedulers."""
+        found = self.world.store.of(kinds.LEASES.resource)
+        return [name for place, name in found if place == names.NAMESPACE and name.startswith("descheduler-")]
 
     # -- what others do -------------------------------------------------------------------------------------
 
@@ -176,6 +194,11 @@ def called(ctx: Context, params: Raw) -> Raw:
         return SPEC.engine(ctx, params).shaped(ctx)
     except StopRun as stop:
         return stopped(stop).shaped(ctx)
+
+
+def configures(request: Request) -> bool:
+    """Whether it changes anything but a lock."""
+    return writes(request) and request.resource != kinds.LEASES.resource
 
 
 def writes(request: Request) -> bool:

@@ -88,11 +88,12 @@ def marking(marks: Marks, *, bare: bool = False, replicas: int | None = None) ->
     return {"template": template} if replicas is None else {"template": template, "replicas": replicas}
 
 
-def with_dry_run(text: str) -> str:
-    """The configuration's text with ``dryRun: true`` at its top level, otherwise unchanged."""
-    changed, found = re.subn(r"(?m)^dryRun:.*?([ \t]+#.*)?$", r"dryRun: true\1", text, count=1)
+def with_dry_run(text: str, value: bool = True) -> str:
+    """The configuration's text with ``dryRun`` at its top level, otherwise unchanged."""
+    line = f"dryRun: {str(value).lower()}"
+    changed, found = re.subn(r"(?m)^dryRun:.*?([ \t]+#.*)?$", rf"{line}\1", text, count=1)
     end = "" if not text or text.endswith("\n") else "\n"
-    return changed if found else f"{text}{end}dryRun: true\n"
+    return changed if found else f"{text}{end}{line}\n"
 
 
 @dataclass(frozen=True, slots=True)

@@ -173,6 +173,8 @@ def _of_lease(lease: objects.Raw) -> list[Trace]:
         return [Trace(run, by, since, place, what, tuple(surge.get("nodes") or ()))]
     if meta["name"].startswith(names.RUN_PREFIX):
         return [Trace(run, by, since, place, f"the sign of life of run {run}")]
+    if meta["name"].startswith(journaling.PREFIX):
+        return [Trace(run, by, since, place, "the lock of a rollout to a descheduler")]
     node = meta["name"].removeprefix(names.NODE_LEASE_PREFIX)
     return [Trace(run, by, since, place, f"the lock of node {node}", (node,))]
 

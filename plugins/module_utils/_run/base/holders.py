@@ -51,10 +51,10 @@ def deletion(lease: objects.Raw, sentence: str) -> api_changes.Change:
     return api_changes.Change("delete", target, sentence, resource_version=meta["resourceVersion"])
 
 
-def held(node: str, lease: objects.Raw) -> str:
-    """Why a node could not be locked: who holds it, and since when."""
+def held(what: str, lease: objects.Raw) -> str:
+    """Why a node (``Node n1``) or a descheduler could not be locked: who holds it, and since when."""
     spec, meta = lease.get("spec") or {}, lease.get("metadata") or {}
     by, since = (meta.get("annotations") or {}).get(names.LOCK_DETAILS), spec.get("acquireTime")
-    words = [f"Node {node} is held by run {holder_of(lease) or 'nobody'}", f"of {by}" if by else ""]
+    words = [f"{what} is held by run {holder_of(lease) or 'nobody'}", f"of {by}" if by else ""]
     words += [f"since {since}" if since else "", f"(Lease {meta.get('namespace')}/{meta.get('name')})"]
     return " ".join(word for word in words if word)

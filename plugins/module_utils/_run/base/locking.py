@@ -1,7 +1,7 @@
 # Copyright: Contributors to the kubeops.node_maintenance collection
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""The locks on the nodes of one call: taken together, and renewed as long as the call runs.
+"""The locks on the nodes (or a descheduler) of one call: taken together, and renewed as long as the call runs.
 
 What state a node is in is not in its lock but in its record, by which the next holder of an expired lock goes on.
 A taker trusts only its own clock: it has to see a lease unchanged for the lease's whole duration, because
@@ -54,19 +54,24 @@ def lease_namespace(ctx: context.Context, wanted: str | None) -> str:
 class Locks:
     """The locks on nodes in the hands of one call, each in the name of the run it is given.
 
-    ``leases`` maps a node to ``<namespace>/<name>`` of its lease, ``me`` is in whose name they are held.
+    ``leases`` maps a node to ``<namespace>/<name>`` of its lease, ``me`` is in whose name they are held. With another
+    ``kind``, these are such objects instead of nodes, by ``<namespace>/<name>``.
     """
 
     def __init__(
-        self, ctx: context.Context, me: context.Run | None = None, leases: t.Mapping[str, str] | None = None
+        self,
+        ctx: context.Context,
+        me: context.Run | None = None,
+        leases: t.Mapping[str, str] | None = None,
+        kind: str = "Node",
     ) -> None:
-        self._ctx = ctx
+        self._ctx, self._of_nodes = ctx, kind == "Node"
         self._locks: dict[str, node_locks.NodeLock] = {}
         self._server = server_fence.ServerFence(ctx)
         self._stop = ctx.clock.event()
         self._keeper: threading.Thread | None = None
         for node, place in (leases or {}).items():
-            self._locks[node] = node_locks.NodeLock(ctx, me or context.Run(""), node, place)
+            self._locks[node] = node_locks.NodeLock(ctx, me or context.Run(""), node, place, kind)
 
     def take_recorded(self, records: t.Mapping[str, node_records.Record]) -> dict[str, str]:
         """Take the locks of nodes that have a record, each in the name of its record's run.
@@ -108,7 +113,7 @@ class Locks:
             try:
                 return lock.take(free, current.get(lock.node))
             except errors.ClusterError as error:
-                return f"Node {lock.node} could not be locked: {error}"
+                return f"{lock.what} could not be locked: {error}"
 
         self._keep_renewed()
         try:
@@ -117,7 +122,8 @@ class Locks:
             refused = {node: why for node, why in taken.items() if isinstance(why, str)}
             waiting = {node: lease for node, lease in taken.items() if lease and not isinstance(lease, str)}
             refused |= _outwait(self._ctx, self._locks, waiting, patient, self._read_all)
-            self._hold(self._server.try_to_hold, self._locks)
+            if self._of_nodes:
+                self._hold(self._server.try_to_hold, self._locks)
             return refused
         except BaseException:
             self.leave()
@@ -247,7 +253,8 @@ def _outwait(
     silent_since = dict.fromkeys(waiting, start)
     for node, lease in waiting.items():
         text = f"lock held by {holders.holder_of(lease) or 'nobody'}; watching whether it is alive"
-        ctx.tell(phases.What.WAITING, text, node=node)
+        namespace, _slash, name = ("", "", "") if locks[node].kind == "Node" else node.partition("/")
+        ctx.tell(phases.What.WAITING, text, node="" if name else node, namespace=namespace, name=name)
     while True:
         for node, lease in list(waiting.items()):
             now = ctx.clock.now()
@@ -260,7 +267,7 @@ def _outwait(
                 else:
                     waiting[node], silent_since[node] = left, now
             elif duration > IDLE or (showed_life and now >= start + (DYING if patient else 0.0)):
-                refused[node] = holders.held(node, lease)
+                refused[node] = holders.held(locks[node].what, lease)
                 del waiting[node]
         if not waiting:
             return refused

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the kubeops.node_maintenance collection
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""The lease that says who works on a node right now: taken, renewed, proven before a write, given up.
+"""The lease that says who works on a node or a descheduler right now: taken, renewed, proven before a write, given up.
 
 The age of a lease counts from the moment its renewal was *sent*: the answer may be read much later, by a
 process that was frozen or a machine that was suspended in between.
@@ -24,14 +24,15 @@ RENEW_WITHIN = 5.0
 
 
 class LostLockError(context.StopRun):
-    """Another run took the node over; nothing more may be sent for it."""
+    """Another run took the node (or what else is locked) over; nothing more may be sent for it."""
 
-    def __init__(self, node: str, why: str) -> None:
+    def __init__(self, node: str, why: str, kind: str = "Node") -> None:
+        kept = "the node's record holds it all" if kind == "Node" else f"the {kind}'s stored state holds it all"
         super().__init__(
             "adopted_by",
-            f"Node {node} was taken over: {why}. This run stops before its next change.",
-            "Look at the other run. Nothing of this one is lost: the node's record holds it all.",
-            f"Node {node}",
+            f"{kind} {node} was taken over: {why}. This run stops before its next change.",
+            f"Look at the other run. Nothing of this one is lost: {kept}.",
+            f"{kind} {node}",
         )
         self.node, self.why = node, why
 
@@ -39,11 +40,12 @@ class LostLockError(context.StopRun):
 class NodeLock:
     """The lock of one node for the run ``me``; ``lost`` says who took it over, empty if nobody did.
 
-    ``place`` is ``<namespace>/<name>`` of its lease, ``target``. Safe to use from several threads.
+    ``place`` is ``<namespace>/<name>`` of its lease, ``target``. With another ``kind``, ``node`` is the name of such an
+    object, ``<namespace>/<name>``. Safe to use from several threads.
     """
 
-    def __init__(self, ctx: context.Context, me: context.Run, node: str, place: str) -> None:
-        self.node, self.me, self.lost = node, me, ""
+    def __init__(self, ctx: context.Context, me: context.Run, node: str, place: str, kind: str = "Node") -> None:
+        self.node, self.me, self.lost, self.kind = node, me, "", kind
         self._ctx = ctx
         namespace, _slash, name = place.partition("/")
         self.target = holders.ref(name, namespace)
@@ -51,6 +53,11 @@ class NodeLock:
         self._sent = clocks.Stopwatch(ctx.clock)
         self._confirmed: clocks.Stopwatch | None = None
         self._one_at_a_time = ctx.clock.lock()
+
+    @property
+    def what(self) -> str:
+        """What it locks, as text."""
+        return f"{self.kind} {self.node}"
 
     @property
     def held(self) -> bool:
@@ -97,10 +104,10 @@ class NodeLock:
                 if lease is None:
                     self.lost = "its lease was deleted"
                 elif not self._is_ours(lease):
-                    self.lost = holders.held(self.node, lease)
+                    self.lost = holders.held(self.what, lease)
                 elif (lease["spec"].get("renewTime"), lease["spec"].get("leaseDurationSeconds")) != (stamp, seconds):
                     body = {"spec": {"leaseDurationSeconds": seconds, "renewTime": stamp}}
-                    return holders.patch(lease, f"Lock node {self.node}", body)
+                    return holders.patch(lease, f"Lock {self.what}", body)
                 return None
 
             try:
@@ -122,13 +129,13 @@ class NodeLock:
         waited = clocks.Stopwatch(self._ctx.clock)
         while not self.fresh:
             if self.lost:
-                raise LostLockError(self.node, self.lost)
+                raise LostLockError(self.node, self.lost, self.kind)
             if waited.read() > act.PATIENCE:
                 raise context.StopRun(
                     "lock_unsure",
-                    f"The lock of node {self.node} could not be renewed, so another run may have taken it.",
+                    f"The lock of {self.what} could not be renewed, so another run may have taken it.",
                     "Run the same command again once the API server answers: it resumes.",
-                    f"Node {self.node}",
+                    self.what,
                 )
             if not self.renew() and not self.lost:
                 self._ctx.clock.sleep(1.0)
@@ -143,7 +150,7 @@ class NodeLock:
         def decide(lease: objects.Raw | None) -> api_changes.Change | None:
             if lease is None or not self._is_ours(lease):
                 return None
-            return holders.deletion(lease, f"Delete the lock of node {self.node}")
+            return holders.deletion(lease, f"Delete the lock of {self.what}")
 
         with self._one_at_a_time:
             known, self._raw = self._raw, None
@@ -177,9 +184,9 @@ class NodeLock:
         spec = {"holderIdentity": str(self.me), "leaseDurationSeconds": WORKING, "renewTime": stamp}
         if lease is None:
             spec["acquireTime"] = stamp
-            return holders.creation(self.target, f"Lock node {self.node}", self._ctx.by, spec)
+            return holders.creation(self.target, f"Lock {self.what}", self._ctx.by, spec)
         if not self._is_ours(lease):
             spec["acquireTime"] = stamp
             spec["leaseTransitions"] = (lease.get("spec") or {}).get("leaseTransitions", 0) + 1
         body = {"metadata": {"annotations": {names.LOCK_DETAILS: self._ctx.by}}, "spec": spec}
-        return holders.patch(lease, f"Lock node {self.node}", body)
+        return holders.patch(lease, f"Lock {self.what}", body)

@@ -3,8 +3,8 @@
 
 """``descheduler_config``: write a descheduler's configuration, restart it, verify that it runs, or roll back.
 
-The order of writes: our journal (the previous state), the ConfigMap, the Deployment, each conditional on what was
-read. After a call that was killed at any point, the same call continues.
+The order of writes: the lock, our journal (the previous state), the ConfigMap, the Deployment, each conditional on what
+was read. After a call that was killed at any point, the same call continues.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass, field, replace
 
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import errors
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler import (
     check,
     journaling,
@@ -24,15 +25,15 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.des
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import outcomes, phases
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import context
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.descheduler import (
+    exclusive,
+    journals,
     permits,
     proofs,
     restarting,
+    rolling_back,
     running_jobs,
     targets,
 )
-
-ROLLED_BACK_WITHIN = 40.0
-"""Seconds to wait for the restored configuration to run."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,21 +82,53 @@ def descheduler(ctx: context.Context, options: DeschedulerOptions) -> context.Re
     """Bring the descheduler to the desired state.
 
     Raises:
-        StopRun: the descheduler does not exist or does not read the ConfigMap, its jobs do not end (nothing was
-            written), or someone else writes at the same time.
+        StopRun: the descheduler does not exist or does not read the ConfigMap, its jobs do not end, another call holds
+            its lock (nothing was written in each case), or someone else writes at the same time.
     """
     if found := options.invalid:
         return replace(found, message=f"{found.message} Nothing was written.")
-    target = targets.DeschedulerTarget.read(ctx, options.flavor, options.place)
-    if unread := places.unread(target.workload, options.place):
-        remedy = "Set config_map and key to the ones that it reads."
-        raise context.StopRun("not_mounted", unread, remedy, str(target.ref))
-    return Rollout(ctx, options, target).run()
+
+    def work(target: targets.DeschedulerTarget) -> context.Result | None:
+        if unread := places.unread(target.workload, options.place):
+            remedy = "Set config_map and key to the ones that it reads."
+            raise context.StopRun("not_mounted", unread, remedy, str(target.ref))
+        return Rollout(ctx, options, target).run()
+
+    return exclusive.one_at_a_time(ctx, options.flavor, options.place, work)
+
+
+def dry_run(
+    desired: rollout.DesiredConfig, parse: proofs.Parse, place: places.Place, value: bool = True
+) -> rollout.DesiredConfig:
+    """The configuration with that ``dryRun``.
+
+    Raises:
+        StopRun: it cannot be set in the text.
+    """
+    if (desired.config.get("dryRun") is True) == value:
+        return desired
+    config = {**desired.config, "dryRun": value}
+    changed = rollout.DesiredConfig(config, rollout.with_dry_run(desired.text, value), desired.as_text)
+    if parse(changed.text) != config:
+        message = f"dryRun cannot be set in the text of {place.map_name}."
+        raise context.StopRun("no_config", message, "Write it as plain YAML, one key per line.", place.map_name)
+    return changed
+
+
+def _present(target: targets.DeschedulerTarget, parse: proofs.Parse) -> rollout.DesiredConfig:
+    present, place = target.text, target.place
+    config = None if present is None else parse(present)
+    if present is None or not isinstance(config, dict):
+        message = f"{place.map_name} holds no configuration under {place.key}."
+        raise context.StopRun("no_config", message, "Set config.", str(target.ref))
+    return rollout.DesiredConfig(config, present, as_text=True)
 
 
 @dataclass
 class Rollout:
-    """One call; ``pausing`` keeps the journal, so that the previous configuration can be restored later.
+    """One call. A pause stays in place, unless the ``intent`` is to resume; ``note`` is added to its message.
+
+    ``wanted`` is the configuration without the pause, ``desired`` the one to roll out.
 
     Raises:
         StopRun: no configuration is given, and the ConfigMap holds none.
@@ -104,42 +137,45 @@ class Rollout:
     ctx: context.Context
     options: DeschedulerOptions
     target: targets.DeschedulerTarget
-    pausing: bool = False
+    intent: t.Literal["configure", "pause", "resume"] = "configure"
+    note: str = ""
     restarted: bool = False
     drifted: tuple[rollout.Drifted, ...] = ()
+    wanted: rollout.DesiredConfig = field(init=False)
     desired: rollout.DesiredConfig = field(init=False)
     verification: proofs.Verification = field(init=False)
 
     def __post_init__(self) -> None:
         options, target = self.options, self.target
-        self.desired = options.desired or self._present_config()
+        self.wanted = self.desired = options.desired or _present(target, options.parse)
+        paused = target.journal is not None and target.journal.paused == "dry_run"
+        if self.intent == "pause" or (paused and self.intent == "configure"):
+            self.desired = dry_run(self.wanted, options.parse, options.place)
         self.verification = proofs.Verification(target, options.schema, self.desired.config, options.parse)
-
-    def _present_config(self) -> rollout.DesiredConfig:
-        present, place = self.target.text, self.options.place
-        config = self._parsed(present)
-        if present is None or not isinstance(config, dict):
-            message = f"{place.map_name} holds no configuration under {place.key}."
-            raise context.StopRun("no_config", message, "Set config.", str(self.target.ref))
-        return rollout.DesiredConfig(config, present, as_text=True)
 
     def _parsed(self, text: str | None) -> t.Any:
         return None if text is None else self.options.parse(text)
 
-    def run(self) -> context.Result:
+    def run(self) -> context.Result | None:
+        """Roll it out; ``None`` if that takes the lock, which is not held."""
         target, verification = self.target, self.verification
-        present, before = target.text, target.journal
+        present, fresh = target.text, self._unsettled is not None
         means = self._parsed(present)
         text = self.desired.instead_of(present, means)
         changes = text is not None and (present is None or rollout.digest(means) != self.desired.digest)
         why = "" if target.is_cron else self._restart_reason(means, changes=changes)
-        idle = not target.is_cron and not target.replicas and not self._unfinished
-        self._write(text, why, idle=idle)
+        idle = not target.is_cron and not target.replicas and not self._scaled_down
+        if text is not None or why or self._left() != target.journal:
+            if not target.locked:
+                permits.permit(target, writes=text is not None, restarts=bool(why))
+            if not target.may_write:
+                return None
+            self._write(text, why, idle=idle)
         note = self._unverified(idle=idle)
         if note is not None:
             return self._done(note)
-        fresh = self.restarted or before is not None
         proven = verification.proof is not None and verification.proof.conflicts == () and not self.restarted
+        fresh = fresh or self.restarted
         failure, reason = ("", "") if proven else verification.failure(self.options.timeout, fresh=fresh)
         if not failure:
             return self._done()
@@ -148,10 +184,16 @@ class Rollout:
         return self._roll_back(failure, reason)
 
     @property
-    def _unfinished(self) -> bool:
+    def _unsettled(self) -> journaling.Journal | None:
+        """The journal of an earlier call that was not finished."""
+        journal = self.target.journal
+        return None if journal is None or journal.settled else journal
+
+    @property
+    def _scaled_down(self) -> bool:
         """Whether an earlier call was killed between scaling down and up."""
-        target = self.target
-        return target.journal is not None and target.journal.replicas is not None and not target.replicas
+        journal = self._unsettled
+        return journal is not None and journal.replicas is not None and not self.target.replicas
 
     def _restart_reason(self, means: t.Any, *, changes: bool) -> str:
         """Why the Deployment's pods must restart, or the empty string; ``means`` is what the ConfigMap holds."""
@@ -160,11 +202,11 @@ class Rollout:
         rolled_out, known = mark == self.desired.digest, None
         if restarts and not asked and (rolled_out or (mark is None and not changes)):
             known = self._running_conflicts(means, changes=changes, strict=mark is None or changes)
-        if self.target.journal is None or self.target.journal.paused:
+        if self._unsettled is None:
             self.drifted = rollout.drifted(mark, self.desired, changes=changes, conflicts=known)
         if not restarts and not asked:
             return ""
-        if self._unfinished:
+        if self._scaled_down:
             return "an earlier restart was not finished"
         return rollout.restart_reason(mark, self.desired, changes=changes, conflicts=known, asked=asked)
 
@@ -176,7 +218,7 @@ class Rollout:
         if changes and not running.comparable(self.desired.config, means):
             return None
         # Pods that have just started are not asked until they are available.
-        progress = self.verification.settled(within=0.0 if self.target.journal else proofs.STEADY)
+        progress = self.verification.settled(within=0.0 if self._unsettled else proofs.STEADY)
         found = None if progress.waiting else self.verification.prove(progress.pods).comparison
         if found is None:
             return None
@@ -185,11 +227,10 @@ class Rollout:
     def _write(self, text: str | None, why: str, *, idle: bool) -> None:
         """Write the journal, the ConfigMap if ``text`` is given, and restart the pods if there is a reason."""
         target, options, present = self.target, self.options, self.target.text
-        permits.permit(target, writes=text is not None, restarts=bool(why))
         if why and not idle:
             running_jobs.wait(target, options.running_jobs, options.timeout)
         if text is not None or why:
-            target.keep(self._journal())
+            journals.keep(target, self._journal())
         if text is not None:
             name = target.place.map_name
             sentence = f"{'Write' if present is None else 'Change'} the configuration in {name}, key {target.place.key}"
@@ -202,16 +243,24 @@ class Rollout:
 
     def _journal(self) -> journaling.Journal:
         """The state to restore: the present one, or the one before an unfinished call."""
-        target, kept, digest = self.target, self.target.journal, self.desired.digest
-        prior = target.snapshot(digest)
-        if kept is not None:
-            foreign = target.text != kept.config and rollout.digest(self._parsed(target.text)) not in kept.ours
-            ours = tuple(dict.fromkeys((*kept.ours, digest)))
-            prior = replace(prior, replicas=kept.replicas) if foreign else replace(kept, ours=ours)
-        if self.pausing:
+        target, kept = self.target, self.target.journal
+        ours = (kept.config, *kept.ours) if kept else ()
+        foreign = target.text not in ours[:1] and rollout.digest(self._parsed(target.text)) not in ours[1:]
+        prior = target.snapshot(self.desired.digest).after(kept, foreign=foreign)
+        if self.intent == "pause" and self.desired is not self.wanted:
             prior = replace(prior, paused="dry_run")
         scales = self.options.restart == "scale" and prior.replicas is None and not target.is_cron
         return replace(prior, replicas=target.replicas) if scales else prior
+
+    def _left(self) -> journaling.Journal | None:
+        """What stays stored once this rollout has succeeded: a pause, and the configuration to resume with."""
+        kept, given = self.target.journal, self.options.desired
+        if kept is None or self.intent == "resume":
+            return None
+        resumes = kept.without_pause if kept.paused == "dry_run" else None
+        if kept.paused == "dry_run" and (self.desired is not self.wanted if self.intent == "pause" else given):
+            resumes = self.wanted.instead_of(resumes, self._parsed(resumes)) or resumes
+        return kept.ended(resumes)
 
     def _unverified(self, *, idle: bool) -> str | None:
         """Why nothing is verified, if there is anything to say; ``None`` if the configuration must be verified."""
@@ -225,40 +274,33 @@ class Rollout:
         return None if self.options.verify and not self.ctx.check else ""
 
     def _roll_back(self, failure: str, reason: str) -> context.Result:
-        target, journal = self.target, self.target.journal
+        journal = self.target.journal
         if not self.options.rollback or journal is None:
             return self._failed(f"{failure}. It was not rolled back (rollback: false).", reason)
-        kept = ""
-        if target.text != journal.config:
-            if rollout.digest(self._parsed(target.text)) in (self.desired.digest, *journal.ours):
-                sentence, had_map, had_data = f"Restore {target.place.map_name}", journal.had_map, journal.had_data
-                target.write(journal.config, target.text, sentence, had_map=had_map, had_data=had_data)
-            else:
-                kept = " Someone else changed the ConfigMap meanwhile; that was kept."
-        restarting.restore(target, journal)
-        target.reread()
-        waiting = self.verification.settled(within=ROLLED_BACK_WITHIN).waiting
-        restored = f"ConfigMap and {target.ref} are restored, {f'but {waiting}' if waiting else 'and the old one runs'}"
-        target.tell(outcomes.ConfigOutcome.ROLLED_BACK, f"rolled back: {restored}")
-        target.forget()
-        return self._failed(f"{failure}. {restored}.{kept}", reason, rolled_back=True)
+        ours = (self.desired.digest, *journal.ours)
+        try:
+            restored = rolling_back.roll_back(self.verification, journal, ours)
+        except (errors.ClusterError, context.StopRun) as error:
+            return self._failed(f"{failure}. The rollback was not finished: {error}", reason)
+        return self._failed(f"{failure}. {restored}", reason, rolled_back=True)
 
     def _done(self, note: str = "") -> context.Result:
-        """The result of a successful call, whose journal is no longer needed unless it was to pause."""
+        """The result of a successful call, of whose journal only a pause is left."""
         target, proof = self.target, self.verification.proof
-        if not self.pausing:
-            if target.journal and target.journal.suspended is not None:
-                target.switch("suspend", False, f"Resume {target.ref}")
-            target.forget()
+        journals.leave(target, self._left())
         if self.ctx.changes:
             outcome = outcomes.ConfigOutcome.RESTARTED if self.restarted else outcomes.ConfigOutcome.CHANGED
             verb = "restarted with" if self.restarted else "given"
-            message = f"{target.ref} {'would be' if self.ctx.check else 'was'} {verb} the configuration. {note}"
+            message = f"{target.ref} {'would be' if self.ctx.check else 'was'} {verb} the configuration."
         else:
             outcome = outcomes.ConfigOutcome.UNCHANGED
-            message = f"{target.ref} already has this configuration. {note}"
+            is_so = "is paused already (dryRun: true)" if self.intent == "pause" else "already has this configuration"
+            message = f"{target.ref} {is_so}."
+        stays = target.journal is not None and self.intent == "configure"
+        paused = "Its evictions stay paused; resume them with state: resumed." if stays else ""
         matches = not proof.conflicts if proof and proof.comparison and not self.ctx.check else None
-        return self._result(outcome, message.strip(), matches)
+        message = " ".join(filter(None, (message, note, self.note, paused)))
+        return self._result(outcome, message, matches)
 
     def _failed(self, message: str, reason: str, *, rolled_back: bool = False) -> context.Result:
         outcome = outcomes.ConfigOutcome.ROLLED_BACK if rolled_back else outcomes.ConfigOutcome.FAILED

@@ -21,7 +21,13 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.des
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names, outcomes
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import act, context
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.descheduler import configuring, targets
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.descheduler import (
+    configuring,
+    exclusive,
+    journals,
+    permits,
+    targets,
+)
 
 CHANGED, UNCHANGED = outcomes.ConfigOutcome.CHANGED, outcomes.ConfigOutcome.UNCHANGED
 
@@ -30,24 +36,23 @@ def pause(ctx: context.Context, options: configuring.DeschedulerOptions) -> cont
     """Stop the descheduler's own evictions until ``resume``.
 
     Raises:
-        StopRun: it does not exist, or its configuration cannot be read; nothing was written.
+        StopRun: it does not exist, its configuration cannot be read, or another call holds its lock; nothing was
+            written.
     """
-    target = targets.DeschedulerTarget.read(ctx, options.flavor, options.place)
-    if options.flavor == "sigs":
-        return _stop(target, options)
-    text = target.text
-    config = None if text is None else options.parse(text)
-    if text is None or not isinstance(config, dict):
-        raise context.StopRun("no_config", f"{target.ref} has no configuration to pause.", "", str(target.ref))
-    desired = rollout.DesiredConfig({**config, "dryRun": True}, rollout.with_dry_run(text), as_text=True)
-    if options.parse(desired.text) != desired.config:
-        message = f"dryRun cannot be set in the text of {target.place.map_name}."
-        raise context.StopRun("no_config", message, "Write it as plain YAML, one key per line.", str(target.ref))
-    return configuring.Rollout(ctx, replace(options, state="present", desired=desired), target, pausing=True).run()
+
+    def work(target: targets.DeschedulerTarget) -> context.Result | None:
+        if options.flavor == "sigs":
+            return _stop(target, options)
+        present = replace(options, state="present", desired=None)
+        return configuring.Rollout(ctx, present, target, intent="pause").run()
+
+    return exclusive.one_at_a_time(ctx, options.flavor, options.place, work)
 
 
 def resume(ctx: context.Context, options: configuring.DeschedulerOptions, *, everywhere: bool) -> context.Result:
-    """Resume this descheduler, or ``everywhere`` every paused one of the cluster."""
+    """Resume this descheduler, with the configuration if one is given, or ``everywhere`` every paused one."""
+    if found := options.invalid:
+        return replace(found, message=f"{found.message} Nothing was written.")
     if not everywhere:
         return _resume(ctx, options)
     done = []
@@ -75,36 +80,63 @@ def _paused(ctx: context.Context) -> list[journaling.Journal]:
 
 
 def _resume(ctx: context.Context, options: configuring.DeschedulerOptions) -> context.Result:
-    target = targets.DeschedulerTarget.read(ctx, options.flavor, options.place)
-    journal, ref = target.journal, target.ref
-    if journal is None or not journal.paused:
-        return options.result(UNCHANGED, f"{ref} is not paused.")
-    if journal.paused != "dry_run":
+    def work(target: targets.DeschedulerTarget) -> context.Result | None:
+        journal, ref = target.journal, target.ref
+        if journal is None or not journal.paused:
+            if options.desired is None:
+                return options.result(UNCHANGED, f"{ref} is not paused.")
+            return configuring.Rollout(ctx, replace(options, state="present"), target).run()
+        if journal.paused == "dry_run":
+            return _resumed(target, journal, options)
+        if not target.locked:
+            permits.permit(target, writes=False, restarts=True)
+        if not target.may_write:
+            return None
         if journal.paused == "suspend":
             target.switch("suspend", False, f"Resume {ref}")
         else:
             count = journal.replicas or 1
             target.switch("replicas", count, f"Scale {ref} to {count} again")
-        target.forget()
-        return options.result(CHANGED, f"{ref} is resumed.")
+        journals.forget(target)
+        if options.desired is None:
+            return options.result(CHANGED, f"{ref} is resumed.")
+        return configuring.Rollout(ctx, replace(options, state="present"), target).run()
+
+    return exclusive.one_at_a_time(ctx, options.flavor, options.place, work)
+
+
+def _resumed(
+    target: targets.DeschedulerTarget, journal: journaling.Journal, options: configuring.DeschedulerOptions
+) -> context.Result | None:
+    """Roll out the given configuration, or else the one without the pause, or else what somebody else made of it."""
+    text, desired, note = journal.without_pause, options.desired, ""
     present = None if target.text is None else options.parse(target.text)
-    before = None if journal.config is None else options.parse(journal.config)
-    if not isinstance(before, dict) or rollout.digest(present) not in (*journal.ours, rollout.digest(before)):
-        target.forget()
-        return options.result(UNCHANGED, f"Someone else changed the configuration of {ref} meanwhile; it was kept.")
-    desired = rollout.DesiredConfig(before, t.cast("str", journal.config), as_text=True)
-    return configuring.Rollout(ctx, replace(options, state="present", desired=desired), target).run()
+    before = None if text is None else options.parse(text)
+    if desired is None and text is not None and isinstance(before, dict):
+        ours = (*journal.ours, rollout.digest(before), rollout.digest({**before, "dryRun": True}))
+        if present is None or rollout.digest(present) in ours:
+            desired = rollout.DesiredConfig(before, text, as_text=True)
+    if desired is None and target.text is not None and isinstance(present, dict):
+        note = "Someone else changed the configuration meanwhile; it was kept."
+        desired = rollout.DesiredConfig(present, target.text, as_text=True)
+        desired = configuring.dry_run(desired, options.parse, options.place, False)
+    resumed = replace(options, state="present", desired=desired)
+    return configuring.Rollout(target.ctx, resumed, target, intent="resume", note=note).run()
 
 
-def _stop(target: targets.DeschedulerTarget, options: configuring.DeschedulerOptions) -> context.Result:
-    ref, count = target.ref, target.replicas
+def _stop(target: targets.DeschedulerTarget, options: configuring.DeschedulerOptions) -> context.Result | None:
+    ref, count, kept = target.ref, target.replicas, target.journal
     if target.workload["spec"].get("suspend") if target.is_cron else not count:
         return options.result(UNCHANGED, f"{ref} is paused already.")
-    journal = target.snapshot()
+    if not target.locked:
+        permits.permit(target, writes=False, restarts=True)
+    if not target.may_write:
+        return None
+    journal = kept if kept and not kept.settled else replace(target.snapshot(), settled=True)
     if target.is_cron:
-        target.keep(replace(journal, paused="suspend", suspended=False))
+        journals.keep(target, replace(journal, paused="suspend", suspended=False))
         target.switch("suspend", True, f"Suspend {ref}")
     else:
-        target.keep(replace(journal, paused="scale", replicas=count))
+        journals.keep(target, replace(journal, paused="scale", replicas=count))
         target.switch("replicas", 0, f"Scale {ref} from {count} to 0")
     return options.result(CHANGED, f"{ref} is paused: it evicts nothing until it is resumed.")

@@ -5,10 +5,17 @@
 
 from __future__ import annotations
 
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.preflight import permissions
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import context, rights
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.descheduler import targets
+
+_KEPT = (
+    ("", "configmaps", "get create patch delete"),
+    (kinds.LEASES.group, kinds.LEASES.plural, "get list create patch delete"),
+)
+"""Group, plural and verbs of what a rollout keeps in our namespace: the previous state, and its lock."""
 
 
 def permit(target: targets.DeschedulerTarget, *, writes: bool, restarts: bool) -> None:
@@ -34,9 +41,8 @@ def permit(target: targets.DeschedulerTarget, *, writes: bool, restarts: bool) -
     if restarts:
         need = permissions.Need("patch", target.kind.group, target.kind.plural, (place.namespace,))
         asked.append((need, place.deployment))
-    if writes or restarts:
-        verbs = ("get", "create", "patch", "delete")
-        asked += [(permissions.Need(verb, "", "configmaps", (names.NAMESPACE,)), "") for verb in verbs]
+    for group, plural, verbs in _KEPT:
+        asked += [(permissions.Need(verb, group, plural, (names.NAMESPACE,)), "") for verb in verbs.split()]
     lacking = [need for need, name in asked if not rights.allowed(target.ctx, need, need.namespaces[0], name)]
     if lacking:
         told = [permissions.missing(need, need.namespaces) for need in lacking]

@@ -28,9 +28,20 @@ Planned = t.Callable[[objects.Raw], "api_changes.Change | None"]
 """The change of a workload as it was just read; ``None`` if there is nothing to change."""
 
 
+class ChangedMeanwhileError(context.StopRun):
+    """Somebody else wrote the same object; theirs is kept."""
+
+    def __init__(self, what: str, who: str, remedy: str) -> None:
+        super().__init__("changed_meanwhile", f"{what} was changed by {who} meanwhile.", remedy, what)
+
+
 @dataclass
 class DeschedulerTarget:
-    """One descheduler. ``workload`` is a Deployment, or a CronJob with flavor ``sigs``."""
+    """One descheduler. ``workload`` is a Deployment, or a CronJob with flavor ``sigs``.
+
+    ``stored`` is the ConfigMap that holds the journal; ``fence`` proves before each write that the lock is ours, and is
+    ``None`` as long as it is not held.
+    """
 
     ctx: context.Context
     flavor: check.Flavor
@@ -38,22 +49,36 @@ class DeschedulerTarget:
     workload: objects.Raw
     config_map: objects.Raw | None
     journal: journaling.Journal | None
+    stored: objects.Raw | None = None
+    fence: act.Fence | None = None
 
     @classmethod
-    def read(cls, ctx: context.Context, flavor: check.Flavor, place: places.Place) -> DeschedulerTarget:
+    def read(
+        cls, ctx: context.Context, flavor: check.Flavor, place: places.Place, fence: act.Fence | None = None
+    ) -> DeschedulerTarget:
         """The descheduler as it is now.
 
         Raises:
             StopRun: the workload does not exist; the message suggests the right name. Or the journal is unreadable.
         """
         workload = _workload(ctx, flavor, place)
-        config_map = writing.read(ctx, _config_map(place.config_map, place.namespace))
-        kept = writing.read(ctx, _config_map(f"{journaling.PREFIX}{workload['metadata']['uid']}"))
+        config_map = writing.read(ctx, map_ref(place.config_map, place.namespace))
+        kept = writing.read(ctx, map_ref(f"{journaling.PREFIX}{workload['metadata']['uid']}"))
         try:
             journal = journaling.Journal.of(kept) if kept else None
         except journaling.BadJournalError as error:
             raise context.StopRun("bad_journal", str(error)) from error
-        return cls(ctx, flavor, place, workload, config_map, journal)
+        return cls(ctx, flavor, place, workload, config_map, journal, kept, fence)
+
+    @property
+    def locked(self) -> bool:
+        """Whether this call holds the lock."""
+        return self.fence is not None
+
+    @property
+    def may_write(self) -> bool:
+        """Whether the lock is held; check mode needs none."""
+        return self.ctx.check or self.locked
 
     @property
     def kind(self) -> kinds.Kind:
@@ -100,7 +125,7 @@ class DeschedulerTarget:
         ``had_map`` and ``had_data``: whether the ConfigMap, and data in it, are to remain without the key.
 
         Raises:
-            StopRun: someone else changed it meanwhile; their text is kept.
+            ChangedMeanwhileError: someone else did; their text is kept.
         """
 
         def decide(raw: objects.Raw | None) -> api_changes.Change | None:
@@ -108,13 +133,12 @@ class DeschedulerTarget:
             if self.text == text:
                 return None
             if self.text != expected:
-                message = f"{self.place.map_name} was changed by someone else meanwhile."
                 remedy = "Find out who writes it (a GitOps controller?), then run again."
-                raise context.StopRun("changed_meanwhile", message, remedy, self.place.map_name)
+                raise ChangedMeanwhileError(self.place.map_name, "someone else", remedy)
             return self._change(text, sentence, had_map, had_data)
 
-        ref = _config_map(self.place.config_map, self.place.namespace)
-        written = writing.write(self.ctx, ref, decide, known=self.config_map)
+        ref = map_ref(self.place.config_map, self.place.namespace)
+        written = writing.write(self.ctx, ref, decide, known=self.config_map, fence=self.fence)
         if not self.ctx.check:
             self.config_map = written.object
 
@@ -122,7 +146,7 @@ class DeschedulerTarget:
         key, found = self.place.key, self.config_map
         before = {key: self.text.splitlines()} if self.text is not None else {}
         after = {key: text.splitlines()} if text is not None else {}
-        ref = _config_map(self.place.config_map, self.place.namespace)
+        ref = map_ref(self.place.config_map, self.place.namespace)
         if found is None:
             meta = {"name": ref.name, "namespace": ref.namespace}
             body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "data": {key: text}}
@@ -148,7 +172,7 @@ class DeschedulerTarget:
             self.workload = raw
             return planned(raw)
 
-        written = writing.write(self.ctx, self.ref, decide, known=self.workload)
+        written = writing.write(self.ctx, self.ref, decide, known=self.workload, fence=self.fence)
         if not self.ctx.check and written.object:
             self.workload = written.object
         return written.change is not None
@@ -171,31 +195,6 @@ class DeschedulerTarget:
 
         return self.settle(planned)
 
-    def keep(self, journal: journaling.Journal) -> None:
-        """Write the journal, before anything else is written."""
-        if journal != self.journal and not self.ctx.check:
-            body, ref = journal.to_config_map(), _config_map(journal.name)
-            content = {"data": body["data"], "metadata": {"labels": body["metadata"]["labels"]}}
-            sentence = f"Keep the state of {self.ref}"
-
-            def decide(found: objects.Raw | None) -> api_changes.Change | None:
-                if found is None:
-                    return api_changes.Change("create", ref, sentence, body=body)
-                if found.get("data") == body["data"]:
-                    return None
-                version = found["metadata"]["resourceVersion"]
-                return api_changes.Change("patch", ref, sentence, content, resource_version=version)
-
-            writing.write(self.ctx, ref, decide, known=None, remember=False)
-        self.journal = journal
-
-    def forget(self) -> None:
-        """Delete the journal: there is nothing left to restore."""
-        if self.journal and not self.ctx.check:
-            change = api_changes.Change("delete", _config_map(self.journal.name), f"Forget the state of {self.ref}")
-            writing.remove(self.ctx, change, remember=False)
-        self.journal = None
-
     def snapshot(self, *ours: str) -> journaling.Journal:
         """A journal of the present state; ``ours`` are the digests of configurations about to be rolled out."""
         return journaling.Journal(
@@ -214,7 +213,8 @@ class DeschedulerTarget:
         )
 
 
-def _config_map(name: str, namespace: str = names.NAMESPACE) -> objects.Ref:
+def map_ref(name: str, namespace: str = names.NAMESPACE) -> objects.Ref:
+    """The ConfigMap of that name."""
     return objects.Ref("ConfigMap", name, namespace, api_version="v1")
 
 

@@ -15,6 +15,7 @@ import typing as t
 from dataclasses import dataclass, field, replace
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import errors
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler import journaling
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import (
     names,
     node_records,
@@ -241,15 +242,18 @@ def _each(step: t.Callable[[tuple[str, ...]], context.Result], nodes: tuple[str,
 
 
 def _is_lock(lease: objects.Raw) -> bool:
-    return bool(lease["metadata"]["name"].startswith(names.NODE_LEASE_PREFIX))
+    """Whether it is the lock of a node or of a descheduler."""
+    return bool(lease["metadata"]["name"].startswith((names.NODE_LEASE_PREFIX, journaling.PREFIX)))
 
 
 def _node_of(lock: objects.Raw) -> str:
-    return str(lock["metadata"]["name"]).removeprefix(names.NODE_LEASE_PREFIX)
+    """The node that it locks, empty if it locks a descheduler."""
+    name = str(lock["metadata"]["name"])
+    return "" if name.startswith(journaling.PREFIX) else name.removeprefix(names.NODE_LEASE_PREFIX)
 
 
 def _is_loose(found: _Found, lease: objects.Raw, wanted: str | None) -> bool:
-    """Whether it is our lock of a node without a record, or a run's sign of life."""
+    """Whether it is our lock of a node without a record or of a descheduler, or a run's sign of life."""
     if not life.is_ours(lease) or wanted not in (None, holders.holder_of(lease)):
         return False
     if _is_lock(lease):
@@ -277,12 +281,16 @@ def _orphans(ctx: context.Context, found: _Found, wanted: str | None, done: _Rec
 def _loose_locks(
     ctx: context.Context, locks: t.Sequence[objects.Raw], silent: t.Collection[life.Place], done: _Recovery
 ) -> None:
-    """Delete locks of nodes without a record, unless somebody renews them."""
+    """Delete locks of nodes without a record and of deschedulers, unless somebody renews them."""
     for lease in locks:
         node = _node_of(lease)
+        what = f"node {node}" if node else f"a descheduler (Lease {lease['metadata']['name']})"
         if life.place_of(lease) in silent:
-            with done.telling(f"The lock of node {node}"):
-                life.drop(ctx, lease)
+            with done.telling(f"The lock of {what}"):
+                life.drop(ctx, lease, what)
+        elif not node:
+            text = f"the lock of {what} is still renewed by run {holders.holder_of(lease)}"
+            ctx.tell(phases.What.WAITING, f"{text}, so it stays")
         else:
             text = f"The lock of node {node} is still renewed by run {holders.holder_of(lease)}."
             done.add(outcomes.entry(node, outcomes.StateOutcome.HELD, text))
