@@ -46,6 +46,12 @@ def journals(lab: Lab) -> list[str]:
     return [name for name in found if name.startswith("descheduler-") and name != "descheduler-policy-configmap"]
 
 
+def locks(lab: Lab) -> list[str]:
+    """Locks of deschedulers, held or left."""
+    found = lab.api.items("/apis/coordination.k8s.io/v1/namespaces/kubeops-node-maintenance/leases")
+    return [raw["metadata"]["name"] for raw in found if raw["metadata"]["name"].startswith("descheduler-")]
+
+
 def the_pod(lab: Lab) -> str:
     (pod,) = koordinator.descheduler_pods(lab)
     name: str = pod["metadata"]["name"]
