@@ -68,6 +68,20 @@ def test_every_outcome_that_a_module_returns_is_known_here() -> None:
     assert {f"{module}: {way}" for module in modules for way, _told in places(returned(module))} == set(DOCUMENTED)
 
 
+@pytest.mark.parametrize(
+    ("outcome", "word", "failed"),
+    [
+        (None, "", False),
+        (outcomes.DrainOutcome.DRAINED, "drained", False),
+        (outcomes.DrainOutcome.FAILED, "failed", True),
+    ],
+)
+def test_an_entry_says_its_outcome_and_whether_that_is_a_failure(
+    outcome: outcomes.Outcome | None, word: str, failed: bool
+) -> None:
+    assert outcomes.entry("n1", outcome, "why") == {"name": "n1", "outcome": word, "failed": failed, "message": "why"}
+
+
 @pytest.mark.parametrize("way", DOCUMENTED)
 def test_the_documentation_has_the_list_as_it_is(way: str) -> None:
     module, _colon, field = way.partition(": ")

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import json
 import typing as t
+from dataclasses import replace
 
 import pytest
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.pod_plan import Choices
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.pod_plan import Choices, PodPlan
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.snapshots import Snapshot
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.routes.migrate import routes
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap import guards
@@ -194,3 +195,30 @@ def test_a_node_with_the_same_name_is_another_one() -> None:
     seen = cluster(budgets=[laid({"n1": "uid-n1"})], nodes=replaced)
     (change,) = guards.unguards(seen, ["n2"])
     assert change.verb == "delete"
+
+
+def test_of_two_guards_over_the_same_pods_the_first_by_name_stays() -> None:
+    first, second = (budget(names.guard_name(uid), 1, rule={"maxUnavailable": 1}) for uid in ("a", "b"))
+    for laid_first in ([first, second], [second, first]):
+        (change,) = guards.yielding(cluster(budgets=laid_first))
+        assert change.target.name == names.guard_name("b")
+
+
+@pytest.mark.parametrize(("replicas", "guarded"), [(1, 0), (2, 1), (3, 1)])
+def test_a_guard_needs_two_replicas(replicas: int, guarded: bool) -> None:
+    seen = cluster(replicas)
+    plans = [PodPlan(one, "evict", "guarded", "", seen.workloads[0].ref, guarded=True) for one in seen.pods_on(["n1"])]
+    assert len(guards.guards(seen, plans)) == guarded
+    assert guards.guards(seen, [replace(plan, guarded=False) for plan in plans]) == ()
+    gone = [replace(plan, workload=replace(seen.workloads[0].ref, uid="gone")) for plan in plans]
+    assert len(guards.guards(seen, [*gone, *plans])) == guarded
+
+
+def test_finished_pods_are_under_no_guard() -> None:
+    done = pod("web-9", "n2", owned("ReplicaSet", "web"), phase="Succeeded")
+    theirs = budget("theirs", 1, selector={"matchLabels": {"app": "web", "done": "yes"}})
+    done["metadata"]["labels"] = {"app": "web", "done": "yes"}
+    seen = cluster(budgets=[theirs], more=[done])
+    (guard,) = wanted(seen, "n1")
+    assert guard.instead is None
+    assert guards.yielding(cluster(budgets=[laid({"n1": "uid-n1"}), theirs], more=[done])) == ()

@@ -233,6 +233,7 @@ def test_what_the_controller_says_blocks_the_surge(replicas: int, current: int, 
 def test_a_surge_goes_on_top_of_what_somebody_else_wants(replicas: int, lowered: bool, prior: int | None) -> None:
     found = swap.rebased(world(replicas), replace(SURGE, stage="ready"), lowered=lowered)
     assert (found and (found.prior_replicas, found.target, found.stage)) == (prior and (prior, prior + 1, "raising"))
+    assert swap.rebased(world(2), SURGE) is None
     assert swap.rebased(world(3), BOUNDED) is None
     assert swap.rebased(world(3, pod("new", "n2", WEB)), SURGE) is None
     assert swap.rebased(snapshot(), SURGE) is None

@@ -42,6 +42,7 @@ def spans(found: model.PodLane) -> list[tuple[str, float, float, bool]]:
     [
         pytest.param([], {}, [], id="nothing known"),
         pytest.param([event(1, "job")], {}, [("queued", 1, 1, True)], id="still waiting"),
+        pytest.param([event(1, "job"), event(4, "job")], {}, [("queued", 1, 4, True)], id="still waiting later"),
         pytest.param(
             [event(1, "job"), event(4, "evicted"), event(9, "gone")],
             {},
@@ -166,6 +167,17 @@ def test_whether_a_pod_moved_or_failed(pod: Json, events: list[Json], moved: boo
 def test_what_blocked_a_pod(pod: Json, refused: int, blocker: str, rule: str) -> None:
     found = lane([event(n, "refused") for n in range(refused)], pod)
     assert (found.blocked_by, found.rule, found.refused) == (blocker, rule, refused)
+
+
+def test_an_empty_report_counts_nothing() -> None:
+    found = build_report([]).totals
+    assert (found.nodes, found.waves, found.evictions, found.refusals, found.dark_seconds) == (0, 0, 0, 0, 0)
+    assert (found.requests, found.services_watched, found.seconds) == (None, None, None)
+
+
+def test_times_are_told_to_the_millisecond() -> None:
+    found = lane([event(0, "refused"), event(1.2346, "evicted"), event(2, "gone")])
+    assert found.held_seconds == 1.234
 
 
 def test_of_several_refusals_the_last_one_tells_the_rule() -> None:

@@ -18,6 +18,8 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.rep
 
 EMPTY = build_report([])
 SECOND = 1741921103.12
+NODES, LINES, SPANS, WIDTH = 20, 8, 5, 100
+"""What a terminal shows at most: rows of nodes, things to look at, dark spans of a Service, characters in a line."""
 
 
 def totals(**changes: t.Any) -> model.Totals:
@@ -220,18 +222,18 @@ def table(found: model.Report) -> list[str]:
     return [one for one in text.summary_text(found).splitlines() if one.startswith(("  n", "  …"))]
 
 
-@pytest.mark.parametrize("count", [0, 1, text.NODES_SHOWN, text.NODES_SHOWN + 1])
+@pytest.mark.parametrize("count", [0, 1, NODES, NODES + 1])
 def test_nodes_are_listed_while_they_are_few(count: int) -> None:
     shown = table(report(nodes=tuple(line(f"n{index}") for index in range(count))))
-    assert len(shown) == (count + 1 if 0 < count <= text.NODES_SHOWN else 0)
+    assert len(shown) == (count + 1 if 0 < count <= NODES else 0)
     assert not table(report(nodes=(line("n1"),), check=True))
 
 
-@pytest.mark.parametrize("failed", [1, text.NODES_SHOWN, text.NODES_SHOWN + 2])
+@pytest.mark.parametrize("failed", [1, NODES, NODES + 2])
 def test_of_many_nodes_those_in_trouble_are_listed(failed: int) -> None:
-    good = text.NODES_SHOWN + 1
+    good = NODES + 1
     nodes = [line(f"n{index}", "failed" if index < failed else "back") for index in range(good + failed)]
-    shown = min(failed, text.NODES_SHOWN)
+    shown = min(failed, NODES)
     found = table(report(nodes=tuple(nodes)))
     hidden = good + failed - shown
     assert len(found) == shown + 2
@@ -251,27 +253,27 @@ def looked_at(found: model.Report) -> list[str]:
     return text.summary_text(found).partition("To look at:")[2].splitlines()[1:]
 
 
-@pytest.mark.parametrize("count", [text.LINES_SHOWN - 1, text.LINES_SHOWN, text.LINES_SHOWN + 1])
+@pytest.mark.parametrize("count", [LINES - 1, LINES, LINES + 1])
 def test_what_to_look_at_is_cut_at_its_limit(count: int) -> None:
     found = looked_at(report(problems=tuple(model.Problem(f"node n{n}", "It failed.") for n in range(count))))
-    more = max(count - text.LINES_SHOWN, 0)
-    assert sum(one.startswith("    node") for one in found) == min(count, text.LINES_SHOWN)
+    more = max(count - LINES, 0)
+    assert sum(one.startswith("    node") for one in found) == min(count, LINES)
     assert found[-1] == (f"    … and {more} more, all in the report" if more else "      It failed.")
 
 
 def test_a_message_is_wrapped_to_the_width_of_a_terminal() -> None:
     found = looked_at(report(problems=(model.Problem("run", "word " * 60), model.Problem("run", ""))))
     widths = [len(one) for one in found if one.startswith("      ")]
-    assert max(widths) <= text.WIDTH - 2
-    assert max(widths) > text.WIDTH - 2 - len(" word ")
+    assert max(widths) <= WIDTH - 2
+    assert max(widths) > WIDTH - 2 - len(" word ")
 
 
-@pytest.mark.parametrize("count", [1, text.SPANS_SHOWN, text.SPANS_SHOWN + 1])
+@pytest.mark.parametrize("count", [1, SPANS, SPANS + 1])
 def test_the_first_dark_spans_of_a_service_are_told(count: int) -> None:
     spans = [dark(SECOND + 60 * n, 2) for n in range(count)]
     ((_place, told),) = text.to_look(report(services=(service("web", *spans),)))["Service"]
-    assert told.count("UTC for 2.0 s") == min(count, text.SPANS_SHOWN)
-    assert ("and later" in told) is (count > text.SPANS_SHOWN)
+    assert told.count("UTC for 2.0 s") == min(count, SPANS)
+    assert ("and later" in told) is (count > SPANS)
     assert "still dark" not in told
     ((_place, told),) = text.to_look(report(services=(service("web", dark(0, 1, still=True)),)))["Service"]
     assert "still dark" in told

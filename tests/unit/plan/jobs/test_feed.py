@@ -119,6 +119,9 @@ def test_no_eviction_is_provoked_that_a_budget_refuses() -> None:
     start, held = admitted(found, wide())
     assert start == ["web-0"]
     assert held == {"web-1": "budget_spent"}
+    roomy = cluster(web=3, db=0, budgets=[budget("web", 2, healthy=3, desired=1)])
+    start, held = admitted(roomy, wide(max_migrating_per_workload=3, max_unavailable_per_workload=3))
+    assert (start, held) == (["web-0", "web-1"], {"web-2": "budget_spent"})
     spent = cluster(db=0, budgets=[budget("web", 0, healthy=2, desired=2)])
     assert admitted(spent, wide())[0] == []
 

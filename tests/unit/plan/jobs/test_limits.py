@@ -141,6 +141,7 @@ def test_the_object_limiter_gives_one_token_for_each_pod_that_may_migrate() -> N
     by_namespace = configured(objectLimiters={"namespace": {"duration": "60s", "maxMigrating": 3, "burst": 2}})
     assert interval(by_namespace, "namespace", 1) == (20.0, 2)
     assert interval(by_namespace, "workload", 1) == (0.0, 0)
+    assert interval(configured(objectLimiters={"workload": {"duration": "1s"}}), "workload", 1) == (1.0, 1)
     percent = configured(objectLimiters={"namespace": {"duration": "60s", "maxMigrating": "50%"}})
     assert interval(percent, "namespace", 1) == (0.0, 0)
 
