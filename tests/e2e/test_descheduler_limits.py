@@ -6,9 +6,11 @@
 
 from __future__ import annotations
 
+import subprocess
 import time
 from collections import Counter
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 import yaml
@@ -86,8 +88,11 @@ def once(config: Json, arena: Arena) -> Json:
     return made
 
 
-def test_max_no_of_pods_to_evict_per_node_per_namespace_and_total(lab: Lab, arena: Arena, play: Player) -> None:
-    """In one cycle: two of a node although four may, one of a namespace although two may, then two of all."""
+LIMITS = {"maxNoOfPodsToEvictPerNode": 2, "maxNoOfPodsToEvictPerNamespace": 1}
+
+
+def crowded(arena: Arena) -> tuple[str, str]:
+    """A tainted node with pods of three namespaces, and another one with two workloads of one namespace."""
     first, second, _free = arena.nodes(3)
     spaces = [arena.add_namespace(f"{arena.name}-{number}") for number in range(4)]
     for number, space in enumerate(spaces[:3]):
@@ -96,8 +101,14 @@ def test_max_no_of_pods_to_evict_per_node_per_namespace_and_total(lab: Lab, aren
         placed(arena, spaces[3], f"b{number}", second)
     for node in (first, second):
         taint(arena, node)
-    limits = {"maxNoOfPodsToEvictPerNode": 2, "maxNoOfPodsToEvictPerNamespace": 1}
-    run = play.module("descheduler_config", config=once(on_taints(**limits), arena))
+    return first, second
+
+
+@pytest.mark.whole
+def test_max_no_of_pods_to_evict_per_node_per_namespace_and_total(lab: Lab, arena: Arena, play: Player) -> None:
+    """In one cycle: two of a node although three may go, one of a namespace although two may, then two of all."""
+    crowded(arena)
+    run = play.module("descheduler_config", config=once(on_taints(**LIMITS), arena))
     assert run.ok, run.text
     until(lambda: asked(lab, arena) == {"a": 2, "b": 1}, 30, "each limit is used up")
     steadily(lambda: asked(lab, arena) == {"a": 2, "b": 1}, 5, "and none is exceeded")
@@ -109,6 +120,44 @@ def test_max_no_of_pods_to_evict_per_node_per_namespace_and_total(lab: Lab, aren
     steadily(lambda: asked(lab, arena).total() == 5, 5, "and no third one")
 
 
+@pytest.mark.whole
+def test_max_no_of_pods_to_evict_in_a_run_of_the_sigs_descheduler(lab: Lab, arena: Arena, tmp_path: Path) -> None:
+    """The same limits, without jobs: the descheduler of sigs.k8s.io evicts by itself and ends after one run."""
+    nodes = crowded(arena)
+
+    def left() -> list[int]:
+        return [len(arena.api.items("/api/v1/pods", fieldSelector=f"spec.nodeName={node}")) for node in nodes]
+
+    assert left() == [9, 6]
+    evict_once(lab, arena, tmp_path, LIMITS)
+    until(lambda: left() == [7, 5], 30, "each limit is used up, and none is exceeded")
+    evict_once(lab, arena, tmp_path, {"maxNoOfPodsToEvictTotal": 2})
+    until(lambda: sum(left()) == 10, 30, "two more are evicted, and no third one")
+
+
+def evict_once(lab: Lab, arena: Arena, folder: Path, limits: Json) -> None:
+    """One run of the real binary on the arena's nodes."""
+    profile = {
+        "name": "default",
+        "plugins": {"deschedule": {"enabled": [TAINTS]}},
+        "pluginConfig": [{"name": TAINTS, "args": {}}, {"name": "DefaultEvictor", "args": {}}],
+    }
+    head = {"apiVersion": "descheduler/v1alpha2", "kind": "DeschedulerPolicy"}
+    policy = {**head, "nodeSelector": f"{shapes.ARENA}={arena.name}", **limits, "profiles": [profile]}
+    file = folder / "policy.yaml"
+    file.write_text(yaml.safe_dump(policy), encoding="utf-8")
+    words = ["--policy-config-file", str(file), "--kubeconfig", str(lab.kubeconfig), "--secure-port", "0"]
+    done = subprocess.run(
+        [str(lab.programs / "descheduler"), *words, "--disable-metrics"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.whole
 def test_default_evictor_as_evict_plugin(lab: Lab, arena: Arena, play: Player) -> None:
     """It evicts by itself, without jobs; and nothing works on PodMigrationJobs, which a plan says."""
     left, _free = arena.nodes(2)
@@ -148,6 +197,7 @@ def advanced(arena: Arena) -> Json:
     return config
 
 
+@pytest.mark.whole
 def test_the_advanced_example_of_the_document(lab: Lab, arena: Arena, play: Player) -> None:
     """nodeSelector, excludedTaints, namespaces, labelSelector and the MigrationController's limits, all at once."""
     spaces = arena.add_namespace(f"{arena.name}-other")

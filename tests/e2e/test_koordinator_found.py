@@ -65,9 +65,9 @@ def another_release(lab: Lab, home: str) -> Iterator[None]:
         lab.api.delete(f"{path}/{NAME}")
 
 
-def codes(play: Player, node: str, home: str = "") -> set[str]:
+def codes(play: Player, node: str) -> set[str]:
     """The codes of the findings of a plan by jobs."""
-    run = play.module("maintenance_plan", nodes=[node], backend="koordinator", koordinator_namespace=home)
+    run = play.module("maintenance_plan", nodes=[node], backend="koordinator")
     return {finding["code"] for finding in run.answer["findings"]}
 
 
@@ -84,7 +84,10 @@ def test_koordinator_namespace_and_another_release_name(lab: Lab, arena: Arena, 
         for words in (f"{home}/{NAME}", "koordinator-system/koord-descheduler", "koordinator_namespace"):
             assert words in run.text
         assert "several_koordinators" in codes(play, here)
-        assert "several_koordinators" not in codes(play, here, home)
+        wanted = {"maintain_backend": "koordinator", "maintain_koordinator_namespace": home}
+        run = play("plan", survey={"maintain_nodes": here, **wanted})
+        found = run.of("maintenance_plan")[-1]["findings"]
+        assert not [finding for finding in found if finding["code"] == "several_koordinators"], run.text
         lab.api.patch(DEPLOYMENT, {"spec": {"replicas": 0}})
         try:
             until(lambda: not descheduler_pods(lab), 60, "the chart's descheduler has ended")

@@ -122,6 +122,7 @@ def taken(arena: Arena, workload: Workload) -> Json:
     return asked
 
 
+@pytest.mark.whole
 def test_eviction_policy_delete_ignores_budgets_and_delete_options_grace_period_seconds(
     lab: Lab, arena: Arena, jobs: Jobs, play: Player
 ) -> None:
@@ -151,6 +152,7 @@ def graces(arena: Arena, app: str) -> list[int]:
     return [pod["metadata"].get("deletionGracePeriodSeconds", 0) for pod in found]
 
 
+@pytest.mark.whole
 def test_max_migrating_per_namespace_and_max_migrating_globally(
     lab: Lab, arena: Arena, jobs: Jobs, play: Player
 ) -> None:
@@ -180,6 +182,7 @@ def test_max_migrating_per_namespace_and_max_migrating_globally(
     assert arena.api.get(f"{JOBS}/{holders[1]}")["spec"]["paused"], "the other one still holds its place"
 
 
+@pytest.mark.whole
 def test_replication_controllers_pods_move_by_hand_made_jobs_and_drains_evict_them(
     lab: Lab, arena: Arena, jobs: Jobs, play: Player
 ) -> None:

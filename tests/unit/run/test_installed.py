@@ -203,3 +203,28 @@ def test_where_deployments_may_not_be_listed_the_charts_names_are_tried(world: W
     assert limit(look(world)) == 4
     world.server.denied.add(("get", kinds.DEPLOYMENTS.resource))
     assert codes(look(world)) == [], "what may not be read is believed"
+
+
+class Mixed(Running):
+    """Pods of which those after the first were started with another limit."""
+
+    def __init__(self) -> None:
+        super().__init__(3)
+        self.pods: list[str] = []
+
+    def start(self, pod: Raw) -> str:
+        self.pods.append(pod["metadata"]["name"])
+        return ""
+
+    def page(self, pod: Raw) -> Raw:
+        return Running(3 + self.pods.index(pod["metadata"]["name"])).page(pod)
+
+
+@pytest.mark.parametrize("leader", [0, 1])
+def test_of_two_pods_the_leaders_limits_count(world: World, leader: int) -> None:
+    world.server.program = program = Mixed()
+    release(world, "infra", "desched", 3, args=[*ARGS["args"], "--leader-elect-resource-namespace", "infra"])
+    world.patch(kinds.DEPLOYMENTS, "desched", {"spec": {"replicas": 2}}, "infra")
+    world.settle()
+    renewing(world, "infra", "koord-descheduler", program.pods[leader])
+    assert limit(look(world)) == 3 + leader
