@@ -138,7 +138,10 @@ PER, UNAVAILABLE = "maxMigratingPerWorkload", "maxUnavailablePerWorkload"
 @pytest.mark.parametrize(
     ("changes", "version", "expected"),
     [
-        ({f"{MC}/{PER}": 0}, "1.7.0", []),
+        ({f"{MC}/{PER}": 0}, "1.7.0", [(PER, "warning")]),
+        ({f"{MC}/{PER}": "0%"}, "1.7.0", [(PER, "warning")]),
+        ({f"{MC}/{PER}": "1%"}, "1.7.0", []),
+        ({f"{MC}/{PER}": GONE}, "1.7.0", []),
         ({f"{MC}/{PER}": 1}, "1.7.0", [(PER, "warning")]),
         ({f"{MC}/{PER}": 2, f"{MC}/{UNAVAILABLE}": 2}, "1.7.0", [(PER, "warning"), (UNAVAILABLE, "warning")]),
         ({f"{MC}/{PER}": "100%"}, "1.7.0", [(PER, "warning")]),
@@ -148,6 +151,9 @@ PER, UNAVAILABLE = "maxMigratingPerWorkload", "maxUnavailablePerWorkload"
         ({f"{MC}/{PER}": 1, f"{MC}/skipEvictionGates": ["PVC"]}, "1.8.0", [(PER, "warning")]),
         ({f"{MC}/objectLimiters.namespace": {"maxMigrating": 3}}, "1.7.0", []),
         ({f"{MC}/objectLimiters.namespace": {"maxMigrating": "3%"}}, "1.7.0", [("maxMigrating", "starts")]),
+        ({f"{MC}/objectLimiters.namespace": {"duration": "1m"}}, "1.7.0", [("maxMigrating", "warning")]),
+        ({f"{MC}/objectLimiters.namespace": {"duration": "0s"}}, "1.7.0", []),
+        ({f"{MC}/objectLimiters.workload.maxMigrating": 0}, "1.7.0", [("maxMigrating", "warning")]),
         ({f"{MC}/objectLimiters.workload.maxMigrating": "3%"}, "1.7.0", []),
         ({f"{MC}/priorityThreshold": {"value": 2_000_000_000}}, "1.7.0", []),
         ({f"{MC}/priorityThreshold": {"value": 2_000_000_001}}, "1.7.0", [("value", "refuses")]),
