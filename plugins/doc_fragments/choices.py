@@ -18,7 +18,7 @@ options:
         configuration of koord-descheduler allows. If Koordinator or a part of it is missing, the call fails before
         anything is written.
       - V(auto) uses a PodMigrationJob if Koordinator is installed, would admit the job, can reserve capacity for the
-        pod and does not delay it by more than a minute. All other pods are evicted.
+        pod and does not delay it by more than O(job_wait). All other pods are evicted.
     type: str
     choices: [auto, eviction, koordinator]
     default: auto
@@ -32,6 +32,17 @@ options:
     type: str
     choices: [eviction, fail]
     default: eviction
+    version_added: 0.1.0
+  job_wait:
+    description:
+      - How long a pod that could be evicted waits for its PodMigrationJob, in seconds or as C(90s), C(2m). Time in
+        which its budget or pods that are not ready would hold an eviction as well does not count.
+      - With O(backend=auto) the pod is evicted after that, whatever holds the job.
+      - With O(backend=koordinator) it limits only waits without an end of their own, and O(fallback) follows. This is
+        so while Koordinator admits no job because pods elsewhere are not ready, and while a job that someone else
+        created for the pod is paused or does not move it.
+    type: str
+    default: 1m
     version_added: 0.1.0
   force:
     description:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import http.client
+import itertools
 import os
 import signal
 import threading
@@ -20,13 +21,14 @@ from typing import Any
 import pytest
 from support import sampling
 from support.arena import Arena, Workload
-from support.jobs import JOBS, PASSED, RESERVED, left_behind
+from support.jobs import JOBS, PASSED, RESERVED, Jobs, left_behind
 from support.koordinator import (
     DEPLOYMENT,
     NAMESPACE,
     configured,
     descheduler_pods,
     leads,
+    migration_args,
     process,
     quickened,
     restart_api_server,
@@ -322,6 +324,73 @@ def test_what_no_job_can_move_is_evicted_or_refused_and_what_is_missing_is_named
         assert "no capacity can be reserved" in refused.answer["msg"]
     with no_descheduler(lab):
         assert codes(plan("koordinator")) == {"no_controller"}
+
+
+@sampling.koordinator("v1.7.0")
+def test_a_pod_waits_a_while_for_a_job_that_is_not_admitted_or_not_approved(
+    arena: Arena, play: Player, watching: Watch
+) -> None:
+    here, there = arena.nodes(2)
+    works = [deployment(arena, name, 2, on=[here, there], start="1s") for name in ("asked", "held")]
+    arena.settle()
+    pods = {(pod["metadata"]["labels"]["app"], pod["spec"]["nodeName"]): pod["metadata"] for pod in arena.pods()}
+    jobs = Jobs(arena.api, arena)
+    try:
+        asked = jobs.by_hand("ask-first", pods["asked", here], paused=True, ttl="20m")
+        elsewhere = jobs.by_hand("elsewhere", pods["held", there], paused=True, ttl="20m")
+        for name in (asked, elsewhere):
+            jobs.until_passed(name)
+        with watching() as seen:
+            run = play("maintain", maintain_nodes=[here], maintain_job_wait="8s")
+            assert run.ok, run.text
+        seen.all_held()
+        assert [seen.dark_seconds(work) for work in works] == [0.0, 0.0]
+        said = {pod["name"].split("-")[0]: pod for pod in run.node(here, "node_drain")["pods"]}
+        for name, why in (
+            ("asked", f"{asked} is paused and waits for approval: "),
+            ("held", "migrate already: 1 of 2"),
+        ):
+            assert (said[name]["route"], said[name]["outcome"]) == ("evict", "evicted")
+            assert why in said[name]["reason"]
+            assert why in run.text.replace("\n", " ")
+            assert 8 <= said[name]["waited_seconds"] < 30
+        assert written_by_us(seen, "create", "patch", "update", "delete") == [], "no second job, and no ruling"
+        for name in (asked, elsewhere):
+            assert jobs.find(name)["spec"]["paused"]
+            assert jobs.phase(name) == ""
+    finally:
+        jobs.clear()
+
+
+@pytest.mark.whole
+@sampling.koordinator("v1.7.0")
+def test_the_next_wave_and_the_next_run_know_what_the_object_limiter_remembers(
+    lab: Lab, arena: Arena, play: Player
+) -> None:
+    window = 50.0
+
+    def longer(config: Json) -> None:
+        migration_args(config)["objectLimiters"] = {"workload": {"duration": f"{window:g}s"}}
+
+    first, second, third = arena.nodes(3)
+    deployment(arena, "web", 3, on=[first, second, third], start="1s", service=False)
+    arena.settle()
+    with configured(lab, longer), Flights(arena) as flights:
+        run = play("maintain", maintain_nodes=[first, second], maintain_backend="koordinator")
+        assert run.ok, run.text
+        count = len(flights.all)
+        again = play("maintain", maintain_nodes=[third], maintain_backend="koordinator")
+        assert again.ok, again.text
+    assert count >= 2
+    assert len(flights.all) > count
+    assert {flight.reason for flight in flights.all} == {"Succeeded"}
+    assert max(flight.evicted - flight.created for flight in flights.all) < 15, "none waits in its place"
+    times = sorted(flight.evicted for flight in flights.all)
+    assert min(later - earlier for earlier, later in itertools.pairwise(times)) > window - 5
+    for each in (run, again):
+        assert "lets one pod of Deployment" in each.text
+        assert "the next one goes at" in each.text
+    assert left_behind(arena) == []
 
 
 @sampling.koordinator("v1.7.0")

@@ -19,7 +19,7 @@ from datetime import datetime
 
 import pytest
 from support.arena import Arena, Workload
-from support.jobs import JOBS, Jobs, descheduler_log, job_of, move, steadily
+from support.jobs import JOBS, Jobs, is_tried, job_of, move, steadily
 from support.koordinator import DEPLOYMENT, configured, leads, migration_args, process, restart_descheduler
 from support.lab import Lab
 from support.plays import Player
@@ -78,7 +78,7 @@ def test_arbitration(lab: Lab, arena: Arena, jobs: Jobs) -> None:
     # The mode is not checked: every other word is taken for ReservationFirst.
     ended = jobs.ended(odd)
     assert (ended["phase"], bool(ended.get("nodeName"))) == ("Succeeded", True)
-    until(lambda: _is_tried(lab, dropped), 5, "the queue still has it")
+    until(lambda: is_tried(lab, dropped), 5, "the queue still has it")
 
 
 def _apart(works: list[Workload]) -> tuple[int, ...]:
@@ -93,12 +93,6 @@ def _apart(works: list[Workload]) -> tuple[int, ...]:
 
 def _release(arena: Arena, name: str) -> None:
     arena.api.patch(f"{JOBS}/{name}/status", {"status": {"phase": "Failed", "reason": "TestIsOver"}})
-
-
-def _is_tried(lab: Lab, name: str) -> bool:
-    """Whether the arbitrator tries in vain to write a job."""
-    lines = descheduler_log(lab).splitlines()
-    return any("failed to update job" in line and f'job="{name}"' in line for line in lines)
 
 
 def test_a_restart(lab: Lab, arena: Arena, jobs: Jobs, play: Player) -> None:

@@ -15,7 +15,7 @@ import pytest
 import yaml
 from support import rights
 from support.arena import Arena
-from support.jobs import JOBS, KOORD, RESERVATIONS, Jobs, job_of, move, steadily
+from support.jobs import JOBS, KOORD, RESERVATIONS, Jobs, is_tried, job_of, move, release, steadily
 from support.lab import Lab
 from support.plays import Player
 from support.waiting import until
@@ -388,6 +388,38 @@ def test_jobs_are_removed_after_arbitration(arena: Arena, jobs: Jobs, play: Play
     assert job_of(lost)["outcome"] == "not_found"
     assert not lost.ok
     assert pod["uid"] in {p["metadata"]["uid"] for p in web.pods()}
+
+
+def test_a_job_that_waits_for_arbitration_is_rejected_once_it_has_passed(
+    lab: Lab, arena: Arena, jobs: Jobs, play: Player
+) -> None:
+    """Before, a rejection makes the arbitrator try for ever to update the job; after, the job may be faster."""
+    first, second, third, fourth = arena.nodes(4)
+    homes = {"let": [first, second], "cut": [first, second], "fast": [third, fourth]}
+    for name, nodes in homes.items():
+        jobs.deployment(name, on=nodes, budget={"maxUnavailable": 0} if name == "let" else None)
+    arena.settle()
+    at = {(pod["metadata"]["labels"]["app"], pod["spec"]["nodeName"]): pod["metadata"] for pod in arena.pods()}
+    holders = [jobs.by_hand(f"hold-{name}", at[name, home[0]], paused=True, ttl="10m") for name, home in homes.items()]
+    for holder in holders:
+        jobs.until_passed(holder)
+    let, cut, fast = (jobs.by_hand(name, at[name, home[1]], ttl="10m") for name, home in homes.items())
+    calls = [play.module_start("pod_migration_job", state="rejected", name=n, timeout="60s") for n in (let, fast)]
+    for call in calls:
+        call.until_says("waits for arbitration: 1 pods of Deployment")
+    release(jobs, cut)
+    steadily(lambda: not any(jobs.phase(name) or jobs.passed(name) for name in (let, fast)), 2, "nobody writes them")
+    for holder in holders:
+        release(jobs, holder)
+    outcomes = [job_of(call.wait(60))["outcome"] for call in calls]
+    until(lambda: is_tried(lab, cut), 10, "the arbitrator does not get over a job that was written too early")
+    steadily(lambda: not jobs.reserved(), 4, "no place is held for a rejected job")
+    assert not is_tried(lab, let)
+    assert not is_tried(lab, fast)
+    here = {pod["metadata"]["uid"] for pod in arena.pods()}
+    moved = at["fast", fourth]["uid"] not in here
+    assert outcomes == ["rejected", "too_late" if moved else "rejected"]
+    assert {meta["uid"] for (name, _node), meta in at.items() if name != "fast"} <= here
 
 
 def test_the_documented_roles_suffice(lab: Lab, arena: Arena, jobs: Jobs, play: Player, tmp_path: Path) -> None:

@@ -24,6 +24,7 @@ KOORDINATOR: dict[str, t.Any] = {name: {"type": "str"} for name in installations
 CHOICES: dict[str, t.Any] = {
     "backend": {"type": "str", "choices": ["auto", "eviction", "koordinator"], "default": "auto"},
     "fallback": {"type": "str", "choices": ["eviction", "fail"], "default": "eviction"},
+    "job_wait": {"type": "str", "default": "1m"},
     "force": {"type": "bool", "default": False},
     "delete_emptydir_data": {"type": "bool", "default": False},
     "ignore_daemonsets": {"type": "bool", "default": True},
@@ -43,11 +44,13 @@ def combined(params: specs.Params, environ: t.Mapping[str, str]) -> specs.Params
     """The options, with those of ``CHOICES`` combined into one ``choices``.
 
     Raises:
-        BadOption: a selector cannot be parsed.
+        BadOption: a selector cannot be parsed, or ``job_wait`` is 0.
     """
     names = {field.name for field in dataclasses.fields(pod_plan.Choices)}
     chosen = {name: value for name, value in params.items() if name in names and value is not None}
     label_selector("pod_selector", chosen.get("pod_selector", ""))
+    if chosen.get("job_wait") == 0:
+        raise errors.BadOption("job_wait", 0, "more than 0 seconds; backend: eviction uses no jobs")
     chosen["reactive_budgets"] = reactive_budgets(chosen.get("reactive_budgets"))
     chosen["namespaces"] = tuple(chosen.get("namespaces", ()))
     chosen["fenced"] = tuple(chosen.get("fenced", ()))

@@ -25,7 +25,7 @@ SPEC = specs.ClusterModuleSpec(
             "default": ["gone", "replacement", "volumes"],
         },
     },
-    durations=("timeout", "pod_timeout"),
+    durations=("job_wait", "timeout", "pod_timeout"),
     lists=("nodes", "namespaces", "fenced"),
     engine=lambda ctx, params: drain.drain(ctx, specs.from_params(drain.DrainOptions, params)),
     prepare=choices.combined,

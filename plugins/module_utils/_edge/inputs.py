@@ -51,6 +51,13 @@ def _seconds(name: str, value: t.Any) -> int | None:
     return None if seconds is None else int(seconds)
 
 
+def _some_seconds(name: str, value: t.Any) -> int | None:
+    seconds = _seconds(name, value)
+    if seconds == 0:
+        raise errors.BadOption(name, value, "more than 0 seconds; maintain_backend=eviction uses no jobs")
+    return seconds
+
+
 def _names(name: str, value: t.Any) -> list[str]:
     if isinstance(value, t.Mapping):
         raise errors.BadOption(name, value, "a list, or a string with commas, spaces or newlines between the names")
@@ -167,6 +174,7 @@ VARIABLES: t.Mapping[str, Variable] = {
     "koordinator_deployment": Variable(_text, ""),
     "koordinator_config_map": Variable(_text, ""),
     "koordinator_key": Variable(_text, ""),
+    "job_wait": Variable(_some_seconds, 60),
     "allow_interruption": Variable(_truth, False),
     "swap_blocked": Variable(_truth, False),
     "settle": Variable(_seconds),

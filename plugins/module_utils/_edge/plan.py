@@ -35,7 +35,7 @@ SPEC = specs.ClusterModuleSpec(
         "timeout": {"type": "str"},
     },
     rules={"required_one_of": [("nodes", "node_selector")], "mutually_exclusive": [("nodes", "node_selector")]},
-    durations=("settle", "stable", "timeout"),
+    durations=("job_wait", "settle", "stable", "timeout"),
     lists=("nodes", "namespaces", "fenced"),
     prepare=_prepared,
     engine=lambda ctx, params: plan.make_plan(ctx, specs.from_params(plan.PlanOptions, params)),

@@ -168,6 +168,12 @@ def descheduler_log(lab: Lab) -> str:
     return lab.run_kubectl("-n", "koordinator-system", "logs", "-l", "koord-app=koord-descheduler", "--tail=-1").stdout
 
 
+def is_tried(lab: Lab, name: str) -> bool:
+    """Whether the arbitrator tries in vain to write a job."""
+    lines = descheduler_log(lab).splitlines()
+    return any("failed to update job" in line and f'job="{name}"' in line for line in lines)
+
+
 def steadily(check: Callable[[], bool], seconds: float, what: str) -> None:
     """An AssertionError as soon as it is not true any more."""
     deadline = time.monotonic() + seconds

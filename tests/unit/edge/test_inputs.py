@@ -75,6 +75,7 @@ def test_empty_means_unset(empty: object) -> None:
         ("migrate_fencd", "maintain_fenced"),
         ("migrate_fence_task", "maintain_fence_tasks"),
         ("migrate_fallback", "maintain_fallback"),
+        ("migrate_job_wait", "maintain_job_wait"),
         ("migrate_force", "maintain_force"),
     ],
 )
@@ -98,6 +99,8 @@ def test_a_variable_of_others_that_begins_alike_is_nobodys_business() -> None:
         ("serial", "two", "at least 1"),
         ("serial", True, "at least 1"),
         ("max_failures", -1, "at least 0"),
+        ("job_wait", "0s", "more than 0 seconds"),
+        ("job_wait", "soon", "10m"),
         ("timeout", "soon", '"90s"'),
         ("reboot", "maybe", "true or false"),
         ("on_failure", "panic", "auto, keep, release"),

@@ -19,6 +19,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.mod
     Controller,
     Limiter,
 )
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.pod_plan import Choices
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.snapshots import Snapshot
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.preflight import preflight
 from ansible_collections.kubeops.node_maintenance.tests.unit.plan.objects import (
@@ -100,9 +101,9 @@ def test_jobs_go_as_fast_as_their_controller_lets_them(controller: dict[str, t.A
     """Each takes 5 s for its steps, 10 s to start and 30 s to end, in as many rounds as the tightest limit needs."""
     found = web(9, here=count)
     plans = [replace(plan, route="job") for plan in planned(found)]
-    limits = Controller(**{**SMALL, **controller})
-    assert estimate_seconds(found, plans, [("n1",)], controller=limits) == 5 + seconds
-    assert estimate_seconds(found, plans, [("n2",)], controller=limits) == 5
+    choices = Choices(controller=Controller(**{**SMALL, **controller}), backend="koordinator")
+    assert estimate_seconds(found, plans, [("n1",)], choices=choices) == 5 + seconds
+    assert estimate_seconds(found, plans, [("n2",)], choices=choices) == 5
 
 
 @pytest.mark.parametrize(

@@ -11,100 +11,32 @@ import typing as t
 import pytest
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.verbs import Request
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs.migration_jobs import EVICT
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.migration_controller import (
-    Controller,
-)
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.outcomes import PodOutcome
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.pod_plan import Choices
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.snapshots import Snapshot
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.routes import job_route
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.routes.migrate import routes
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.pod_moves import Move
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.jobs import (
     dispatcher,
     leftovers,
+    starter,
     tracker,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.jobs.dispatcher import JobDispatcher
-from ansible_collections.kubeops.node_maintenance.tests.unit.plan import objects
 from ansible_collections.kubeops.node_maintenance.tests.unit.run.job_cluster import (
     becomes,
     jobs_of,
     reserve,
     still_world,
+    writes,
 )
+from ansible_collections.kubeops.node_maintenance.tests.unit.run.job_feeding import EVICTING, Scene
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.apiserver import ApiServer
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.faults import Fault, What
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.world import World
-
-LIMITS = Controller(object_limiters={}, max_migrating_per_node=2, max_migrating_per_workload=2)
-
-
-class Scene:
-    """Deployment (or another kind) `web` of nine with pods on node n1, and the feed that is to empty it."""
-
-    def __init__(self, world: World, count: int = 3, kind: str = "ReplicaSet", **choices: t.Any) -> None:
-        self.world = world
-        self.wanted, self.missing = 9, 0
-        self.owner = objects.owned(kind, "web")
-        self.pods = [objects.pod(f"web-{i}", owner=self.owner, requests={"cpu": "10m"}) for i in range(count)]
-        for raw in self.pods:
-            raw["spec"]["schedulerName"] = "koord-scheduler"
-        self.choices = Choices(**{"backend": "koordinator", "controller": LIMITS, **choices})
-        self.moves = [Move(p, "waiting", 0.0, reason=p.reason) for p in routes(self.snapshot(), {"n1"}, self.choices)]
-        self.begin()
-
-    def begin(self) -> None:
-        """A process begins, and the one before it is dead."""
-        if "me" in self.world.actors:
-            self.world.actors["me"].process.kill()
-        self.me = self.world.process("me")
-        self.ctx = self.me.ctx()
-        self.feed = JobDispatcher(self.ctx, self.choices, lambda: None, lambda: None, {"n1": "r1"})
-        self.me.run(lambda _ctx: self.feed.start())
-
-    def snapshot(self) -> Snapshot:
-        numbers = range(9, 18 - len(self.pods) - self.missing)
-        others = [objects.pod(f"web-{i}", owner=self.owner, on="n2") for i in numbers]
-        web = objects.deployment("web", self.wanted)
-        if self.owner[0]["kind"] == "StatefulSet":
-            web = {"stateful_sets": [objects.workload("StatefulSet", "web", self.wanted)]}
-        return objects.snapshot(web, pods=[*self.pods, *others])
-
-    def step(self, seconds: float = 1.0) -> list[str]:
-        """A tick of the loop; returns the pods that have jobs."""
-        self.world.machine.run_for(seconds)
-        self.me.run(lambda _ctx: self.feed.step(self.snapshot(), self.moves))
-        return sorted(raw["spec"]["podRef"]["name"] for raw in jobs_of(self.world).values())
-
-    def done_with(self, node: str) -> bool:
-        return self.me.run(lambda _ctx: self.feed.done_with(node))
-
-    def job(self, pod: str) -> str:
-        return next(name for name, raw in jobs_of(self.world).items() if raw["spec"]["podRef"]["name"] == pod)
-
-    def becomes(self, pod: str, passed: bool = False, **status: t.Any) -> None:
-        """What the controller tells of the pod's job."""
-        becomes(self.world, self.job(pod), passed, **status)
-
-    def gone(self, pod: str) -> None:
-        self.pods = [raw for raw in self.pods if raw["metadata"]["name"] != pod]
-        next(m for m in self.moves if m.pod.name == pod).end("gone", PodOutcome.MIGRATED, self.world.machine.now)
-
-    def sent(self, method: str) -> list[Request]:
-        return [sent.request for sent in self.world.log if sent.request.method == method]
 
 
 @pytest.fixture
 def world() -> t.Iterator[World]:
     with still_world() as made:
         yield made
-
-
-EVICTING = {"type": "Eviction", "status": "False"}
 
 
 def test_as_many_as_admitted_with_uid_run_node_and_a_ttl(world: World) -> None:
@@ -196,11 +128,11 @@ def test_a_reminder_that_is_refused_ends_nothing_else(world: World, what: What) 
     scene = Scene(world, 1)
     scene.step()
     scene.becomes("web-0", passed=True, phase="Running")
-    scene.me.faults.when(lambda request: request.method == "PATCH", Fault(what), times=dispatcher.TRIES)
+    scene.me.faults.when(lambda request: request.method == "PATCH", Fault(what), times=starter.TRIES)
     for _tick in range(100):
         scene.step()
     # A reminder whose answer is lost is recognized when the job is read again, and not written twice.
-    assert len(scene.sent("PATCH")) >= dispatcher.TRIES + (what != "lost")
+    assert len(scene.sent("PATCH")) >= starter.TRIES + (what != "lost")
     told = [event.message for event in scene.ctx.timeline if event.what == "kept"]
     assert any("could not be reminded" in message for message in told) == (what in ("forbidden", "error"))
     assert scene.moves[0].plan.route == "job"
@@ -233,11 +165,17 @@ def test_after_two_jobs_that_no_scheduler_answered_no_more_are_made(world: World
     assert "got no answer from their scheduler" in scene.moves[2].reason
 
 
-def test_a_controller_that_never_ends_a_job_is_not_waited_for(world: World) -> None:
+@pytest.mark.parametrize("passed", [True, False])
+def test_a_controller_that_never_ends_a_job_is_not_waited_for(world: World, passed: bool) -> None:
     scene = Scene(world, 1)
     scene.step()
+    if passed:
+        scene.becomes("web-0", passed=True)
     scene.step(170 + dispatcher.OVERDUE + 1)
     assert scene.moves[0].plan.route == "evict"
+    if not passed:
+        assert scene.sent("PATCH") == [], "it would be tried for ever"
+        return
     [status] = [r for r in scene.sent("PATCH") if r.path.endswith("/status")]
     assert t.cast("t.Any", status.body)["status"]["phase"] == "Failed"
     assert jobs_of(world) == {}, "ended first, deleted then"
@@ -298,7 +236,8 @@ def test_a_pod_has_one_job_whatever_the_first_answer_was(world: World, what: Wha
     for _tick in range(10):
         scene.step()
     assert [raw["spec"]["podRef"]["name"] for raw in jobs_of(world).values()] == ["web-0"]
-    assert (scene.moves[0].plan.route, scene.moves[0].blocked_by) == ("job", None)
+    assert scene.moves[0].plan.route == "job"
+    assert "waits for arbitration" in (scene.moves[0].blocked_by or {"message": "waits for arbitration"})["message"]
 
 
 @pytest.mark.parametrize(("what", "route"), [("conflict", "job"), ("error", "evict")])
@@ -306,7 +245,7 @@ def test_a_server_that_fails_again_and_again_is_left_alone_and_rivals_are_outlas
     world: World, what: What, route: str
 ) -> None:
     scene = Scene(world, 1)
-    scene.me.faults.when(lambda request: request.method == "POST", Fault(what), times=dispatcher.TRIES)
+    scene.me.faults.when(lambda request: request.method == "POST", Fault(what), times=starter.TRIES)
     scene.step()
     assert (jobs_of(world), scene.moves[0].plan.route) == ({}, route)
     for _tick in range(3):
@@ -363,7 +302,34 @@ def test_jobs_of_a_node_that_is_given_back_are_ended(world: World) -> None:
     scene = Scene(world, 2)
     scene.step()
     evicting = scene.job("web-1")
+    scene.becomes("web-0", passed=True)
     becomes(world, evicting, passed=True, phase="Running", conditions=[EVICTING])
     scene.me.run(lambda _ctx: scene.feed.abandon("n1", "time is up"))
     assert list(jobs_of(world)) == [evicting], "nothing undoes an eviction"
     assert not scene.feed.flying("n1")
+
+
+@pytest.mark.parametrize("passes", [True, False])
+@pytest.mark.parametrize("goes_on", [True, False])
+def test_a_job_of_a_node_that_is_given_back_is_ended_once_it_has_passed_arbitration(
+    world: World, passes: bool, goes_on: bool
+) -> None:
+    scene = Scene(world, 1)
+    scene.step()
+    job = scene.job("web-0")
+    scene.me.run(lambda _ctx: scene.feed.abandon("n1", "time is up"))
+    scene.moves = []
+    if goes_on:
+        scene.step()
+    assert [*jobs_of(world)] == [job]
+    if passes:
+        world.machine.after(1.0, lambda: becomes(world, job, passed=True), "arbitration")
+    if goes_on:
+        scene.step()
+        scene.step()
+        assert (job in jobs_of(world)) is not passes
+    scene.me.run(lambda _ctx: scene.feed.stop())
+    assert (job in jobs_of(world)) is not passes
+    assert (writes(world) == [f"create podmigrationjobs {job}"]) is not passes
+    told = [event.message for event in scene.ctx.timeline if event.what == "kept"]
+    assert any("waits for arbitration and must not be written" in message for message in told) is not passes

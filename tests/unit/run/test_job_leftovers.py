@@ -14,7 +14,13 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.job
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Ref
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.jobs import leftovers
-from ansible_collections.kubeops.node_maintenance.tests.unit.run.job_cluster import jobs_of, put, still_world, writes
+from ansible_collections.kubeops.node_maintenance.tests.unit.run.job_cluster import (
+    becomes,
+    jobs_of,
+    put,
+    still_world,
+    writes,
+)
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.store import Raw
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.world import World
 
@@ -57,18 +63,25 @@ def test_who_may_not_list_jobs_finds_none(world: World) -> None:
 
 def test_only_what_serves_nobody_any_more_is_given_up(world: World) -> None:
     put(world, job("ended"), phase="Succeeded")
+    put(world, job("passed"), passed=True)
     put(world, job("waits"))
+    put(world, job("never"))
     put(world, job("leaves"), phase="Running", conditions=EVICTING)
+    put(world, {**job("asks"), "spec": {**job("asks")["spec"], "paused": True}}, passed=True)
     put(world, job("other", run="r2"))
     put(world, job("out", node="n2"))
     seen: list[Raw] = []
+    world.machine.after(2.0, lambda: becomes(world, "waits", passed=True), "arbitration")
     world.on_event.append(lambda event: seen.append(event.raw) if event.what == "MODIFIED" else None)
     world.process("me").run(lambda ctx: leftovers.give_up(ctx, "r1", {"n2"}))
     assert writes(world) == [
         "delete podmigrationjobs ended",
+        "patch podmigrationjobs/status passed",
+        "delete podmigrationjobs passed",
         "patch podmigrationjobs/status waits",
         "delete podmigrationjobs waits",
     ]
-    assert {sent.status for sent in world.log} == {200}
-    assert [raw["status"]["phase"] for raw in seen] == ["Failed"], "it is ended before it is deleted"
-    assert sorted(jobs_of(world)) == ["leaves", "other", "out"]
+    assert {sent.status for sent in world.log if sent.request.writes} == {200}
+    phases = [raw["status"].get("phase") for raw in seen]
+    assert phases == ["Failed", None, "Failed"], "each is ended before it is deleted"
+    assert sorted(jobs_of(world)) == ["asks", "leaves", "never", "other", "out"], "what may not be written stays"

@@ -348,9 +348,12 @@ def test_a_paused_job_is_ruled_over_once_it_has_passed(
 
 
 @pytest.mark.parametrize("wait", [True, False])
-@pytest.mark.parametrize("ruling", ["approved", "rejected", "absent"])
-def test_a_job_that_never_passes_is_not_written(build: Build, ruling: Ruling, wait: bool) -> None:
-    scene = made(build(), True)
+@pytest.mark.parametrize(
+    ("ruling", "paused"),
+    [("approved", True), ("rejected", True), ("rejected", False), ("absent", True), ("absent", False)],
+)
+def test_a_job_that_never_passes_is_not_written(build: Build, ruling: Ruling, wait: bool, paused: bool) -> None:
+    scene = made(build(), paused)
     assert ruled(scene, ruling, wait=wait).outcome == "still_waiting"
     assert writes(scene.world, "me") == []
 
@@ -362,10 +365,11 @@ def test_check_mode_writes_nothing(build: Build, ruling: Ruling) -> None:
     assert writes(scene.world, "me") == []
 
 
-def test_a_job_that_is_not_paused_is_rejected_before_it_can_begin(build: Build) -> None:
+def test_a_job_that_is_not_paused_is_rejected_as_soon_as_it_has_passed(build: Build) -> None:
     scene = made(build(), False)
-    assert ruled(scene, "rejected").outcome == "rejected"
+    assert ruled(scene, "rejected", [nothing, nothing, passes]).outcome == "rejected"
     assert scene.job()["status"]["phase"] == "Failed"
+    assert writes(scene.world, "me") == [f"patch podmigrationjobs/status {JOB}"]
 
 
 @pytest.mark.parametrize(
@@ -403,3 +407,9 @@ def test_an_approved_job_has_its_whole_ttl_from_then_on_also_against_rivals(buil
     assert spec["paused"] is False
     assert float(spec["ttl"].removesuffix("s")) == pytest.approx(300 + scene.machine.now - since, abs=1.0)
     assert len(ctx.changes) == 1
+
+
+def test_a_job_that_evicted_its_pod_while_it_was_rejected_was_too_late(build: Build) -> None:
+    scene = made(build(), False, phase="Running")
+    scene.machine.after(0.5, scene.vanishes, "the eviction that was on its way")
+    assert ruled(scene, "rejected").outcome == "too_late"

@@ -4,18 +4,16 @@
 """Why koord-descheduler refuses a PodMigrationJob or lets it wait, which it does not say itself.
 
 The rules and their order are those of ``pkg/descheduler/controllers/migration/arbitrator/filter.go`` and
-``pkg/descheduler/evictions/evictions.go`` of koordinator v1.7.0 (the same in v1.8.0, but for its gates); the
-object limiter is in ``controllers/migration/controller.go``.
+``pkg/descheduler/evictions/evictions.go`` of koordinator v1.7.0 (the same in v1.8.0, but for its gates).
 """
 
 from __future__ import annotations
 
 import datetime
 import itertools
-import math
 import typing as t
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs import migration_jobs
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs import migration_jobs, object_limiter
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import (
     migration_controller,
     objects,
@@ -23,9 +21,6 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.mod
     selectors,
     snapshots,
 )
-
-Key = tuple[str, str]
-"""What an object limiter counts by: (``workload``, UID of a pod's controller) or (``namespace``, its name)."""
 
 EVICTION_COST = "scheduling.koordinator.sh/eviction-cost"
 NEVER_EVICT = 2**31 - 1
@@ -93,57 +88,8 @@ def waiting(
         return held
     if not now or any(migration_jobs.EVICT in job.annotations for job in jobs if job.pod.uid == pod.uid):
         return None
-    taken = evictions(jobs)
-    return limited(snapshot, pod, controller, lambda key: taken.get(key, ()), seconds_of(now))
-
-
-def evictions(jobs: t.Iterable[migration_jobs.Job]) -> dict[Key, list[float]]:
-    """When jobs evicted pods, as seconds since the epoch."""
-    found: dict[Key, list[float]] = {}
-    for job in jobs:
-        if at := job.condition("Eviction").get("lastTransitionTime"):
-            for key in (("namespace", job.pod.namespace), *(("workload", uid) for uid in job.workloads)):
-                found.setdefault(key, []).append(seconds_of(at))
-    return found
-
-
-def keys_of(pod: objects.Pod) -> tuple[Key, ...]:
-    """What the object limiters count the pod's eviction by."""
-    by_namespace = ("namespace", pod.namespace)
-    return (("workload", pod.owner.uid), by_namespace) if pod.owner else (by_namespace,)
-
-
-def limited(
-    snapshot: snapshots.Snapshot,
-    pod: objects.Pod,
-    controller: migration_controller.Controller,
-    taken: t.Callable[[Key], t.Iterable[float]],
-    now: float,
-) -> reasons.Reason | None:
-    """The object limiter that holds the pod at ``now``; ``taken`` gives the times at which evictions took a token."""
-    workload = snapshot.workload_of(pod)
-    for scope, key in keys_of(pod):
-        gap, burst = migration_controller.interval(controller, scope, workload.replicas if workload else 0)
-        left = next_token(taken((scope, key)), gap, burst) - now if gap else 0.0
-        if left > 0:
-            what = str(workload.ref if workload else pod.owner) if scope == "workload" else f"namespace {key}"
-            # In minutes: a message that is repeated when it changes is not repeated every second.
-            minutes = math.ceil(left / 60.0)
-            return reasons.Reason(
-                "object_limiter",
-                f"The object limiter lets one pod of {what} go in {gap:g} s: less than {minutes} min are left.",
-                f"Wait, or change objectLimiters.{scope} of the MigrationController.",
-            )
-    return None
-
-
-def next_token(times: t.Iterable[float], gap: float, burst: int) -> float:
-    """From when on a token bucket of ``burst`` lets one more through, after takings at ``times``; 0 for always."""
-    tokens, last = float(burst), 0.0
-    for at in sorted(times):
-        tokens = min(float(burst), tokens + (at - last) / gap) - 1.0
-        last = at
-    return last + (1.0 - tokens) * gap if tokens < 1.0 else 0.0
+    taken = object_limiter.by_key(object_limiter.evictions(jobs, snapshot.pods))
+    return object_limiter.limited(snapshot, pod, controller, taken, seconds_of(now))
 
 
 def seconds_of(moment: str) -> float:

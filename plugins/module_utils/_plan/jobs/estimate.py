@@ -7,7 +7,8 @@ A rough figure from what the pods say of themselves: a leaving pod takes its gra
 ``ENDS`` seconds of it (most pods end early); a newcomer takes ``STARTS`` seconds, the initial delay of
 its readiness probe and its minReadySeconds. Pods of one budget go in groups as large as it allows,
 different budgets go at the same time; a wave takes as long as its slowest group. Pods that leave by a
-PodMigrationJob go as fast as the limits of Koordinator's MigrationController let them.
+PodMigrationJob go as fast as the limits of Koordinator's MigrationController let them, but with backend ``auto`` they
+are evicted after ``job_wait``.
 """
 
 from __future__ import annotations
@@ -15,7 +16,9 @@ from __future__ import annotations
 import collections
 import math
 import typing as t
+from dataclasses import replace
 
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs import object_limiter
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import (
     migration_controller,
     objects,
@@ -37,35 +40,78 @@ def estimate_seconds(
     waves: t.Iterable[t.Collection[str]],
     *,
     settle: float = 0.0,
-    controller: migration_controller.Controller | None = None,
+    choices: pod_plan.Choices | None = None,
+    now: str = "",
 ) -> int:
-    """Seconds for all waves together; batch Jobs and ending pods are not waited for in it."""
-    seconds = 0.0
+    """Seconds for all waves together; batch Jobs and ending pods are not waited for in it.
+
+    Each wave waits for what the object limiter remembers of those before, with ``now`` (RFC 3339) also of earlier runs.
+    """
+    seconds, choices = 0.0, choices or pod_plan.Choices()
+    controller = choices.controller
+    start, taken = _remembered(snapshot, now)
     for wave in waves:
         by_job = [plan for plan in plans if plan.route == "job" and plan.pod.node in wave]
-        jobs = _by_jobs(snapshot, by_job, controller) if controller and by_job else 0.0
+        jobs = _by_jobs(snapshot, by_job, controller, taken, start + seconds) if controller and by_job else 0.0
+        if choices.backend == "auto" and jobs > choices.job_wait:
+            evicted = _wave(snapshot, [replace(plan, route="evict") for plan in by_job], wave, settle)
+            jobs = min(jobs, choices.job_wait + evicted)
         seconds += PER_WAVE + max(_wave(snapshot, plans, wave, settle), jobs)
     return math.ceil(seconds)
 
 
 def limiter_seconds(
-    snapshot: snapshots.Snapshot, plans: t.Sequence[pod_plan.PodPlan], controller: migration_controller.Controller
+    snapshot: snapshots.Snapshot,
+    plans: t.Sequence[pod_plan.PodPlan],
+    controller: migration_controller.Controller,
+    now: str = "",
 ) -> dict[str, float]:
-    """For how long the object limiter of its workload stretches the departure of these pods, by the workload's UID."""
+    """For how long the object limiter of its workload stretches the departure of these pods, by the workload's UID.
+
+    With ``now`` (RFC 3339) the evictions that it remembers are counted.
+    """
+    start, taken = _remembered(snapshot, now)
+    return _limited(snapshot, plans, controller, taken, start)
+
+
+def _remembered(snapshot: snapshots.Snapshot, now: str) -> tuple[float, dict[object_limiter.Key, list[float]]]:
+    """The moment as seconds since the epoch, and what the object limiter remembers; without it 0 and nothing."""
+    moment = objects.moment(now)
+    if moment is None:
+        return 0.0, {}
+    return moment.timestamp(), object_limiter.by_key(object_limiter.evictions((), snapshot.pods))
+
+
+def _limited(
+    snapshot: snapshots.Snapshot,
+    plans: t.Sequence[pod_plan.PodPlan],
+    controller: migration_controller.Controller,
+    taken: dict[object_limiter.Key, list[float]],
+    start: float,
+) -> dict[str, float]:
+    """The same from ``start``; the departures are added to ``taken``."""
     found: dict[str, float] = {}
-    counts: dict[str, list[pod_plan.PodPlan]] = {}
+    counts: dict[object_limiter.Key, list[pod_plan.PodPlan]] = {}
     for plan in plans:
-        counts.setdefault(plan.pod.owner.uid if plan.pod.owner else "", []).append(plan)
-    for group in counts.values():
+        counts.setdefault(object_limiter.keys_of(plan.pod)[0], []).append(plan)
+    for key, group in counts.items():
         workload = snapshot.workload_of(group[0].pod)
         gap, burst = migration_controller.interval(controller, "workload", workload.replicas if workload else 0)
-        if workload and gap and len(group) > burst:
-            found[workload.uid] = max(found.get(workload.uid, 0.0), (len(group) - burst) * gap)
+        if not workload or not gap:
+            continue
+        times = object_limiter.departures(taken.get(key, ()), gap, burst, len(group), start)
+        taken.setdefault(key, []).extend(times)
+        if times[-1] > start:
+            found[workload.uid] = max(found.get(workload.uid, 0.0), times[-1] - start)
     return found
 
 
 def _by_jobs(
-    snapshot: snapshots.Snapshot, plans: list[pod_plan.PodPlan], controller: migration_controller.Controller
+    snapshot: snapshots.Snapshot,
+    plans: list[pod_plan.PodPlan],
+    controller: migration_controller.Controller,
+    taken: dict[object_limiter.Key, list[float]],
+    start: float,
 ) -> float:
     """Seconds for these jobs under the limits per node, namespace and workload, and the object limiters."""
     each = JOB_STEPS + max(min(float(p.pod.grace_seconds), ENDS) + starts(snapshot, p) for p in plans)
@@ -84,7 +130,7 @@ def _by_jobs(
     by_namespace, burst = migration_controller.interval(controller, "namespace", 0)
     spaces = collections.Counter(plan.pod.namespace for plan in plans)
     waits = [by_namespace * max(0, size - burst) for size in spaces.values()]
-    return each + max((max(rounds) - 1) * each, *limiter_seconds(snapshot, plans, controller).values(), *waits)
+    return each + max((max(rounds) - 1) * each, *_limited(snapshot, plans, controller, taken, start).values(), *waits)
 
 
 def _wave(

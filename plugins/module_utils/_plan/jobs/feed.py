@@ -18,6 +18,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.job
     causes,
     estimate,
     migration_jobs,
+    object_limiter,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import (
     budgets,
@@ -40,11 +41,11 @@ class Traffic:
     """What is under way. ``jobs`` are all PodMigrationJobs of the cluster that have not ended.
 
     ``evicting`` are the UIDs of pods whose eviction by a job was sent, ``taken`` when evictions by jobs
-    happened, on the same clock as ``now``.
+    happened, and ``now`` is in seconds since the epoch as they are.
     """
 
     jobs: t.Collection[migration_jobs.Job]
-    taken: t.Mapping[causes.Key, t.Sequence[float]]
+    taken: object_limiter.Taken
     now: float
     evicting: t.Collection[str] = ()
 
@@ -107,12 +108,8 @@ def _limited(
     traffic: Traffic,
     jobs: t.Collection[migration_jobs.Job],
 ) -> reasons.Reason | None:
-    flying = [key for one in _flying(snapshot, traffic, jobs) for key in causes.keys_of(one)]
-
-    def taken(key: causes.Key) -> list[float]:
-        return [*traffic.taken.get(key, ()), *[traffic.now] * flying.count(key)]
-
-    return causes.limited(snapshot, pod, controller, taken, traffic.now)
+    soon = [key for one in _flying(snapshot, traffic, jobs) for key in object_limiter.keys_of(one)]
+    return object_limiter.limited(snapshot, pod, controller, traffic.taken, traffic.now, soon)
 
 
 def _budgeted(

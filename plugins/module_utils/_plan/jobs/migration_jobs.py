@@ -48,7 +48,8 @@ class Job(objects.Object):
     filled in when it started the job (until then the pod of that name may be another one). ``ttl`` is in
     seconds, 0 without one. ``node``, ``new_pod`` and ``reservation`` are empty until the controller knows them;
     ``new_pod`` stays so in mode EvictDirectly. ``workloads`` are the UIDs of the pod's controllers, which
-    koord-descheduler writes into the Reservation's template in the job's spec.
+    koord-descheduler writes into the Reservation's template in the job's spec. ``made_by`` says who created it, as far
+    as it tells.
     """
 
     KIND, API_VERSION = KIND, API_VERSION
@@ -67,6 +68,7 @@ class Job(objects.Object):
     new_pod: objects.Ref | None
     conditions: tuple[objects.Raw, ...] = ()
     workloads: tuple[str, ...] = ()
+    made_by: str = ""
 
     @property
     def ended(self) -> bool:
@@ -131,7 +133,20 @@ class Job(objects.Object):
             new_pod=_pod(arrived) if arrived.get("name") else None,
             conditions=tuple(status.get("conditions") or ()),
             workloads=tuple(uid for owner in owners if (uid := (owner.get("controller") or {}).get("uid"))),
+            made_by=_maker(raw["metadata"]),
         )
+
+
+def _maker(meta: objects.Raw) -> str:
+    """The owner, the run, what asked for it, or the first client that wrote it: nothing else tells of a person."""
+    labels, annotations = meta.get("labels") or {}, meta.get("annotations") or {}
+    for owner in meta.get("ownerReferences") or ():
+        return f"{owner.get('kind')} {owner.get('name')}"
+    if run := labels.get(RUN_LABEL):
+        return f"run {run}"
+    named = annotations.get(TRIGGER) or labels.get("app.kubernetes.io/created-by") or labels.get(names.MANAGED_BY_LABEL)
+    first: objects.Raw = min(meta.get("managedFields") or (), key=lambda entry: entry.get("time") or "", default={})
+    return named or first.get("manager") or "an unknown client"
 
 
 def _pod(reference: objects.Raw, uid: str = "") -> objects.Ref:

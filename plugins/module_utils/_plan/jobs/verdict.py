@@ -75,11 +75,19 @@ def stage(job: migration_jobs.Job) -> str:
     return "reserves a place"
 
 
+def told(job: migration_jobs.Job, view: View) -> str:
+    """Where a job under way stands and what holds it, as sentences; of a paused one also whose it is."""
+    if job.paused:
+        return f"PodMigrationJob {job.name} is paused and waits for approval: {job.made_by} created it {job.created}."
+    held = verdict(job, view)
+    return f"PodMigrationJob {job.name} {stage(job)}{f': {held.message}' if held else '.'}"
+
+
 def verdict(job: migration_jobs.Job, view: View) -> reasons.Reason | None:
     """Why the job failed, or what holds it now; ``None`` if it succeeded or nothing is known to hold it."""
     if job.succeeded:
         return None
-    return _failure(job, view) if job.ended else holding(job, view)
+    return _failure(job, view) if job.ended else holding(job, view) or _stalled(job, view)
 
 
 def _failure(job: migration_jobs.Job, view: View) -> reasons.Reason:
@@ -151,7 +159,7 @@ def holding(job: migration_jobs.Job, view: View) -> reasons.Reason | None:
 def _arbitration(job: migration_jobs.Job, pod: objects.Pod | None, view: View) -> reasons.Reason | None:
     if pod and view.controller and (found := causes.waiting(view.snapshot, pod, view.controller, view.beside(job))):
         return found
-    if not view.now or not job.created or causes.seconds_of(view.now) - causes.seconds_of(job.created) < _PATIENCE:
+    if not _is_old(job, view):
         return None
     return reasons.Reason(
         "not_arbitrated",
@@ -168,6 +176,22 @@ def unanswered(job: migration_jobs.Job, jobs: t.Iterable[migration_jobs.Job]) ->
 
 _PATIENCE = 15.0
 """Seconds after which a job that nothing holds should have been admitted."""
+
+
+def _is_old(job: migration_jobs.Job, view: View) -> bool:
+    return bool(view.now and job.created and causes.seconds_of(view.now) - causes.seconds_of(job.created) >= _PATIENCE)
+
+
+def _stalled(job: migration_jobs.Job, view: View) -> reasons.Reason | None:
+    """Between its start and its first condition, only the object limiter stops a job."""
+    if job.phase != "Running" or job.conditions or not _is_old(job, view):
+        return None
+    return reasons.Reason(
+        "object_limiter",
+        "koord-descheduler has started it and does nothing more: its object limiter seems to remember an eviction that "
+        "has left no trace.",
+        "Wait, or change objectLimiters of the MigrationController.",
+    )
 
 
 def _limited(job: migration_jobs.Job, pod: objects.Pod, view: View) -> reasons.Reason | None:

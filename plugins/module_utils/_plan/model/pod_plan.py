@@ -25,11 +25,13 @@ class Choices:
     runs in, by its environment (an empty namespace or uid is unknown). ``fenced`` are the nodes that the caller vouches
     are off. The ``koordinator_`` ones name koord-descheduler's objects, empty where these are found. ``controller`` is
     Koordinator's live MigrationController, ``None`` if PodMigrationJobs are not possible or not wanted; ``fallback`` is
-    for the pods that ``backend`` ``koordinator`` cannot move by one.
+    for the pods that ``backend`` ``koordinator`` cannot move by one, and ``job_wait`` the seconds for which a pod that
+    could be evicted waits for its job.
     """
 
     backend: str = "auto"
     fallback: str = "eviction"
+    job_wait: float = 60.0
     force: bool = False
     delete_emptydir_data: bool = False
     ignore_daemonsets: bool = True

@@ -22,7 +22,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.mod
     reasons,
     snapshots,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.routes import dead, held, job_route
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.routes import dead, held
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap import surge_room
 
 Waves = tuple[tuple[str, ...], ...]
@@ -192,9 +192,9 @@ def _pace(snapshot: snapshots.Snapshot, plans: t.Iterable[pod_plan.PodPlan], ask
         return []
     jobs = [plan for plan in plans if plan.route == "job"]
     found = []
-    for uid, seconds in estimate.limiter_seconds(snapshot, jobs, controller).items():
+    for uid, seconds in estimate.limiter_seconds(snapshot, jobs, controller, asked.now).items():
         workload = snapshot.workload(uid)
-        if workload is None or seconds <= job_route.PATIENCE:
+        if workload is None or seconds <= asked.choices.job_wait:
             continue
         mine = [plan for plan in jobs if plan.workload and plan.workload.uid == uid]
         gap, _burst = migration_controller.interval(controller, "workload", workload.replicas)

@@ -9,6 +9,7 @@ import functools
 import typing as t
 from dataclasses import dataclass, field, replace
 
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs import object_limiter
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import (
     budgets,
     names,
@@ -46,6 +47,11 @@ class RoutingContext:
     def place_in_line(self, scope: str, key: str, pod: objects.Pod) -> int:
         """How many leaving pods of the same controller (``workload``) or ``namespace`` come before this one."""
         return self._lines[(scope, key)].index(pod.uid)
+
+    @functools.cached_property
+    def evictions(self) -> object_limiter.Taken:
+        """When evictions by PodMigrationJobs took tokens of the object limiters, as far as pods tell of them."""
+        return object_limiter.by_key(object_limiter.evictions((), self.snapshot.pods))
 
     @functools.cached_property
     def _lines(self) -> t.Mapping[tuple[str, str], t.Sequence[str]]:

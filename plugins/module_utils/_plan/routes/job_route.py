@@ -8,7 +8,7 @@ that of pods that are swapped, refused or skipped. A single replica that can be 
 because a job deletes the old pod before the new one serves.
 
 ``koordinator`` uses a job wherever arbitration would admit it, and ``fallback`` for the rest. ``auto`` uses one only if
-it reserves resources (mode ReservationFirst) and the object limiter delays the pod for at most ``PATIENCE`` seconds.
+it reserves resources (mode ReservationFirst) and the object limiter delays the pod for at most ``job_wait`` seconds.
 We evict all others.
 """
 
@@ -16,9 +16,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs import causes
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs import causes, object_limiter
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import (
     migration_controller,
+    objects,
     option,
     pod_plan,
     reasons,
@@ -27,9 +28,6 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.rou
 
 JOBBED = frozenset({"replicas", "guarded", "interruption_allowed"})
 """Codes of evictions that a job could do. The others are of pods that do not serve, or are not replaced."""
-
-PATIENCE = 60.0
-"""Seconds of waiting for the object limiter that ``auto`` accepts for a pod."""
 
 RESERVES = "ReservationFirst"
 POLICY = "koordinator.sh/evict-policy"
@@ -56,8 +54,8 @@ def by_job(case: cases.Case, plan: pod_plan.PodPlan) -> pod_plan.PodPlan:
 
 
 def without_job(plan: pod_plan.PodPlan, why: str) -> pod_plan.PodPlan:
-    """The plan of a pod that is evicted after its job has failed."""
-    return replace(plan, route="evict", reason=f"{plan.reason} That job failed: {why} So it is evicted.")
+    """The plan of a pod that is evicted because no job has moved it."""
+    return replace(plan, route="evict", reason=f"{plan.reason} That did not happen: {why} So it is evicted.")
 
 
 def _not_admitted(case: cases.Case, controller: migration_controller.Controller) -> reasons.Reason | None:
@@ -80,18 +78,21 @@ def _not_worth(case: cases.Case, controller: migration_controller.Controller) ->
             "mode", f"The MigrationController's mode is {controller.default_job_mode}: it reserves nothing."
         )
     seconds = _limiter_wait(case, controller)
-    if seconds <= PATIENCE:
+    if seconds <= case.choices.job_wait:
         return None
     return reasons.Reason("object_limiter", f"The object limiter would delay it for {seconds:.0f} s.")
 
 
 def _limiter_wait(case: cases.Case, controller: migration_controller.Controller) -> float:
-    """Seconds until the limiters admit this pod after its siblings on the leaving nodes."""
+    """Seconds until the limiters admit this pod after its siblings on the leaving nodes, and after others before."""
     replicas = case.workload.replicas if case.workload else 0
-    scopes = {"workload": case.pod.owner.uid if case.pod.owner else "", "namespace": case.pod.namespace}
+    moment = objects.moment(case.context.now)
     waits = [0.0]
-    for scope, key in scopes.items():
+    for scope, key in object_limiter.keys_of(case.pod):
         gap, burst = migration_controller.interval(controller, scope, replicas)
         if gap:
-            waits.append(max(0, case.context.place_in_line(scope, key, case.pod) - burst + 1) * gap)
+            taken = case.context.evictions.get((scope, key), ()) if moment else ()
+            count = case.context.place_in_line(scope, key, case.pod) + 1
+            start = moment.timestamp() if moment else 0.0
+            waits.append(object_limiter.departures(taken, gap, burst, count, start)[-1] - start)
     return max(waits)

@@ -201,7 +201,8 @@ class _Drain:
         for site in self.sites.values():
             if site.open:
                 self.closing.judge(site, snapshot)
-        self.progress.tell(self.sites.values(), self.swaps.waiting.values(), self.routing.replacements.waited_for)
+        missing = [*self.routing.replacements.waited_for, *self.jobs.waited_for]
+        self.progress.tell(self.sites.values(), self.swaps.waiting.values(), missing)
 
     def _yield_guards(self, snapshot: snapshots.Snapshot) -> None:
         """Delete a guard of ours when somebody else's budget covers its pods: with two no eviction is allowed."""

@@ -3,10 +3,11 @@
 
 """Decisions on jobs that exist: approve, reject, delete.
 
-No job is written before it has passed arbitration: an earlier update starts the job without arbitration, and an
-earlier deletion leaves it in the arbitrator's queue, which tries to update it twice a second until
-koord-descheduler restarts. The one exception is the rejection of a job that is not paused: it would start as soon as
-it has passed, and a failed job does not.
+No job is written before it has passed arbitration: an earlier update starts the job without arbitration, and after an
+earlier rejection or deletion the arbitrator tries to update it twice a second until koord-descheduler restarts. So a
+rejection waits until the job has passed. One that is not paused may be faster then: with room at hand it evicts its pod
+within a tenth of a second (seen in the lab), and koord-descheduler may lose its note of that to our write. So the pods
+are looked at afterwards.
 """
 
 from __future__ import annotations
@@ -14,9 +15,12 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs import migration_jobs, verdict
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import outcomes
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import context
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import objects, outcomes
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import context, writing
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.jobs import job_moves, job_view, job_writes
+
+SETTLED = 1.0
+"""Seconds after which an eviction that was on its way when a job was rejected shows on its pod."""
 
 Ruling = t.Literal["approved", "rejected", "absent"]
 
@@ -39,10 +43,9 @@ class Rulings:
                 else:
                     self._rule(work, job)
             waiting = [work for work in self.works if work.state == "following"]
-            if not waiting:
-                return
-            if not wait or self.ctx.check:
+            if not waiting or not wait or self.ctx.check:
                 break
+        self._look_back()
         for work in waiting:
             job = t.cast("migration_jobs.Job", work.job)
             if self.ctx.check:
@@ -52,8 +55,22 @@ class Rulings:
             said = f"Job {job.name} {left}."
             work.close(outcomes.JobOutcome.STILL_WAITING, said, verdict.verdict(job, view))
 
+    def _look_back(self) -> None:
+        """Correct the outcome of rejected jobs whose pods leave nevertheless."""
+        ruled = [work for work in self.works if work.outcome == outcomes.JobOutcome.REJECTED]
+        racing = [work for work in ruled if work.job and not work.job.paused and not self.ctx.check]
+        if racing:
+            self.ctx.clock.sleep(SETTLED)
+        for work in racing:
+            raw = writing.read(self.ctx, work.target)
+            if raw is None or objects.Pod.of(raw).deleting or work.target.uid not in ("", raw["metadata"]["uid"]):
+                work.close(
+                    outcomes.JobOutcome.TOO_LATE,
+                    f"Job {work.name} is rejected, but {work.target} was evicted just before: that cannot be undone.",
+                )
+
     def _must_wait(self, job: migration_jobs.Job) -> bool:
-        if job.ended or (self.ruling == "rejected" and not job.paused):
+        if job.ended:
             return False
         # A job that has evicted its pod is deleted after its end.
         return job.waiting or (self.ruling == "absent" and job.evicting)

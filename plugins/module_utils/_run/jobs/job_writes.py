@@ -60,8 +60,9 @@ def reject(
         return api_changes.patch(job, sentence, {"status": status}, {"phase": job.phase}, status, verb="status")
 
     found = _write(ctx, job, change, fence)
-    if found and found.reservation and (ctx.check or (found.ended and not found.succeeded)):
-        free(ctx, found.reservation, fence)
+    if found and (found.reservation if ctx.check else found.ended and not found.succeeded):
+        # The controller names it after the job's UID, and writes its name into the job after it has created it.
+        free(ctx, found.reservation or found.uid, fence)
     return found
 
 

@@ -101,13 +101,21 @@ def traces(ctx: context.Context) -> tuple[state.Trace, ...]:
 def give_up(ctx: context.Context, run: str | None, recorded: t.Collection[str]) -> None:
     """End and delete those of the run (``None``: of any) whose nodes are no longer in maintenance.
 
-    ``recorded`` are the nodes that are. A job that has evicted its pod is left to end.
+    ``recorded`` are the nodes that are. A job that has evicted its pod is left to end, one that somebody has paused to
+    them, and one that does not pass arbitration within ``PASSES`` seconds stays as well.
     """
-    jobs = tracker.JobTracker(ctx)
-    for job in _left(ctx):
-        mine = run in (None, job.labels.get(migration_jobs.RUN_LABEL, ""))
-        if mine and job.annotations[names.SERVES_NODES] not in recorded and (job.ended or not job.evicting):
-            jobs.give_up(job, "The maintenance for which it was created has ended.")
+    jobs, deadline = tracker.JobTracker(ctx), ctx.clock.now() + tracker.PASSES
+    while True:
+        left = [job for job in _left(ctx) if run in (None, job.labels.get(migration_jobs.RUN_LABEL, ""))]
+        left = [job for job in left if job.annotations[names.SERVES_NODES] not in recorded]
+        left = [job for job in left if job.ended or not (job.evicting or job.paused)]
+        late = ctx.clock.now() >= deadline
+        for job in left:
+            if late or not job.waiting:
+                jobs.give_up(job, "The maintenance for which it was created has ended.")
+        if late or not any(job.waiting for job in left):
+            return
+        ctx.clock.sleep(LOOK_EVERY)
 
 
 def _left(ctx: context.Context) -> list[migration_jobs.Job]:

@@ -3,8 +3,10 @@
 
 """One PodMigrationJob from its creation to its end.
 
-A job is never written before arbitration: any update would carry it past the arbitration. It is deleted only after
-its end, because the arbitrator never forgets a job that vanished while it waited.
+A job is never written before arbitration: any update would carry it past the arbitration, and the arbitrator, whose
+copy is old then, would try to update it twice a second until koord-descheduler restarts. A job that is deleted while
+it waits is tried for as long. Only one whose pod is gone and that waits nevertheless is ended: arbitration passes it at
+once, so nobody arbitrates. Jobs of other creators, and those that a person has paused, are never written.
 """
 
 from __future__ import annotations
@@ -34,6 +36,9 @@ UNSEEN = 5.0
 """Seconds after which a new job that the watch has not shown is read from the API server."""
 GONE = 7.0
 """Seconds after which a job is ended whose pod is gone otherwise: the controller checks every three."""
+
+PASSES = 5.0
+"""Seconds for which a job that has to be ended is given to pass arbitration, which happens twice a second."""
 
 State = t.Literal["unseen", "under way", "ended", "deleted", "pod gone"]
 """``unseen``: created, but not shown by the watch yet; ``pod gone``: before the job could move it."""
@@ -121,14 +126,19 @@ class JobTracker:
         if job.ended:
             return "ended"
         gone = snapshot.pod(track.target.uid or job.pod.uid) is None
-        if self._overtaken(track, job, now, gone=gone):
+        replaced = any((pod.namespace, pod.name) == (job.pod.namespace, job.pod.name) for pod in snapshot.pods)
+        if self._overtaken(track, job, now, gone=gone and not (job.waiting and replaced)):
             return "pod gone"
         if track.ours and not job.waiting:
             self._remind(track, job, now, gone=gone)
         return "under way"
 
     def give_up(self, job: migration_jobs.Job, why: str) -> None:
-        """Let go of a job that has not evicted its pod; a refusal is noted in the report."""
+        """Let go of a job; one that waits for arbitration stays, and a refusal is noted in the report."""
+        if job.waiting:
+            why = "it waits for arbitration and must not be written. After its ttl it moves nothing"
+            self.ctx.note(phases.What.KEPT, f"{job.ref} stays: {why}.")
+            return
         try:
             job_writes.let_go(self.ctx, job, why, self.fence)
         except errors.ClusterError as error:
@@ -146,14 +156,15 @@ class JobTracker:
 
     def _overtaken(self, track: Tracked, job: migration_jobs.Job, now: float, *, gone: bool) -> bool:
         """End a job that has nothing to move any more, before it waits for its ttl with a place reserved."""
-        if not gone or job.evicting or job.waiting:
+        if not gone or job.evicting:
             track.gone_since = None
             return False
         track.gone_since = track.gone_since or now
         if now - track.gone_since < GONE:
             return False
         try:
-            written = job_writes.reject(self.ctx, job, track.too_late, self.fence) if job.ours else None
+            ours = job.ours and not job.paused
+            written = job_writes.reject(self.ctx, job, track.too_late, self.fence) if ours else None
         except errors.ClusterError as error:
             self.ctx.note(phases.What.KEPT, f"{job.ref} stays: {error}")
             track.gone_since = now

@@ -139,7 +139,7 @@ def _plan(
         "pods": [_pod(plan, dead.fate(snapshot, plan.pod, now)) for plan in plans],
         "waves": [list(wave) for wave in groups],
         "estimate_seconds": estimate.estimate_seconds(
-            snapshot, plans, groups, settle=options.settle, controller=choices.controller
+            snapshot, plans, groups, settle=options.settle, choices=choices, now=now
         ),
         "fence": access.standing(ctx),
         "nodes": [_node(snapshot, name, there, blockers) for name in wanted],

@@ -8,7 +8,7 @@ import typing as t
 
 import pytest
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs import causes
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs import causes, object_limiter
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs.migration_jobs import (
     EVICT,
     PASSED,
@@ -217,8 +217,8 @@ def test_the_object_limiter_counts_evictions_by_controller_and_namespace() -> No
 
 
 def test_a_token_bucket_is_full_at_first_and_fills_slowly() -> None:
-    assert causes.next_token([], 300.0, 1) == 0.0
-    assert causes.next_token([1000.0], 300.0, 1) == 1300.0
-    assert causes.next_token([1000.0, 1010.0], 300.0, 1) == pytest.approx(1600.0)
-    assert causes.next_token([1000.0], 300.0, 2) == 0.0
-    assert causes.next_token([1000.0, 1000.0], 300.0, 2) == 1300.0
+    assert object_limiter.next_token([], 300.0, 1) == 0.0
+    assert object_limiter.next_token([1000.0], 300.0, 1) == 1300.0
+    assert object_limiter.next_token([1000.0, 1010.0], 300.0, 1) == pytest.approx(1600.0)
+    assert object_limiter.next_token([1000.0], 300.0, 2) == 0.0
+    assert object_limiter.next_token([1000.0, 1000.0], 300.0, 2) == 1300.0

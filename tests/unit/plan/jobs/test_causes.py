@@ -15,6 +15,7 @@ HERE = Path(__file__).parents[4]
 UTILS = HERE / "plugins/module_utils"
 SAYING = (
     "_plan/jobs/causes.py",
+    "_plan/jobs/object_limiter.py",
     "_plan/jobs/verdict.py",
     "_plan/jobs/reserve.py",
     "_plan/jobs/targets.py",

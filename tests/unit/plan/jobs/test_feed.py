@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs import causes
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs import object_limiter
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs.feed import (
     Traffic,
     admit,
@@ -136,4 +136,4 @@ def test_the_ttl_leaves_time_for_everything() -> None:
 
 
 def test_an_eviction_counts_for_the_controller_and_the_namespace() -> None:
-    assert causes.keys_of(cluster().pods[0]) == (("workload", "uid-ReplicaSet-web"), ("namespace", "shop"))
+    assert object_limiter.keys_of(cluster().pods[0]) == (("workload", "uid-ReplicaSet-web"), ("namespace", "shop"))

@@ -13,6 +13,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.job
     estimate_seconds,
     limiter_seconds,
 )
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs.object_limiter import ALLOCATED
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.migration_controller import (
     Controller,
     Limiter,
@@ -144,6 +145,8 @@ def test_auto_does_not_wait_for_the_object_limiter() -> None:
     by_auto = planned(found, controller=limited, backend="auto")
     assert [p.route for p in by_auto] == ["job", "evict", "evict"]
     assert "would delay it for 300 s" in by_auto[2].reason
+    patient = planned(found, controller=limited, backend="auto", job_wait=300.0)
+    assert [p.route for p in patient] == ["job", "job", "job"]
     short = Controller(object_limiters={"workload": Limiter(40.0, burst=1)})
     assert [p.route for p in planned(found, controller=short, backend="auto")] == ["job", "job", "job"]
     by_namespace = Controller(object_limiters={"namespace": Limiter(100.0, 1, burst=2)})
@@ -158,7 +161,7 @@ def test_auto_waits_a_minute_for_the_object_limiter(gap: float, route: str) -> N
 
 
 def test_an_owner_without_a_known_count_is_not_limited() -> None:
-    """The limiter does not track a workload whose replicas it cannot read."""
+    """The limiter does not track a workload whose replicas it cannot read, where arbitration admits its pods."""
     found = snapshot(pods=web(2, owner=owned("Database", "main", "example.org/v1")))
     controller = Controller(skip_check_expected_replicas=True, skipped=frozenset(causes.UNCOUNTED_GATES))
     plans = planned(found, controller=controller, backend="auto", allow_interruption=True)
@@ -168,13 +171,15 @@ def test_an_owner_without_a_known_count_is_not_limited() -> None:
 def test_the_estimate_follows_the_limits() -> None:
     found = snapshot(deployment("web", 3), pods=web(2, grace=0))
 
-    def seconds(controller: Controller) -> int:
+    def seconds(controller: Controller, **choices: t.Any) -> int:
         plans = planned(found, controller=controller)
-        return estimate_seconds(found, plans, [("n1",)], controller=controller)
+        return estimate_seconds(found, plans, [("n1",)], choices=Choices(controller=controller, **choices))
 
     each = 5 + 10
     assert seconds(Controller(object_limiters={})) == 5 + 2 * each
-    assert seconds(Controller()) == 5 + each + 300
+    assert seconds(Controller()) == 5 + 60 + 2 * 10, "with backend auto they are evicted after a minute"
+    assert seconds(Controller(), job_wait=10.0) == 5 + 10 + 2 * 10
+    assert seconds(Controller(), backend="koordinator") == 5 + each + 300
     wide = Controller(object_limiters={}, max_migrating_per_workload=2, max_unavailable_per_workload=2)
     assert seconds(wide) == 5 + each
     narrow = Controller(
@@ -184,3 +189,31 @@ def test_the_estimate_follows_the_limits() -> None:
     plans = planned(found, controller=Controller())
     assert limiter_seconds(found, plans, Controller()) == {"uid-Deployment-web": 300.0}
     assert limiter_seconds(found, plans, FREE) == {}
+
+
+def test_each_wave_waits_for_what_the_limiter_remembers_of_those_before() -> None:
+    pods = [*web(1, grace=0), *web(1, grace=0, on="n2")]
+    pods[1]["metadata"].update(name="web-1", uid="uid-web-1")
+    found, choices = snapshot(deployment("web", 3), pods=pods), Choices(controller=Controller(), backend="koordinator")
+    plans = routes(found, {"n1", "n2"}, choices)
+    alone = 5 + 5 + 10
+    assert estimate_seconds(found, plans, [("n1",), ("n2",)], choices=choices) == 2 * alone + 300 - alone
+
+
+def test_the_plan_counts_the_evictions_that_the_limiter_remembers() -> None:
+    taken = pod("web-9", on="n2", owner=owned("ReplicaSet", "web"))
+    taken["metadata"]["creationTimestamp"] = "2026-01-01T00:08:00Z"
+    taken["metadata"]["annotations"] = {ALLOCATED: '{"name":"r-1","uid":"u-1"}'}
+    found, now = snapshot(deployment("web", 3), pods=[*web(grace=0), taken]), "2026-01-01T00:10:00.000Z"
+    [plan] = planned(found, controller=Controller())
+    assert limiter_seconds(found, [plan], Controller(), now) == {"uid-Deployment-web": 180.0}
+    choices = Choices(controller=Controller(), backend="koordinator")
+    assert estimate_seconds(found, [plan], [("n1",)], choices=choices, now=now) == 5 + 15 + 180
+    assert estimate_seconds(found, [plan], [("n1",)], choices=choices) == 5 + 15, "nobody knows when that was"
+
+    def routed(when: str) -> str:
+        by_auto = Choices(controller=Controller())
+        return next(iter(routes(found, {"n1"}, by_auto, now=when))).route
+
+    assert routed(now) == "evict", "it would wait for three minutes"
+    assert routed("2026-01-01T00:12:10.000Z") == "job", "the window is over in less than a minute"

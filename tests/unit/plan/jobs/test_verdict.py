@@ -70,6 +70,7 @@ def code(job: Raw, view: View) -> str:
     [
         (raw({}), world(), "not_arbitrated"),
         (raw(RUNS, paused=True), world(), "paused"),
+        (raw(RUNS), world(), "object_limiter"),
         (raw(RUNS), world(there=False), "pod_gone"),
         (raw(RUNS, condition("ReservationCreated", "False", message="no owners")), world(), "reservation_not_created"),
         (raw(RUNS, CREATED, reservation="r"), world(), "no_scheduler"),

@@ -1,0 +1,125 @@
+# Copyright: Contributors to the kubeops.node_maintenance collection
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The object limiter's window over several calls, in whole runs on a simulated cluster."""
+
+from __future__ import annotations
+
+import itertools
+import typing as t
+
+import pytest
+
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs import migration_jobs
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Ref
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.pod_plan import Choices
+from ansible_collections.kubeops.node_maintenance.tests.unit.simulator import koordinator, manifests
+from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.faults import Fault
+from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.store import Event, Raw
+from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.whole import Input, Outcome, maintain
+from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.world import World
+
+WINDOW = 90.0
+
+
+class Scene:
+    """Deployment `web` of three, one on each of three nodes, and what its jobs did: when created, evicted, ended."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.created: dict[str, float] = {}
+        self.evicted: dict[str, float] = {}
+        self.reasons: list[str] = []
+        world.on_event.append(self._note)
+
+    def _note(self, event: Event) -> None:
+        if event.resource != kinds.PODMIGRATIONJOBS.resource:
+            return
+        name, status = event.raw["metadata"]["name"], event.raw.get("status") or {}
+        self.created.setdefault(name, self.world.machine.now)
+        if any(condition["type"] == "Eviction" for condition in status.get("conditions") or ()):
+            self.evicted.setdefault(name, self.world.machine.now)
+        if status.get("reason"):
+            self.reasons.append(status["reason"])
+
+    def maintain(self, *nodes: str, name: str = "me", **choices: t.Any) -> Outcome:
+        me = self.world.process(name)
+        given = Input(nodes, choices=Choices(**{"backend": "koordinator", **choices}))
+        task = me.spawn(lambda: maintain(me, given))
+        self.world.machine.run_until(lambda: not task.alive, within=3600.0)
+        return Outcome(wrong=["killed"]) if me.process.dead else t.cast("Outcome", task.value())
+
+    @property
+    def waits(self) -> list[float]:
+        """Seconds that each job had between its creation and its eviction."""
+        return [self.evicted[name] - created for name, created in self.created.items()]
+
+    @property
+    def apart(self) -> list[float]:
+        """Seconds between one eviction and the next."""
+        times = sorted(self.evicted.values())
+        return [later - earlier for earlier, later in itertools.pairwise(times)]
+
+    def moved_by_someone(self, node: str) -> None:
+        """Another client moves the node's pod of `web` by a job, and deletes the job when it has succeeded."""
+        [pod] = self.world.pods(on=node, app="web")
+        meta = pod["metadata"]
+        ref = Ref("Pod", meta["name"], meta["namespace"], meta["uid"], "v1")
+        job = migration_jobs.manifest("theirs", ref, migration_jobs.Wish())
+        job["metadata"]["labels"] = {}
+        self.world.apply(job)
+        self.world.machine.run_until(lambda: self._job("theirs")["status"].get("phase") == "Succeeded")
+        self.world.delete(kinds.PODMIGRATIONJOBS, "theirs")
+        self.world.machine.run_for(5.0)
+
+    def _job(self, name: str) -> Raw:
+        return self.world.get(kinds.PODMIGRATIONJOBS, name)
+
+
+@pytest.fixture
+def scene() -> t.Iterator[Scene]:
+    web = manifests.deployment("web", 3, schedulerName="koord-scheduler")
+    objects = [*manifests.koordinator(f"{WINDOW:g}s"), *(manifests.node(f"n{i}") for i in (1, 2, 3)), web]
+    with World(objects, add_ons=[koordinator.GROUP]) as world:
+        yield Scene(world)
+
+
+def test_the_second_wave_waits_for_the_window_with_its_reason_before_it_creates_a_job(scene: Scene) -> None:
+    outcome = scene.maintain("n1", "n2")
+    assert (outcome.ok, outcome.failed, outcome.wrong) == (True, {}, [])
+    assert len(scene.evicted) >= 2
+    assert max(scene.waits) < 20, "no job waits in its place for the limiter"
+    assert min(scene.apart) >= WINDOW
+    assert scene.reasons == []
+    told = [event.message for event in scene.world.process("me").told]
+    assert any("lets one pod of Deployment shop/web go in 90 s: the next one goes at " in message for message in told)
+
+
+@pytest.mark.parametrize("ordinal", [60, 90])
+def test_a_run_that_was_killed_remembers_as_well(scene: Scene, ordinal: int) -> None:
+    scene.world.process("me").faults.at(ordinal, Fault("killed after"))
+    assert scene.maintain("n1", "n2").wrong == ["killed"]
+    assert scene.maintain("n1", "n2").ok
+    assert max(scene.waits) < 20
+    assert min(scene.apart) >= WINDOW
+
+
+def test_evictions_that_others_made_before_count(scene: Scene) -> None:
+    scene.moved_by_someone("n3")
+    assert scene.maintain("n1").ok
+    assert max(scene.waits) < 20
+    assert min(scene.apart) >= WINDOW
+    assert scene.reasons == []
+
+
+def test_auto_evicts_instead_where_the_window_is_longer_than_a_pod_waits(scene: Scene) -> None:
+    scene.moved_by_someone("n3")
+    outcome = scene.maintain("n1", backend="auto", job_wait=30.0)
+    assert outcome.ok
+    [node] = [node for name, result in outcome.calls if name == "drain" for node in result.data["nodes"]]
+    pods = [pod for pod in node["pods"] if pod["route"] != "skip"]
+    assert {(pod["route"], pod["outcome"]) for pod in pods} == {("evict", "evicted")}
+    assert all("The object limiter would delay it for" in pod["reason"] for pod in pods)
+    assert set(scene.created) == {"theirs"}
