@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import typing as t
 
+import pytest
+
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Raw
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.services import STEPS, Services
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.services import STEPS, Services, merged
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.world import World
 
 
@@ -26,7 +28,7 @@ def sampled(counts: t.Iterable[int]) -> tuple[str, list[list[t.Any]]]:
         for count in counts:
             services.sample(serving(count))
             world.machine.run_for(1.0)
-        (shown,) = services.shown()
+        (shown,) = services.to_dicts()
         return began, shown["samples"]
 
 
@@ -38,6 +40,79 @@ def test_a_service_that_flaps_for_days_stays_small_and_its_low_points_are_kept()
     times = [at for at, _count in samples]
     assert times == sorted(times)
     assert samples[-2][1] == samples[-1][1] == 4
+
+
+def test_two_hundred_steps_are_kept_and_one_more_halves_them() -> None:
+    """The end of the time is one more sample; of 201 steps the 199 between the first and the last are paired."""
+    assert len(sampled([1, 2] * 100)[1]) == 200 + 1
+    assert len(sampled([1, 2] * 100 + [1])[1]) == 1 + 100 + 1 + 1
+
+
+@pytest.mark.parametrize(
+    ("steps", "fewer"),
+    [
+        ("a1 b2", "a1 b2"),
+        ("a1 b2 c3", "a1 b2 c3"),
+        ("a1 b2 c3 d4", "a1 b2 d4"),
+        ("a1 b3 c2 d4 e5", "a1 b2 d4 e5"),
+        ("a0 b3 c2 d4 e5 f0", "a0 b2 d4 f0"),
+    ],
+)
+def test_steps_are_merged_in_pairs_to_the_earlier_time_and_the_lower_count(steps: str, fewer: str) -> None:
+    assert merged([(step[0], int(step[1])) for step in steps.split()]) == [(x[0], int(x[1])) for x in fewer.split()]
+
+
+def piece(service: str, *endpoints: Raw, namespace: str = "shop") -> Raw:
+    labels = {"kubernetes.io/service-name": service} if service else None
+    return {"metadata": {"namespace": namespace, "name": "x", "labels": labels}, "endpoints": list(endpoints) or None}
+
+
+def endpoint(uid: str = "", ready: bool | None = True, *addresses: str) -> Raw:
+    conditions = {} if ready is None else {"ready": ready}
+    return {"targetRef": {"uid": uid} if uid else None, "conditions": conditions, "addresses": list(addresses)}
+
+
+def counts(*rounds: list[Raw]) -> dict[str, list[int]]:
+    """What is kept of each Service after these looks at the slices."""
+    with World(settle=False) as world:
+        services = Services(world.process("me").ctx())
+        for slices in rounds:
+            services.sample(slices)
+        found = services.to_dicts()
+        assert [(one["namespace"], one["name"]) for one in found] == sorted((x["namespace"], x["name"]) for x in found)
+        return {f"{one['namespace']}/{one['name']}": [count for _at, count in one["samples"]] for one in found}
+
+
+@pytest.mark.parametrize(
+    ("slices", "count"),
+    [
+        pytest.param([piece("web", endpoint("a"), endpoint("b"))], 2, id="two pods"),
+        pytest.param([piece("web", endpoint("a")), piece("web", endpoint("b"))], 2, id="in two slices"),
+        pytest.param([piece("web", endpoint("a")), piece("web", endpoint("a"))], 1, id="a pod with two addresses"),
+        pytest.param([piece("web", endpoint("", True, "10.0.0.1"), endpoint("", True, "10.0.0.2"))], 2, id="no pods"),
+        pytest.param([piece("web", endpoint("a", False), endpoint("b", None))], 1, id="unknown counts as ready"),
+        pytest.param([piece("web")], 0, id="none at all"),
+        pytest.param([piece("", endpoint("a")), piece("web")], 0, id="a slice of no Service"),
+        pytest.param([piece("web", endpoint("a"), namespace="other"), piece("web")], 0, id="another namespace's"),
+    ],
+)
+def test_each_pod_that_is_not_said_to_be_unready_counts_once(slices: list[Raw], count: int) -> None:
+    gone: list[Raw] = [piece("web", *[endpoint(str(number)) for number in range(9)])]
+    assert counts(gone, slices)["shop/web"] == [9, count, count]
+
+
+def test_only_what_changed_or_never_served_is_shown() -> None:
+    same, never, went = (
+        piece(name, *[endpoint("a")] * many) for name, many in (("same", 1), ("never", 0), ("went", 1))
+    )
+    assert counts([same, never, went], [same, never]) == {"shop/never": [0, 0], "shop/went": [1, 0, 0]}
+
+
+def test_how_many_were_watched_counts_also_those_that_are_not_shown() -> None:
+    with World(settle=False) as world:
+        services = Services(world.process("me").ctx())
+        services.sample([piece("one", endpoint("a")), piece("two")])
+        assert services.watched == 2
 
 
 def test_few_steps_are_kept_as_they_were() -> None:

@@ -225,6 +225,20 @@ def test_no_execute_is_refused_as_a_whole_and_names_its_pods(cluster: Make, chec
     assert found.asked == ["list nodes", "list pods"]
 
 
+def test_a_line_of_progress_says_what_was_done_and_leaves_the_node_to_its_event(cluster: Make) -> None:
+    found = cluster(*PODS, n1=["old:NoSchedule"], n2=["a:NoExecute"], n3=[])
+    found.run("a:NoExecute", state="exact", allow=True)
+    assert [(event.node, event.what, event.message) for event in found.ann.told] == [
+        (
+            "n1",
+            "exact",
+            "set a:NoExecute; removed old:NoSchedule; "
+            "ends 2 pods (1 at once, 1 within 60 s), without regard to budgets",
+        ),
+        ("n3", "exact", "set a:NoExecute"),
+    ]
+
+
 def test_no_execute_is_refused_where_no_pod_runs_too(cluster: Make) -> None:
     assert cluster(n1=[]).run("a:NoExecute")["failed"]
 

@@ -247,16 +247,25 @@ def rewrite(node: objects.Node, after: tuple[objects.Raw, ...]) -> api_changes.C
         return None
     before = [in_words(taint) for taint in node.taints]
     wanted = [in_words(taint) for taint in after]
-    added = [word for word in wanted if word not in before]
-    gone = [word for word in before if word not in wanted]
-    deeds = ([f"set {', '.join(added)}"] if added else []) + ([f"remove {', '.join(gone)}"] if gone else [])
     return api_changes.patch(
         node,
-        f"On node {node.name}: {'; '.join(deeds)}",
+        f"On node {node.name}: {_deeds('set', 'remove', before, wanted)}",
         {"spec": {"taints": [dict(taint) for taint in after] or None}},
         {"taints": before},
         {"taints": wanted},
     )
+
+
+def progress(change: api_changes.Change) -> str:
+    """The line of progress for what ``rewrite`` gave, beside the node's name."""
+    return _deeds("set", "removed", (change.before or {})["taints"], (change.after or {})["taints"])
+
+
+def _deeds(added: str, removed: str, before: t.Sequence[str], after: t.Sequence[str]) -> str:
+    """Which taints come and go, after these verbs."""
+    come = [word for word in after if word not in before]
+    go = [word for word in before if word not in after]
+    return "; ".join(f"{verb} {', '.join(words)}" for verb, words in ((added, come), (removed, go)) if words)
 
 
 def _text(value: t.Any) -> str:

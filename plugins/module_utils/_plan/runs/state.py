@@ -112,7 +112,7 @@ class Trace:
     what: str
     nodes: tuple[str, ...] = ()
 
-    def shown(self, *, alive: bool) -> dict[str, t.Any]:
+    def to_dict(self, *, alive: bool) -> dict[str, t.Any]:
         return {**asdict(self), "nodes": list(self.nodes), "alive": alive}
 
 

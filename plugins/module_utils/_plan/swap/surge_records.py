@@ -224,7 +224,7 @@ def surges_for(snapshot: snapshots.Snapshot, nodes: t.Collection[str]) -> tuple[
 
 
 def orphaned(snapshot: snapshots.Snapshot, surge: Surge) -> bool:
-    """Whether none of its nodes exists any more."""
+    """Whether all of its nodes no longer exist."""
     return not any(snapshot.has_node(name, uid) for name, uid in surge.nodes.items())
 
 

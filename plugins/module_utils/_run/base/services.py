@@ -53,7 +53,7 @@ class Services:
         """How many Services were watched."""
         return len(self._series)
 
-    def shown(self) -> list[dict[str, t.Any]]:
+    def to_dicts(self) -> list[dict[str, t.Any]]:
         """``[{namespace, name, samples: [[at, ready], ...]}]``; Services that served all the same are left out."""
         at = self._ctx.clock.wall()
         return [

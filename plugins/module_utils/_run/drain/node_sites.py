@@ -162,7 +162,7 @@ def result_of(
                 "services": seen.watched,
                 **spent,
             },
-            "services": seen.shown(),
+            "services": seen.to_dicts(),
         },
         failed=bool(failed),
         message="; ".join(site.message for site in failed),

@@ -62,7 +62,7 @@ class _Task:
         """The NoExecute taints that are new with this change."""
         return node_taints.new_no_execute(self.node.taints, self.after)
 
-    def shown(self) -> dict[str, t.Any]:
+    def to_dict(self) -> dict[str, t.Any]:
         return {
             **outcomes.entry(self.name, self.outcome, self.message),
             "before": [dict(taint) for taint in self.before],
@@ -92,7 +92,7 @@ def taint(ctx: context.Context, options: TaintOptions) -> context.Result:
     for task in tasks:
         if task.change:
             _write(ctx, options, task, kills)
-    return reading.result([task.shown() for task in tasks], evicts=evicts)
+    return reading.result([task.to_dict() for task in tasks], evicts=evicts)
 
 
 def _plan(options: TaintOptions, task: _Task) -> None:
@@ -142,6 +142,8 @@ def _toll(kills: t.Sequence[no_execute.Kill]) -> str:
 
 def _write(ctx: context.Context, options: TaintOptions, task: _Task, kills: t.Sequence[no_execute.Kill]) -> None:
     """Patch one node, planned on its present state; fills the task's outcome."""
+    mine = [kill for kill in kills if kill.pod.node == task.name]
+    toll = f"{_toll(mine)}, without regard to budgets" if mine else ""
 
     def decide(raw: objects.Raw | None) -> api_changes.Change | None:
         if raw is None:
@@ -153,8 +155,6 @@ def _write(ctx: context.Context, options: TaintOptions, task: _Task, kills: t.Se
             task.outcome = outcomes.TaintOutcome.REFUSED
             task.message = f"Somebody removed a NoExecute taint from node {task.name} in the meantime; run again."
             return None
-        if task.change and (mine := [kill for kill in kills if kill.pod.node == task.name]):
-            task.message += f" This {_toll(mine)}, without regard to budgets."
         return task.change
 
     try:
@@ -163,7 +163,8 @@ def _write(ctx: context.Context, options: TaintOptions, task: _Task, kills: t.Se
         task.outcome, task.message = outcomes.TaintOutcome.FAILED, f"Node {task.name}: {error}"
         return
     if written.change and not task.failed:
-        message = task.message if task.change else f"{written.change.sentence}."
-        task.outcome, task.message = outcomes.TaintOutcome(options.state), message
+        task.outcome = outcomes.TaintOutcome(options.state)
+        task.message = f"{written.change.sentence}." + (f" This {toll}." if toll else "")
         if not ctx.check:
-            ctx.tell(task.outcome, task.message, node=task.name)
+            line = node_taints.progress(written.change) + (f"; {toll}" if toll else "")
+            ctx.tell(task.outcome, line, node=task.name)

@@ -64,5 +64,5 @@ def _listed(ctx: context.Context, options: StateOptions) -> context.Result:
             " ".join(finding.message for finding in lacking),
             "Grant these verbs in roles that are bound to their user: the collection brings such roles.",
         ) from error
-    shown = [x.shown(alive=x.run in alive) for x in found]
+    shown = [trace.to_dict(alive=trace.run in alive) for trace in found]
     return context.Result({"traces": shown, "resumable": resumable, "nodes": []})
