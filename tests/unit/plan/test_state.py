@@ -106,7 +106,7 @@ def test_a_node_with_a_record_is_a_trace(reason: str, what: str) -> None:
     assert trace.what.endswith(what)
     (broken,) = state.traces(snapshot(nodes=[node("n1", annotations={names.RECORD: "{"})]), [])
     assert "cannot be read" in broken.what
-    assert trace.shown(alive=True)["nodes"] == ["n1"]
+    assert trace.to_dict(alive=True)["nodes"] == ["n1"]
 
 
 @pytest.mark.parametrize(("ended", "state_of"), [("", "not ended"), ("2026-01-01", "ended 2026-01-01 with failures")])

@@ -44,6 +44,8 @@ def request_for(change: api_changes.Change) -> verbs.Request:
             )
 
 
+AT_ONCE = 8
+"""How many requests, or objects to work on, are under way at the same time."""
 PATIENCE = 60.0
 """Seconds a single request may be tried again while the API server is away or overloaded."""
 TIMEOUT = 30.0

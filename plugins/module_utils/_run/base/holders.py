@@ -20,6 +20,11 @@ def holder_of(lease: objects.Raw) -> str:
     return run_of((lease.get("spec") or {}).get("holderIdentity"))
 
 
+def duration_of(lease: objects.Raw) -> float:
+    """For how many seconds the lease holds after its last renewal; 0 if it does not say."""
+    return float((lease.get("spec") or {}).get("leaseDurationSeconds") or 0)
+
+
 def ref(name: str, namespace: str, uid: str = "") -> objects.Ref:
     """The lease of that name."""
     return objects.Ref("Lease", name, namespace, uid, "coordination.k8s.io/v1")

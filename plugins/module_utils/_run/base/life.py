@@ -72,11 +72,10 @@ def shown(ctx: context.Context, leases: t.Iterable[objects.Raw]) -> set[str]:
     """The runs whose own lease has not expired, by the API server's clock, which stamped it."""
     now, runs = datetime.datetime.fromisoformat(ctx.clock.server()), set()
     for lease in leases:
-        spec = lease.get("spec") or {}
-        renewed = spec.get("renewTime")
+        renewed = (lease.get("spec") or {}).get("renewTime")
         if renewed and is_sign(lease):
             silent_for = now - datetime.datetime.fromisoformat(renewed)
-            if silent_for.total_seconds() <= (spec.get("leaseDurationSeconds") or 0):
+            if silent_for.total_seconds() <= holders.duration_of(lease):
                 runs.add(holders.holder_of(lease))
     return runs
 
@@ -204,6 +203,6 @@ def silent(ctx: context.Context, leases: t.Iterable[objects.Raw]) -> set[Place]:
 
 def _silence(ctx: context.Context, lease: objects.Raw) -> float:
     """For how many seconds the lease has to stay unchanged to be dead."""
-    duration = float((lease.get("spec") or {}).get("leaseDurationSeconds") or 0)
+    duration = holders.duration_of(lease)
     ran_out = duration > locking.IDLE and is_sign(lease) and not shown(ctx, [lease])
     return locking.IDLE if ran_out else duration

@@ -10,6 +10,7 @@ A taker trusts only its own clock: it has to see a lease unchanged for the lease
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import typing as t
 from functools import partial
@@ -36,7 +37,6 @@ DYING = 60.0
 """Seconds for which a restarted run waits for its earlier start to die."""
 LEAVE_WITHIN = 10.0
 """Seconds that leaving all locks may take; what is left after that expires."""
-AT_ONCE = 8
 LOOK_EVERY = 1.0
 
 
@@ -104,8 +104,7 @@ class Locks:
 
         def take(lock: node_locks.NodeLock) -> objects.Raw | str | None:
             def free(lease: objects.Raw) -> bool:
-                spec = lease["spec"]
-                holder, duration = context.Run.parse(spec.get("holderIdentity")), spec.get("leaseDurationSeconds", 0)
+                holder, duration = context.Run.parse(lease["spec"].get("holderIdentity")), holders.duration_of(lease)
                 if adopt and duration > IDLE and holder and holder.id == lock.me.id:
                     return True
                 return holder == lock.me and not (borrowed and duration <= node_locks.WORKING)
@@ -117,7 +116,7 @@ class Locks:
 
         self._keep_renewed()
         try:
-            with self._ctx.clock.pool(AT_ONCE, "lock") as pool:
+            with self._ctx.clock.pool(act.AT_ONCE, "lock") as pool:
                 taken = dict(zip(self._locks, pool.map(take, self._locks.values()), strict=True))
             refused = {node: why for node, why in taken.items() if isinstance(why, str)}
             waiting = {node: lease for node, lease in taken.items() if lease and not isinstance(lease, str)}
@@ -148,8 +147,8 @@ class Locks:
             StopRun: the API server did not answer for a minute.
             ClusterError: the lock is ours, and the fence cannot be written.
         """
-        lock = self._locks.get(node)
-        if lock is not None and lock.held:
+        lock = self._locks[node]
+        if lock.held:
             lock.renew()
             self.fence([node])
             self._hold(self._server.hold, [node])
@@ -170,55 +169,49 @@ class Locks:
             self._keeper.join(LEAVE_WITHIN / 2)
             self._keeper = None
         going = [lock for node, lock in self._locks.items() if node in drop and lock.held]
-        staying = [lock for node, lock in self._locks.items() if node not in drop and lock.held]
+        staying = [lock for node, lock in self._locks.items() if node not in drop]
         # Both at once: neither may take the other's time.
-        pool = self._ctx.clock.pool(2, "leave")
-        try:
-            ends = [pool.submit(self._drop, going, until)] if going else []
-            if staying:
-                ends.append(pool.submit(self._each, lambda lock: lock.renew(int(seconds)), staying, until))
-            for end in ends:
-                end.result()
-        finally:
-            pool.shutdown(wait=False, cancel_futures=True)
+        with self._ctx.clock.pool(act.AT_ONCE, "leave") as pool:
+            dropped = pool.submit(self._drop, going, until)
+            self._each(lambda lock: lock.renew(int(seconds)), staying, until)
+        dropped.result()
 
     def _hold(self, hold: t.Callable[[t.Mapping[str, str], act.Fence], None], nodes: t.Collection[str]) -> None:
         """Enter those of the nodes whose locks are ours into the server's fence."""
         while held := [node for node in nodes if self._locks[node].held]:
-            try:
+            with contextlib.suppress(node_locks.LostLockError):
                 hold(_entries(self._locks[node] for node in held), partial(self.fence, held))
-                break
-            except node_locks.LostLockError:
-                continue
+                return
 
     def _drop(self, locks: t.Sequence[node_locks.NodeLock], until: float) -> None:
         """Delete these leases, and first their entries in the server's fence, so that none is left without its lock.
 
         The fence gets half of the time: the next holder overwrites a leftover entry, but has to wait for a lock.
         """
-        left = max(until - self._ctx.clock.now(), 0.0)
-        pool = self._ctx.clock.pool(1, "fence")
+        left = self._left(until)
+        pool = self._ctx.clock.pool(act.AT_ONCE, "fence")
         try:
             pool.submit(self._server.leave, _entries(locks), left).result(left / 2)
         except (errors.ClusterError, TimeoutError) as error:
             nodes, why = ", ".join(lock.node for lock in locks), str(error) or "no answer in time"
             self._ctx.tell(phases.What.NOT_FENCED, f"the fence in the server keeps entries of {nodes}: {why}")
         finally:
-            pool.shutdown(wait=False, cancel_futures=True)
-        self._each(lambda lock: lock.drop(max(until - self._ctx.clock.now(), 0.0)), locks, until)
+            pool.shutdown(wait=False)
+        self._each(lambda lock: lock.drop(self._left(until)), locks, until)
+
+    def _left(self, until: float) -> float:
+        return max(until - self._ctx.clock.now(), 0.0)
 
     def _each(
         self, do: t.Callable[[node_locks.NodeLock], object], locks: t.Sequence[node_locks.NodeLock], until: float
     ) -> None:
         """Do it for all at once, and wait until ``until`` at most."""
-        pool = self._ctx.clock.pool(AT_ONCE, "lock")
+        pool = self._ctx.clock.pool(act.AT_ONCE, "lock")
         try:
             for future in [pool.submit(do, lock) for lock in locks]:
-                try:
-                    future.result(max(until - self._ctx.clock.now(), 0.0))
-                except (errors.ClusterError, TimeoutError):
-                    # Whoever needs the lease next notices that it is too old.
-                    continue
+                # Whoever needs the lease next notices that it is too old.
+                with contextlib.suppress(errors.ClusterError, TimeoutError):
+                    future.result(self._left(until))
         finally:
             pool.shutdown(wait=False, cancel_futures=True)
 
@@ -252,13 +245,13 @@ def _outwait(
     refused: dict[str, str] = {}
     silent_since = dict.fromkeys(waiting, start)
     for node, lease in waiting.items():
-        text = f"lock held by {holders.holder_of(lease) or 'nobody'}; watching whether it is alive"
+        text = f"lock held by {holders.holder_of(lease)}; watching whether it is alive"
         namespace, _slash, name = ("", "", "") if locks[node].kind == "Node" else node.partition("/")
         ctx.tell(phases.What.WAITING, text, node="" if name else node, namespace=namespace, name=name)
     while True:
         for node, lease in list(waiting.items()):
             now = ctx.clock.now()
-            duration = float((lease.get("spec") or {}).get("leaseDurationSeconds") or 0)
+            duration = holders.duration_of(lease)
             showed_life = silent_since[node] > start
             if now - silent_since[node] >= duration:
                 left = locks[node].take(_unchanged(lease), lease)
@@ -266,7 +259,7 @@ def _outwait(
                     del waiting[node]
                 else:
                     waiting[node], silent_since[node] = left, now
-            elif duration > IDLE or (showed_life and now >= start + (DYING if patient else 0.0)):
+            elif duration > IDLE or (showed_life and (not patient or now >= start + DYING)):
                 refused[node] = holders.held(locks[node].what, lease)
                 del waiting[node]
         if not waiting:

@@ -21,6 +21,10 @@ MARGIN = 1.0
 """Seconds before its end from which a lease proves nothing any more: a request takes time to arrive."""
 RENEW_WITHIN = 5.0
 """Seconds one attempt to renew or to give up may take."""
+NO_PATIENCE = 0.0
+"""Seconds for which a renewal is repeated: the next one follows soon."""
+TRY_AGAIN = 1.0
+"""Seconds between two renewals that are needed for a write."""
 
 
 class LostLockError(context.StopRun):
@@ -35,6 +39,14 @@ class LostLockError(context.StopRun):
             f"{kind} {node}",
         )
         self.node, self.why = node, why
+
+
+def moment(wall: str, token: str) -> str:
+    """The time of a write to the microsecond, which identifies it if its answer is lost.
+
+    The last three digits are drawn, so that two writes of one millisecond differ, too.
+    """
+    return wall.replace("Z", f"{int(token, 16) % 1000:03d}Z")
 
 
 class NodeLock:
@@ -93,7 +105,7 @@ class NodeLock:
                 return None
             return found
 
-    def renew(self, seconds: int = WORKING, patience: float = 0.0) -> bool:
+    def renew(self, seconds: int = WORKING) -> bool:
         """Renew it for so many seconds; whether that certainly succeeded."""
         with self._one_at_a_time:
             if not self.held:
@@ -111,7 +123,7 @@ class NodeLock:
                 return None
 
             try:
-                found = self._write(decide, self._raw, patience=patience, timeout=RENEW_WITHIN, tries=3)
+                found = self._write(decide, self._raw, patience=NO_PATIENCE, timeout=RENEW_WITHIN, tries=3)
             except errors.ClusterError:
                 return False
             if found is None or self.lost:
@@ -138,9 +150,9 @@ class NodeLock:
                     self.what,
                 )
             if not self.renew() and not self.lost:
-                self._ctx.clock.sleep(1.0)
+                self._ctx.clock.sleep(TRY_AGAIN)
 
-    def drop(self, patience: float = act.PATIENCE) -> None:
+    def drop(self, patience: float) -> None:
         """Delete the lease, unless another run holds it by now.
 
         Raises:
@@ -158,8 +170,7 @@ class NodeLock:
                 self._write(decide, known, patience=patience, timeout=RENEW_WITHIN)
 
     def _stamp(self) -> str:
-        """The time of this write to the microsecond, which identifies it if its answer is lost."""
-        return self._ctx.clock.wall().replace("Z", f"{int(self._ctx.clock.token(), 16) % 1000:03d}Z")
+        return moment(self._ctx.clock.wall(), self._ctx.clock.token())
 
     def _is_ours(self, lease: objects.Raw | None) -> bool:
         return lease is not None and (lease.get("spec") or {}).get("holderIdentity") == str(self.me)

@@ -95,9 +95,6 @@ def merged(whole: objects.Raw, scale: objects.Raw) -> objects.Raw:
     if not isinstance(spec.get("selector"), dict) or "matchLabels" not in spec["selector"]:
         spec["selector"] = _selector((scale.get("status") or {}).get("selector", ""))
     status["replicas"] = (scale.get("status") or {}).get("replicas", 0)
-    # Argo writes the generation that it has seen as text.
-    seen = str(status.get("observedGeneration", ""))
-    status["observedGeneration"] = int(seen) if seen.isdigit() else 0
     return {**whole, "spec": spec, "status": status}
 
 

@@ -12,15 +12,13 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.mod
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.preflight import permissions
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import act, context
 
-AT_ONCE = 8
-
 
 def ask(ctx: context.Context, needs: t.Sequence[permissions.Need]) -> list[reasons.Finding]:
     """A finding for each need that is not met.
 
     Takes one review for each need, for the whole cluster, and one for each namespace if that is refused.
     """
-    with ctx.clock.pool(AT_ONCE, "permissions") as pool:
+    with ctx.clock.pool(act.AT_ONCE, "permissions") as pool:
         found = pool.map(lambda need: _ask(ctx, need), needs)
         return [finding for finding in found if finding]
 
@@ -28,11 +26,12 @@ def ask(ctx: context.Context, needs: t.Sequence[permissions.Need]) -> list[reaso
 def refused(ctx: context.Context, error: errors.Forbidden, choices: pod_plan.Choices) -> list[reasons.Finding]:
     """What was refused, and what else is missing that every run needs."""
     request = error.request
-    words = f"{request.verb} {request.resource}" if request else "read the cluster"
+    verb, resource = (request.verb, request.resource) if request else ("read", "the cluster")
+    words = f"{verb} {resource}"
     first = reasons.Finding(
         "missing_permission",
         f"These credentials may not {words}: {error.message}",
-        f"Grant the verb {words.replace(' ', ' on ', 1)} in a role that is bound to them.",
+        f"Grant the verb {verb} on {resource} in a role that is bound to them.",
         "blocker",
         words,
     )

@@ -63,7 +63,7 @@ class ServerFence:
         Raises:
             ClusterError: the map could not be read or written.
         """
-        if self.there:
+        if self.there and entries:
             with self._one_at_a_time:
                 _take_out(self._ctx, lambda lease, holder: entries.get(lease) == holder, patience)
 

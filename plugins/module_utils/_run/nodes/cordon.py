@@ -40,9 +40,6 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.node
 
 State = t.Literal["cordoned", "out", "returning", "parked", "uncordoned"]
 
-AT_ONCE = 8
-"""Nodes that are written at the same time."""
-
 DONE: t.Mapping[State, str] = {
     "cordoned": "cordoned",
     "out": "handed over to the tasks on its host",
@@ -98,7 +95,7 @@ class _Task:
     def failed(self) -> bool:
         return self.outcome is not None and self.outcome.failed
 
-    def shown(self) -> dict[str, t.Any]:
+    def to_dict(self) -> dict[str, t.Any]:
         record = self.wanted.public() if self.wanted else None
         return {**outcomes.entry(self.name, self.outcome, self.message), "kept": list(self.kept), "record": record}
 
@@ -131,7 +128,7 @@ def cordon(ctx: context.Context, options: CordonOptions) -> context.Result:
     if free and ctx.run and options.state == "uncordoned":
         for lock in life.left_locks(ctx, ctx.run, free, locking.lease_namespace(ctx, options.lease_namespace)):
             life.drop(ctx, lock)
-    return reading.result([task.shown() for task in tasks])
+    return reading.result([task.to_dict() for task in tasks])
 
 
 def _plan(ctx: context.Context, options: CordonOptions, task: _Task) -> None:
@@ -248,7 +245,7 @@ def _act(ctx: context.Context, options: CordonOptions, todo: list[_Task]) -> Non
                 given_up += _refuse_done(ctx, [task for task in group if not task.failed])
             if options.state == "out":
                 _refuse_undrained(ctx, [task for task in group if not task.failed])
-            with ctx.clock.pool(AT_ONCE, "node") as pool:
+            with ctx.clock.pool(act.AT_ONCE, "node") as pool:
                 list(pool.map(functools.partial(_write, ctx, options, locks), [x for x in group if not x.failed]))
             if options.state == "out":
                 _let_balancers_settle(ctx, [task for task in group if not task.failed])

@@ -164,7 +164,9 @@ def _write(ctx: context.Context, options: TaintOptions, task: _Task, kills: t.Se
         return
     if written.change and not task.failed:
         task.outcome = outcomes.TaintOutcome(options.state)
-        task.message = f"{written.change.sentence}." + (f" This {toll}." if toll else "")
+        outdated = node_taints.outdated(options.taints)
+        words = (f"{written.change.sentence}.", f"This {toll}." if toll else "", outdated)
+        task.message = " ".join(word for word in words if word)
         if not ctx.check:
-            line = node_taints.progress(written.change) + (f"; {toll}" if toll else "")
+            line = "; ".join(word for word in (node_taints.progress(written.change), toll, outdated) if word)
             ctx.tell(task.outcome, line, node=task.name)

@@ -28,6 +28,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.rou
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.runs import state
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap import surge_records
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import (
+    act,
     context,
     holders,
     life,
@@ -40,9 +41,6 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.jobs
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.nodes import cordon
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.protect import guard
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.runs import runs
-
-AT_ONCE = 8
-"""Runs that are undone at the same time."""
 
 REFUSALS = (errors.ClusterError, context.StopRun, node_records.BadRecordError, surge_records.BadSurgeError)
 """Errors that end the work on one node or object only."""
@@ -88,7 +86,7 @@ def look(ctx: context.Context) -> tuple[tuple[state.Trace, ...], set[str]]:
     found = _everything(ctx)
     leases = {life.place_of(lease): lease for lease in found.snapshot.leases}
     alive = life.shown(ctx, found.snapshot.leases)
-    if any((lease.get("spec") or {}).get("leaseDurationSeconds", 0) <= node_locks.WORKING for lease in leases.values()):
+    if any(holders.duration_of(lease) <= node_locks.WORKING for lease in leases.values()):
         ctx.clock.sleep(locking.RENEW_EVERY + 1.0)
         for lease in life.leases_in(ctx, {namespace for namespace, _name in leases}):
             before = leases.get(life.place_of(lease))
@@ -134,12 +132,12 @@ def recover(ctx: context.Context, *, finished: bool, parked: bool) -> context.Re
             continue
         node, run = found.snapshot.nodes[name], found.runs.get(record.run)
         is_done = bool(run and name in run.finished)
-        way, message = _way(node, record, is_done=is_done, finished=finished, named=bool(wanted), parked=parked)
-        if way is None:
+        chosen, message = way(node, record, is_done=is_done, finished=finished, named=bool(wanted), parked=parked)
+        if chosen is None:
             by_run.setdefault(record.run, []).append(name)
         else:
             staying.add(record.run)
-            done.add(outcomes.entry(name, way, message))
+            done.add(outcomes.entry(name, chosen, message))
     loose = [lease for lease in found.snapshot.leases if _is_loose(found, lease, wanted)]
     # Whether a run is alive matters only if its stored run may be deleted, and takes a minute to find out.
     loose = [lease for lease in loose if _is_lock(lease) or not (finished or holders.holder_of(lease) in staying)]
@@ -159,7 +157,7 @@ def recover(ctx: context.Context, *, finished: bool, parked: bool) -> context.Re
     return context.Result({"nodes": done.nodes}, failed=bool(done.failed), message="; ".join(done.failed))
 
 
-def _way(
+def way(
     node: objects.Node, record: node_records.Record, *, is_done: bool, finished: bool, named: bool, parked: bool
 ) -> tuple[outcomes.StateOutcome | None, str]:
     """Why a node is left as it is or has to pass the gates first; ``None`` if it is to be given back."""
@@ -197,7 +195,7 @@ def _side_by_side(
 ) -> set[life.Place]:
     """Give the nodes of all runs back and watch the loose leases meanwhile; returns those that nobody renews."""
     silent: set[life.Place] = set()
-    with ctx.clock.pool(AT_ONCE + 1, "recover") as pool:
+    with ctx.clock.pool(act.AT_ONCE, "recover") as pool:
         watching = None if ctx.check else pool.submit(life.silent, ctx, loose)
         back = functools.partial(_give_back, ctx, explicit=explicit)
         for entries in pool.map(lambda item: back(*item), by_run.items()):

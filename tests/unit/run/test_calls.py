@@ -1,0 +1,145 @@
+# Copyright: Contributors to the kubeops.node_maintenance collection
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""From a connection and a loop to a result: whatever ends the loop, what it did before is in there."""
+
+from __future__ import annotations
+
+import typing as t
+
+import pytest
+
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import connection, errors
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.api_changes import Change
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.node_records import BadRecordError
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Ref
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.outcomes import CordonOutcome
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap.surge_records import BadSurgeError
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import calls
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import (
+    Context,
+    Result,
+    Run,
+    StopRun,
+)
+from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.world import World
+
+Loop = t.Callable[[Context], Result]
+
+
+class Calls:
+    """Calls that reach a simulated cluster: how each connected, and whether its connection was closed."""
+
+    def __init__(self, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._me = world.process("me")
+        self.connected: list[dict[str, t.Any]] = []
+        self.closed = 0
+        monkeypatch.setattr(connection, "connect", self._connect)
+
+    def _connect(self, options: connection.ConnectionOptions, **how: t.Any) -> t.Any:
+        self.connected.append({"host": options.host, **how})
+        cluster = self._me.cluster()
+        close = cluster.close
+
+        def counted() -> None:
+            self.closed += 1
+            close()
+
+        cluster.close = counted  # type: ignore[method-assign]
+        return cluster
+
+    def perform(self, loop: Loop, run: str = "", *, check: bool = False) -> dict[str, t.Any]:
+        target: dict[str, t.Any] = {"host": "https://one"}
+        return self._me.run(
+            lambda _ctx: calls.perform(
+                target,
+                loop,
+                user_agent="tests",
+                run=Run.parse(run),
+                check=check,
+                progress=self._me.told.append,
+                guard=None,
+            )
+        )
+
+
+@pytest.fixture
+def made(monkeypatch: pytest.MonkeyPatch) -> t.Iterator[Calls]:
+    with World(settle=False) as world:
+        yield Calls(world, monkeypatch)
+
+
+def nothing(_ctx: Context) -> Result:
+    return Result({})
+
+
+@pytest.mark.parametrize(("run", "answered"), [("", False), ("r1", False), ("/n1", False), ("r1/n1", True)])
+def test_only_who_has_both_id_and_nonce_knows_that_the_server_was_there(made: Calls, run: str, answered: bool) -> None:
+    made.perform(nothing, run)
+    assert made.connected == [{"host": "https://one", "user_agent": "tests", "guard": None, "answered": answered}]
+
+
+@pytest.mark.parametrize("check", [False, True])
+def test_a_result_tells_what_changed_and_what_was_said(made: Calls, check: bool) -> None:
+    def loop(ctx: Context) -> Result:
+        assert ctx.check is check
+        ctx.changed(Change("patch", Ref("Node", "n1", api_version="v1"), "Label it"))
+        ctx.tell(CordonOutcome.CORDONED, "cordoned", node="n1")
+        return Result({"nodes": []}, message="fine")
+
+    result = made.perform(loop, check=check)
+    assert (result["nodes"], result["changed"], result["failed"], result["msg"]) == ([], True, False, "fine")
+    assert result["actions"] == ["Label it"]
+    assert [(event["node"], event["what"]) for event in result["timeline"]] == [("n1", "cordoned")]
+    assert made.closed == 1
+
+
+@pytest.mark.parametrize(
+    ("error", "codes", "said"),
+    [
+        pytest.param(StopRun("adopted_by", "It is theirs.", "Look."), ["adopted_by"], "It is theirs. Look.", id="stop"),
+        pytest.param(errors.Forbidden("not you"), [], "not you", id="refused"),
+        pytest.param(errors.ConfigError("no file"), [], "no file", id="credentials"),
+        pytest.param(BadRecordError("a bad record"), [], "a bad record", id="record"),
+        pytest.param(BadSurgeError("a bad surge"), [], "a bad surge", id="surge"),
+    ],
+)
+def test_a_call_that_ends_early_fails_and_tells_what_it_had_changed(
+    made: Calls, error: Exception, codes: list[str], said: str
+) -> None:
+    def loop(ctx: Context) -> Result:
+        ctx.changed(Change("patch", Ref("Node", "n1", api_version="v1"), "Label it"))
+        raise error
+
+    result = made.perform(loop)
+    assert (result["failed"], result["changed"]) == (True, True)
+    assert [finding["code"] for finding in result["findings"]] == codes
+    assert said in result["msg"]
+    assert made.closed == 1
+
+
+def test_what_nobody_expects_is_raised_and_the_connection_closed(made: Calls) -> None:
+    def loop(_ctx: Context) -> Result:
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        made.perform(loop)
+    assert made.closed == 1
+
+
+def test_a_call_without_a_connection_fails_and_has_changed_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    def connect(*_options: t.Any, **_how: t.Any) -> t.Any:
+        raise errors.ConfigError("no such context")
+
+    with World(settle=False) as world:
+        made = Calls(world, monkeypatch)
+        monkeypatch.setattr(connection, "connect", connect)
+        result = made.perform(nothing)
+    assert (result["failed"], result["changed"], result["findings"]) == (True, False, [])
+    assert "no such context" in result["msg"]
+
+
+def test_a_call_writes_unless_check_mode_is_asked_for() -> None:
+    with World(settle=False) as world:
+        assert Context(world.process("me").cluster()).check is False
