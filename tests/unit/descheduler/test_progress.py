@@ -107,6 +107,11 @@ def test_a_rollout_fails_after_three_restarts_that_loop(restarts: int, now: Raw,
     assert rollout.progress(deployment(), [pod("a", containerStatuses=statuses)]).hopeless is hopeless
 
 
+def test_a_container_without_a_count_was_not_restarted() -> None:
+    (dead,) = rollout.progress(deployment(), [pod("a", containerStatuses=[{"state": ENDED}])]).dead
+    assert (dead.container, dead.restarts) == ("", 0)
+
+
 def test_restarts_are_counted_by_pod() -> None:
     statuses = [{"restartCount": 2}, {}, {"restartCount": 1}]
     assert rollout.restarts([pod("b", containerStatuses=statuses), pod("a")]) == [("a", 0), ("b", 3)]

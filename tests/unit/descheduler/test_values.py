@@ -266,6 +266,14 @@ def test_zero_and_false_are_set(value: t.Any, set_: bool) -> None:
     assert values.is_set(value) is set_
 
 
+WORDS = {
+    "duration": "a duration such as 90s, 5m or 1h30m",
+    "bool": "true or false, without quotes",
+    "int": "an integer",
+    "string": "a string (numbers and true/false in quotes)",
+}
+
+
 @pytest.mark.parametrize(
     ("field", "value", "hint"),
     [
@@ -282,6 +290,7 @@ def test_zero_and_false_are_set(value: t.Any, set_: bool) -> None:
 def test_a_wrong_type_is_told_how_to_write_it(field: schemas.Field, value: t.Any, hint: str) -> None:
     (fault,) = values.Reader(SCHEMA, strict=True).faults(field, value, "x")
     assert (hint in fault.remedy) if hint else not fault.remedy
+    assert fault.message == f"{values.shown(value)} is not {WORDS[field.type]}."
 
 
 @pytest.mark.parametrize(

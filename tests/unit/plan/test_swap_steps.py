@@ -180,6 +180,8 @@ def test_a_pod_that_is_evicted_on_a_leaving_node_counts_only_for_lowering(
     there = [pod("old", owner=WEB), pod("ill", owner=WEB, ready=False), pod("new", "n2", WEB)]
     missing = swap.waiting_for(snapshot(parts, pods=there), SURGE, ENDPOINTS, ["n1"], lowering=lowering)
     assert (not missing) is serves
+    if not lowering:
+        assert swap.waiting_for(snapshot(parts, pods=there), SURGE, ENDPOINTS, ["n1"]) == missing
     assert "is gone" in swap.waiting_for(snapshot(), SURGE, ENDPOINTS, ["n1"])
 
 

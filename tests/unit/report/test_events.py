@@ -10,19 +10,15 @@ import typing as t
 
 import pytest
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.report import model, text
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.report import model
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.report.build import build_report
-
-Json = dict[str, t.Any]
-
-
-def at(seconds: float) -> str:
-    return str(text.rfc3339(1_000_000.0 + seconds))
-
-
-def event(when: float, what: str, name: str = "p", node: str = "n1", **more: t.Any) -> Json:
-    space = "shop" if name else ""
-    return {"at": at(when), "node": node, "namespace": space, "name": name, "what": what, "message": what, **more}
+from ansible_collections.kubeops.node_maintenance.tests.unit.report.told import (
+    SWAP,
+    Json,
+    event,
+    of_workload,
+    watched,
+)
 
 
 def lane(events: list[Json], pod: Json | None = None, workloads: list[Json] | None = None) -> model.PodLane:
@@ -79,12 +75,7 @@ def test_the_spans_of_an_evicted_pod(events: list[Json], pod: Json, expected: li
     assert spans(lane(events, {"route": "evict", **pod})) == expected
 
 
-SWAP = {"kind": "Deployment", "namespace": "shop", "name": "web"}
 SWAPPED = {"route": "swap", "owner": "Deployment shop/web"}
-
-
-def of_workload(when: float, what: str) -> Json:
-    return event(when, what, name="web", node="")
 
 
 @pytest.mark.parametrize(
@@ -258,12 +249,6 @@ def test_pods_that_stay_are_counted_by_why(pods: list[Json], left: tuple[tuple[s
     report = build_report([{"nodes": [{"name": "n1"}], "pods": listed}])
     assert report.nodes[0].left == left
     assert report.totals.pods_left == sum(count for _code, count in left)
-
-
-def watched(*samples: tuple[float, int], end: float = 10, name: str = "web", start: float | None = None) -> Json:
-    told = [event(when, "note", name="") for when in (start, end) if when is not None]
-    listed = [[at(when), ready] for when, ready in samples]
-    return {"services": [{"namespace": "shop", "name": name, "samples": listed}], "timeline": told}
 
 
 @pytest.mark.parametrize(

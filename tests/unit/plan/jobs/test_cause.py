@@ -197,6 +197,46 @@ def test_limits_of_the_workload() -> None:
     assert held([job("web-2")], skipped) == "max_unavailable_per_workload"
 
 
+@pytest.mark.parametrize(
+    ("times", "burst", "then"),
+    [
+        ([], 1, 0.0),
+        ([100.0], 1, 160.0),
+        ([160.0, 100.0], 1, 220.0),
+        ([100.0, 130.0], 1, 220.0),
+        ([100.0, 500.0], 1, 560.0),
+        ([100.0], 2, 0.0),
+        ([100.0, 100.0], 2, 160.0),
+        ([100.0, 130.0], 2, 160.0),
+        ([100.0, 160.0], 2, 0.0),
+        ([100.0, 100.0, 100.0], 2, 220.0),
+    ],
+)
+def test_a_token_comes_back_every_minute(times: list[float], burst: int, then: float) -> None:
+    assert object_limiter.next_token(times, 60.0, burst) == pytest.approx(then)
+
+
+@pytest.mark.parametrize(
+    ("taken", "soon", "told"),
+    [
+        ([], 0, ""),
+        ([0.0], 0, ""),
+        ([0.1], 0, "goes at 00:05:00 UTC"),
+        ([61.0], 0, "goes at 00:06:01 UTC"),
+        ([], 1, "one is about to go"),
+        ([0.0], 1, "one is about to go"),
+        ([61.0], 1, "goes at 00:06:01 UTC"),
+    ],
+)
+def test_the_limiter_tells_when_the_next_one_goes(taken: list[float], soon: int, told: str) -> None:
+    """One of a workload goes in 300 s, and 300 s have passed."""
+    found = snapshot(deployment("web", 3), pods=[pod("web-1", owner=WEB)])
+    key = ("workload", "uid-ReplicaSet-web")
+    why = object_limiter.limited(found, found.pods[0], Controller(), {key: taken}, 300.0, [key] * soon)
+    assert (why is None) is (not told)
+    assert why is None or told in why.message
+
+
 def test_the_annotation_on_the_pod_passes_every_filter() -> None:
     assert held(DB, Controller(), own={"annotations": {EVICT: "true"}}) == ""
 

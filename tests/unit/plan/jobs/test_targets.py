@@ -182,6 +182,10 @@ def koord_pod() -> Raw:
         (reservation(owners=[{"controller": {**CONTROLLER["controller"], "namespace": "far"}}]), "not_for_pod"),
         (reservation(owners=[{"labelSelector": {"matchLabels": {"app": "db"}}}]), "not_for_pod"),
         (reservation(owners=[{**CONTROLLER, "object": {"name": "web-2"}}]), "not_for_pod"),
+        (reservation(owners=[{**CONTROLLER, "object": {"namespace": "far"}}]), "not_for_pod"),
+        (reservation(owners=[{**CONTROLLER, "object": {"uid": "other"}}]), "not_for_pod"),
+        (reservation(owners=[{**CONTROLLER, "object": {"kind": "Pod"}}]), ""),
+        (reservation(owners=[{**CONTROLLER, "object": {"name": "web-1", "uid": "uid-web-1"}}]), ""),
         (reservation(template={"spec": {}}), "other_scheduler"),
     ],
 )

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import typing as t
+from dataclasses import replace
 
 import pytest
 
@@ -114,6 +115,16 @@ def code(job: Raw, view: View) -> str:
 )
 def test_the_verdict(job: Raw, view: View, expected: str) -> None:
     assert code(job, view) == expected
+
+
+@pytest.mark.parametrize(("finalizers", "told"), [([], ""), (["a/b", "c"], "with finalizers a/b, c")])
+def test_a_pod_that_stays_is_told_with_what_holds_it(finalizers: list[str], told: str) -> None:
+    view = world()
+    pods = tuple(replace(one, finalizers=tuple(finalizers)) for one in view.snapshot.pods)
+    why = verdict(Job.of(raw(RUNS, EVICTING)), replace(view, snapshot=replace(view.snapshot, pods=pods)))
+    assert why is not None
+    assert ("finalizers" in why.message) is bool(finalizers)
+    assert told in why.message
 
 
 def test_a_limit_holds_a_job_that_waits() -> None:
