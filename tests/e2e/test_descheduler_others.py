@@ -127,7 +127,7 @@ def test_two_rollouts_at_once_end_as_one_after_the_other(lab: Lab, play: Player,
         last = roll(play, now)
         assert (last["outcome"], last["proof"], last["drifted"]) == ("unchanged", "configz", []), (seed, last)
         assert (rollouts.journals(lab), rollouts.locks(lab)) == ([], []), seed
-    print(f"{INTERLEAVINGS} interleavings: {dict(seen)}")
+        print(f"{seed + 1} of {INTERLEAVINGS} interleavings: {dict(seen)}", flush=True)
 
 
 def start(play: Player, config: Any) -> Running:
