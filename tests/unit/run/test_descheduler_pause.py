@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import random
 import typing as t
 
 import pytest
@@ -150,4 +151,28 @@ def test_the_descheduler_of_sigs_stays_stopped_while_it_is_configured(kind: str)
     assert site.world.get(of, "descheduler", place)["spec"][field] == on
     assert site.world.get(kinds.CONFIGMAPS, POLICY, place)["data"]["policy.yaml"] == f"# new\n{SIGS}"
     assert site.journals() == []
+    site.world.close()
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_after_any_calls_configuration_and_pause_are_what_was_asked_for_last(seed: int) -> None:
+    """Some calls are killed and made again, and somebody edits and restarts before some."""
+    chance, site, config, paused = random.Random(seed), Site(), OLD, False
+    for _call in range(6):
+        given, state = chance.choice(
+            [(None, "paused"), (None, "resumed"), (BAD, "present"), *((chance.choice([NEW, OLD]), "present"),) * 3]
+        )
+        if given == NEW and chance.random() < 0.5:
+            site.write_text(HEAD)
+            site.restart()
+        call: dict[str, t.Any] = {"state": state, "restart": chance.choice(["rollout", "scale"])}
+        if chance.random() < 0.5 or site.killed_at(chance.randrange(1, 9), chance.choice(WHEN), given, **call):
+            site.roll(given, **call)
+        config = given if given not in (None, BAD) else config
+        paused = state == "paused" or (paused and state != "resumed")
+        site.world.settle()
+        pods = [site.descheduler.runs[pod["metadata"]["name"]] for pod in site.world.pods(namespace=HOME)]
+        wanted = {**means(config), **({"dryRun": True} if paused else {})}
+        assert ([means(pod) for pod in pods], means(site.text())) == ([wanted], wanted)
+        assert len(site.journals()) == paused
     site.world.close()
