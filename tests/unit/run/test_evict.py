@@ -83,6 +83,17 @@ def test_pods_without_a_budget_go_in_parallel(scene: Make) -> None:
     twelve.settle()
 
 
+def test_at_the_end_what_is_under_way_is_waited_for_and_nothing_more_is_sent(scene: Make) -> None:
+    twelve = scene(*pods(12))
+    twelve.me.faults.when(of_evictions, Fault("late", 1.0), times=12)
+    twelve.step()
+    twelve.world.machine.run_for(0.5)
+    twelve.me.run(lambda _ctx: twelve.evictor.close())
+    assert len(twelve.asked) == 8
+    twelve.world.machine.run_for(5.0)
+    assert len(twelve.asked) == 8
+
+
 def test_evictions_carry_the_uid_of_the_pod(scene: Make) -> None:
     one = scene(*pods(1))
     one.turn()

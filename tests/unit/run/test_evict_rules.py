@@ -128,6 +128,10 @@ def test_a_budget_that_reacts_is_tried_every_ten_seconds(
     assert line.ask_again == ask_again
 
 
+def test_a_budget_that_reacts_is_tried_from_the_beginning() -> None:
+    assert asks(objects.budget("web", 0), Line(), 0.0, code="reactive_budget")[0]
+
+
 def test_what_blocks_is_said_and_not_looked_at_again_for_ten_seconds() -> None:
     line = Line()
     _may, move = asks(objects.budget("web", 0, healthy=2), line)

@@ -16,6 +16,7 @@ import typing as t
 import pytest
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge import guard as guard_edge
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import Context, Result
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.nodes.cordon import CordonOptions, cordon
@@ -27,6 +28,7 @@ from ansible_collections.kubeops.node_maintenance.tests.unit.run.guarded import 
     outcomes,
     uid,
 )
+from ansible_collections.kubeops.node_maintenance.tests.unit.run.left_out import defaults
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator import manifests
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.world import Saved, World
 
@@ -103,6 +105,8 @@ def test_what_a_protection_costs(cordoned: Saved) -> None:
             "patch deployments.apps/scale": 2,
         }
         assert cost[f"create {LEASES}"] == 2, "a record for each surge; the locks are there"
+        lists = collections.Counter(sent.request.resource for sent in world.log if sent.request.verb == "list")
+        assert (lists[kinds.HPAS.resource], lists[kinds.PVCS.resource]) == (1, 0)
 
 
 @pytest.mark.parametrize("check", [True, False])
@@ -112,6 +116,13 @@ def test_what_is_protected_is_not_written_again(protected: Saved, check: bool) -
         assert workloads(result) == {"a": "already_raised", "b": "already_raised", "web": "already_guarded"}
         assert set(outcomes(result).values()) == {"already_protected"}
         assert (writes(world), ctx.changes, result.message) == ([], [], "")
+
+
+def test_what_is_left_out_is_as_documented(protected: Saved) -> None:
+    with World.of(protected) as world:
+        assert not called(world)[0].failed, "with the defaults"
+    found, wanted = defaults(guard_edge.SPEC, GuardOptions, settle=2.0, timeout=600.0, reactive_budgets=())
+    assert found == wanted
 
 
 def test_without_surges_only_guards_are_made(cordoned: Saved) -> None:
@@ -155,9 +166,10 @@ def test_check_mode_writes_no_record_where_one_fits(protected: Saved) -> None:
     with World.of(protected) as world:
         restaged(world, "a", stage="raising")
         assert called(world, check=True)[1].changes == []
-        restaged(world, "a", run="r9")
-        sentences = [change.sentence for change in called(world, check=True)[1].changes]
-        assert len([text for text in sentences if text.startswith("Record the surge of Deployment shop/a")]) == 1
+        for changes in ({"run": "r9"}, {"run": "r1", "leaving": {}}):
+            restaged(world, "a", **t.cast("t.Any", changes))
+            sentences = [change.sentence for change in called(world, check=True)[1].changes]
+            assert sentences[0].startswith("Record the surge of Deployment shop/a: ")
 
 
 @pytest.mark.parametrize(
@@ -197,11 +209,24 @@ def test_check_mode_predicts_the_way_back(protected: Saved) -> None:
         names_ = sorted(line["outcome"] for line in predicted.data["workloads"])
         assert names_ == sorted(line["outcome"] for line in real.data["workloads"])
         assert names_ == ["given_back", "given_back", "unguarded"]
+        for result in (predicted, real):
+            (line,) = [line for line in result.data["workloads"] if line["outcome"] == "unguarded"]
+            assert (line["name"], line["replicas_before"], line["replicas_during"]) == ("web", 8, 8)
         assert sorted(change.sentence for change in said.changes) == sorted(change.sentence for change in made.changes)
         done = len(writes(world))
         again, _ctx = called(world, "absent")
         assert set(outcomes(again).values()) == {"already_given_back"}
         assert (len(writes(world)), again.data["workloads"]) == (done, [])
+
+
+def test_a_guard_alone_is_removed(cordoned: Saved) -> None:
+    with World.of(cordoned) as world:
+        called(world, surge=False)
+        here = {pod["spec"]["nodeName"] for pod in world.pods(app="web")}
+        result, _ctx = called(world, "absent")
+        assert [line["outcome"] for line in result.data["workloads"]] == ["unguarded"]
+        assert all((outcome == "given_back") == (name in here) for name, outcome in outcomes(result).items())
+        assert world.store.of(kinds.BUDGETS.resource) == {}
 
 
 def test_only_the_nodes_that_are_named_are_given_back(protected: Saved) -> None:

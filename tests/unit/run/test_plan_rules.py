@@ -6,23 +6,18 @@
 
 from __future__ import annotations
 
-import dataclasses
 import typing as t
 
 import pytest
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge import drain as drain_edge
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge import durations, specs
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge import guard as guard_edge
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge import plan as plan_edge
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.pod_plan import Choices
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.routes import dead
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drain.drain import DrainOptions
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.plan import access
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.plan.plan import PlanOptions
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.protect.guard import GuardOptions
+from ansible_collections.kubeops.node_maintenance.tests.unit.run.left_out import defaults
 from ansible_collections.kubeops.node_maintenance.tests.unit.run.planned import Build, asked, building, codes, plan
 from ansible_collections.kubeops.node_maintenance.tests.unit.run.test_plan import POD_ON_N1, out
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator import manifests
@@ -42,36 +37,10 @@ def build() -> t.Iterator[Build]:
 # -- options that are left out -------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("spec", "options", "documented"),
-    [
-        (drain_edge.SPEC, DrainOptions, {}),
-        (guard_edge.SPEC, GuardOptions, {"settle": 2.0, "timeout": 600.0, "reactive_budgets": ()}),
-        (plan_edge.SPEC, PlanOptions, {"settle": 0.0, "nodes": (), "node_selector": "", "gates": ()}),
-    ],
-)
-def test_what_is_left_out_is_as_documented(
-    spec: specs.ClusterModuleSpec, options: type[t.Any], documented: dict[str, t.Any]
-) -> None:
-    """Those without a default in the argument spec have it in the text, or have no limit."""
-    found, wanted = {}, {}
-    for field in dataclasses.fields(options):
-        told = spec.options.get(field.name)
-        if told is None or field.default is dataclasses.MISSING:
-            continue
-        default = told.get("default", documented.get(field.name))
-        seconds = field.name in spec.durations and isinstance(default, str)
-        found[field.name] = field.default
-        wanted[field.name] = durations.seconds(field.name, default) if seconds else default
-        if isinstance(default, list):
-            wanted[field.name] = tuple(default)
+def test_what_is_left_out_is_as_documented(build: Build) -> None:
+    assert plan(build()).data["feasible"], "with the defaults"
+    found, wanted = defaults(plan_edge.SPEC, PlanOptions, settle=0.0, nodes=(), node_selector="", gates=())
     assert found == wanted
-    assert len(found) > 5
-
-
-def test_unset_options_take_the_engines_defaults() -> None:
-    params = {"state": "present", "nodes": ("n1",), "run": "r1/x", "settle": None, "surge": False}
-    assert specs.from_params(GuardOptions, params) == GuardOptions("present", ("n1",), surge=False)
 
 
 # -- the nodes -----------------------------------------------------------------------------------------

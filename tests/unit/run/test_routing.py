@@ -10,6 +10,7 @@ import typing as t
 
 import pytest
 
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Pod
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.outcomes import DrainOutcome
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.pod_plan import Choices, Route
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.snapshots import Snapshot
@@ -241,6 +242,17 @@ def test_owners_that_cannot_be_watched_are_read_every_three_seconds(
         one.world.machine.run_for(0.5)
     assert [at - began for at in read] == [3.0, 6.0]
     assert one.live.snapshot().workload(game.uid) is game
+
+
+@pytest.mark.parametrize(("volumes", "lists"), [(objects.mounts("data"), 2), ([], 0)])
+def test_claims_are_read_anew_for_each_late_pod_that_has_one(bench: Make, volumes: list[Raw], lists: int) -> None:
+    one = bench()
+    pods = [Pod.of(objects.pod("late", volumes=volumes))]
+    for _time in range(2):
+        one.do(lambda: one.routing._with_owners(pods))
+    read = [sent.request.resource for sent in one.world.log if sent.request.verb == "list"]
+    assert read.count("persistentvolumeclaims") == lists
+    assert len(read) == 2 * lists
 
 
 @pytest.mark.parametrize(

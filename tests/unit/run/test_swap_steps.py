@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The second half of a swap, step by step, and the lease that says whose it is."""
+"""The second half of a swap, step by step."""
 
 from __future__ import annotations
 
@@ -12,17 +12,14 @@ from dataclasses import replace
 import pytest
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import errors, kinds
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap.surge_records import Leaver, Surge
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import writing
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.node_locks import LostLockError
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.protect import surge_lease
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.protect.surge_lease import LostSurgeError
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.protect.swaps import Swaps
-from ansible_collections.kubeops.node_maintenance.tests.unit.plan.play import Hand, prepare, recorded, wanted
+from ansible_collections.kubeops.node_maintenance.tests.unit.plan.play import Hand, prepare, recorded
 from ansible_collections.kubeops.node_maintenance.tests.unit.plan.world import World
-from ansible_collections.kubeops.node_maintenance.tests.unit.run.halves import Caller, End, Play
-from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.faults import Fault
+from ansible_collections.kubeops.node_maintenance.tests.unit.run.halves import End, Play
 
 LEASES = kinds.LEASES.resource
 SCALE = "patch deployments.apps/scale"
@@ -174,6 +171,20 @@ def test_who_stops_serving_before_the_end_begins_anew(world: World) -> None:
     assert not world.ended
 
 
+def test_a_pod_that_stays_on_a_leaving_node_counts_when_the_count_is_lowered() -> None:
+    """One that is not ready would be ended before any other, whatever the costs."""
+    world = World(["n1", "n1", "n9"]).block()
+    Play(world).rounds()
+    known = recorded(world)
+    leaving = {uid: leaver for uid, leaver in known.leaving.items() if world.alias(leaver.name) == "web-0"}
+    end = End(world)
+    end.swaps = Swaps(end.ctx, [replace(known, leaving=leaving)], end.fence)
+    world.set_ready("web-1", False)
+    end.step()
+    assert end.swaps.waiting == {world.uid: f"Pod shop/{world.first[1]} is not ready"}
+    assert SCALE not in end.sent
+
+
 def test_what_is_lowered_and_given_back_is_told(world: World) -> None:
     Play(world).rounds()
     end = End(world)
@@ -263,172 +274,3 @@ def test_a_raise_that_was_overtaken_is_made_again(world: World) -> None:
     end.me.faults.overtaken(lambda request: request.resource == "deployments.apps/scale", annotate)
     assert end.rounds().done_with("n1"), end.swaps.failures
     assert world.replicas == 3
-
-
-# -- the lease -----------------------------------------------------------------------------------------
-
-
-class Keeper(Caller):
-    """Who holds a surge's lease and does nothing else."""
-
-    def __init__(self, world: World, run: str = "r1/n1", holder: str | None = None) -> None:
-        super().__init__(world, run)
-        self.leases = surge_lease.SurgeLeases(self.ctx, run if holder is None else holder, self.fence)
-        self.surge = wanted(world, "n1")
-
-    def hold(self, surge: Surge | None = None) -> None:
-        self.surge = self.me.run(lambda _ctx: self.leases.hold(surge or self.surge))
-
-    def write(self) -> None:
-        self.surge = self.me.run(lambda _ctx: self.leases.write(self.surge))
-
-    def prove(self) -> None:
-        self.does(lambda: self.leases.prove(self.surge))
-
-
-@pytest.mark.parametrize(("lost", "writes"), [(False, [f"create {LEASES}"]), (True, [f"create {LEASES}"])])
-def test_a_record_is_written_once(world: World, lost: bool, writes: list[str]) -> None:
-    one = Keeper(world)
-    if lost:
-        one.loses(0)
-    one.write()
-    assert one.writes == writes
-    assert (one.surge.holder, one.surge.lease_uid != "") == ("r1/n1", True)
-    assert one.fenced == [("n1",)] * len(one.writes)
-    assert [change.verb for change in one.ctx.changes] == ["create"], "it is part of the call's result"
-
-
-def test_a_record_of_somebody_else_is_not_written_over(world: World) -> None:
-    Keeper(world, "other/n").write()
-    one = Keeper(world)
-    with pytest.raises(errors.AlreadyExists):
-        one.write()
-    assert recorded(world).holder == "other/n"
-
-
-def test_holding_is_no_change_of_the_call(world: World) -> None:
-    one = Keeper(world)
-    one.write()
-    one.hold()
-    assert len(one.ctx.changes) == 1
-
-
-@pytest.mark.parametrize(("seconds", "reads"), [(19.9, 0), (20.0, 1), (60.0, 3)])
-def test_a_lease_is_renewed_every_twenty_seconds(world: World, seconds: float, reads: int) -> None:
-    one = Keeper(world)
-    one.write()
-    world.act(seconds)
-    assert one.writes == [f"create {LEASES}", *[f"patch {LEASES}"] * reads]
-
-
-def test_after_the_end_nothing_is_renewed(world: World) -> None:
-    one = Keeper(world)
-    one.write()
-    one.does(one.leases.close)
-    world.act(70.0)
-    assert one.writes == [f"create {LEASES}"]
-    one.hold()
-    world.act(70.0)
-    assert one.writes == [f"create {LEASES}", f"patch {LEASES}"]
-
-
-@pytest.mark.parametrize(("seconds", "held"), [(55.0, 0), (55.1, 1)])
-def test_a_lease_proves_something_until_five_seconds_before_its_end(world: World, seconds: float, held: int) -> None:
-    one = Keeper(world)
-    one.write()
-    one.does(one.leases.close)
-    world.act(seconds)
-    before = len(one.writes)
-    one.prove()
-    assert len(one.writes) - before == held
-    assert one.fenced[-1 - held] == ("n1",), "its nodes are proven first"
-
-
-def test_what_was_never_held_proves_nothing(world: World) -> None:
-    Keeper(world).write()
-    one = Keeper(world, "r1/n2")
-    one.surge = recorded(world)
-    one.prove()
-    assert one.writes == [f"patch {LEASES}"]
-    assert recorded(world).holder == "r1/n2"
-
-
-@pytest.mark.parametrize(
-    ("theirs", "held"),
-    [("r1/n9", True), ("other/n", False), ("", False)],
-)
-def test_a_lease_that_changed_is_held_only_where_it_is_still_our_runs(world: World, theirs: str, held: bool) -> None:
-    one = Keeper(world)
-    one.write()
-    one.does(one.leases.close)
-    world.apply(recorded(world).renewing(theirs, "2026-01-01T00:00:09.000Z"))
-    if held:
-        one.hold()
-        assert recorded(world).holder == "r1/n1"
-        return
-    with pytest.raises(LostSurgeError, match="is held by run other now" if theirs else "is held by run nobody now"):
-        one.hold()
-    assert recorded(world).holder == theirs
-
-
-def test_a_foreign_lease_is_taken_as_it_was_judged_and_not_otherwise(world: World) -> None:
-    Keeper(world, "other/n").write()
-    silent = recorded(world)
-    one = Keeper(world)
-    world.apply(silent.renewing("other/n", "2026-01-01T00:00:09.000Z"))
-    with pytest.raises(LostSurgeError):
-        one.hold(silent)
-    one.hold(recorded(world))
-    assert recorded(world).holder == "r1/n1"
-
-
-def test_a_lease_that_is_another_one_or_gone_is_lost(world: World) -> None:
-    one = Keeper(world)
-    one.write()
-    one.does(one.leases.close)
-    with pytest.raises(LostSurgeError, match="is gone"):
-        one.hold(replace(one.surge, lease_uid="another"))
-    world.sim.delete(kinds.LEASES, names.surge_name(world.uid), names.NAMESPACE)
-    with pytest.raises(LostSurgeError, match="is gone"):
-        one.hold()
-
-
-def test_a_lease_is_forgotten_by_its_uid_and_never_renewed_again(world: World) -> None:
-    one = Keeper(world)
-    one.write()
-    one.does(lambda: one.leases.forget(replace(one.surge, lease_uid="another")))
-    assert world.leases
-    one.hold(recorded(world))
-    one.does(lambda: one.leases.forget(one.surge))
-    assert not world.leases
-    before = len(one.writes)
-    world.act(70.0)
-    assert len(one.writes) == before
-
-
-def test_a_renewal_that_fails_is_tried_once_and_again_at_its_next_time(world: World) -> None:
-    one = Keeper(world)
-    one.write()
-    one.me.faults.when(lambda request: request.writes, Fault("unreachable"), times=1)
-    world.act(21.0)
-    assert recorded(world).holder == "r1/n1"
-    tried = [sent for sent in one.sent if sent == f"patch {LEASES}"]
-    world.act(20.0)
-    assert len([sent for sent in one.sent if sent == f"patch {LEASES}"]) == len(tried) + 1
-
-
-@pytest.mark.parametrize(
-    ("changes", "same"),
-    [
-        ({}, True),
-        ({"holderIdentity": "r1/n2"}, False),
-        ({"renewTime": "2026-01-01T00:00:01.000000Z"}, False),
-    ],
-)
-def test_our_own_write_is_known_by_name_time_and_record(world: World, changes: dict[str, str], same: bool) -> None:
-    one, now = wanted(world, "n1"), "2026-01-01T00:00:00.000Z"
-    world.apply(one.writing("r1/n1", now))
-    (raw,) = world.leases
-    lease = {**raw, "spec": {**raw["spec"], **changes}}
-    assert surge_lease._is_as(lease, one, "r1/n1", now) is same
-    assert not surge_lease._is_as(lease, replace(one, stage="ready"), "r1/n1", now)
