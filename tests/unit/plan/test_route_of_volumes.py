@@ -47,3 +47,18 @@ def test_local_volumes(volume: Raw | None, choices: Choices, route: str, code: s
     )
     plan = only(found, choices)
     assert (plan.route, plan.code) == (route, code)
+
+
+def test_a_claim_that_holds_nothing_hides_none_that_does() -> None:
+    volumes = [*mounts("unbound"), *mounts("free"), *mounts("data")]
+    found = web(
+        3,
+        pod_changes={"volumes": volumes},
+        claims=[claim("unbound", ""), claim("free", "pv-free"), claim("data", "pv")],
+        volumes=[{"metadata": {"name": "pv-free"}, "spec": {"csi": {}}}, LOCAL],
+    )
+    plan = only(found)
+    assert (plan.code, "PersistentVolume pv of claim data is a local volume (/disk)" in plan.reason) == (
+        "local_volume",
+        True,
+    )
