@@ -346,6 +346,7 @@ def test_a_pod_waits_a_while_for_a_job_that_is_not_admitted_or_not_approved(
         seen.all_held()
         assert [seen.dark_seconds(work) for work in works] == [0.0, 0.0]
         said = {pod["name"].split("-")[0]: pod for pod in run.node(here, "node_drain")["pods"]}
+        assert run.finding("job_paused")["object"] == f"PodMigrationJob {asked}"
         for name, why in (
             ("asked", f"{asked} is paused and waits for approval: "),
             ("held", "migrate already: 1 of 2"),

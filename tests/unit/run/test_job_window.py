@@ -123,3 +123,20 @@ def test_auto_evicts_instead_where_the_window_is_longer_than_a_pod_waits(scene: 
     assert {(pod["route"], pod["outcome"]) for pod in pods} == {("evict", "evicted")}
     assert all("The object limiter would delay it for" in pod["reason"] for pod in pods)
     assert set(scene.created) == {"theirs"}
+
+
+def test_the_plan_names_a_persons_paused_job_and_the_drain_leaves_it(scene: Scene) -> None:
+    [pod] = scene.world.pods(on="n1", app="web")
+    reference = {key: pod["metadata"][key] for key in ("namespace", "name")}
+    kind = {"apiVersion": migration_jobs.API_VERSION, "kind": migration_jobs.KIND}
+    made = {"name": "ask-first", "labels": {"app.kubernetes.io/created-by": "ann"}}
+    scene.world.apply({**kind, "metadata": made, "spec": {"podRef": reference, "paused": True, "ttl": "1800s"}})
+    outcome = scene.maintain("n1", job_wait=20.0)
+    assert outcome.ok
+    plan = next(result.data for name, result in outcome.calls if name == "plan")
+    [finding] = [finding for finding in plan["findings"] if finding["code"] == "job_paused"]
+    assert (finding["object"], finding["severity"]) == ("PodMigrationJob ask-first", "warning")
+    assert "ann created it" in finding["message"]
+    assert "after 20 s it goes on without the job" in finding["remedy"]
+    assert set(scene.created) == {"ask-first"}
+    assert scene.world.get(kinds.PODMIGRATIONJOBS, "ask-first")["spec"]["paused"]

@@ -12,7 +12,7 @@ import difflib
 import typing as t
 from dataclasses import dataclass
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs import estimate
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs import estimate, migration_jobs
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import (
     budgets,
     migration_controller,
@@ -208,6 +208,24 @@ def _pace(snapshot: snapshots.Snapshot, plans: t.Iterable[pod_plan.PodPlan], ask
         )
         nodes = tuple(dict.fromkeys(plan.pod.node for plan in mine))
         found.append(reasons.Finding("job_pace", message, remedy, "info", str(workload.ref), nodes))
+    return found
+
+
+def unapproved(
+    jobs: t.Iterable[migration_jobs.Job], plans: t.Iterable[pod_plan.PodPlan], seconds: float
+) -> list[reasons.Finding]:
+    """The paused jobs of pods that are planned to leave by a job: the drain leaves them to people for ``seconds``."""
+    paused = [job for job in jobs if job.paused and not job.ended]
+    found = []
+    for pod in (plan.pod for plan in plans if plan.route == "job"):
+        for job in paused:
+            if (job.pod.namespace, job.pod.name) == (pod.namespace, pod.name) and job.pod.uid in ("", pod.uid):
+                message = f"{pod.ref} has PodMigrationJob {job.name}, which is paused: {job.made_by} created it."
+                remedy = (
+                    "Approve or reject it with the module pod_migration_job. The drain does neither: after "
+                    f"{seconds:g} s it goes on without the job."
+                )
+                found.append(reasons.Finding("job_paused", message, remedy, "warning", str(job.ref), (pod.node,)))
     return found
 
 

@@ -11,13 +11,18 @@ import typing as t
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds, watch
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs import migration_jobs, verdict
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import migration_controller
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import context, observe
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import act, context, observe
 
 AROUND = ("pods", "budgets", "deployments", "replica_sets", "stateful_sets")
 """The kinds that decide whether and when a pod may migrate, see ``observe.KINDS``."""
 
 LOOK_AGAIN = 2.0
 """Seconds after which limits are compared with the clock again even if nothing changed."""
+
+
+def listed(ctx: context.Context) -> tuple[migration_jobs.Job, ...]:
+    """All jobs, read once."""
+    return tuple(map(migration_jobs.Job.of, ctx.cluster.items(kinds.PODMIGRATIONJOBS, patience=act.PATIENCE).items))
 
 
 class JobView:

@@ -38,7 +38,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base
     stored_runs,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drain import dead_nodes
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.jobs import koordinator
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.jobs import job_view, koordinator
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.nodes import gates
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.plan import access
 
@@ -124,6 +124,8 @@ def _plan(
         terminating=frozenset(name for name, phase in namespaces.items() if phase == "Terminating"),
     )
     found = [*said, *preflight.findings(snapshot, plans, asked), *unread]
+    if any(plan.route == "job" for plan in plans):
+        found += preflight.unapproved(job_view.listed(ctx), plans, choices.job_wait)
     if not wanted:
         found.append(_nothing_selected(options))
     if todo:
