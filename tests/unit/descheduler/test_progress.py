@@ -181,6 +181,7 @@ def test_what_has_drifted_since_it_was_rolled_out(
 def test_a_text_that_means_the_same_stays(present: str | None, means: t.Any, as_text: bool, replaced: bool) -> None:
     wish = rollout.DesiredConfig({"a": 1}, "a: 1\n", as_text)
     assert wish.instead_of(present, means) == ("a: 1\n" if replaced else None)
+    assert as_text or WISH.instead_of(present, means) == wish.instead_of(present, means)
 
 
 @pytest.mark.parametrize(

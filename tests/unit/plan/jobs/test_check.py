@@ -48,6 +48,8 @@ def test_every_type_that_is_named_is_known() -> None:
         (90, 90),
         ("90", 90),
         ("1.5m", 90),
+        (1, 1),
+        ("1s", 1),
         ("0", None),
         (0, None),
         ("0s", None),
@@ -57,7 +59,7 @@ def test_a_ttl(value: t.Any, seconds: float | None) -> None:
     assert check.ttl(value) == seconds
 
 
-@pytest.mark.parametrize("value", ["5 minutes", True, "-5m", "1d", "5m ago", "", "100ms", [], "٣s"])
+@pytest.mark.parametrize("value", ["5 minutes", True, "-5m", "1d", "5m ago", "", "100ms", "999ms", [], "٣s"])
 def test_no_ttl(value: t.Any) -> None:
     assert check.ttl(value) == check.TTL_WORDS
 
@@ -68,7 +70,10 @@ def test_no_ttl(value: t.Any) -> None:
         ("str", "1"),
         ("bool", False),
         ("int32", -(2**31)),
-        ("int64", 2**40),
+        ("int32", 2**31 - 1),
+        ("int64", -(2**63)),
+        ("int64", 2**63 - 1),
+        ("int_or_str", 2**31 - 1),
         ("int_or_str", "http"),
         ("int_or_str", 80),
         ("quantity", "500m"),
@@ -99,6 +104,11 @@ def test_go_decodes(kind: str, value: t.Any) -> None:
         ("bool", "true", "x"),
         ("bool", 0, "x"),
         ("int32", 2**31, "x"),
+        ("int32", -(2**31) - 1, "x"),
+        ("int64", 2**63, "x"),
+        ("int64", -(2**63) - 1, "x"),
+        ("int_or_str", True, "x"),
+        ("int_or_str", 1.0, "x"),
         ("int32", "60", "x"),
         ("int64", 1.0, "x"),
         ("int64", True, "x"),
@@ -122,6 +132,28 @@ def test_go_decodes(kind: str, value: t.Any) -> None:
 )
 def test_go_does_not_decode(kind: str, value: t.Any, path: str) -> None:
     assert paths(kind, value) == [path]
+
+
+@pytest.mark.parametrize(("length", "valid"), [(1, True), (253, True), (254, False)])
+def test_a_name_has_253_characters_at_most(length: int, valid: bool) -> None:
+    assert (not list(check.name("name", "a" * length))) is valid
+
+
+@pytest.mark.parametrize(
+    ("options", "path"),
+    [
+        ({"gracePeriodSeconds": 0}, ""),
+        ({"gracePeriodSeconds": -1}, "o.gracePeriodSeconds"),
+        ({"propagationPolicy": "Orphan"}, ""),
+        ({"propagationPolicy": "orphan"}, "o.propagationPolicy"),
+        ({"preconditions": {"resourceVersion": "7"}}, ""),
+        ({"preconditions": {"uid": "u"}}, "o.preconditions.uid"),
+        ({"dryRun": []}, ""),
+        ({"dryRun": ["All"]}, "o.dryRun"),
+    ],
+)
+def test_the_options_of_the_eviction(options: Raw, path: str) -> None:
+    assert [found for found, _value, _words in check.delete_options(options, "o")] == ([path] if path else [])
 
 
 def test_a_misspelt_field_is_told_with_the_right_one() -> None:
