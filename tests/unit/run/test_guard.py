@@ -229,6 +229,9 @@ def test_a_node_that_another_run_holds_does_not_hold_up_the_others(world: World)
     other.spawn(hold)
     result = call(world.process("me"), nodes=(a, b))
     assert outcomes(result) == {a: "held", b: "protected"}
+    assert {"a", "b"} & {w["name"] for w in result.data["workloads"]} == {"b"}, (
+        "it is planned anew for the nodes that are left"
+    )
 
 
 # -- lost answers and time --------------------------------------------------------------------------------

@@ -13,11 +13,11 @@ import pytest
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import errors, kinds
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap.surge_records import Surge
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.protect import surge_lease
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.protect import surge_lease, surge_writer
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.protect.surge_lease import LostSurgeError
 from ansible_collections.kubeops.node_maintenance.tests.unit.plan.play import recorded, wanted
 from ansible_collections.kubeops.node_maintenance.tests.unit.plan.world import World
-from ansible_collections.kubeops.node_maintenance.tests.unit.run.halves import Caller
+from ansible_collections.kubeops.node_maintenance.tests.unit.run.halves import Caller, Play
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.faults import Fault
 
 LEASES = kinds.LEASES.resource
@@ -177,6 +177,14 @@ def test_a_renewal_that_fails_is_tried_once_and_again_at_its_next_time(world: Wo
     assert one.sent.count(f"patch {LEASES}") == 2
 
 
+def test_an_answer_is_waited_for_half_a_minute(world: World) -> None:
+    one = Keeper(world)
+    one.me.faults.when(lambda request: request.writes, Fault("hang"))
+    began = world.sim.machine.now
+    one.write()
+    assert 30.0 <= world.sim.machine.now - began < 30.9
+
+
 def test_eight_leases_are_renewed_at_once(world: World) -> None:
     one = Keeper(world)
     for number in range(10):
@@ -204,3 +212,55 @@ def test_our_own_write_is_known_by_name_time_and_record(world: World, changes: d
     lease = {**raw, "spec": {**raw["spec"], **changes}}
     assert surge_lease._is_as(lease, one, "r1/n1", now) is same
     assert not surge_lease._is_as(lease, replace(one, stage="ready"), "r1/n1", now)
+
+
+# -- what the writer of both halves does with it -------------------------------------------------------
+
+
+@pytest.fixture
+def both() -> World:
+    """Pods on n1 and n2 leave by one surge."""
+    world = World(["n1", "n2"]).block()
+    play = Play(world)
+    play.surging.planner = lambda seen: {world.uid: wanted(world, "n1", "n2")}
+    play.rounds()
+    return world
+
+
+def test_the_pods_of_a_lost_node_stay_before_the_record_forgets_them(both: World) -> None:
+    one = Caller(both, "r1/n1")
+    writer = surge_writer.SurgeWriter(one.ctx, "r1/n1", one.fence)
+    tracked = surge_writer.Tracked(surge=surge_writer.without(recorded(both), ["n1"]), claimed=True, fewer=True)
+    assert (list(tracked.held.nodes), surge_writer.strays(both.snapshot(), tracked.held)) == (["n2"], True)
+    assert not one.me.run(lambda _ctx: writer.let_go(tracked, both.snapshot()))
+    assert (tracked.waiting, tracked.fewer) == ("the watch to show the changes to Deployment shop/web", True)
+    assert (list(recorded(both).nodes), len(recorded(both).leaving)) == (["n2"], 2)
+    assert (names.DELETION_COST in both.annotations("web-0"), one.me.told) == (False, [])
+    assert one.me.run(lambda _ctx: writer.let_go(tracked, both.snapshot()))
+    assert (tracked.fewer, len(tracked.held.leaving), len(recorded(both).leaving)) == (False, 1, 1)
+    assert not surge_writer.strays(both.snapshot(), tracked.held)
+    assert [(event.message, event.node) for event in one.me.told] == [("surge continued for n2", "n2")]
+
+
+@pytest.mark.parametrize(
+    ("count", "lowered", "prior"), [(4, False, None), (2, False, None), (4, True, 4), (5, False, 5)]
+)
+def test_a_surge_begins_anew_on_somebody_elses_count(both: World, count: int, lowered: bool, prior: int | None) -> None:
+    """Two replicas and their count of four are ours; once it was lowered only the two are."""
+    one = Caller(both, "r1/n1")
+    writer = surge_writer.SurgeWriter(one.ctx, "r1/n1", one.fence)
+    tracked = surge_writer.Tracked(surge=recorded(both), claimed=True, serving_since=1.0)
+    both.scale(count)
+    assert one.me.run(lambda _ctx: writer.rebase(tracked, both.snapshot(), lowered=lowered)) is (prior is not None)
+    assert (recorded(both).prior_replicas, recorded(both).target) == (prior or 2, (prior or 2) + 2)
+    assert tracked.serving_since == (None if prior else 1.0)
+    assert [event.message for event in one.me.told] == (
+        [f"scaled to {prior} replicas by somebody else: surge continued from there"] if prior else []
+    )
+
+
+def test_what_serves_without_a_break_is_counted_from_its_first_second() -> None:
+    tracked = surge_writer.Tracked()
+    assert [tracked.served(now) for now in (0.0, 3.0)] == [0.0, 3.0]
+    tracked.serving_since = None
+    assert [tracked.served(now) for now in (5.0, 6.5)] == [0.0, 1.5]

@@ -13,7 +13,7 @@ import pytest
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import reasons
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap import swap
-from ansible_collections.kubeops.node_maintenance.tests.unit.plan.play import recorded
+from ansible_collections.kubeops.node_maintenance.tests.unit.plan.play import recorded, wanted
 from ansible_collections.kubeops.node_maintenance.tests.unit.plan.world import World
 from ansible_collections.kubeops.node_maintenance.tests.unit.run.halves import Play
 
@@ -120,6 +120,32 @@ def test_a_surge_of_the_same_run_goes_on_where_it_fits(world: World, run: str, l
     assert play.case.state == state
     assert (play.case.claimed, play.case.again) == (True, leaves_more)
     assert play.case.held.stage == ("ready" if leaves_more else "raising")
+
+
+@pytest.mark.parametrize(
+    ("lost", "named", "fewer"),
+    [
+        pytest.param((), ("n1", "n2"), False, id="all are ours"),
+        pytest.param(("n1",), ("n1", "n2"), True, id="one was lost"),
+        pytest.param((), ("n2",), True, id="an earlier call had lost one and was killed"),
+    ],
+)
+def test_a_surge_that_is_taken_lets_the_pods_of_lost_nodes_go(
+    lost: tuple[str, ...], named: tuple[str, ...], fewer: bool
+) -> None:
+    world = World(["n1", "n2"]).block()
+    first = Play(world, "r1/n0")
+    first.surging.planner = lambda seen: {world.uid: wanted(world, "n1", "n2")}
+    first.rounds()
+    found = recorded(world)
+    smaller = replace(found, nodes={name: uid for name, uid in found.nodes.items() if name in named})
+    world.apply(smaller.renewing("r1/n0", "2026-01-01T00:00:30.000Z"))
+    play = Play(world)
+    play.surging.planner = lambda seen: {world.uid: recorded(world)}
+    play.surging._lost.update(lost)
+    play.step()
+    assert (play.case.state, play.case.fewer) == ("raise", fewer)
+    assert list(play.case.held.nodes) == (["n2"] if fewer else ["n1", "n2"])
 
 
 def test_a_workload_that_nothing_leaves_any_more_needs_no_surge(world: World) -> None:

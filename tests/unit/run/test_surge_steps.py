@@ -185,6 +185,9 @@ def test_giving_back_is_told_step_by_step(world: World) -> None:
     )
     assert (case.surge, case.claimed, case.waiting) == (None, False, "")
     assert [event.what for event in back.me.told] == ["given_back"]
+    leases = "leases.coordination.k8s.io"
+    assert (back.writes[0], back.writes[-1]) == (f"patch {leases}", f"delete {leases}")
+    assert back.writes.count(f"patch {leases}") == back.writes.count("patch deployments.apps/scale") == 1
 
 
 def test_an_undo_that_ends_another_outcome_keeps_it(world: World) -> None:
