@@ -21,6 +21,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.act import request_for
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.node_locks import LostLockError
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.server_fence import (
+    ServerFence,
     by_the_fence,
     forget,
 )
@@ -231,6 +232,35 @@ def test_what_a_killed_start_left_is_taken_out_with_its_lock_and_nothing_of_othe
     for left in ("node-a", "node-b", "node-c"):
         world.process("me").run(functools.partial(forget, lease=left, run_id="r1"))
     assert entries(world) == {"node-b": "r2/n1"}
+
+
+def test_only_the_entry_of_the_lock_in_question_is_taken_out(world: World) -> None:
+    put(world, {"node-a": "r1/n1", "node-b": "r1/n1"})
+    world.process("me").run(functools.partial(forget, lease="node-a", run_id="r1"))
+    assert entries(world) == {"node-b": "r1/n1"}
+
+
+def test_an_entry_that_cannot_be_taken_out_is_told(world: World) -> None:
+    put(world, {"node-a": "r1/n1"})
+    deny(world, "patch")
+    me = world.process("me")
+    me.run(functools.partial(forget, lease="node-a", run_id="r1"))
+    (message,) = told(me)
+    assert message.startswith("the fence in the server keeps the entry of node-a: ")
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_a_map_that_may_not_be_read_is_told_where_it_is_known_to_be_there(world: World, known: bool) -> None:
+    fence, me = ServerFence(world.process("me").ctx()), world.process("me")
+    if known:
+        done(me, lambda: fence.hold({"node-a": "r1/n1"}, nobody))
+    deny(world, "get")
+    done(me, lambda: fence.try_to_hold({"node-b": "r1/n1"}, nobody))
+    assert len(told(world.process("me"))) == int(known)
+
+
+def nobody() -> None:
+    """A proof that nobody asks for."""
 
 
 def test_an_eviction_names_its_lock_and_nothing_else_does() -> None:

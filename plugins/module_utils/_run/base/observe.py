@@ -53,6 +53,8 @@ SURGED_KINDS = {
 
 BURST = 0.02
 """Seconds at least between two snapshots: changes come in bursts."""
+LOOK_EVERY = 1.0
+"""Seconds at most between two looks at watches that begin."""
 
 
 def _namespace(name: str) -> str:
@@ -108,7 +110,7 @@ def begin(ctx: context.Context, reflectors: t.Mapping[str, watch.Reflector], wak
             trouble = next((r.trouble for r in reflectors.values() if r.trouble), None)
             if trouble and ctx.clock.now() > until:
                 raise trouble
-            wake.wait(1.0)
+            wake.wait(LOOK_EVERY)
 
 
 def raise_errors(reflectors: t.Mapping[str, watch.Reflector]) -> None:
@@ -129,7 +131,7 @@ class Live:
         self._ctx = ctx
         self._wake = ctx.clock.condition()
         self._still: dict[str, list[t.Any]] = {}
-        self._seen = -1
+        self._seen: int | None = None
         self._looked = float("-inf")
         self._parsed: dict[str, dict[tuple[str, str], t.Any]] = {name: {} for name in watched}
         self._changed: dict[str, dict[tuple[str, str], dict[str, t.Any] | None]] = {name: {} for name in watched}
@@ -203,7 +205,7 @@ class Live:
     def nudge(self) -> None:
         """Wake the waiting loop for another reason than a watch, such as a finished request."""
         with self._wake:
-            self._seen = -1
+            self._seen = None
             self._wake.notify_all()
 
     def quiet_for(self, name: str) -> float:

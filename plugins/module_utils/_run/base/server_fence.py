@@ -89,7 +89,7 @@ def _take_out(ctx: context.Context, ours: t.Callable[[str, str], bool], patience
         gone = {lease: None for lease, holder in sorted(_entries(found).items()) if ours(lease, holder)}
         return _patch(found, gone) if found is not None and gone else None
 
-    writing.write(ctx, MAP, decide, remember=False, patience=patience, timeout=min(patience, 30.0))
+    writing.write(ctx, MAP, decide, remember=False, patience=patience, timeout=min(patience, act.TIMEOUT))
 
 
 def _entries(found: objects.Raw | None) -> t.Mapping[str, str]:
