@@ -286,3 +286,11 @@ def test_check_mode_writes_nothing_and_predicts_the_change() -> None:
         assert (node["outcome"], [change.verb for change in ctx.changes]) == ("parked", ["patch"])
         assert requests(world) == {"list nodes": 1}
         assert record_of(world)["step"] == "drained"
+
+
+@pytest.mark.parametrize(("options", "tainted"), [({}, True), ({"taint": True}, True), ({"taint": False}, False)])
+def test_a_node_is_held_by_our_taint_unless_that_is_not_wanted(options: dict[str, t.Any], tainted: bool) -> None:
+    with World([manifests.node("a")], settle=False) as world:
+        brought(world, "cordoned", **options)
+        taints = world.get(kinds.NODES, "a")["spec"].get("taints") or []
+        assert (names.TAINT_KEY in [taint["key"] for taint in taints]) is tainted

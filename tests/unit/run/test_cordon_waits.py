@@ -58,14 +58,15 @@ def test_a_parked_node_may_be_handed_over_again() -> None:
         assert node["outcome"] == "out"
 
 
-def test_one_node_that_is_not_drained_keeps_no_other_from_its_tasks() -> None:
+@pytest.mark.parametrize("order", [("a", "b"), ("b", "a")])
+def test_one_node_that_is_not_drained_keeps_no_other_from_its_tasks(order: tuple[str, str]) -> None:
     other = drained(step="cordoned")
     other["metadata"]["name"] = "b"
     record = json.loads(other["metadata"]["annotations"][names.RECORD])
     other["metadata"]["annotations"][names.RECORD] = json.dumps({**record, "lease": f"{names.NAMESPACE}/node-b"})
     with World([other, drained()], settle=False) as world:
-        _ctx, shown = brought(world, "out", "r1/n1", "b", "a")
-        assert [node["outcome"] for node in shown] == ["not_drained", "out"]
+        _ctx, shown = brought(world, "out", "r1/n1", *order)
+        assert {node["name"]: node["outcome"] for node in shown} == {"a": "out", "b": "not_drained"}
 
 
 def uncordoning(world: World, stays: float | None) -> tuple[float, Raw]:

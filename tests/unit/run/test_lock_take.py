@@ -88,7 +88,8 @@ def test_a_living_lock_is_refused_at_its_first_renewal_or_after_a_minute(
     assert refused["a"].startswith("Node a is held by run r1 of tina@sim since 2026-")
     assert refused["a"].endswith(f"(Lease {names.NAMESPACE}/node-a)")
     assert world.machine.now - began == after
-    assert [event.message for event in me.told] == ["lock held by r1; watching whether it is alive"]
+    (event,) = me.told
+    assert (event.node, event.message) == ("a", "lock held by r1; watching whether it is alive")
 
 
 def test_a_lock_whose_holder_gave_it_up_is_free(world: World) -> None:
@@ -246,6 +247,26 @@ def test_the_others_are_entered_into_the_servers_fence_where_one_lock_is_lost_me
         "node-a": "r2/n2",
         "node-b": "r1/n1",
     }
+
+
+def test_the_lock_of_another_object_names_that_and_is_no_business_of_the_servers_fence(world: World) -> None:
+    fence = {"name": names.FENCE_MAP, "namespace": names.NAMESPACE}
+    world.apply({"apiVersion": names.FENCE_API, "kind": "NodeFence", "metadata": fence})
+    held(world, "r1/n1")
+    me, place = world.process("me"), {"shop/web": f"{names.NAMESPACE}/node-a"}
+    mine = locking.Locks(me.ctx(), Run("r2", "n2"), place, "Deployment")
+    world.log.clear()
+    assert done(me, mine.take) == {}
+    (event,) = me.told
+    assert (event.node, event.namespace, event.name) == ("", "shop", "web")
+    rewrite(world, holderIdentity="r3/n3")
+    world.machine.run_for(6.0)
+    with pytest.raises(
+        LostLockError, match="Deployment shop/web was taken over: Deployment shop/web is held by run r3"
+    ):
+        done(me, mine.fence)
+    done(me, lambda: mine.leave(drop=["shop/web"]))
+    assert not [sent for sent in world.log if sent.request.name == names.FENCE_MAP]
 
 
 RECORD = Record("r1", "n1", "tina", "", "2026-01-01T00:00:00Z", "cordoned", "", f"{names.NAMESPACE}/node-a", {})

@@ -265,9 +265,8 @@ def _write(ctx: context.Context, options: CordonOptions, locks: locking.Locks, t
 
     def decide(raw: objects.Raw | None) -> api_changes.Change | None:
         nonlocal kept
-        task.raw, lease = raw, task.lease
+        task.raw = raw
         _plan(ctx, options, task)
-        task.lease = task.lease or lease
         if task.failed or task.change is None:
             return None
         kept = task.kept
