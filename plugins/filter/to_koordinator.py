@@ -21,6 +21,7 @@ description:
     reserves no capacity.
   - A plugin is taken over with all of its arguments or left out. Without one of them it would evict other pods.
   - Fails if the policy has errors.
+positional: version, interval
 options:
   _input:
     description: The policy, as YAML text or as a dictionary.
