@@ -155,6 +155,14 @@ def test_names_that_are_given_are_not_searched(world: World) -> None:
     )
 
 
+def test_without_a_deployment_a_configuration_that_elects_no_leader_shows_nothing(world: World) -> None:
+    meta = {"name": "koord-descheduler-config", "namespace": "koordinator-system"}
+    data = {meta["name"]: text(7) + "leaderElection: {leaderElect: false}\n"}
+    world.apply(manifests.namespace("koordinator-system"))
+    world.apply({"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "data": data})
+    assert codes(look(world)) == ["no_controller"]
+
+
 class Running(Program):
     """A koord-descheduler that runs with this limit, as /configz tells in Go's names."""
 

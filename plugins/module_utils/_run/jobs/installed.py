@@ -103,10 +103,13 @@ def _unlisted(ctx: context.Context, given: places.Place) -> tuple[installations.
 
 
 def _leading(ctx: context.Context, found: t.Sequence[installations.Installation]) -> list[installations.Installation]:
-    """Those whose Lease is renewed while it is watched, by a pod of theirs where that can be told."""
+    """Those whose Lease is renewed while it is watched, by a pod of theirs where that can be told.
+
+    A Deployment that elects no leader is at work without a Lease.
+    """
     leases = {one.name: _election(ctx, one) for one in found}
     first = {name: _lease(ctx, ref) for name, ref in leases.items() if ref}
-    alive = {name for name, ref in leases.items() if ref is None}
+    alive = {one.name for one in found if one.workload and leases[one.name] is None}
     deadline = ctx.clock.now() + max([_duration(lease) for lease in first.values() if lease], default=0.0)
     while any(first[name] and name not in alive for name in first) and ctx.clock.now() < deadline:
         ctx.clock.sleep(1.0)
