@@ -177,7 +177,7 @@ def test_default_evictor_as_evict_plugin(lab: Lab, arena: Arena, play: Player) -
     assert [o.name(job) for job in lab.api.items(JOBS) if arena.name in str(job["spec"])] == [by_hand]
     assert jobs.phase(by_hand) == ""
     plan = play.module("maintenance_plan", nodes=[left], backend="koordinator")
-    (found,) = (finding for finding in plan.answer["findings"] if finding["code"] == "no_limits")
+    (found,) = (finding for finding in plan.answer["findings"] if finding["code"] == "no_controller")
     assert "no profile has the plugin MigrationController" in found["message"]
     jobs.clear()
 

@@ -171,7 +171,7 @@ class Running(Program):
         args = {"MaxMigratingPerNode": per_node, "ObjectLimiters": {"workload": {"Duration": "5m0s", "Burst": 0}}}
         plugin = {"Name": "MigrationController", "Args": args}
         profile = {"Name": "koord-descheduler", "Plugins": evict, "PluginConfig": [plugin]}
-        self.config = {"Profiles": [profile]}
+        self.config: Raw = {"Profiles": [profile]}
 
     def page(self, pod: Raw) -> Raw:
         return {"componentconfig": self.config}
@@ -211,6 +211,22 @@ def test_where_deployments_may_not_be_listed_the_charts_names_are_tried(world: W
     assert limit(look(world)) == 4
     world.server.denied.add(("get", kinds.DEPLOYMENTS.resource))
     assert codes(look(world)) == [], "what may not be read is believed"
+
+
+@pytest.mark.parametrize("asked", [True, False])
+def test_a_descheduler_without_the_migration_controller_works_on_no_job(world: World, asked: bool) -> None:
+    release(world, "infra", "desched")
+    if asked:
+        world.server.program = program = Running(3)
+        program.config["Profiles"][0]["Plugins"] = {"Evict": {"Enabled": [{"Name": "DefaultEvictor"}]}}
+    else:
+        only = {"disabled": [{"name": "*"}], "enabled": [{"name": "DefaultEvictor"}]}
+        points = {"evict": only, "filter": only}
+        config = {"kind": "DeschedulerConfiguration", "profiles": [{"name": "koord-descheduler", "plugins": points}]}
+        world.patch(kinds.CONFIGMAPS, "desched-settings", {"data": {"file": yaml.safe_dump(config)}}, "infra")
+    found = look(world)
+    assert (codes(found), limit(found)) == (["no_controller"], None)
+    assert "no profile has the plugin MigrationController" in found.missing[0].message
 
 
 class Mixed(Running):

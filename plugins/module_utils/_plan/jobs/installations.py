@@ -140,6 +140,13 @@ def none(given: places.Place, found: t.Sequence[Installation]) -> reasons.Findin
     return reasons.Finding("no_controller", said, remedy, "blocker", f"Deployment {name}")
 
 
+def idle(one: Installation, why: str) -> reasons.Finding:
+    """It runs, and not for PodMigrationJobs."""
+    said = f"In the configuration of {one.name} {why}."
+    remedy = "Enable MigrationController at evict and at filter, or let node_drain evict the pods."
+    return reasons.Finding("no_controller", said, remedy, "blocker", f"Deployment {one.name}")
+
+
 def renewed(before: objects.Raw | None, after: objects.Raw | None) -> bool:
     """Whether somebody wrote the Lease in between."""
     if not before or not after:

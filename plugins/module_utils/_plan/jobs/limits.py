@@ -39,6 +39,10 @@ class UnreadableError(ValueError):
     """No running koord-descheduler can have this configuration; the message names the key."""
 
 
+class IdleError(UnreadableError):
+    """The configuration can run, but nothing works on PodMigrationJobs then."""
+
+
 def controller(config: t.Any) -> migration_controller.Controller:
     """The MigrationController of a ``DeschedulerConfiguration``, completed with the defaults of v1.7.0.
 
@@ -54,7 +58,7 @@ def controller(config: t.Any) -> migration_controller.Controller:
     raws = config.get("profiles") or [{}]
     active = [(raw, profile) for raw, profile in zip(raws, found, strict=False) if PLUGIN in profile.plugins]
     if not active:
-        raise UnreadableError(f"no profile has the plugin {PLUGIN}, so nothing carries out PodMigrationJobs")
+        raise IdleError(f"no profile has the plugin {PLUGIN}, so nothing carries out PodMigrationJobs")
     names = tuple(str(raw.get("name") or "koord-descheduler") for raw, _profile in active)
     profile = active[0][1]
     return _controller(_Args(profile.args.get(PLUGIN, {}), profile.args_path(PLUGIN)), names)

@@ -37,7 +37,8 @@ LEASE = 15.0
 class Limits:
     """The live MigrationController, ``None`` if it is unknown.
 
-    ``doubt`` says why it is unknown or incomplete; ``finding`` that it may not be, or is not, the ConfigMap's.
+    ``doubt`` says why it is unknown or incomplete. ``finding`` says that it may not be, or is not, the ConfigMap's;
+    without a controller, that nothing works on jobs.
     """
 
     controller: migration_controller.Controller | None
@@ -152,14 +153,14 @@ def limits_of(ctx: context.Context, one: installations.Installation) -> Limits:
     """The limits with which it runs: what a pod says, else the ConfigMap's, with how far they can be believed."""
     text, doubt = _text(ctx, one.place)
     config = _parsed(text)
-    kept, doubt = (None, doubt) if text is None else _controller(config, one.place.map_name)
+    kept = Limits(None, doubt) if text is None else _controller(config, one, one.place.map_name)
     told = _told(ctx, one, config if isinstance(config, dict) else {})
     if told.config is None:
-        return Limits(kept, doubt, _unproven(one, config, told.why) if kept else None)
-    live, wrong = _controller(running.document(told.config, koordinator.schema(koordinator.VERSIONS[-1])), one.name)
-    if live is None:
-        return Limits(kept, doubt or wrong)
-    return Limits(live, wrong, _drifted(one, kept, live) if kept and kept != live else None)
+        return replace(kept, finding=_unproven(one, config, told.why)) if kept.controller else kept
+    live = _controller(running.document(told.config, koordinator.schema(koordinator.VERSIONS[-1])), one, one.name)
+    if kept.controller is None or live.controller in (None, kept.controller):
+        return live
+    return replace(live, finding=_drifted(one, kept.controller, live.controller))
 
 
 def _text(ctx: context.Context, place: places.Place) -> tuple[str | None, str]:
@@ -183,15 +184,16 @@ def _parsed(text: str | None) -> t.Any:
         return error
 
 
-def _controller(config: t.Any, where: str) -> tuple[migration_controller.Controller | None, str]:
+def _controller(config: t.Any, one: installations.Installation, where: str) -> Limits:
     if isinstance(config, Exception):
-        return None, f"{where} is not valid YAML: {str(config).splitlines()[0]}."
+        return Limits(None, f"{where} is not valid YAML: {str(config).splitlines()[0]}.")
     try:
         controller = limits.controller(config)
     except limits.UnreadableError as error:
-        return None, f"{where} cannot be used: {error}."
+        idle = installations.idle(one, str(error)) if isinstance(error, limits.IdleError) else None
+        return Limits(None, f"{where} cannot be used: {error}.", idle)
     said = migration_controller.several(controller)
-    return controller, f"{said} The limits of the first are used." if said else ""
+    return Limits(controller, f"{said} The limits of the first are used." if said else "")
 
 
 def _told(ctx: context.Context, one: installations.Installation, config: t.Mapping[str, t.Any]) -> configz.Told:

@@ -122,7 +122,9 @@ def look(ctx: context.Context, given: places.Place = installations.ANYWHERE, *, 
             )
         )
     found = installed.limits_of(ctx, one)
-    unsure = (found.finding,) if found.finding else ()
+    unsure = (found.finding,) if found.finding and found.controller else ()
+    if found.finding and not unsure:
+        missing.append(found.finding)
     return Koordinator(jobs, found.controller, one.place.map_name, found.doubt, tuple(missing), unsure)
 
 
