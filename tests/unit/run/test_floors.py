@@ -185,6 +185,13 @@ def test_a_guard_that_cannot_be_written_ends_alone(
     assert one.writes == [f"create {BUDGETS}"], "nothing more is tried for the first one"
 
 
+def test_a_guard_that_ended_holds_up_no_other(scene: Make) -> None:
+    one = scene("web", "zoo")
+    one.floors.floors[0].outcome = WorkloadOutcome.ENDED
+    one.step()
+    assert one.told() == [("guarded", "zoo", "n1")]
+
+
 def test_a_remedy_is_passed_on(scene: Make) -> None:
     one = scene()
     one.lost = StopRun("held", "stopped", "Go on.")
