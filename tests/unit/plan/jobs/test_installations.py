@@ -137,3 +137,29 @@ def test_of_several_the_option_that_tells_them_apart_is_named(namespaces: tuple[
     told = installations.several(installations.installations(listed, installations.ANYWHERE))
     assert option in told.remedy
     assert f"{namespaces[0]}/d0 and {namespaces[1]}/d1" in told.message
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "renewed"), [("1", "2", True), ("1", "1", False), ("", "2", False), ("1", "", False)]
+)
+def test_a_lease_is_renewed_if_both_were_read_and_differ(before: str, after: str, renewed: bool) -> None:
+    read = [{"metadata": {"resourceVersion": version}} if version else None for version in (before, after)]
+    assert installations.renewed(*read) is renewed
+
+
+@pytest.mark.parametrize(
+    ("given", "listed", "words", "of"),
+    [
+        ({}, [], "no Deployment that runs koord-descheduler: nothing", f"{HOME}/koord-descheduler"),
+        ({"namespace": "far"}, [], "koord-descheduler in namespace far: nothing", "far/koord-descheduler"),
+        ({"deployment": "mine"}, [], "no Deployment mine: nothing", f"{HOME}/mine"),
+        ({}, [deployment("d", ready=0, **RUNS)], f"No pod of Deployment {HOME}/d is ready", f"{HOME}/d"),
+    ],
+)
+def test_where_nothing_works_on_jobs_what_was_looked_for_is_told(
+    given: dict[str, str], listed: list[Raw], words: str, of: str
+) -> None:
+    place = replace(installations.ANYWHERE, **given)
+    told = installations.none(place, installations.installations(listed, place))
+    assert words in told.message
+    assert told.object == f"Deployment {of}"
