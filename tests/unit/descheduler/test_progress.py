@@ -266,3 +266,8 @@ def test_a_workload_that_is_not_there_is_told_from_those_that_are(found: list[st
 def test_twenty_names_are_listed_at_most(count: int) -> None:
     told = places.unknown_name(places.PLACES["koordinator"], [f"web{n:02}" for n in range(count)], "Deployments")
     assert told.count("web") == 20
+
+
+def test_of_a_log_without_a_panic_the_last_line_is_told() -> None:
+    assert rollout.last_words("first\nE0101 main.go:1] Error: last\n\n") == "last"
+    assert rollout.last_words("first\nsecond") == "second"

@@ -166,3 +166,12 @@ def test_pods_that_are_not_selected_are_counted(choices: dict[str, t.Any], subje
     found = web(3, here=2)
     (told,) = findings(found, ("n1",), planned(found, **choices), **choices)["not_selected"]
     assert (told.object, told.message.startswith("2 pods on n1")) == (subject, True)
+
+
+def test_blockers_come_before_warnings_and_these_before_infos() -> None:
+    listed = [node("n1", unschedulable=True), node("n2"), node("n3")]
+    found = snapshot(pods=[pod("p"), pod("q", namespace="bank")], nodes=listed)
+    plans = planned(found, namespaces=("shop",))
+    asked = preflight.Asked(("n1",), (("n1",),), Choices(namespaces=("shop",)), now=NOW)
+    told = [finding.severity for finding in preflight.findings(found, plans, asked)]
+    assert told == ["blocker", "warning", "info"]

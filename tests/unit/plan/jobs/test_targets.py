@@ -250,3 +250,17 @@ def test_a_bare_pod_is_served_by_its_labels() -> None:
 def test_only_what_is_requested_is_reserved(requests: Raw, code: str) -> None:
     cause = causes.unserved(Pod.of(objects.pod("web-1", requests=requests)), None)
     assert (cause.code if cause else "") == code
+
+
+@pytest.mark.parametrize(
+    ("conditions", "said"),
+    [
+        ([], ""),
+        ([{"type": "Scheduled", "reason": "Unschedulable", "message": "0/3 nodes"}], "0/3 nodes"),
+        ([{"type": "Scheduled", "reason": "Unschedulable"}], "Unschedulable"),
+        ([{"type": "Scheduled", "reason": "Scheduled", "message": "x"}], ""),
+        ([{"type": "Ready", "reason": "Unschedulable", "message": "x"}], ""),
+    ],
+)
+def test_what_the_scheduler_said_of_a_reservation(conditions: list[Raw], said: str) -> None:
+    assert reserve.unplaced({"status": {"conditions": conditions}}) == said
