@@ -239,6 +239,20 @@ def test_a_line_of_progress_says_what_was_done_and_leaves_the_node_to_its_event(
     ]
 
 
+@pytest.mark.parametrize(
+    ("pods", "toll"),
+    [
+        (PODS[1:2], "ends no pod that is running now"),
+        (PODS[:1], "ends 1 pod (1 at once)"),
+        (PODS[2:], "ends 1 pod (0 at once, 1 within 60 s)"),
+        (PODS[:3], "ends 2 pods (1 at once, 1 within 60 s)"),
+    ],
+    ids=["none", "at once", "later", "both"],
+)
+def test_how_many_pods_a_no_execute_taint_ends_is_told(cluster: Make, pods: t.Sequence[Raw], toll: str) -> None:
+    assert f"a:NoExecute on n1 {toll}, without regard to budgets" in cluster(*pods, n1=[]).run("a:NoExecute")["msg"]
+
+
 def test_no_execute_is_refused_where_no_pod_runs_too(cluster: Make) -> None:
     assert cluster(n1=[]).run("a:NoExecute")["failed"]
 
