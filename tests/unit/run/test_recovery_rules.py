@@ -237,3 +237,16 @@ def test_a_run_that_is_alive_is_told_and_stays_stored(world: World) -> None:
     ]
     assert left(world) == {names.run_name(run_id)}
     assert len(world.store.of(kinds.CONFIGMAPS.resource)) == 1
+
+
+@pytest.mark.parametrize(("node", "gone"), [("deleted", True), ("n1", True), ("n2", False)])
+def test_a_guard_goes_where_none_of_its_nodes_has_a_record(world: World, node: str, gone: bool) -> None:
+    at(world, "parked", "n2", run="zz/1")
+    guard = manifests.budget(f"{names.GUARD_PREFIX}x", "web", maxUnavailable=1)
+    guard["metadata"] |= {
+        "labels": {names.MANAGED_BY_LABEL: names.MANAGED_BY},
+        "annotations": {names.SERVES_NODES: f'{{"{node}":"uid-x"}}'},
+    }
+    world.apply(guard)
+    assert not undone(world).failed
+    assert (world.find(kinds.BUDGETS, f"{names.GUARD_PREFIX}x") is None) is gone
