@@ -39,6 +39,8 @@ options:
     description:
       - V(present) rolls the configuration out.
       - V(validated) only checks O(config). It needs no cluster and no credentials.
+      - V(previewed) tells which pods O(config) would evict now, and which the present configuration would, by a dry run
+        of each. It needs a service account that may only read, see the guide to rollouts. Nothing remains of it.
       - V(restarted) restarts the descheduler in any case, each time; with O(config) it rolls that out first.
       - V(paused) stops the descheduler's own evictions until V(resumed), also if V(present) rolls out another
         configuration in between. Koordinator's descheduler gets C(dryRun=true) and a restart; PodMigrationJobs created
@@ -47,7 +49,7 @@ options:
         it rolls that out instead. Without O(namespace), O(deployment) and O(config) it resumes every paused descheduler
         of the cluster.
     type: str
-    choices: [present, validated, restarted, paused, resumed]
+    choices: [present, validated, previewed, restarted, paused, resumed]
     default: present
   flavor:
     description:
@@ -64,14 +66,19 @@ options:
   version:
     description:
       - Version of the descheduler whose rules apply, V(1.7.0) or V(1.8.0) of Koordinator, V(0.36.0) of sigs.
-      - Defaults to the first of them.
+      - By default that of the descheduler's image, by its tag; if there are no rules of that version, the newest ones
+        that are older. If the tag names no version, and for O(state=validated), the first of those above. ACK's
+        versions are its own, so O(flavor=ack) always has the first.
+      - If it is set and the image has another version, RV(findings) has a warning.
+      - A descheduler older than the first with PodMigrationJobs (Koordinator 0.6, ACK v1.2.0-ack.2) is an error, and so
+        is Kubernetes before 1.18, except for O(flavor=sigs).
     type: str
   config:
     description:
       - The configuration, a C(DeschedulerConfiguration) or, for O(flavor=sigs), a C(DeschedulerPolicy), as keys and
         values or as the text of its YAML. Use C(lookup('ansible.builtin.file', ...)) to read it from a file,
         C(lookup('ansible.builtin.template', ...)) from a template.
-      - Required for V(present) and V(validated) of O(state).
+      - Required for V(present), V(validated) and V(previewed) of O(state).
     type: raw
   namespace:
     description:
@@ -124,7 +131,7 @@ options:
     default: wait
   timeout:
     description:
-      - Limit of each wait (for running jobs, for pods to terminate, for the new configuration to run).
+      - Limit of each wait (for running jobs, for pods to terminate, for the new configuration to run, for dry runs).
         Seconds, or a string such as V(90s), V(5m).
       - If a pod has terminated three times, the call stops waiting for it.
     type: str
@@ -200,6 +207,11 @@ EXAMPLES = r"""
   kubeops.node_maintenance.descheduler_config:
     state: resumed
 
+- name: Find out which pods a configuration would evict now
+  kubeops.node_maintenance.descheduler_config:
+    state: previewed
+    config: "{{ lookup('ansible.builtin.file', 'koord-descheduler.yaml') }}"
+
 - name: See what would change
   kubeops.node_maintenance.descheduler_config:
     config: "{{ lookup('ansible.builtin.file', 'koord-descheduler.yaml') }}"
@@ -214,6 +226,7 @@ outcome:
     - V(changed) - the configuration was written, and no restart was needed or asked for.
     - V(unchanged) - there was nothing to do.
     - V(valid) - for O(state=validated), the configuration has no errors.
+    - V(previewed) - for O(state=previewed), RV(would_evict) says what it would evict; nothing was changed.
     - V(invalid), a failure - the configuration is wrong, and nothing was written.
     - V(rolled_back), a failure - it did not run, and the previous one is restored.
     - V(failed), a failure - it does not run, and nothing was restored.
@@ -243,10 +256,20 @@ findings:
     code:
       description:
         - V(unknown_deployment), V(not_mounted), V(no_config), V(jobs_running), V(pods_stay), V(changed_meanwhile),
-          V(missing_permission), V(immutable), V(deployment_paused), V(bad_journal), V(namespace_missing), V(held),
-          V(adopted_by) or V(lock_unsure).
+          V(no_dry_run_account), V(missing_permission), V(immutable), V(deployment_paused), V(bad_journal),
+          V(namespace_missing), V(held), V(adopted_by) or V(lock_unsure).
       type: str
     object: {description: The object concerned., type: str}
+version:
+  description: The version whose rules were applied.
+  returned: when the call did not fail as a whole
+  type: str
+  sample: 1.7.0
+image_version:
+  description: The version by the tag of the descheduler's image. Empty if the tag names none or was not read.
+  returned: when the call did not fail as a whole
+  type: str
+  sample: 1.7.0
 restarted:
   description: Whether the pods were restarted (in check mode, would be).
   returned: when the descheduler was read, or the configuration is wrong
@@ -298,6 +321,23 @@ digest:
   description: The digest of the configuration's meaning, as in the pod template's annotation.
   returned: when the configuration is valid
   type: str
+would_evict:
+  description: The pods that the new configuration would evict now. Null in check mode.
+  returned: for O(state=previewed)
+  type: list
+  elements: dict
+  contains:
+    namespace: {description: Namespace of the pod., type: str}
+    pod: {description: Name of the pod., type: str}
+    node: {description: Its node., type: str}
+    plugin: {description: The plugin that would evict it., type: str}
+    reason: {description: "Its reason, often empty.", type: str}
+    added: {description: Whether the present configuration would not evict it., type: bool}
+would_evict_before:
+  description: The pods that the present configuration would evict now, without C(added). Null if that is unknown.
+  returned: for O(state=previewed)
+  type: list
+  elements: dict
 actions: {description: "What was done, or in check mode would be done.", returned: always, type: list, elements: str}
 timeline: {description: All progress messages., returned: always, type: list, elements: dict}
 """

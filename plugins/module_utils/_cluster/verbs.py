@@ -165,6 +165,11 @@ def api_resources(group_version: str) -> Request:
     return Request("GET", url, verb="get", resource="apiresources", name=group_version)
 
 
+def server_version() -> Request:
+    """The version of the API server; anybody may ask for it, unless a cluster's administrator took that right away."""
+    return Request("GET", "/version", verb="get", resource="version")
+
+
 def _resource(kind: kinds.Kind, subresource: str) -> str:
     return f"{kind.resource}/{subresource}" if subresource else kind.resource
 

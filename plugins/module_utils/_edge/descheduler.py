@@ -18,9 +18,13 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.des
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import outcomes
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import context
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.descheduler import configuring, pause
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.descheduler import (
+    configuring,
+    pause,
+    previewing,
+)
 
-_NEEDS_CONFIG = ("present", "validated")
+_NEEDS_CONFIG = ("present", "validated", "previewed")
 
 
 def schema_of(option: str, flavor: check.Flavor, version: str) -> schemas.Schema:
@@ -72,6 +76,9 @@ def _prepared(params: specs.Params, environ: t.Mapping[str, str]) -> specs.Param
         parse=lambda text: yaml_text.read(text, schema)[0] if text else None,
         desired=desired,
         faults=faults,
+        version=params["version"] or "",
+        write=yaml_text.write,
+        judge=lambda other: () if missing else checked(given, other)[1],
         restart=params["restart"],
         verify=params["verify"],
         rollback=params["rollback"],
@@ -88,6 +95,8 @@ def _engine(ctx: context.Context, params: specs.Params) -> context.Result:
     if options.state == "resumed":
         named = any(params[name] is not None for name in ("namespace", "deployment")) or options.desired is not None
         return pause.resume(ctx, options, everywhere=not named)
+    if options.state == "previewed":
+        return previewing.preview(ctx, options)
     return configuring.descheduler(ctx, options)
 
 
@@ -112,7 +121,7 @@ SPEC = DeschedulerSpec(
     options={
         "state": {
             "type": "str",
-            "choices": ["present", "validated", "restarted", "paused", "resumed"],
+            "choices": ["present", "validated", "previewed", "restarted", "paused", "resumed"],
             "default": "present",
         },
         "flavor": {"type": "str", "choices": list(places.PLACES), "default": "koordinator"},

@@ -25,6 +25,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import yaml
 from lab_api import APPLY, MERGE, Api, Refused
 from lab_container import Container, stamp
 
@@ -284,6 +285,7 @@ class Agent:
         meta, spec = raw["metadata"], raw["spec"]
         folder = self.pods_folder / f"{meta['namespace']}_{meta['name']}"
         shutil.rmtree(folder, ignore_errors=True)
+        kubeconfig = str(self.kubeconfig(raw, folder))
         before = {s["name"]: s["restartCount"] for s in raw["status"].get("containerStatuses", [])}
         containers = [
             Container(
@@ -292,13 +294,30 @@ class Agent:
                 pod=meta["name"],
                 restart_policy=spec.get("restartPolicy", "Always"),
                 programs=self.programs,
-                kubeconfig=str(self.credentials),
+                kubeconfig=kubeconfig,
                 restarts=before.get(container["name"], 0),
                 begun=container["name"] in before,
             )
             for container in spec["containers"]
         ]
         return Sandbox(raw, folder, containers, now)
+
+    def kubeconfig(self, raw: Json, folder: Path) -> Path:
+        """The credentials of a pod: those of its service account if a ClusterRole is bound to it, else the lab's."""
+        namespace, account = raw["metadata"]["namespace"], raw["spec"].get("serviceAccountName", "default")
+        subject = {"kind": "ServiceAccount", "name": account, "namespace": namespace}
+        bindings = self.api.send("GET", "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings")["items"]
+        if not any(subject in (binding.get("subjects") or ()) for binding in bindings):
+            return self.credentials
+        asked = {"spec": {"expirationSeconds": 86400}}
+        given = self.api.send("POST", f"/api/v1/namespaces/{namespace}/serviceaccounts/{account}/token", asked)
+        config = yaml.safe_load(self.credentials.read_text(encoding="utf-8"))
+        config["users"][0]["user"] = {"token": given["status"]["token"]}
+        folder.mkdir(parents=True)
+        path = folder / "kubeconfig"
+        path.touch(0o600)
+        path.write_text(yaml.safe_dump(config), encoding="utf-8")
+        return path
 
     def attend(self, sandbox: Sandbox, now: float) -> None:
         """One round for one pod."""

@@ -38,4 +38,7 @@ RULES: t.Mapping[str, str] = {
     "runs_once": "The plugins run once instead of periodically.",
     "unfiltered": "Nothing keeps the descheduler from evicting protected pods.",
     "deprecated": "The setting works, but has a successor.",
+    "version_mismatch": "The option version is not the version of the descheduler's image.",
+    "unknown_version": "There are no rules of the image's version; the closest ones are applied.",
+    "too_old": "Kubernetes or the descheduler is older than the first version with PodMigrationJobs.",
 }

@@ -122,6 +122,7 @@ class ApiServer:
         self.objects = Objects(self.store, lambda: machine.now + self.skew)
         self.add_ons = frozenset(add_ons)
         self.denied: set[tuple[str, str]] = set()
+        self.git_version = "v1.36.3"
         self.permitted: set[tuple[str, str, str]] = set()
         self.established_after = 0.5
         self._established: dict[str, float] = {}
@@ -138,6 +139,8 @@ class ApiServer:
         Raises:
             Refused: an answer of 300 and above.
         """
+        if request.path == "/version":
+            return 200, encoded({"gitVersion": self.git_version})
         place = self._place(request)
         if place.kind is None:
             return 200, encoded(self._discovery(place))

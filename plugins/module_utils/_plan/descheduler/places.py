@@ -45,6 +45,13 @@ def template_of(workload: objects.Raw) -> objects.Raw:
     return found
 
 
+def container_of(workload: objects.Raw) -> objects.Raw:
+    """The descheduler's container: the one whose image or name says so, else the first."""
+    containers = t.cast("list[objects.Raw]", template_of(workload)["spec"].get("containers") or [{}])
+    said = [each for each in containers if "descheduler" in f"{each.get('image')} {each.get('name')}"]
+    return (said or containers)[0]
+
+
 def is_cron(workload: objects.Raw) -> bool:
     """Whether each run of the descheduler is a new pod, which mounts the ConfigMap as it is then."""
     return "jobTemplate" in workload["spec"]

@@ -271,6 +271,7 @@ class ConfigOutcome(Outcome):
     CHANGED = "changed", "the configuration was written, and no restart was needed or asked for"
     UNCHANGED = "unchanged", "there was nothing to do"
     VALID = "valid", "for O(state=validated), the configuration has no errors"
+    PREVIEWED = "previewed", "for O(state=previewed), RV(would_evict) says what it would evict; nothing was changed"
     INVALID = _failure("invalid", "the configuration is wrong, and nothing was written")
     ROLLED_BACK = _failure("rolled_back", "it did not run, and the previous one is restored")
     FAILED = _failure("failed", "it does not run, and nothing was restored")

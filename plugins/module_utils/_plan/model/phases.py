@@ -83,3 +83,4 @@ class What(outcomes.Outcome):
     RESERVED = "reserved", "a Reservation has a place"
     WRITTEN = "written", "the configuration of a descheduler was written"
     SCALED = "scaled", "a descheduler was scaled to 0"
+    PREVIEW = "preview", "the dry run of a descheduler's configuration was started"

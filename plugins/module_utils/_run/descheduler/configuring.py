@@ -21,6 +21,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.des
     rules,
     running,
     schemas,
+    versions,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import outcomes, phases
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import context
@@ -33,20 +34,36 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.desc
     rolling_back,
     running_jobs,
     targets,
+    versioning,
 )
+
+
+def _unjudged(schema: schemas.Schema) -> tuple[rules.Fault, ...]:
+    """The faults if no configuration was given."""
+    del schema
+    return ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeschedulerOptions:
-    """Options of the module. ``desired`` is ``None`` if no configuration was given (``restarted``)."""
+    """Options of the module. ``desired`` is ``None`` if no configuration was given (``restarted``).
 
-    state: t.Literal["present", "validated", "restarted", "paused", "resumed"]
+    ``schema`` and ``faults`` are of the ``version`` that was given, else of the default one until the image is known;
+    ``image_version`` is empty until then, or if the image does not say. ``judge`` gives the faults in another schema,
+    ``write`` the YAML of a configuration.
+    """
+
+    state: t.Literal["present", "validated", "previewed", "restarted", "paused", "resumed"]
     flavor: check.Flavor
     schema: schemas.Schema
     place: places.Place
     parse: proofs.Parse
     desired: rollout.DesiredConfig | None = None
     faults: tuple[rules.Fault, ...] = ()
+    version: str = ""
+    write: t.Callable[[t.Any], str] = str
+    judge: t.Callable[[schemas.Schema], tuple[rules.Fault, ...]] = _unjudged
+    image_version: str = ""
     restart: t.Literal["rollout", "scale", "none"] = "rollout"
     verify: bool = True
     rollback: bool = True
@@ -60,6 +77,8 @@ class DeschedulerOptions:
         data = {
             "outcome": outcome.value,
             "findings": [fault.to_dict() for fault in self.faults],
+            "version": self.schema.version,
+            "image_version": self.image_version,
             "restarted": False,
             "running_config_matches": None,
             "drifted": [],
@@ -70,12 +89,33 @@ class DeschedulerOptions:
         }
         return context.Result(data, failed, message)
 
+    def suited(self, found: versions.Found) -> DeschedulerOptions:
+        """The same with the rules of the descheduler's version, and what is wrong with that version."""
+        schema, faults = self.schema, self.faults
+        if found.applied != schema.version:
+            schema = check.schema_of(self.flavor, found.applied)
+            faults = self.judge(schema)
+        return replace(self, schema=schema, faults=(*found.faults, *faults), image_version=found.image)
+
+    @property
+    def hopeless(self) -> bool:
+        """Whether the configuration is invalid whatever the descheduler's version is."""
+        known = [check.schema_of(self.flavor, version) for version in check.VERSIONS[self.flavor]]
+        others = () if self.version else [schema for schema in known if schema.version != self.schema.version]
+        return bool(check.errors(self.faults)) and all(check.errors(self.judge(schema)) for schema in others)
+
     @property
     def invalid(self) -> context.Result | None:
         """The result of a configuration with errors; ``None`` if there are none."""
         wrong = " ".join(f"{fault.path or 'config'}: {fault.sentence}" for fault in check.errors(self.faults))
         message = f"The configuration is invalid. {wrong}"
         return self.result(outcomes.ConfigOutcome.INVALID, message, failed=True) if wrong else None
+
+    @property
+    def unwritten(self) -> context.Result:
+        """The same of a call that writes."""
+        found = t.cast("context.Result", self.invalid)
+        return replace(found, message=f"{found.message} Nothing was written.")
 
 
 def descheduler(ctx: context.Context, options: DeschedulerOptions) -> context.Result:
@@ -85,16 +125,30 @@ def descheduler(ctx: context.Context, options: DeschedulerOptions) -> context.Re
         StopRun: the descheduler does not exist or does not read the ConfigMap, its jobs do not end, another call holds
             its lock (nothing was written in each case), or someone else writes at the same time.
     """
-    if found := options.invalid:
-        return replace(found, message=f"{found.message} Nothing was written.")
+    if options.hopeless:
+        return options.unwritten
 
     def work(target: targets.DeschedulerTarget) -> context.Result | None:
-        if unread := places.unread(target.workload, options.place):
-            remedy = "Set config_map and key to the ones that it reads."
-            raise context.StopRun("not_mounted", unread, remedy, str(target.ref))
-        return Rollout(ctx, options, target).run()
+        fitted = fit(options, target)
+        if isinstance(fitted, context.Result):
+            return fitted
+        require_mount(target)
+        return Rollout(ctx, fitted, target).run()
 
     return exclusive.one_at_a_time(ctx, options.flavor, options.place, work)
+
+
+def fit(options: DeschedulerOptions, target: targets.DeschedulerTarget) -> DeschedulerOptions | context.Result:
+    """The options with the rules of the descheduler's version; the result of the call if those forbid to go on."""
+    fitted = options.suited(versioning.look(target, options.version))
+    return fitted.unwritten if fitted.invalid else fitted
+
+
+def require_mount(target: targets.DeschedulerTarget) -> None:
+    """Make sure that the descheduler's pods mount the ConfigMap; raises StopRun if they do not."""
+    if unread := places.unread(target.workload, target.place):
+        remedy = "Set config_map and key to the ones that it reads."
+        raise context.StopRun("not_mounted", unread, remedy, str(target.ref))
 
 
 def dry_run(

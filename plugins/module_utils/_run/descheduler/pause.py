@@ -41,9 +41,12 @@ def pause(ctx: context.Context, options: configuring.DeschedulerOptions) -> cont
     """
 
     def work(target: targets.DeschedulerTarget) -> context.Result | None:
+        fitted = configuring.fit(options, target)
+        if isinstance(fitted, context.Result):
+            return fitted
         if options.flavor == "sigs":
-            return _stop(target, options)
-        present = replace(options, state="present", desired=None)
+            return _stop(target, fitted)
+        present = replace(fitted, state="present", desired=None)
         return configuring.Rollout(ctx, present, target, intent="pause").run()
 
     return exclusive.one_at_a_time(ctx, options.flavor, options.place, work)
@@ -51,8 +54,8 @@ def pause(ctx: context.Context, options: configuring.DeschedulerOptions) -> cont
 
 def resume(ctx: context.Context, options: configuring.DeschedulerOptions, *, everywhere: bool) -> context.Result:
     """Resume this descheduler, with the configuration if one is given, or ``everywhere`` every paused one."""
-    if found := options.invalid:
-        return replace(found, message=f"{found.message} Nothing was written.")
+    if options.hopeless:
+        return options.unwritten
     if not everywhere:
         return _resume(ctx, options)
     done = []
@@ -81,13 +84,16 @@ def _paused(ctx: context.Context) -> list[journaling.Journal]:
 
 def _resume(ctx: context.Context, options: configuring.DeschedulerOptions) -> context.Result:
     def work(target: targets.DeschedulerTarget) -> context.Result | None:
+        fitted = configuring.fit(options, target)
+        if isinstance(fitted, context.Result):
+            return fitted
         journal, ref = target.journal, target.ref
         if journal is None or not journal.paused:
-            if options.desired is None:
-                return options.result(UNCHANGED, f"{ref} is not paused.")
-            return configuring.Rollout(ctx, replace(options, state="present"), target).run()
+            if fitted.desired is None:
+                return fitted.result(UNCHANGED, f"{ref} is not paused.")
+            return configuring.Rollout(ctx, replace(fitted, state="present"), target).run()
         if journal.paused == "dry_run":
-            return _resumed(target, journal, options)
+            return _resumed(target, journal, fitted)
         if not target.locked:
             permits.permit(target, writes=False, restarts=True)
         if not target.may_write:
@@ -98,9 +104,9 @@ def _resume(ctx: context.Context, options: configuring.DeschedulerOptions) -> co
             count = journal.replicas or 1
             target.switch("replicas", count, f"Scale {ref} to {count} again")
         journals.forget(target)
-        if options.desired is None:
-            return options.result(CHANGED, f"{ref} is resumed.")
-        return configuring.Rollout(ctx, replace(options, state="present"), target).run()
+        if fitted.desired is None:
+            return fitted.result(CHANGED, f"{ref} is resumed.")
+        return configuring.Rollout(ctx, replace(fitted, state="present"), target).run()
 
     return exclusive.one_at_a_time(ctx, options.flavor, options.place, work)
 

@@ -37,6 +37,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base
     observe,
     stored_runs,
 )
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.descheduler import previewing
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.jobs import leftovers
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.nodes import cordon
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.protect import guard
@@ -93,7 +94,7 @@ def look(ctx: context.Context) -> tuple[tuple[state.Trace, ...], set[str]]:
             if before is None or before["metadata"]["resourceVersion"] != lease["metadata"]["resourceVersion"]:
                 alive.add(holders.holder_of(lease))
     kept = state.traces(found.snapshot, found.runs.values(), stored_runs.journals(found.maps))
-    return (*kept, *_unreadable(found.maps), *leftovers.traces(ctx)), alive
+    return (*kept, *_unreadable(found.maps), *leftovers.traces(ctx), *previewing.traces(ctx)), alive
 
 
 def _unreadable(raws: t.Iterable[objects.Raw]) -> t.Iterator[state.Trace]:
@@ -147,6 +148,8 @@ def recover(ctx: context.Context, *, finished: bool, parked: bool) -> context.Re
     still, bad = stored_runs.records(observe.lists(ctx.cluster, ("nodes",))["nodes"])
     with done.telling("PodMigrationJobs"):
         leftovers.give_up(ctx, wanted, {*still, *bad})
+    if wanted is None and not finished:
+        previewing.sweep(ctx)
     if not finished:
         predicted = {name for some in by_run.values() for name in some} if ctx.check else set()
         held = staying | {record.run for name, record in still.items() if name not in predicted}
