@@ -57,6 +57,22 @@ def is_cron(workload: objects.Raw) -> bool:
     return "jobTemplate" in workload["spec"]
 
 
+_HELM = "meta.helm.sh/"
+_MANAGED_BY = "app.kubernetes.io/managed-by"
+
+
+def release_of(workload: objects.Raw) -> dict[str, dict[str, str]]:
+    """The labels and annotations by which Helm knows an object as part of the workload's release; empty without one.
+
+    An upgrade refuses an object that exists without all three (``checkOwnership`` in Helm's pkg/action/validate.go).
+    """
+    meta = workload["metadata"]
+    owner = {key: value for key, value in (meta.get("annotations") or {}).items() if key.startswith(f"{_HELM}release-")}
+    if (meta.get("labels") or {}).get(_MANAGED_BY) != "Helm" or len(owner) != 2:
+        return {}
+    return {"labels": {_MANAGED_BY: "Helm"}, "annotations": owner}
+
+
 def unread(workload: objects.Raw, place: Place) -> str:
     """Why the workload does not read the ConfigMap's key; the empty string if it does."""
     mounted: dict[str, list[str]] = {}

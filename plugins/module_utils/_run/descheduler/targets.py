@@ -148,7 +148,7 @@ class DeschedulerTarget:
         after = {key: text.splitlines()} if text is not None else {}
         ref = map_ref(self.place.config_map, self.place.namespace)
         if found is None:
-            meta = {"name": ref.name, "namespace": ref.namespace}
+            meta = {"name": ref.name, "namespace": ref.namespace, **places.release_of(self.workload)}
             body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "data": {key: text}}
             return api_changes.Change("create", ref, sentence, body, before, after)
         version = found["metadata"]["resourceVersion"]
