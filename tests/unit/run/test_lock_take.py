@@ -180,8 +180,9 @@ def test_only_the_locks_of_the_nodes_in_question_are_proven_and_none_that_was_re
     for nodes in free:
         done(me, functools.partial(mine.fence, nodes))
     for asked in (["a"], ["b", "a"], None):
-        with pytest.raises(LostLockError, match="Node a was taken over: Node a is held by run r2"):
+        with pytest.raises(LostLockError, match="Node a was taken over: Node a is held by run r2") as lost:
             done(me, functools.partial(mine.fence, asked))
+        assert "the node's record holds it all" in lost.value.reason.remedy
 
 
 @pytest.mark.usefixtures("unkept")
@@ -261,10 +262,10 @@ def test_the_lock_of_another_object_names_that_and_is_no_business_of_the_servers
     assert (event.node, event.namespace, event.name) == ("", "shop", "web")
     rewrite(world, holderIdentity="r3/n3")
     world.machine.run_for(6.0)
-    with pytest.raises(
-        LostLockError, match="Deployment shop/web was taken over: Deployment shop/web is held by run r3"
-    ):
+    said = "Deployment shop/web was taken over: Deployment shop/web is held by run r3"
+    with pytest.raises(LostLockError, match=said) as lost:
         done(me, mine.fence)
+    assert "the Deployment's stored state holds it all" in lost.value.reason.remedy
     done(me, lambda: mine.leave(drop=["shop/web"]))
     assert not [sent for sent in world.log if sent.request.name == names.FENCE_MAP]
 
