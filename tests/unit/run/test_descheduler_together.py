@@ -120,6 +120,21 @@ def test_a_rollout_that_was_frozen_until_another_one_took_over_writes_nothing_mo
         assert runs(on, OTHER)
 
 
+def test_a_rollout_that_was_overtaken_while_it_verified_says_so_at_once(on: Site) -> None:
+    """The other one's configuration runs: that says nothing about its own."""
+    ann = on.world.process("ann")
+    slow = on.begin("ann", NEW)
+    at(on, slow, lambda: mark(on) is not None)
+    on.world.machine.run_for(0.5)
+    ann.process.freeze()
+    assert on.end(on.begin("bob", OTHER))["outcome"] == "restarted"
+    ann.process.thaw()
+    thawed = on.world.machine.now
+    assert on.end(slow)["findings"][0]["code"] == "adopted_by"
+    assert on.world.machine.now - thawed < 10.0
+    assert runs(on, OTHER)
+
+
 def test_a_journal_that_another_rollout_has_written_meanwhile_is_not_overwritten(on: Site) -> None:
     """The lock rules that out, unless its holder was frozen in between."""
 

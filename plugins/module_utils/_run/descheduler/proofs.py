@@ -112,11 +112,16 @@ class Verification:
 
         If the running configuration cannot be read, ``fresh`` pods must stay ready for a while: the descheduler of
         sigs.k8s.io reports ready before it checks everything that its policy names.
+
+        Raises:
+            StopRun: another call has taken the lock over, so that what runs is no longer ours.
         """
         target, clock = self.target, self.target.ctx.clock
         deadline = clock.now() + timeout
         announced, held, since = "", None, 0.0
         while True:
+            if target.fence:
+                target.fence()
             target.reread()
             progress = rollout.progress(target.workload, target.pods())
             waiting, restarts = progress.waiting or self._missing(progress.pods), rollout.restarts(progress.pods)
