@@ -135,6 +135,13 @@ def test_a_pod_that_came_late_is_moved_too(bench: Make) -> None:
     assert (late.state, late.plan.route, late.reason) == ("waiting", "evict", late.plan.reason)
 
 
+def test_what_keeps_its_job_holds_up_no_late_pod(bench: Make) -> None:
+    one = bench(choices=Choices(force=True))
+    one.move("p0", "waiting", "job")
+    follow(one, objects.pod("p0"), objects.pod("late"))
+    assert [move.plan.route for move in one.site.moves.values()] == ["job", "evict"]
+
+
 @pytest.mark.parametrize(
     ("pod", "state", "outcome"),
     [
