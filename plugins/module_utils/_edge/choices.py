@@ -18,7 +18,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.mod
     selectors,
 )
 
-KOORDINATOR: dict[str, t.Any] = {name: {"type": "str"} for name in installations.OPTIONS}
+KOORDINATOR: dict[str, t.Any] = {name: {"type": "str", "no_log": False} for name in installations.OPTIONS}
 """The names of koord-descheduler's objects, where they are not to be found by what its pods run."""
 
 CHOICES: dict[str, t.Any] = {

@@ -13,7 +13,6 @@ import pytest
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names, node_records
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.node_records import Record
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Node
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.nodes.cordon import CordonOptions, cordon
 from ansible_collections.kubeops.node_maintenance.tests.unit.run.test_cordon import drained
@@ -168,7 +167,7 @@ def test_what_another_call_has_brought_there_meanwhile_is_no_change_of_ours() ->
     with alone("drained") as world:
 
         def parked() -> None:
-            record = t.cast("Record", node_records.record_of(Node.of(world.get(kinds.NODES, "a"))))
+            record = t.cast("node_records.Record", node_records.record_of(Node.of(world.get(kinds.NODES, "a"))))
             body = {"metadata": {"annotations": {names.RECORD: record.at("parked").dump()}}}
             world.patch(kinds.NODES, "a", body)
 

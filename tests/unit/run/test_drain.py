@@ -114,10 +114,12 @@ class Yields:
 
     def __call__(self, _changes: object) -> bool:
         self.count += 1
-        answer = self.answers.pop(0) if self.answers else True
-        if isinstance(answer, Exception):
-            raise answer
-        return bool(answer)
+        for answer in self.answers[:1]:
+            del self.answers[0]
+            if isinstance(answer, Exception):
+                raise answer
+            return bool(answer)
+        return True
 
 
 @pytest.mark.parametrize(

@@ -37,7 +37,7 @@ class Scene:
         self.world = World([manifests.namespace("shop")])
         self.me = self.world.process("me")
         self.ctx = self.me.ctx()
-        self.lost: Exception | None = None
+        self.lost: list[Exception] = []
         plans = [
             PodPlan(pod, "evict", "guarded", "", Ref("Deployment", app, "shop", f"uid-Deployment-{app}"), guarded=True)
             for app in self.apps
@@ -47,9 +47,9 @@ class Scene:
         self.floors = Floors(self.ctx, guards.guards(self.seen(), plans), self.fence)
 
     def fence(self, nodes: t.Collection[str]) -> None:
-        lost = self.lost
-        if lost and (not isinstance(lost, LostLockError) or lost.node in nodes):
-            raise lost
+        for lost in self.lost:
+            if not isinstance(lost, LostLockError) or lost.node in nodes:
+                raise lost
 
     def seen(self, *budgets: Raw) -> Snapshot:
         """What a watch shows: the budgets of the world, and these."""
@@ -174,7 +174,7 @@ def test_a_guard_that_cannot_be_written_ends_alone(
     scene: Make, error: Exception, outcome: str, what: str, words: str
 ) -> None:
     one = scene("web", "zoo")
-    one.lost = error
+    one.lost = [error]
     one.floors._fence = lambda nodes: None if one.floors.floors[0].outcome else one.fence(nodes)
     floor = one.step()
     assert floor.outcome == outcome
@@ -194,23 +194,23 @@ def test_a_guard_that_ended_holds_up_no_other(scene: Make) -> None:
 
 def test_a_remedy_is_passed_on(scene: Make) -> None:
     one = scene()
-    one.lost = StopRun("held", "stopped", "Go on.")
+    one.lost = [StopRun("held", "stopped", "Go on.")]
     assert one.step().remedy == "Go on."
 
 
 @pytest.mark.parametrize("passing", [errors.Unreachable("away"), errors.Overloaded("busy"), errors.UnknownOutcome("?")])
 def test_what_may_pass_is_waited_for_and_tried_again(scene: Make, passing: Exception) -> None:
     one = scene()
-    one.lost = passing
+    one.lost = [passing]
     floor = one.step()
     assert (floor.outcome, floor.waiting) == (None, str(passing))
-    one.lost = None
+    one.lost = []
     assert one.step(None, 1.0).written
 
 
 def test_a_guard_goes_on_for_the_nodes_that_are_still_ours(scene: Make) -> None:
     one = scene()
-    one.lost = LostLockError("n1", "r2 has it")
+    one.lost = [LostLockError("n1", "r2 has it")]
     floor = one.step()
     assert (floor.outcome, floor.guard.nodes, floor.written) == (None, ("n2",), False)
     assert one.step().written, "at once"
@@ -221,7 +221,7 @@ def test_a_guard_goes_on_for_the_nodes_that_are_still_ours(scene: Make) -> None:
 def test_a_guard_without_a_node_that_is_ours_is_left_to_others(scene: Make) -> None:
     one = scene()
     for node in ("n1", "n2"):
-        one.lost = LostLockError(node, "r2 has it")
+        one.lost = [LostLockError(node, "r2 has it")]
         floor = one.step()
     assert (floor.outcome, floor.written, one.writes) == ("adopted_by", False, [])
     assert "r2 has it" in floor.message
