@@ -9,7 +9,6 @@ takes over finds it by these, so that no pod is moved twice.
 
 from __future__ import annotations
 
-import contextlib
 import typing as t
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs import migration_jobs, verdict
@@ -20,6 +19,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.mod
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import act, context, pod_moves
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.jobs import (
+    abandoned,
     job_view,
     job_writes,
     leftovers,
@@ -60,6 +60,7 @@ class JobDispatcher:
         self._cleanup = leftovers.JobCleanup(ctx, fence)
         self._starter = starter.JobStarter(ctx, choices, self._tracker, runs, grace_seconds, deadline, prior or {})
         self._flights = self._starter.flights
+        self._abandoned = abandoned.AbandonedJobs(ctx, self._tracker, self._flights)
         self.waited_for: list[str] = []
         self._looked = float("-inf")
         self._hopeless = 0
@@ -73,7 +74,7 @@ class JobDispatcher:
         """Stop watching, once abandoned jobs have passed arbitration or had time for it; jobs under way continue."""
         if self._view:
             try:
-                self._let_pass(self._view)
+                self._abandoned.let_pass(self._view)
             finally:
                 self._view.stop()
 
@@ -86,7 +87,7 @@ class JobDispatcher:
         if self._view is None:
             return
         view = self._starter.view(snapshot, self._view.jobs())
-        self._end_abandoned(view.jobs)
+        self._abandoned.end(view.jobs)
         self.waited_for = []
         for flight in self._flights.values():
             if not flight.over and not flight.abandoned:
@@ -137,29 +138,6 @@ class JobDispatcher:
     def predicted(self, move: pod_moves.Move) -> None:
         """Note the job that would be created, for check mode."""
         self.ctx.changed(self._starter.change(move, 0, 0.0))
-
-    def _let_pass(self, view: job_view.JobView) -> None:
-        deadline = self.ctx.clock.now() + tracker.PASSES
-        with contextlib.suppress(context.StopRun):
-            while left := self._end_abandoned(view.jobs()):
-                if self.ctx.clock.now() >= deadline:
-                    for flight in left:
-                        self._tracker.give_up(t.cast("migration_jobs.Job", flight.job), flight.abandoned)
-                    return
-                self.ctx.clock.sleep(starter.LOOK_EVERY)
-
-    def _end_abandoned(self, jobs: t.Mapping[str, migration_jobs.Job]) -> list[starter.Flight]:
-        """End abandoned jobs as soon as they have passed arbitration; those that have not."""
-        left = [flight for flight in self._flights.values() if flight.abandoned and not flight.over]
-        for flight in left:
-            if job := jobs.get(flight.name):
-                flight.job, flight.seen = job, True
-                flight.over = not job.waiting
-                if flight.over and (job.ended or not job.evicting):
-                    self._tracker.give_up(job, flight.abandoned)
-            elif flight.seen:
-                flight.over = True
-        return [flight for flight in left if not flight.over]
 
     def _follow(self, flight: starter.Flight, view: verdict.View) -> None:
         state = self._tracker.follow(flight, view.jobs, view.snapshot)
