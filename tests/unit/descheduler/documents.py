@@ -13,6 +13,9 @@ import typing as t
 
 import yaml
 
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.check import check, schema_of
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.rules import Fault
+
 Raw = dict[str, t.Any]
 
 GONE = object()
@@ -178,6 +181,11 @@ def changed(document: Raw, changes: t.Mapping[str, t.Any]) -> Raw:
 
 
 JUNK: tuple[t.Any, ...] = (None, 0, -1, 1.5, "x", "", True, [], [None], [0], [[]], {}, {"x": None}, {1: {True: 2}})
+
+
+def found(changes: t.Mapping[str, t.Any], version: str = "1.7.0") -> tuple[Fault, ...]:
+    """What is said of koord-descheduler's configuration with these changes."""
+    return check(changed(koord(), changes), schema_of("koordinator", version))
 
 
 def spoiled(document: Raw) -> t.Iterator[Raw]:
