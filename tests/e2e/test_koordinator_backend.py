@@ -355,7 +355,7 @@ def test_a_pod_waits_a_while_for_a_job_that_is_not_admitted_or_not_approved(
             assert why in said[name]["reason"]
             assert why in run.text.replace("\n", " ")
             assert 8 <= said[name]["waited_seconds"] < 30
-        assert written_by_us(seen, "create", "patch", "update", "delete") == [], "no second job, and no ruling"
+        assert written_by_us(seen, "create", "patch", "update", "delete") == [], "no second job, and no decision"
         for name in (asked, elsewhere):
             assert jobs.find(name)["spec"]["paused"]
             assert jobs.phase(name) == ""

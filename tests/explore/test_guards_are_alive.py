@@ -19,7 +19,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.locking import Locks
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.node_locks import NodeLock
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.nodes import cordon
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.protect import guard_work
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.protect import guard_call
 from ansible_collections.kubeops.node_maintenance.tests.explore import guards_of_runs, scenes, stories
 from ansible_collections.kubeops.node_maintenance.tests.explore.guards import (
     SCENE,
@@ -190,7 +190,7 @@ GUARDS = (
     Guard("what is out is not taken over", replaced_by(cordon, "_may_adopt", lambda *args: True), tasks_at_work),
     Guard(
         "the record after the lock",
-        replaced_by(guard_work.Work, "_look_again", lambda self: None),
+        replaced_by(guard_call.GuardCall, "_look_again", lambda self: None),
         cut_off(is_lock_patch, Fault("frozen", 600.0)),
     ),
     Guard(

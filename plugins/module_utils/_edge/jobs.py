@@ -48,7 +48,7 @@ def _prepared(params: specs.Params, environ: t.Mapping[str, str]) -> specs.Param
         "state": params["state"],
         "selection": targets.Selection(_pods(params), params["nodes"], selector, params["namespaces"]),
         "name": params["name"] or "",
-        "wish": migration_jobs.Wish(
+        "settings": migration_jobs.JobSettings(
             mode=params["mode"],
             paused=params["paused"],
             ttl=t.cast("float | None", ttl),

@@ -136,12 +136,12 @@ class Yields:
 def test_guards_yield_when_a_budget_appears(
     bench: Make, monkeypatch: pytest.MonkeyPatch, answers: list[object], budgets: list[list[str]], looks: int, told: int
 ) -> None:
-    one, hands = bench(), Yields(*answers)
-    monkeypatch.setattr(one.work.hands, "do", hands)
+    one, writer = bench(), Yields(*answers)
+    monkeypatch.setattr(one.work.writer, "write", writer)
     for there in budgets:
         seen = objects.snapshot(budgets=[objects.budget(name, 1) for name in there])
         one.do(lambda seen=seen: one.work._yield_guards(seen))  # type: ignore[misc]
-    assert hands.count == looks
+    assert writer.count == looks
     assert len(one.me.told) == told
 
 

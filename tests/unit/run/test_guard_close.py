@@ -12,9 +12,12 @@ import pytest
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.outcomes import WorkloadOutcome
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.protect import guard
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.protect.guard_work import GuardedNode, Work
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.protect.guard_call import (
+    GuardCall,
+    GuardedNode,
+)
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.protect.surge_machine import WorkloadSurge
-from ansible_collections.kubeops.node_maintenance.tests.unit.run.test_guard_work import SURGE, WEB
+from ansible_collections.kubeops.node_maintenance.tests.unit.run.test_guard_call import SURGE, WEB
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.store import Raw
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.world import World
 
@@ -22,7 +25,7 @@ from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.world imp
 def closed(close: t.Any, changes: Raw) -> tuple[dict[str, t.Any], dict[str, t.Any], list[str]]:
     """The line of the workload, the entry of n1, and the findings, each with its remedy."""
     with World() as world:
-        work = Work(world.process("me").ctx(), {"n1": GuardedNode("n1")}, {})
+        work = GuardCall(world.process("me").ctx(), {"n1": GuardedNode("n1")}, {})
         close(work, WorkloadSurge(WEB, ("n1",), **changes), SURGE)
         (line,) = work.workloads
         return line, work.sites["n1"].to_dict(), [f"{one.code} {one.remedy}".strip() for one in work.findings]

@@ -10,7 +10,10 @@ import typing as t
 import pytest
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs.migration_jobs import Wish, manifest
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs.migration_jobs import (
+    JobSettings,
+    manifest,
+)
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Ref
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.jobs import leftovers
@@ -28,7 +31,7 @@ EVICTING = [{"type": "Eviction", "status": "False"}]
 
 
 def job(name: str, node: str = "n1", run: str = "r1") -> Raw:
-    made = manifest(name, Ref("Pod", name, "shop", f"uid-{name}", "v1"), Wish(run=run))
+    made = manifest(name, Ref("Pod", name, "shop", f"uid-{name}", "v1"), JobSettings(run=run))
     if node:
         made["metadata"]["annotations"][names.SERVES_NODES] = node
     return made

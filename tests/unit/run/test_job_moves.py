@@ -4,7 +4,7 @@
 
 """Jobs made, followed, approved, rejected and removed, on a simulated cluster.
 
-No controller works there: what they would do is said by each test; the real ones are asked on the lab.
+No controller moves there: what they would do is said by each test; the real ones are asked on the lab.
 """
 
 from __future__ import annotations
@@ -20,15 +20,18 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs.migration_jobs import (
     EVICT,
     Job,
-    Wish,
+    JobSettings,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.migration_controller import (
     Controller,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Pod
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import Context
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.jobs.job_moves import Moves, Work
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.jobs.job_rulings import Ruling, Rulings
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.jobs.job_decisions import (
+    Decision,
+    JobDecision,
+)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.jobs.job_moves import JobMove, JobMoves
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.jobs.job_view import Looks, watched
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.jobs.job_writes import REMINDED, approve
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.jobs.tracker import GONE, SILENT
@@ -63,11 +66,11 @@ class Scene:
         self.world, self.machine = world, world.machine
         self.pods = world.pods(app="web")
 
-    def work(self, number: int = 1) -> Work:
+    def move(self, number: int = 1) -> JobMove:
         """For the first or second pod."""
         pod = Pod.of(self.pods[number - 1])
         siblings = frozenset(raw["metadata"]["uid"] for raw in self.pods)
-        return Work(pod.ref, pod, f"job-{number}", siblings=siblings)
+        return JobMove(pod.ref, pod, f"job-{number}", siblings=siblings)
 
     def job(self, name: str = JOB) -> Raw:
         return jobs_of(self.world)[name]
@@ -107,11 +110,11 @@ class Scene:
         task.value()
 
     def follow(
-        self, *works: Work, steps: t.Iterable[Step] = (), wish: Wish | None = None, within: float = 100.0
+        self, *moves: JobMove, steps: t.Iterable[Step] = (), settings: JobSettings | None = None, within: float = 100.0
     ) -> Context:
         ctx = self.world.process("me").ctx()
-        moves = Moves(ctx, works, wish or Wish(), Controller())
-        self.play(lambda looks: moves.follow(looks, ctx.clock.now() + within), ctx, steps)
+        batch = JobMoves(ctx, moves, settings or JobSettings(), Controller())
+        self.play(lambda looks: batch.follow(looks, ctx.clock.now() + within), ctx, steps)
         return ctx
 
 
@@ -135,7 +138,7 @@ def nothing(scene: Scene) -> None:
 
 def test_a_pod_is_moved(build: Build) -> None:
     scene = build()
-    one = scene.work()
+    one = scene.move()
     ctx = scene.follow(one, steps=[succeeds])
     assert one.outcome == "moved"
     assert "to node n2: Pod shop/web-3" in one.message
@@ -158,10 +161,10 @@ def test_a_second_pod_of_the_workload_gets_its_job_when_the_first_has_moved(buil
         scene.becomes("job-2", phase="Succeeded", podRef=arrived, conditions=EVICTED)
 
     scene = build()
-    works = scene.work(), scene.work(2)
-    scene.follow(*works, steps=[first, nothing, second])
+    moves = scene.move(), scene.move(2)
+    scene.follow(*moves, steps=[first, nothing, second])
     assert seen == [1], "a limit of one lets one job be made"
-    assert [one.outcome for one in works] == ["moved", "moved"]
+    assert [one.outcome for one in moves] == ["moved", "moved"]
 
 
 def test_a_job_that_ends_without_a_new_pod_waits_for_one_that_is_ready(build: Build) -> None:
@@ -171,15 +174,15 @@ def test_a_job_that_ends_without_a_new_pod_waits_for_one_that_is_ready(build: Bu
         scene.becomes(phase="Succeeded", conditions=EVICTED)
 
     scene = build()
-    one = scene.work()
-    scene.follow(one, steps=[evicts, lambda scene: scene.ready("web-3")], wish=Wish("EvictDirectly"))
+    one = scene.move()
+    scene.follow(one, steps=[evicts, lambda scene: scene.ready("web-3")], settings=JobSettings("EvictDirectly"))
     assert one.outcome == "moved"
     assert one.new_pod
     assert one.new_pod.name == "web-3"
 
     scene = build()
-    one = scene.work()
-    scene.follow(one, steps=[evicts], wish=Wish("EvictDirectly"), within=10)
+    one = scene.move()
+    scene.follow(one, steps=[evicts], settings=JobSettings("EvictDirectly"), within=10)
     assert one.outcome == "not_ready"
 
 
@@ -196,7 +199,7 @@ def test_a_job_whose_pod_vanished_is_ended_and_its_place_given_back(build: Build
         at.append(scene.machine.now)
 
     scene = build(stateful=True)
-    one = scene.work()
+    one = scene.move()
     scene.follow(one, steps=[replaced])
     assert one.outcome == "gone"
     assert not one.failed
@@ -215,7 +218,7 @@ def test_the_job_of_a_pod_that_keeps_its_name_is_freed_of_the_limiter_once_it_ha
         scene.becomes(phase="Succeeded", nodeName="n2", podRef=ARRIVED)
 
     scene = build(stateful=True)
-    one = scene.work()
+    one = scene.move()
     scene.follow(one, steps=[evicts, nothing, ends])
     assert one.outcome == "moved"
     assert scene.job()["metadata"]["annotations"][EVICT] == "true"
@@ -223,13 +226,13 @@ def test_the_job_of_a_pod_that_keeps_its_name_is_freed_of_the_limiter_once_it_ha
 
 def test_a_job_on_which_nothing_happens_is_woken(build: Build) -> None:
     scene = build()
-    scene.follow(scene.work(), steps=[lambda scene: scene.becomes(phase="Running")], within=SILENT * 2.5)
+    scene.follow(scene.move(), steps=[lambda scene: scene.becomes(phase="Running")], within=SILENT * 2.5)
     assert REMINDED in scene.job()["metadata"]["annotations"]
 
 
 def test_a_reminder_that_is_refused_ends_nothing_else(build: Build) -> None:
     scene = build()
-    one = scene.work()
+    one = scene.move()
     scene.world.process("me").faults.when(lambda request: request.method == "PATCH", Fault("forbidden"), times=4)
     ctx = scene.follow(one, steps=[lambda scene: scene.becomes(phase="Running")], within=SILENT * 2.5)
     assert one.outcome == "timeout"
@@ -247,7 +250,7 @@ def test_a_job_that_names_no_uid_is_about_the_pod_that_its_controller_fills_in(b
     pod = {"namespace": scene.pods[0]["metadata"]["namespace"], "name": scene.pods[0]["metadata"]["name"]}
     scene.world.apply({**kind, "metadata": {"name": JOB}, "spec": {"podRef": pod}})
     job = Job.of(scene.job())
-    one = Work(job.pod, name=JOB, job=job, state="following")
+    one = JobMove(job.pod, name=JOB, job=job, state="following")
     scene.follow(one, steps=[starts, *[nothing] * int(GONE * 2), succeeds])
     assert one.outcome == "moved"
 
@@ -255,8 +258,8 @@ def test_a_job_that_names_no_uid_is_about_the_pod_that_its_controller_fills_in(b
 @pytest.mark.parametrize("paused", [False, True])
 def test_a_job_that_waits_for_arbitration_is_never_written(build: Build, paused: bool) -> None:
     scene = build()
-    one = scene.work()
-    scene.follow(one, wish=Wish(paused=paused), within=SILENT * 2.5)
+    one = scene.move()
+    scene.follow(one, settings=JobSettings(paused=paused), within=SILENT * 2.5)
     assert writes(scene.world) == [f"create podmigrationjobs {JOB}"]
     assert one.outcome == "timeout"
     assert one.cause
@@ -271,14 +274,14 @@ def test_a_job_that_somebody_deletes(build: Build, there: bool, outcome: str) ->
             scene.vanishes()
 
     scene = build()
-    one = scene.work()
+    one = scene.move()
     scene.follow(one, steps=[lambda scene: scene.becomes(phase="Running"), deletes])
     assert one.outcome == outcome
 
 
 def test_a_failed_job_says_why(build: Build) -> None:
     scene = build()
-    one = scene.work()
+    one = scene.move()
     scene.follow(one, steps=[lambda scene: scene.becomes(phase="Failed", reason="ForbiddenMigratePod")])
     assert (one.outcome, one.failed) == ("failed", True)
     assert one.to_dict()["cause"]["code"] == "forbidden"
@@ -290,7 +293,7 @@ FAULTS: list[What] = ["lost", "in doubt", "conflict", "throttled", "error"]
 @pytest.mark.parametrize("what", FAULTS)
 def test_a_job_is_made_once_whatever_the_first_answer_was(build: Build, what: What) -> None:
     scene = build()
-    one = scene.work()
+    one = scene.move()
     scene.world.process("me").faults.when(lambda request: request.method == "POST", Fault(what))
     ctx = scene.follow(one, steps=[nothing, nothing, nothing, succeeds])
     assert one.outcome == "moved"
@@ -300,7 +303,7 @@ def test_a_job_is_made_once_whatever_the_first_answer_was(build: Build, what: Wh
 @pytest.mark.parametrize(("uid", "outcome"), [("", "moved"), ("other", "failed")])
 def test_a_job_of_that_name_for_this_pod_is_adopted_and_another_is_not(build: Build, uid: str, outcome: str) -> None:
     scene = build()
-    one = scene.work()
+    one = scene.move()
     pod = {"namespace": one.target.namespace, "name": one.target.name, "uid": uid or one.target.uid}
     kind = {"apiVersion": kinds.PODMIGRATIONJOBS.api_version, "kind": kinds.PODMIGRATIONJOBS.kind}
     scene.world.apply({**kind, "metadata": {"name": JOB}, "spec": {"podRef": pod}})
@@ -308,19 +311,21 @@ def test_a_job_of_that_name_for_this_pod_is_adopted_and_another_is_not(build: Bu
     assert one.outcome == outcome
 
 
-def ruled(scene: Scene, ruling: Ruling, steps: t.Iterable[Step] = (), wait: bool = True, check: bool = False) -> Work:
+def decided(
+    scene: Scene, decision: Decision, steps: t.Iterable[Step] = (), wait: bool = True, check: bool = False
+) -> JobMove:
     job = Job.of(scene.job())
-    one = Work(job.pod, name=JOB, job=job, state="following")
+    one = JobMove(job.pod, name=JOB, job=job, state="following")
     ctx = scene.world.process("me").ctx(check=check)
-    rulings = Rulings(ctx, ruling, [one], "Rejected by me")
-    scene.play(lambda looks: rulings.carry_out(looks, ctx.clock.now() + 30, wait), ctx, steps)
+    call = JobDecision(ctx, decision, [one], "Rejected by me")
+    scene.play(lambda looks: call.carry_out(looks, ctx.clock.now() + 30, wait), ctx, steps)
     return one
 
 
 def made(scene: Scene, paused: bool, **status: t.Any) -> Scene:
     """The job is there, made by another call."""
     maker = scene.world.process("maker")
-    maker.run(lambda ctx: Moves(ctx, [scene.work()], Wish(paused=paused), Controller()).start())
+    maker.run(lambda ctx: JobMoves(ctx, [scene.move()], JobSettings(paused=paused), Controller()).start())
     if status:
         scene.becomes(**status)
     return scene
@@ -332,48 +337,48 @@ def passes(scene: Scene) -> None:
 
 
 @pytest.mark.parametrize(
-    ("ruling", "outcome", "written"),
+    ("decision", "outcome", "written"),
     [
         ("approved", "approved", ["patch podmigrationjobs"]),
         ("rejected", "rejected", ["patch podmigrationjobs/status"]),
         ("absent", "absent", ["patch podmigrationjobs/status", "delete podmigrationjobs"]),
     ],
 )
-def test_a_paused_job_is_ruled_over_once_it_has_passed(
-    build: Build, ruling: Ruling, outcome: str, written: list[str]
+def test_a_paused_job_is_decided_on_once_it_has_passed(
+    build: Build, decision: Decision, outcome: str, written: list[str]
 ) -> None:
     scene = made(build(), True)
-    assert ruled(scene, ruling, [passes]).outcome == outcome
+    assert decided(scene, decision, [passes]).outcome == outcome
     assert writes(scene.world, "me") == [f"{what} {JOB}" for what in written]
 
 
 @pytest.mark.parametrize("wait", [True, False])
 @pytest.mark.parametrize(
-    ("ruling", "paused"),
+    ("decision", "paused"),
     [("approved", True), ("rejected", True), ("rejected", False), ("absent", True), ("absent", False)],
 )
-def test_a_job_that_never_passes_is_not_written(build: Build, ruling: Ruling, wait: bool, paused: bool) -> None:
+def test_a_job_that_never_passes_is_not_written(build: Build, decision: Decision, wait: bool, paused: bool) -> None:
     scene = made(build(), paused)
-    assert ruled(scene, ruling, wait=wait).outcome == "still_waiting"
+    assert decided(scene, decision, wait=wait).outcome == "still_waiting"
     assert writes(scene.world, "me") == []
 
 
-@pytest.mark.parametrize("ruling", ["approved", "rejected", "absent"])
-def test_check_mode_writes_nothing(build: Build, ruling: Ruling) -> None:
+@pytest.mark.parametrize("decision", ["approved", "rejected", "absent"])
+def test_check_mode_writes_nothing(build: Build, decision: Decision) -> None:
     scene = made(build(), True)
-    assert ruled(scene, ruling, check=True).outcome == ruling
+    assert decided(scene, decision, check=True).outcome == decision
     assert writes(scene.world, "me") == []
 
 
 def test_a_job_that_is_not_paused_is_rejected_as_soon_as_it_has_passed(build: Build) -> None:
     scene = made(build(), False)
-    assert ruled(scene, "rejected", [nothing, nothing, passes]).outcome == "rejected"
+    assert decided(scene, "rejected", [nothing, nothing, passes]).outcome == "rejected"
     assert scene.job()["status"]["phase"] == "Failed"
     assert writes(scene.world, "me") == [f"patch podmigrationjobs/status {JOB}"]
 
 
 @pytest.mark.parametrize(
-    ("status", "ruling", "outcome"),
+    ("status", "decision", "outcome"),
     [
         ({"phase": "Succeeded"}, "approved", "already_moved"),
         ({"phase": "Failed", "reason": "Timeout"}, "approved", "failed"),
@@ -385,8 +390,8 @@ def test_a_job_that_is_not_paused_is_rejected_as_soon_as_it_has_passed(build: Bu
         ({"phase": "Succeeded"}, "absent", "absent"),
     ],
 )
-def test_rulings_over_jobs_that_are_further(build: Build, status: Raw, ruling: Ruling, outcome: str) -> None:
-    assert ruled(made(build(), False, **status), ruling).outcome == outcome
+def test_decisions_on_jobs_that_are_further(build: Build, status: Raw, decision: Decision, outcome: str) -> None:
+    assert decided(made(build(), False, **status), decision).outcome == outcome
 
 
 def test_an_approved_job_has_its_whole_ttl_from_then_on_also_against_rivals(build: Build) -> None:
@@ -412,4 +417,4 @@ def test_an_approved_job_has_its_whole_ttl_from_then_on_also_against_rivals(buil
 def test_a_job_that_evicted_its_pod_while_it_was_rejected_was_too_late(build: Build) -> None:
     scene = made(build(), False, phase="Running")
     scene.machine.after(0.5, scene.vanishes, "the eviction that was on its way")
-    assert ruled(scene, "rejected").outcome == "too_late"
+    assert decided(scene, "rejected").outcome == "too_late"

@@ -67,7 +67,7 @@ class Scene:
         [pod] = self.world.pods(on=node, app="web")
         meta = pod["metadata"]
         ref = Ref("Pod", meta["name"], meta["namespace"], meta["uid"], "v1")
-        job = migration_jobs.manifest("theirs", ref, migration_jobs.Wish())
+        job = migration_jobs.manifest("theirs", ref, migration_jobs.JobSettings())
         job["metadata"]["labels"] = {}
         self.world.apply(job)
         self.world.machine.run_until(lambda: self._job("theirs")["status"].get("phase") == "Succeeded")

@@ -14,7 +14,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs.migration_jobs import (
     EVICT,
     Job,
-    Wish,
+    JobSettings,
     manifest,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Ref
@@ -44,7 +44,7 @@ def world() -> t.Iterator[World]:
 
 def a_job(world: World, *, paused: bool = False, ttl: str = "", **status: t.Any) -> Job:
     """Job `a`, as far as its status says."""
-    made = manifest("a", Ref("Pod", "a", "shop", "uid-a", "v1"), Wish())
+    made = manifest("a", Ref("Pod", "a", "shop", "uid-a", "v1"), JobSettings())
     spec = {**made["spec"], "paused": paused}
     spec.pop("ttl", None)
     put(world, {**made, "spec": {**spec, **({"ttl": ttl} if ttl else {})}}, **status)

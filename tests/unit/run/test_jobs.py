@@ -15,7 +15,10 @@ import pytest
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs.installations import ANYWHERE
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs.migration_jobs import Wish, manifest
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs.migration_jobs import (
+    JobSettings,
+    manifest,
+)
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs.targets import Selection
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Ref
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import Context, StopRun
@@ -168,7 +171,7 @@ def test_a_configuration_that_cannot_be_read_refuses_nothing(build: Build, text:
     [
         ({"selection": Selection((ref("nobody"),))}, "unknown_pod"),
         ({"selection": Selection(nodes=("n9",))}, "unknown_node"),
-        ({"wish": Wish(reservation="none")}, "unknown_reservation"),
+        ({"settings": JobSettings(reservation="none")}, "unknown_reservation"),
     ],
 )
 def test_what_is_not_there_stops_the_call(build: Build, options: Raw, code: str) -> None:
@@ -192,7 +195,7 @@ def test_what_cannot_succeed_gets_no_job(build: Build, options: Raw, reservation
     if reservation:
         world.apply({"apiVersion": kinds.RESERVATIONS.api_version, "kind": "Reservation", "metadata": {"name": "r"}})
         world.patch(kinds.RESERVATIONS, "r", {"status": {"phase": "Succeeded"}}, subresource="status")
-    result, ctx = run(world, wish=Wish(reservation=reservation))
+    result, ctx = run(world, settings=JobSettings(reservation=reservation))
     job = result["jobs"][0]
     assert result["failed"]
     assert (job["outcome"], job["cause"]["code"]) == ("refused", code)
@@ -202,13 +205,14 @@ def test_what_cannot_succeed_gets_no_job(build: Build, options: Raw, reservation
 
 def test_evict_directly_needs_no_scheduler_and_no_requests(build: Build) -> None:
     world = build(scheduler="default-scheduler")
-    result, _ctx = run(world, wish=Wish("EvictDirectly"))
+    result, _ctx = run(world, settings=JobSettings("EvictDirectly"))
     assert result["jobs"][0]["outcome"] == "created"
     assert bodies(world)[0]["metadata"]["labels"]["maintenance.kubeops.io/run"] == "night"
 
 
 @pytest.mark.parametrize(
-    ("options", "outcome"), [({}, "created"), ({"wait": True}, "moved"), ({"wish": Wish(paused=True)}, "paused")]
+    ("options", "outcome"),
+    [({}, "created"), ({"wait": True}, "moved"), ({"settings": JobSettings(paused=True)}, "paused")],
 )
 def test_check_mode_predicts_what_a_real_call_does(build: Build, options: Raw, outcome: str) -> None:
     world = build()
@@ -222,7 +226,7 @@ FAULTS: list[What] = ["lost", "in doubt", "conflict", "throttled", "error"]
 
 
 def test_a_reservation_is_made_with_its_job(build: Build) -> None:
-    result, _ctx = run(build(), check=True, wish=Wish(reservation="r"), template={"spec": {"ttl": "1h"}})
+    result, _ctx = run(build(), check=True, settings=JobSettings(reservation="r"), template={"spec": {"ttl": "1h"}})
     assert [sentence.split()[1] for sentence in result["actions"]] == ["Reservation", "PodMigrationJob"]
 
 
@@ -230,7 +234,7 @@ def test_a_reservation_is_made_with_its_job(build: Build) -> None:
 def test_a_reservation_is_made_once_whatever_the_first_answer_was(build: Build, what: What) -> None:
     world = build()
     world.process("me").faults.when(lambda request: request.method == "POST", Fault(what))
-    result, ctx = run(world, wish=Wish(reservation="r"), template={"spec": {"ttl": "1h"}})
+    result, ctx = run(world, settings=JobSettings(reservation="r"), template={"spec": {"ttl": "1h"}})
     assert not result["failed"], result["msg"]
     assert [change.target.kind for change in ctx.changes] == ["Reservation", "PodMigrationJob"]
 
@@ -245,14 +249,14 @@ def test_a_pod_that_is_gone_is_moved_and_nothing_is_written(build: Build) -> Non
 
 def put(world: World, **status: t.Any) -> None:
     """Job `j`, paused, for the first pod."""
-    world.apply(manifest("j", first(world), Wish(paused=True, run="night")))
+    world.apply(manifest("j", first(world), JobSettings(paused=True, run="night")))
     becomes(world, "j", **status)
 
 
 def test_a_job_under_way_is_not_made_again(build: Build) -> None:
     world = build()
     put(world)
-    result, _ctx = run(world, wish=Wish(paused=True))
+    result, _ctx = run(world, settings=JobSettings(paused=True))
     assert (result["jobs"][0]["outcome"], result["changed"]) == ("paused", False)
     result, _ctx = run(world)
     assert result["jobs"][0]["cause"]["code"] == "other_job"
@@ -277,11 +281,11 @@ def test_without_a_name_and_a_pod_the_run_s_own_jobs_are_meant(build: Build) -> 
     put(world)
     meta = world.pods(app="web")[1]["metadata"]
     other = ref(meta["name"], meta["uid"])
-    world.apply(manifest("k", other, Wish(paused=True, run="other")))
+    world.apply(manifest("k", other, JobSettings(paused=True, run="other")))
     becomes(world, "k")
-    result, _ctx = run(world, state="absent", selection=Selection(), wish=Wish(run="night"))
+    result, _ctx = run(world, state="absent", selection=Selection(), settings=JobSettings(run="night"))
     assert [job["name"] for job in result["jobs"]] == ["j"]
-    result, _ctx = run(world, state="absent", selection=Selection((other,)), wish=Wish(run="night"))
+    result, _ctx = run(world, state="absent", selection=Selection((other,)), settings=JobSettings(run="night"))
     assert [job["name"] for job in result["jobs"]] == ["k"]
 
 

@@ -69,7 +69,7 @@ def admit(
         )
         if why is None:
             start.append(plan)
-            started = migration_jobs.manifest("", plan.pod.ref, migration_jobs.Wish())
+            started = migration_jobs.manifest("", plan.pod.ref, migration_jobs.JobSettings())
             jobs.append(migration_jobs.Job.of({**started, "status": {"phase": "Running"}}))
         else:
             held[plan.pod.uid] = why

@@ -156,7 +156,7 @@ def _pod(reference: objects.Raw, uid: str = "") -> objects.Ref:
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class JobSettings:
     """The specification of a job without its pod. ``ttl`` is in seconds, ``None`` for no ttl.
 
     ``template`` is the Reservation's ``metadata`` and ``spec`` that the controller is to use; ``reservation`` the
@@ -180,13 +180,21 @@ def ref_of(name: str, uid: str = "") -> objects.Ref:
     return objects.Ref(KIND, name, "", uid, API_VERSION)
 
 
-def name_of(pod: objects.Ref, wish: Wish, attempt: int = 0) -> str:
+def name_of(pod: objects.Ref, settings: JobSettings, attempt: int = 0) -> str:
     """The job's name: the same for the same pod (by UID) and the same way to move it.
 
     How patiently, why, for which run and whether paused does not make it another job; a further ``attempt``
     after one that failed does.
     """
-    way = [pod.namespace, pod.name, pod.uid, wish.mode, wish.reservation, wish.template, wish.delete_options]
+    way = [
+        pod.namespace,
+        pod.name,
+        pod.uid,
+        settings.mode,
+        settings.reservation,
+        settings.template,
+        settings.delete_options,
+    ]
     digest = hashlib.sha256(json.dumps(way, sort_keys=True).encode()).hexdigest()[:10]
     stem = pod.name[:40].rstrip("-.")
     return f"{stem}-{digest}-{attempt + 1}" if attempt else f"{stem}-{digest}"
@@ -197,7 +205,7 @@ def go_duration(length: float) -> str:
     return f"{length:g}s" if length < 1e6 else f"{length:.0f}s"
 
 
-def manifest(name: str, pod: objects.Ref, wish: Wish) -> dict[str, t.Any]:
+def manifest(name: str, pod: objects.Ref, settings: JobSettings) -> dict[str, t.Any]:
     """The object to create. The pod's eviction is bound to its UID, so that no successor is hit.
 
     Raises:
@@ -205,20 +213,20 @@ def manifest(name: str, pod: objects.Ref, wish: Wish) -> dict[str, t.Any]:
     """
     if not pod.uid:
         raise ValueError(f"{pod} needs its UID")
-    labels = {names.MANAGED_BY_LABEL: names.MANAGED_BY, POD_UID_LABEL: pod.uid, RUN_LABEL: wish.run}
-    annotations = {REASON: wish.reason, TRIGGER: wish.trigger or names.MANAGED_BY}
-    guard = {**(wish.delete_options.get("preconditions") or {}), "uid": pod.uid}
+    labels = {names.MANAGED_BY_LABEL: names.MANAGED_BY, POD_UID_LABEL: pod.uid, RUN_LABEL: settings.run}
+    annotations = {REASON: settings.reason, TRIGGER: settings.trigger or names.MANAGED_BY}
+    guard = {**(settings.delete_options.get("preconditions") or {}), "uid": pod.uid}
     spec: dict[str, t.Any] = {
-        "paused": wish.paused,
-        "mode": wish.mode,
+        "paused": settings.paused,
+        "mode": settings.mode,
         "podRef": {"namespace": pod.namespace, "name": pod.name, "uid": pod.uid},
-        "deleteOptions": {**wish.delete_options, "preconditions": guard},
+        "deleteOptions": {**settings.delete_options, "preconditions": guard},
     }
-    if wish.ttl:
-        spec["ttl"] = go_duration(wish.ttl)
-    options: dict[str, t.Any] = {"reservationRef": {"name": wish.reservation}} if wish.reservation else {}
-    if wish.template is not None:
-        options["template"] = wish.template
+    if settings.ttl:
+        spec["ttl"] = go_duration(settings.ttl)
+    options: dict[str, t.Any] = {"reservationRef": {"name": settings.reservation}} if settings.reservation else {}
+    if settings.template is not None:
+        options["template"] = settings.template
     if options:
         spec["reservationOptions"] = options
     metadata = {

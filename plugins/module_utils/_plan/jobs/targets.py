@@ -81,12 +81,14 @@ class Choice:
     cause: reasons.Reason | None = None
 
 
-def choose(target: Target, jobs: t.Sequence[migration_jobs.Job], wish: migration_jobs.Wish, name: str = "") -> Choice:
+def choose(
+    target: Target, jobs: t.Sequence[migration_jobs.Job], settings: migration_jobs.JobSettings, name: str = ""
+) -> Choice:
     """What a pod needs, given all jobs there are. ``name`` is the job's where the caller wants a certain one."""
     mine = [job for job in jobs if _same(job.pod, target.ref)]
     going = [job for job in mine if not job.ended]
     if going:
-        return _join(going[0], wish)
+        return _join(going[0], settings)
     done = next((job for job in mine if job.succeeded), None)
     if target.pod is None:
         return Choice("done", job=done)
@@ -99,7 +101,7 @@ def choose(target: Target, jobs: t.Sequence[migration_jobs.Job], wish: migration
             remedy = "Set another name, or delete it first (state: absent)."
             return Choice("refuse", job=taken, cause=reasons.Reason("name_taken", said, remedy))
         return Choice("create", name)
-    names = (migration_jobs.name_of(target.ref, wish, attempt) for attempt in itertools.count())
+    names = (migration_jobs.name_of(target.ref, settings, attempt) for attempt in itertools.count())
     return Choice("create", next(name for name in names if name not in {job.name for job in jobs}))
 
 
@@ -120,13 +122,13 @@ def _bringer(pod: objects.Pod, jobs: t.Iterable[migration_jobs.Job]) -> migratio
     return None
 
 
-def _join(job: migration_jobs.Job, wish: migration_jobs.Wish) -> Choice:
+def _join(job: migration_jobs.Job, settings: migration_jobs.JobSettings) -> Choice:
     """A job that is under way is the right one, or it stands in the way: it is not rewritten."""
     differences = (
-        (job.paused and not wish.paused, "is paused: approve it (state: approved) or reject it (state: rejected)"),
-        (wish.paused and not job.paused, "is not paused"),
-        (job.mode not in ("", wish.mode), f"is of mode {job.mode}"),
-        (wish.reservation not in ("", job.reservation), f"uses Reservation {job.reservation or 'of its own'}"),
+        (job.paused and not settings.paused, "is paused: approve it (state: approved) or reject it (state: rejected)"),
+        (settings.paused and not job.paused, "is not paused"),
+        (job.mode not in ("", settings.mode), f"is of mode {job.mode}"),
+        (settings.reservation not in ("", job.reservation), f"uses Reservation {job.reservation or 'of its own'}"),
     )
     other = next((words for differs, words in differences if differs), "")
     if not other:

@@ -23,8 +23,8 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.mod
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap import guards, surge_records
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import (
     act,
+    change_writer,
     context,
-    hands,
     locking,
     node_locks,
     observe,
@@ -101,7 +101,7 @@ class _Drain:
         prior = {uid: surge.prior_replicas for uid, surge in routes.surges.items()}
         self.locks = locking.Locks(ctx)
         self.services = services.Services(ctx)
-        self.hands = hands.Hands(ctx, self._fence_all)
+        self.writer = change_writer.ChangeWriter(ctx, self._fence_all)
         self.budgets: frozenset[tuple[str, str]] = frozenset()
         self.progress = Progress(ctx)
         self.swaps = swaps.Swaps(ctx, routes.ended(), self.locks.fence)
@@ -208,7 +208,7 @@ class _Drain:
         """Delete a guard of ours when somebody else's budget covers its pods: with two no eviction is allowed."""
         present = frozenset((b.namespace, b.name) for b in snapshot.budgets)
         try:
-            if present - self.budgets and not self.hands.do(guards.yielding(snapshot)):
+            if present - self.budgets and not self.writer.write(guards.yielding(snapshot)):
                 return
         except errors.ClusterError as error:
             # Its pods are blocked by two budgets then, as their own messages say; the others go on.

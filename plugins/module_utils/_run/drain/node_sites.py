@@ -24,7 +24,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base
     services,
     writing,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.protect import guard_work, surge_lease
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.protect import guard_call, surge_lease
 
 MOVED_BY: t.Mapping[str, outcomes.PodOutcome] = {
     "swap": outcomes.PodOutcome.SWAPPED,
@@ -89,7 +89,7 @@ class NodeDrain:
         if self.node is None:
             self.outcome, self.message = outcomes.DrainOutcome.UNKNOWN_NODE, f"There is no node {self.name}."
             return
-        self.record, why = guard_work.claim(ctx, self.node)
+        self.record, why = guard_call.claim(ctx, self.node)
         if why:
             self.outcome, self.message = outcomes.DrainOutcome.FAILED, why.message
             if why.code != "bad_record":

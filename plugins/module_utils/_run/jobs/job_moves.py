@@ -30,7 +30,7 @@ EXPLAIN = 5.0
 
 
 @dataclass
-class Work(tracker.Tracked):
+class JobMove(tracker.Tracked):
     """One pod and its job. ``state`` is ``queued`` before the job is created, ``done`` once there is an outcome.
 
     ``siblings`` are the UIDs of the pods that its owner had when the call began.
@@ -108,158 +108,160 @@ def _shown(ref: objects.Ref) -> dict[str, str]:
 
 
 @dataclass
-class Moves:
-    """The works of a call, its wish, and the limits of the controller (``None``: unreadable)."""
+class JobMoves:
+    """The moves of a call, its settings, and the limits of the controller (``None``: unreadable)."""
 
     ctx: context.Context
-    works: t.Sequence[Work]
-    wish: migration_jobs.Wish
+    moves: t.Sequence[JobMove]
+    settings: migration_jobs.JobSettings
     controller: migration_controller.Controller | None = None
 
     def start(self) -> None:
         """Create every job at once, without waiting for them."""
-        for work in self.works:
-            if work.state == "queued":
-                self._create(work)
-            if work.state == "following":
-                self._leave(work)
+        for move in self.moves:
+            if move.state == "queued":
+                self._create(move)
+            if move.state == "following":
+                self._leave(move)
 
     def predict(self, wait: bool) -> None:
         """Check mode: note the jobs that would be created, and their outcomes."""
-        for work in self.works:
-            if work.state == "queued":
-                self._create(work)
-            if work.state == "following":
-                without = outcomes.JobOutcome.PAUSED if self.wish.paused else outcomes.JobOutcome.CREATED
-                outcome = outcomes.JobOutcome.MOVED if wait and not self.wish.paused else without
-                work.close(outcome, f"Job {work.name} would move {work.target}.")
+        for move in self.moves:
+            if move.state == "queued":
+                self._create(move)
+            if move.state == "following":
+                without = outcomes.JobOutcome.PAUSED if self.settings.paused else outcomes.JobOutcome.CREATED
+                outcome = outcomes.JobOutcome.MOVED if wait and not self.settings.paused else without
+                move.close(outcome, f"Job {move.name} would move {move.target}.")
 
     def follow(self, looks: job_view.Looks, deadline: float) -> None:
         """Create the jobs as they can be admitted, and wait until each has ended, at most until ``deadline``."""
         for view in looks(deadline):
-            for work in self.works:
-                self._step(work, view)
-            if all(work.state == "done" for work in self.works):
+            for move in self.moves:
+                self._step(move, view)
+            if all(move.state == "done" for move in self.moves):
                 return
-        for work in self.works:
-            if work.state != "done":
-                self._give_up(work, view)
+        for move in self.moves:
+            if move.state != "done":
+                self._give_up(move, view)
 
-    def _step(self, work: Work, view: verdict.View) -> None:
-        if work.state == "queued":
-            held = self._held(work, view)
+    def _step(self, move: JobMove, view: verdict.View) -> None:
+        if move.state == "queued":
+            held = self._held(move, view)
             if held is None:
-                self._create(work)
-            elif held.message != work.told:
-                work.told = held.message
-                work.announce(self.ctx, f"no job yet: {held.message}")
-        if work.state == "following":
-            self._follow(work, view)
-        if work.state == "replacing":
-            self._replacing(work, view)
+                self._create(move)
+            elif held.message != move.told:
+                move.told = held.message
+                move.announce(self.ctx, f"no job yet: {held.message}")
+        if move.state == "following":
+            self._follow(move, view)
+        if move.state == "replacing":
+            self._replacing(move, view)
 
-    def _held(self, work: Work, view: verdict.View) -> reasons.Reason | None:
+    def _held(self, move: JobMove, view: verdict.View) -> reasons.Reason | None:
         """What would hold a new job now."""
-        pod = view.snapshot.pod(work.target.uid)
+        pod = view.snapshot.pod(move.target.uid)
         if pod is None or self.controller is None:
             return None
-        ours = {other.name: other.job for other in self.works if other.job and other.state == "following"}
+        ours = {other.name: other.job for other in self.moves if other.job and other.state == "following"}
         jobs = {**ours, **view.jobs}
         # Those of this call count from their creation, before arbitration has passed them.
         jobs |= {name: replace(jobs[name], phase="Running") for name in ours if not jobs[name].ended}
         return causes.waiting(view.snapshot, pod, self.controller, jobs.values(), view.now)
 
-    def _create(self, work: Work) -> None:
-        body = migration_jobs.manifest(work.name, work.target, self.wish)
-        ref = migration_jobs.ref_of(work.name)
+    def _create(self, move: JobMove) -> None:
+        body = migration_jobs.manifest(move.name, move.target, self.settings)
+        ref = migration_jobs.ref_of(move.name)
         after = {"spec": body["spec"]}
-        how = ", paused" if self.wish.paused else ""
-        sentence = f"Create {ref} for {work.target} ({self.wish.mode}{how})"
+        how = ", paused" if self.settings.paused else ""
+        sentence = f"Create {ref} for {move.target} ({self.settings.mode}{how})"
         change = api_changes.Change("create", ref, sentence, body=body, before={}, after=after)
         try:
-            tracker.JobTracker(self.ctx).create(work, change)
+            tracker.JobTracker(self.ctx).create(move, change)
         except errors.ClusterError as error:
-            work.close(outcomes.JobOutcome.FAILED, f"{work.target}: {error}")
+            move.close(outcomes.JobOutcome.FAILED, f"{move.target}: {error}")
             return
-        work.state, work.created = "following", True
-        work.told, work.told_at = "", self.ctx.clock.now()
+        move.state, move.created = "following", True
+        move.told, move.told_at = "", self.ctx.clock.now()
         if not self.ctx.check:
-            ttl = f", ttl {migration_jobs.go_duration(self.wish.ttl)}" if self.wish.ttl else ""
-            work.announce(self.ctx, f"job {work.name} created ({self.wish.mode}{how}{ttl})", phases.What.JOB_CREATED)
+            ttl = f", ttl {migration_jobs.go_duration(self.settings.ttl)}" if self.settings.ttl else ""
+            move.announce(
+                self.ctx, f"job {move.name} created ({self.settings.mode}{how}{ttl})", phases.What.JOB_CREATED
+            )
 
-    def _follow(self, work: Work, view: verdict.View) -> None:
-        state = tracker.JobTracker(self.ctx).follow(work, view.jobs, view.snapshot)
-        job = t.cast("migration_jobs.Job", work.job)
+    def _follow(self, move: JobMove, view: verdict.View) -> None:
+        state = tracker.JobTracker(self.ctx).follow(move, view.jobs, view.snapshot)
+        job = t.cast("migration_jobs.Job", move.job)
         match state:
             case "deleted":
-                self._deleted(work, view)
+                self._deleted(move, view)
             case "pod gone":
-                work.close(outcomes.JobOutcome.GONE, work.too_late)
+                move.close(outcomes.JobOutcome.GONE, move.too_late)
             case "ended":
-                self._ended(work, job, view)
+                self._ended(move, job, view)
             case "under way":
-                silent = self.ctx.clock.now() - work.told_at > EXPLAIN
+                silent = self.ctx.clock.now() - move.told_at > EXPLAIN
                 why = verdict.verdict(job, view) if silent else None
-                if why or verdict.stage(job) not in work.told:
-                    work.announce_stage(self.ctx, why)
+                if why or verdict.stage(job) not in move.told:
+                    move.announce_stage(self.ctx, why)
 
-    def _deleted(self, work: Work, view: verdict.View) -> None:
-        job = work.job
-        said = f"Job {work.name} was deleted before its end"
+    def _deleted(self, move: JobMove, view: verdict.View) -> None:
+        job = move.job
+        said = f"Job {move.name} was deleted before its end"
         if job and job.paused:
             said += "; a paused one is deleted five minutes after its ttl"
-        if view.snapshot.pod(work.target.uid) is None:
-            work.close(outcomes.JobOutcome.GONE, f"{said}, and {work.target} is gone.")
+        if view.snapshot.pod(move.target.uid) is None:
+            move.close(outcomes.JobOutcome.GONE, f"{said}, and {move.target} is gone.")
         else:
-            work.close(outcomes.JobOutcome.DELETED, f"{said}. {work.target} is still in place. Run the task again.")
+            move.close(outcomes.JobOutcome.DELETED, f"{said}. {move.target} is still in place. Run the task again.")
 
-    def _ended(self, work: Work, job: migration_jobs.Job, view: verdict.View) -> None:
-        work.ended = self.ctx.clock.server()
-        work.announce_stage(self.ctx)
+    def _ended(self, move: JobMove, job: migration_jobs.Job, view: verdict.View) -> None:
+        move.ended = self.ctx.clock.server()
+        move.announce_stage(self.ctx)
         if not job.succeeded:
             why = verdict.verdict(job, view)
             if why and why.code == "pod_gone":
-                work.close(outcomes.JobOutcome.GONE, work.too_late)
+                move.close(outcomes.JobOutcome.GONE, move.too_late)
             else:
-                work.close(outcomes.JobOutcome.FAILED, f"Job {job.name} has failed; {work.target}:", why)
-        elif job.new_pod is None and work.pod and work.pod.owner:
-            work.state, work.told_at = "replacing", self.ctx.clock.now()
+                move.close(outcomes.JobOutcome.FAILED, f"Job {job.name} has failed; {move.target}:", why)
+        elif job.new_pod is None and move.pod and move.pod.owner:
+            move.state, move.told_at = "replacing", self.ctx.clock.now()
         else:
             where = f" to node {job.node}: {job.new_pod}" if job.new_pod else ""
-            said = f"Job {job.name} {'moved' if where else 'evicted'} {work.target}{where}."
-            work.close(outcomes.JobOutcome.MOVED, said)
+            said = f"Job {job.name} {'moved' if where else 'evicted'} {move.target}{where}."
+            move.close(outcomes.JobOutcome.MOVED, said)
 
-    def _replacing(self, work: Work, view: verdict.View) -> None:
+    def _replacing(self, move: JobMove, view: verdict.View) -> None:
         """EvictDirectly ends with the old pod; the move ends when the workload has another one that is Ready."""
-        owner = work.pod.owner if work.pod else None
+        owner = move.pod.owner if move.pod else None
         for pod in view.snapshot.pods:
             mine = owner and pod.owner and pod.owner.uid == owner.uid
-            if mine and pod.uid not in work.siblings and pod.ready and not pod.deleting:
-                work.new_pod = pod.ref
-                said = f"Job {work.name} evicted {work.target}; {pod.ref} is ready on node {pod.node}."
-                work.close(outcomes.JobOutcome.MOVED, said)
-                work.announce(self.ctx, f"{pod.namespace}/{pod.name} is ready on node {pod.node}")
+            if mine and pod.uid not in move.siblings and pod.ready and not pod.deleting:
+                move.new_pod = pod.ref
+                said = f"Job {move.name} evicted {move.target}; {pod.ref} is ready on node {pod.node}."
+                move.close(outcomes.JobOutcome.MOVED, said)
+                move.announce(self.ctx, f"{pod.namespace}/{pod.name} is ready on node {pod.node}")
                 return
 
-    def _give_up(self, work: Work, view: verdict.View) -> None:
-        if work.state == "queued":
-            work.close(outcomes.JobOutcome.TIMEOUT, f"{work.target} has no job yet:", self._held(work, view))
-        elif work.state == "replacing":
-            owner = work.pod.owner if work.pod else None
-            said = f"Job {work.name} evicted {work.target}; no new pod of {owner} is ready."
-            work.close(outcomes.JobOutcome.NOT_READY, said)
+    def _give_up(self, move: JobMove, view: verdict.View) -> None:
+        if move.state == "queued":
+            move.close(outcomes.JobOutcome.TIMEOUT, f"{move.target} has no job yet:", self._held(move, view))
+        elif move.state == "replacing":
+            owner = move.pod.owner if move.pod else None
+            said = f"Job {move.name} evicted {move.target}; no new pod of {owner} is ready."
+            move.close(outcomes.JobOutcome.NOT_READY, said)
         else:
-            job = t.cast("migration_jobs.Job", work.job)
-            said = f"Job {work.name} {verdict.stage(job)}; it continues without us."
-            work.close(outcomes.JobOutcome.TIMEOUT, said, verdict.verdict(job, view))
+            job = t.cast("migration_jobs.Job", move.job)
+            said = f"Job {move.name} {verdict.stage(job)}; it continues without us."
+            move.close(outcomes.JobOutcome.TIMEOUT, said, verdict.verdict(job, view))
 
-    def _leave(self, work: Work) -> None:
-        job = work.job
+    def _leave(self, move: JobMove) -> None:
+        job = move.job
         if job and job.ended:
-            work.close(*ended(job))
+            move.close(*ended(job))
             return
-        paused = job.paused if job else self.wish.paused
-        there = outcomes.JobOutcome.CREATED if work.created else outcomes.JobOutcome.EXISTS
+        paused = job.paused if job else self.settings.paused
+        there = outcomes.JobOutcome.CREATED if move.created else outcomes.JobOutcome.EXISTS
         outcome = outcomes.JobOutcome.PAUSED if paused else there
         words = "waits for approval to move" if paused else "moves"
-        work.close(outcome, f"Job {work.name} {words} {work.target}.")
+        move.close(outcome, f"Job {move.name} {words} {move.target}.")

@@ -33,8 +33,8 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base
     writing,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.jobs import (
+    job_decisions,
     job_moves,
-    job_rulings,
     job_view,
     job_writes,
     koordinator,
@@ -50,17 +50,22 @@ SLACK = 30.0
 class JobOptions:
     """Options of the module; all of them are valid. ``timeout`` is in seconds, ``None`` for one of the ttl.
 
-    ``template`` is the Reservation's: for the job, or with ``wish.reservation`` for one that is created beforehand.
+    ``template`` is the Reservation's: for the job, or with ``settings.reservation`` for one that is created beforehand.
     """
 
     state: State = "present"
     selection: targets.Selection = field(default_factory=targets.Selection)
     name: str = ""
-    wish: migration_jobs.Wish = field(default_factory=migration_jobs.Wish)
+    settings: migration_jobs.JobSettings = field(default_factory=migration_jobs.JobSettings)
     template: objects.Raw | None = None
     koordinator: places.Place = installations.ANYWHERE
     wait: bool = True
     timeout: float | None = None
+
+    @property
+    def of_job(self) -> migration_jobs.JobSettings:
+        """With the template, of which a job's name is derived, too; a Reservation created beforehand has it instead."""
+        return self.settings if self.settings.reservation else replace(self.settings, template=self.template)
 
 
 def jobs(ctx: context.Context, options: JobOptions) -> context.Result:
@@ -70,7 +75,7 @@ def jobs(ctx: context.Context, options: JobOptions) -> context.Result:
         StopRun: something that was named is not there; nothing was written.
         ClusterError: the API server cannot be reached or refuses to be read; nothing was written.
     """
-    reserves = options.state == "present" and options.wish.mode == "ReservationFirst"
+    reserves = options.state == "present" and options.settings.mode == "ReservationFirst"
     found = koordinator.look(ctx, options.koordinator, reserves=reserves)
     # Without its controller a job can be rejected or deleted, but creating or approving one has no effect.
     if found.missing and (options.state in ("present", "approved") or found.missing[0].code == "no_crd"):
@@ -79,17 +84,17 @@ def jobs(ctx: context.Context, options: JobOptions) -> context.Result:
             failed=True,
             message=" ".join(finding.sentence for finding in found.missing),
         )
-    options = replace(options, wish=replace(options.wish, run=ctx.run.id if ctx.run else ""))
+    options = replace(options, settings=replace(options.settings, run=ctx.run.id if ctx.run else ""))
     if options.state == "present" and (options.selection != targets.Selection()):
-        works = _present(ctx, options, found)
+        moves = _present(ctx, options, found)
     else:
-        works = _ruled(ctx, options, found)
+        moves = _decided(ctx, options, found)
     events = {} if ctx.check else _events(ctx)
     doubt = " ".join(filter(None, (found.doubt, *(one.message for one in found.unsure if one.severity == "warning"))))
-    shown = [work.to_dict(events.get(work.job.uid if work.job else "", ())) for work in works]
-    failed = [work for work in works if work.failed]
+    shown = [move.to_dict(events.get(move.job.uid if move.job else "", ())) for move in moves]
+    failed = [move for move in moves if move.failed]
     return context.Result(
-        {"jobs": shown, "doubt": doubt}, failed=bool(failed), message=" ".join(work.message for work in failed)
+        {"jobs": shown, "doubt": doubt}, failed=bool(failed), message=" ".join(move.message for move in failed)
     )
 
 
@@ -98,26 +103,25 @@ def _deadline(ctx: context.Context, options: JobOptions, ttl: float | None) -> f
     return ctx.clock.now() + (usual if options.timeout is None else options.timeout)
 
 
-def _present(ctx: context.Context, options: JobOptions, found: koordinator.Koordinator) -> list[job_moves.Work]:
+def _present(ctx: context.Context, options: JobOptions, found: koordinator.Koordinator) -> list[job_moves.JobMove]:
     lists = observe.lists(ctx.cluster, ("nodes", *job_view.AROUND))
     wanted = _targets(snapshots.Snapshot.of(lists), options)
     lists["scales"] = owners.scales(ctx, snapshots.Snapshot.of(lists), [one.pod for one in wanted if one.pod])
     snapshot = snapshots.Snapshot.of(lists)
-    works = [_work(target, options, found, snapshot) for target in wanted]
-    deadline = _deadline(ctx, options, options.wish.ttl)
-    queued = [work for work in works if work.state == "queued"]
-    if options.wish.reservation and queued:
+    moves = [_move(target, options, found, snapshot) for target in wanted]
+    deadline = _deadline(ctx, options, options.settings.ttl)
+    queued = [move for move in moves if move.state == "queued"]
+    if options.settings.reservation and queued:
         _reserve(ctx, options, queued[0], deadline)
-    wish = options.wish if options.wish.reservation else replace(options.wish, template=options.template)
-    moves = job_moves.Moves(ctx, works, wish, found.controller)
+    batch = job_moves.JobMoves(ctx, moves, options.of_job, found.controller)
     if ctx.check:
-        moves.predict(options.wait)
+        batch.predict(options.wait)
     elif not options.wait:
-        moves.start()
-    elif any(work.state != "done" for work in works):
+        batch.start()
+    elif any(move.state != "done" for move in moves):
         with job_view.watched(ctx, found.controller) as looks:
-            moves.follow(looks, deadline)
-    return works
+            batch.follow(looks, deadline)
+    return moves
 
 
 def _targets(snapshot: snapshots.Snapshot, options: JobOptions) -> tuple[targets.Target, ...]:
@@ -141,39 +145,38 @@ def _targets(snapshot: snapshots.Snapshot, options: JobOptions) -> tuple[targets
     return wanted
 
 
-def _work(
+def _move(
     target: targets.Target, options: JobOptions, found: koordinator.Koordinator, snapshot: snapshots.Snapshot
-) -> job_moves.Work:
+) -> job_moves.JobMove:
     """What a pod needs, decided before the first write."""
-    # The job's name is derived from its template, too; a Reservation created beforehand has the template instead.
-    wish = options.wish if options.wish.reservation else replace(options.wish, template=options.template)
-    choice = targets.choose(target, found.jobs, wish, options.name)
-    work = job_moves.Work(target.ref, target.pod, choice.name or (choice.job.name if choice.job else ""), choice.job)
+    settings = options.of_job
+    choice = targets.choose(target, found.jobs, settings, options.name)
+    move = job_moves.JobMove(target.ref, target.pod, choice.name or (choice.job.name if choice.job else ""), choice.job)
     pod, controller = target.pod, found.controller
     if pod and pod.owner:
         owner = pod.owner.uid
-        work.siblings = frozenset(one.uid for one in snapshot.pods if one.owner and one.owner.uid == owner)
+        move.siblings = frozenset(one.uid for one in snapshot.pods if one.owner and one.owner.uid == owner)
     match choice.do:
         case "done":
             by = f" by job {choice.job.name}" if choice.job else ""
-            work.close(outcomes.JobOutcome.ALREADY_MOVED, f"{target.ref} is moved already{by}.")
+            move.close(outcomes.JobOutcome.ALREADY_MOVED, f"{target.ref} is moved already{by}.")
         case "refuse":
-            work.close(outcomes.JobOutcome.REFUSED, f"{target.ref}:", choice.cause)
+            move.close(outcomes.JobOutcome.REFUSED, f"{target.ref}:", choice.cause)
         case "follow":
-            work.state = "following"
+            move.state = "following"
         case "create" if pod:
             # What would certainly make the job fail.
             why = causes.forbidden(snapshot, pod, controller) if controller else None
-            if wish.mode == "ReservationFirst":
+            if settings.mode == "ReservationFirst":
                 why = why or causes.unserved(pod, controller)
             if why:
-                work.close(outcomes.JobOutcome.REFUSED, f"{target.ref} gets no job:", why)
-    return work
+                move.close(outcomes.JobOutcome.REFUSED, f"{target.ref} gets no job:", why)
+    return move
 
 
-def _reserve(ctx: context.Context, options: JobOptions, work: job_moves.Work, deadline: float) -> None:
+def _reserve(ctx: context.Context, options: JobOptions, move: job_moves.JobMove, deadline: float) -> None:
     """Check the existing Reservation, or create one and wait until it is scheduled."""
-    name, pod = options.wish.reservation, work.pod
+    name, pod = options.settings.reservation, move.pod
     if pod is None:
         return
     raw = writing.read(ctx, reserve.ref_of(name))
@@ -186,35 +189,35 @@ def _reserve(ctx: context.Context, options: JobOptions, work: job_moves.Work, de
         )
     why = reserve.unusable(raw, pod) if raw else None
     if why:
-        work.close(outcomes.JobOutcome.REFUSED, f"{work.target} gets no job:", why)
+        move.close(outcomes.JobOutcome.REFUSED, f"{move.target} gets no job:", why)
         return
     made = raw is None
     if raw is None:
         pod_raw = ctx.cluster.send(verbs.get(kinds.PODS, pod.name, pod.namespace), patience=act.PATIENCE)
         template = t.cast("objects.Raw", options.template)
-        body = reserve.manifest(name, pod_raw, template, options.wish.ttl, options.wish.run)
+        body = reserve.manifest(name, pod_raw, template, options.settings.ttl, options.settings.run)
         ref = reserve.ref_of(name)
         change = api_changes.Change(
-            "create", ref, f"Create {ref} for {work.target}", body=body, before={}, after={"spec": body["spec"]}
+            "create", ref, f"Create {ref} for {move.target}", body=body, before={}, after={"spec": body["spec"]}
         )
         try:
             made = writing.write(ctx, ref, lambda found: None if found else change, known=None).change is not None
         except errors.ClusterError as error:
-            work.close(outcomes.JobOutcome.FAILED, f"{work.target}: {error}")
+            move.close(outcomes.JobOutcome.FAILED, f"{move.target}: {error}")
             return
     if options.template is not None and not ctx.check:
-        _wait_for_place(ctx, work, name, deadline, made=made)
+        _wait_for_place(ctx, move, name, deadline, made=made)
 
 
-def _wait_for_place(ctx: context.Context, work: job_moves.Work, name: str, deadline: float, *, made: bool) -> None:
+def _wait_for_place(ctx: context.Context, move: job_moves.JobMove, name: str, deadline: float, *, made: bool) -> None:
     """Wait until the Reservation is available; one that was created here and is not scheduled is deleted again."""
-    where = {"namespace": work.target.namespace, "name": work.target.name}
+    where = {"namespace": move.target.namespace, "name": move.target.name}
     told = ""
     while True:
         raw = writing.read(ctx, reserve.ref_of(name))
         if raw and reserve.phase(raw) == "Available":
             ctx.tell(phases.What.RESERVED, f"Reservation {name} has a place on node {reserve.node(raw)}", **where)
-            why = reserve.unusable(raw, t.cast("t.Any", work.pod))
+            why = reserve.unusable(raw, t.cast("t.Any", move.pod))
             break
         text = reserve.unplaced(raw) if raw else "it is gone"
         if ctx.clock.now() >= deadline or raw is None or reserve.phase(raw) in ("Failed", "Succeeded"):
@@ -231,53 +234,53 @@ def _wait_for_place(ctx: context.Context, work: job_moves.Work, name: str, deadl
     if why:
         if made:
             job_writes.free(ctx, name)
-        work.close(outcomes.JobOutcome.FAILED, f"{work.target} gets no job:", why)
+        move.close(outcomes.JobOutcome.FAILED, f"{move.target} gets no job:", why)
 
 
-def _ruled(ctx: context.Context, options: JobOptions, found: koordinator.Koordinator) -> list[job_moves.Work]:
+def _decided(ctx: context.Context, options: JobOptions, found: koordinator.Koordinator) -> list[job_moves.JobMove]:
     named = _named(ctx, options, found)
-    works = [job_moves.Work(job.pod, name=job.name, job=job, state="following") for job in named]
-    if not works and options.name:
-        missing = job_moves.Work(objects.Ref("Pod", ""), name=options.name)
+    moves = [job_moves.JobMove(job.pod, name=job.name, job=job, state="following") for job in named]
+    if not moves and options.name:
+        missing = job_moves.JobMove(objects.Ref("Pod", ""), name=options.name)
         said = f"There is no job {options.name}."
         if options.state == "absent":
             missing.close(outcomes.JobOutcome.ALREADY_ABSENT, said)
         else:
             missing.close(outcomes.JobOutcome.NOT_FOUND, f"{said} Jobs are deleted five minutes after their ttl.")
         return [missing]
-    if not works:
+    if not moves:
         return []
     lengths = [job.ttl for job in named]
     deadline = _deadline(ctx, options, max(lengths) if all(lengths) else None)
     if options.state == "present":
-        moves = job_moves.Moves(ctx, works, options.wish, found.controller)
+        batch = job_moves.JobMoves(ctx, moves, options.settings, found.controller)
         if ctx.check or not options.wait:
-            moves.start()
-            return works
+            batch.start()
+            return moves
         with job_view.watched(ctx, found.controller) as looks:
-            moves.follow(looks, deadline)
-        return works
-    why = f"Rejected by {ctx.by}" + (f": {options.wish.reason}" if options.wish.reason else "")
-    rulings = job_rulings.Rulings(ctx, options.state, works, why)
+            batch.follow(looks, deadline)
+        return moves
+    why = f"Rejected by {ctx.by}" + (f": {options.settings.reason}" if options.settings.reason else "")
+    decision = job_decisions.JobDecision(ctx, options.state, moves, why)
     with job_view.watched(ctx, found.controller) as looks:
-        rulings.carry_out(looks, deadline, options.wait)
+        decision.carry_out(looks, deadline, options.wait)
         moving = (outcomes.JobOutcome.APPROVED, outcomes.JobOutcome.ALREADY_APPROVED)
-        approved = [work for work in works if work.outcome in moving] if options.wait else []
+        approved = [move for move in moves if move.outcome in moving] if options.wait else []
         if ctx.check:
-            for work in approved:
-                work.outcome = outcomes.JobOutcome.MOVED
+            for move in approved:
+                move.outcome = outcomes.JobOutcome.MOVED
         elif approved:
-            for work in approved:
-                work.state, work.outcome = "following", None
-            job_moves.Moves(ctx, approved, options.wish, found.controller).follow(looks, deadline)
-    return works
+            for move in approved:
+                move.state, move.outcome = "following", None
+            job_moves.JobMoves(ctx, approved, options.settings, found.controller).follow(looks, deadline)
+    return moves
 
 
 def _named(ctx: context.Context, options: JobOptions, found: koordinator.Koordinator) -> list[migration_jobs.Job]:
     """The jobs selected by their own name, else the newest of each pod, else all of the run."""
     if options.name:
         return [job for job in found.jobs if job.name == options.name]
-    selection, run = options.selection, options.wish.run
+    selection, run = options.selection, options.settings.run
     if selection == targets.Selection():
         return [job for job in found.jobs if job.labels.get(migration_jobs.RUN_LABEL) == run]
     refs = selection.pods

@@ -213,7 +213,7 @@ class JobStarter:
         pod = move.pod
         options = {} if self.grace_seconds is None else {"gracePeriodSeconds": self.grace_seconds}
         direct = controller.default_job_mode == "EvictDirectly"
-        wish = migration_jobs.Wish(
+        settings = migration_jobs.JobSettings(
             # The controller takes any other text for ReservationFirst, too.
             mode="EvictDirectly" if direct else "ReservationFirst",
             ttl=ttl,
@@ -221,8 +221,8 @@ class JobStarter:
             reason=f"maintenance of node {pod.node}",
             run=self.runs.get(pod.node, ""),
         )
-        name = migration_jobs.name_of(pod.ref, wish, attempt)
-        body = migration_jobs.manifest(name, pod.ref, wish)
+        name = migration_jobs.name_of(pod.ref, settings, attempt)
+        body = migration_jobs.manifest(name, pod.ref, settings)
         # Budgets are respected, whatever the controller's policy is.
         body["metadata"]["labels"][job_route.POLICY] = "Eviction"
         body["metadata"]["annotations"][names.SERVES_NODES] = pod.node

@@ -35,8 +35,8 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base
     writing,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.protect import (
+    guard_call,
     guard_floors,
-    guard_work,
     surge_machine,
 )
 
@@ -62,7 +62,7 @@ class GuardOptions:
 
 def guard(ctx: context.Context, options: GuardOptions) -> context.Result:
     """Protect the nodes' pods, or undo that; each node has its own outcome."""
-    work = guard_work.Work(ctx, {name: guard_work.GuardedNode(name) for name in dict.fromkeys(options.nodes)}, {})
+    work = guard_call.GuardCall(ctx, {name: guard_call.GuardedNode(name) for name in dict.fromkeys(options.nodes)}, {})
     try:
         work.read("nodes", "pods", "budgets", "leases")
         for site in work.sites.values():
@@ -85,18 +85,18 @@ def guard(ctx: context.Context, options: GuardOptions) -> context.Result:
     )
 
 
-def _read_record(work: guard_work.Work, site: guard_work.GuardedNode, *, present: bool) -> None:
+def _read_record(work: guard_call.GuardCall, site: guard_call.GuardedNode, *, present: bool) -> None:
     node = work.snapshot.nodes.get(site.name)
     if node is None:
         if present:
             site.outcome, site.message = outcomes.GuardOutcome.GONE, f"Node {site.name} does not exist."
         return
-    site.record, why = guard_work.claim(work.ctx, node)
+    site.record, why = guard_call.claim(work.ctx, node)
     if why and (present or why.code != "not_in_maintenance"):
         site.close(outcomes.GuardOutcome(why.code), why.message)
 
 
-def _present(work: guard_work.Work, options: GuardOptions) -> None:
+def _present(work: guard_call.GuardCall, options: GuardOptions) -> None:
     pods = work.snapshot.pods_on(work.nodes)
     work.read(*observe.owners_of(pods), *(("claims", "volumes") if volumes.claimants(pods) else ()))
     if any(pod.owner for pod in pods):
@@ -117,7 +117,7 @@ def _present(work: guard_work.Work, options: GuardOptions) -> None:
         site.message = f"The pods of node {name} are protected."
 
 
-def _protect(work: guard_work.Work, options: GuardOptions, nodes: list[str]) -> None:
+def _protect(work: guard_call.GuardCall, options: GuardOptions, nodes: list[str]) -> None:
     ctx, wave = work.ctx, _Wave(work, options, nodes)
     if ctx.check:
         wave.predict()
@@ -138,7 +138,7 @@ def _protect(work: guard_work.Work, options: GuardOptions, nodes: list[str]) -> 
 class _Wave:
     """The surges and guards that nodes of one run need, by the first snapshot."""
 
-    def __init__(self, call: guard_work.Work, options: GuardOptions, nodes: list[str]) -> None:
+    def __init__(self, call: guard_call.GuardCall, options: GuardOptions, nodes: list[str]) -> None:
         self.call, self.options, self.nodes, self.me = call, options, nodes, call.identity(nodes)
         seen = call.snapshot
         self.wanted = self.plan(seen)
@@ -189,7 +189,7 @@ class _Wave:
     def work(self) -> None:
         """Raise the surges and write the guards, until all are decided or time is up."""
         call, ctx = self.call, self.call.ctx
-        watched = (*guard_work.SURGING, *observe.surged(self.wanted.values())) if self.cases else ("budgets", "pods")
+        watched = (*guard_call.SURGING, *observe.surged(self.wanted.values())) if self.cases else ("budgets", "pods")
         surging = surge_machine.Surging(
             ctx, self.me, self.options.settle, self.plan, call.fence, self.nodes, self.cases
         )
@@ -229,7 +229,7 @@ class _Wave:
             call.show_surge(surge, outcomes.WorkloadOutcome.ALREADY_RAISED)
 
 
-def _close_present(work: guard_work.Work, case: surge_machine.WorkloadSurge, wanted: surge_records.Surge) -> None:
+def _close_present(work: guard_call.GuardCall, case: surge_machine.WorkloadSurge, wanted: surge_records.Surge) -> None:
     outcome, message = t.cast("outcomes.WorkloadOutcome", case.outcome), case.message
     if case.open:
         outcome = outcomes.WorkloadOutcome.NOT_GIVEN_BACK
@@ -239,7 +239,7 @@ def _close_present(work: guard_work.Work, case: surge_machine.WorkloadSurge, wan
         work.fail(wanted.nodes, outcome, str(case.workload), message, case.remedy)
 
 
-def _absent(work: guard_work.Work) -> None:
+def _absent(work: guard_call.GuardCall) -> None:
     """Undo what serves the nodes, and what serves nodes that no longer exist."""
     ctx = work.ctx
     for uid, error in surge_records.unreadable(work.snapshot).items():
@@ -279,7 +279,7 @@ def _absent(work: guard_work.Work) -> None:
         site.message = f"Nothing protects the pods on node {name} any more."
 
 
-def _surges(work: guard_work.Work, nodes: frozenset[str]) -> list[surge_records.Surge]:
+def _surges(work: guard_call.GuardCall, nodes: frozenset[str]) -> list[surge_records.Surge]:
     found = list(surge_records.surges_for(work.snapshot, nodes))
     others = (one for one in surge_records.surges_in(work.snapshot) if one not in found)
     return found + [one for one in others if surge_records.orphaned(work.snapshot, one)]
@@ -295,7 +295,9 @@ def _needs(node: objects.Node, surge: surge_records.Surge) -> bool:
     return record is not None and record.run == surge.run
 
 
-def _shrunk(work: guard_work.Work, surge: surge_records.Surge, nodes: t.Collection[str]) -> surge_records.Surge | None:
+def _shrunk(
+    work: guard_call.GuardCall, surge: surge_records.Surge, nodes: t.Collection[str]
+) -> surge_records.Surge | None:
     """What is left of the surge where other nodes than these still need it, else ``None``."""
     others = (work.snapshot.nodes.get(name) for name in surge.nodes if name not in nodes)
     staying = frozenset(node.name for node in others if node and _needs(node, surge))
@@ -303,7 +305,7 @@ def _shrunk(work: guard_work.Work, surge: surge_records.Surge, nodes: t.Collecti
     return shrunk if staying and shrunk.leaving else None
 
 
-def _predict_absent(work: guard_work.Work, surge: surge_records.Surge, nodes: t.Collection[str]) -> None:
+def _predict_absent(work: guard_call.GuardCall, surge: surge_records.Surge, nodes: t.Collection[str]) -> None:
     outcome, kept = outcomes.WorkloadOutcome.GIVEN_BACK, tuple[str, ...]()
     if shrunk := _shrunk(work, surge, nodes):
         outcome, changes = outcomes.WorkloadOutcome.GIVEN_BACK_IN_PART, swap.shrinking(work.snapshot, surge, shrunk)
@@ -314,7 +316,7 @@ def _predict_absent(work: guard_work.Work, surge: surge_records.Surge, nodes: t.
     work.show_surge(surge, outcome, "; ".join(kept))
 
 
-def _give_back(work: guard_work.Work, nodes: frozenset[str], surges: list[surge_records.Surge]) -> None:
+def _give_back(work: guard_call.GuardCall, nodes: frozenset[str], surges: list[surge_records.Surge]) -> None:
     ctx, me = work.ctx, work.identity(sorted(nodes))
     cases = [
         surge_machine.WorkloadSurge(one.workload, tuple(one.nodes), "undo", surge=one, shrunk=_shrunk(work, one, nodes))
@@ -325,14 +327,14 @@ def _give_back(work: guard_work.Work, nodes: frozenset[str], surges: list[surge_
     if not cases:
         return
     surging = surge_machine.Surging(ctx, me, 0.0, lambda seen: {}, work.fence, nodes, cases)
-    with observe.Live(ctx, (*guard_work.SURGING, *observe.surged(surges))) as live, contextlib.closing(surging):
+    with observe.Live(ctx, (*guard_call.SURGING, *observe.surged(surges))) as live, contextlib.closing(surging):
         live.seed(work.found)
-        work.loop(surging, guard_floors.Floors(ctx, (), work.fence), live, guard_work.UNDO_WITHIN)
+        work.loop(surging, guard_floors.Floors(ctx, (), work.fence), live, guard_call.UNDO_WITHIN)
     for case, surge in zip(cases, surges, strict=True):
         _close_absent(work, case, surge)
 
 
-def _remove_guard(work: guard_work.Work, budget: objects.Budget, nodes: frozenset[str]) -> None:
+def _remove_guard(work: guard_call.GuardCall, budget: objects.Budget, nodes: frozenset[str]) -> None:
     """Take the nodes off one guard; a failure is that of its own nodes only."""
 
     def decide(found: objects.Raw | None) -> api_changes.Change | None:
@@ -350,7 +352,7 @@ def _remove_guard(work: guard_work.Work, budget: objects.Budget, nodes: frozense
         work.show_unguarded(budget, serves)
 
 
-def _close_absent(work: guard_work.Work, case: surge_machine.WorkloadSurge, surge: surge_records.Surge) -> None:
+def _close_absent(work: guard_call.GuardCall, case: surge_machine.WorkloadSurge, surge: surge_records.Surge) -> None:
     failed = case.open or case.failed
     ended = outcomes.WorkloadOutcome.KEPT if case.kept else t.cast("outcomes.WorkloadOutcome", case.outcome)
     outcome = outcomes.WorkloadOutcome.NOT_GIVEN_BACK if failed else ended

@@ -15,7 +15,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.mod
     snapshots,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap import surge_records, swap
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import context, hands
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import change_writer, context
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.protect import surge_lease
 
 RESTORED = "restored to its state before the surge"
@@ -54,16 +54,16 @@ class SurgeWriter:
     """
 
     def __init__(self, ctx: context.Context, holder: str, fence: surge_lease.NodesFence) -> None:
-        self._ctx, self._hands = ctx, hands.Hands(ctx)
+        self._ctx, self._writer = ctx, change_writer.ChangeWriter(ctx)
         self.leases = surge_lease.SurgeLeases(ctx, holder, fence)
 
     def do(self, surge: surge_records.Surge, changes: t.Iterable[api_changes.Change]) -> bool:
         """Whether all of the changes were made; if not, they were decided on an old view."""
-        return self._hands.do(changes, lambda: self.leases.prove(surge))
+        return self._writer.write(changes, lambda: self.leases.prove(surge))
 
     def behind(self, workload: objects.Workload | None) -> bool:
         """Whether this view of the workload is older than our last write to it."""
-        return workload is not None and self._hands.behind(workload.ref, workload.resource_version)
+        return workload is not None and self._writer.behind(workload.ref, workload.resource_version)
 
     def let_go(self, one: Tracked, snapshot: snapshots.Snapshot) -> bool:
         """Let the pods of lost nodes stay: whether that is done, and the view shows it.

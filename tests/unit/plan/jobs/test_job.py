@@ -19,7 +19,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.job
     RUN_LABEL,
     TRIGGER,
     Job,
-    Wish,
+    JobSettings,
     go_duration,
     manifest,
     name_of,
@@ -31,7 +31,7 @@ POD = Ref("Pod", "web-5d4f-x7k2p", "shop", "8c6f", "v1")
 
 def job(**changes: t.Any) -> Job:
     """A job of ours for POD as the controller has it; `status` and `annotations` replace those parts."""
-    raw = manifest("move-it", POD, changes.get("wish", Wish()))
+    raw = manifest("move-it", POD, changes.get("settings", JobSettings()))
     raw["metadata"]["annotations"] = changes.get("annotations", {})
     raw["spec"].update(changes.get("spec", {}))
     raw["status"] = changes.get("status", {})
@@ -39,32 +39,32 @@ def job(**changes: t.Any) -> Job:
 
 
 def test_a_job_names_its_pod_by_uid_and_lets_nothing_else_be_evicted() -> None:
-    raw = manifest("x", POD, Wish(delete_options={"gracePeriodSeconds": 0}))
+    raw = manifest("x", POD, JobSettings(delete_options={"gracePeriodSeconds": 0}))
     assert raw["spec"]["podRef"] == {"namespace": "shop", "name": "web-5d4f-x7k2p", "uid": "8c6f"}
     assert raw["spec"]["deleteOptions"] == {"gracePeriodSeconds": 0, "preconditions": {"uid": "8c6f"}}
     assert raw["metadata"]["labels"][POD_UID_LABEL] == "8c6f"
 
 
 def test_a_wanted_resource_version_stays_beside_the_uid() -> None:
-    raw = manifest("x", POD, Wish(delete_options={"preconditions": {"resourceVersion": "7"}}))
+    raw = manifest("x", POD, JobSettings(delete_options={"preconditions": {"resourceVersion": "7"}}))
     assert raw["spec"]["deleteOptions"]["preconditions"] == {"resourceVersion": "7", "uid": "8c6f"}
 
 
 def test_a_pod_without_uid_gets_no_job() -> None:
     with pytest.raises(ValueError, match="UID"):
-        manifest("x", replace(POD, uid=""), Wish())
+        manifest("x", replace(POD, uid=""), JobSettings())
 
 
 def test_what_is_not_wished_is_not_written() -> None:
-    raw = manifest("x", POD, Wish(ttl=None))
+    raw = manifest("x", POD, JobSettings(ttl=None))
     assert set(raw["spec"]) == {"paused", "mode", "podRef", "deleteOptions"}
     assert set(raw["metadata"]["annotations"]) == {TRIGGER}
     assert RUN_LABEL not in raw["metadata"]["labels"]
 
 
 def test_all_of_a_wish_is_written() -> None:
-    wish = Wish("ReservationFirst", True, 90, "r-0", None, {}, "kernel", "night shift", "2026-11")
-    raw = manifest("x", POD, wish)
+    settings = JobSettings("ReservationFirst", True, 90, "r-0", None, {}, "kernel", "night shift", "2026-11")
+    raw = manifest("x", POD, settings)
     assert raw["spec"]["ttl"] == "90s"
     assert raw["spec"]["paused"]
     assert raw["spec"]["reservationOptions"] == {"reservationRef": {"name": "r-0"}}
@@ -74,7 +74,7 @@ def test_all_of_a_wish_is_written() -> None:
 
 def test_the_template_is_written() -> None:
     template = {"spec": {"ttl": "5m"}}
-    assert manifest("x", POD, Wish(template=template))["spec"]["reservationOptions"] == {"template": template}
+    assert manifest("x", POD, JobSettings(template=template))["spec"]["reservationOptions"] == {"template": template}
 
 
 @pytest.mark.parametrize(
@@ -87,44 +87,50 @@ def test_durations_are_written_as_go_reads_them(seconds: float, text: str) -> No
 
 @pytest.mark.parametrize(
     "other",
-    [Wish(paused=True), Wish(ttl=None), Wish(reason="x"), Wish(trigger="x"), Wish(run="x")],
+    [
+        JobSettings(paused=True),
+        JobSettings(ttl=None),
+        JobSettings(reason="x"),
+        JobSettings(trigger="x"),
+        JobSettings(run="x"),
+    ],
 )
-def test_patience_and_reasons_make_no_other_job(other: Wish) -> None:
-    assert name_of(POD, other) == name_of(POD, Wish())
+def test_patience_and_reasons_make_no_other_job(other: JobSettings) -> None:
+    assert name_of(POD, other) == name_of(POD, JobSettings())
 
 
 @pytest.mark.parametrize(
     "other",
     [
-        Wish("EvictDirectly"),
-        Wish(reservation="r"),
-        Wish(template={"spec": {}}),
-        Wish(delete_options={"gracePeriodSeconds": 1}),
+        JobSettings("EvictDirectly"),
+        JobSettings(reservation="r"),
+        JobSettings(template={"spec": {}}),
+        JobSettings(delete_options={"gracePeriodSeconds": 1}),
     ],
 )
-def test_another_way_to_move_is_another_job(other: Wish) -> None:
-    assert name_of(POD, other) != name_of(POD, Wish())
+def test_another_way_to_move_is_another_job(other: JobSettings) -> None:
+    assert name_of(POD, other) != name_of(POD, JobSettings())
 
 
 def test_another_pod_of_the_name_is_another_job() -> None:
-    assert name_of(replace(POD, uid="other"), Wish()) != name_of(POD, Wish())
+    assert name_of(replace(POD, uid="other"), JobSettings()) != name_of(POD, JobSettings())
 
 
 def test_a_further_attempt_has_a_name_of_its_own() -> None:
-    first = name_of(POD, Wish())
-    assert name_of(POD, Wish(), 1) == f"{first}-2"
+    first = name_of(POD, JobSettings())
+    assert name_of(POD, JobSettings(), 1) == f"{first}-2"
 
 
 def test_a_name_stays_a_name_for_the_longest_pod() -> None:
-    found = name_of(replace(POD, name="a" * 39 + "-." + "b" * 200), Wish())
+    found = name_of(replace(POD, name="a" * 39 + "-." + "b" * 200), JobSettings())
     assert found.startswith("a" * 39 + "-")
-    assert re.fullmatch("b{40}-[0-9a-f]{10}", name_of(replace(POD, name="b" * 253), Wish()))
+    assert re.fullmatch("b{40}-[0-9a-f]{10}", name_of(replace(POD, name="b" * 253), JobSettings()))
 
 
 def test_the_order_of_keys_makes_no_other_job() -> None:
     options = {"gracePeriodSeconds": 1, "propagationPolicy": "Orphan"}
     turned = dict(reversed(options.items()))
-    assert name_of(POD, Wish(delete_options=options)) == name_of(POD, Wish(delete_options=turned))
+    assert name_of(POD, JobSettings(delete_options=options)) == name_of(POD, JobSettings(delete_options=turned))
 
 
 def test_a_job_waits_until_it_passed_or_runs_or_ended() -> None:

@@ -14,7 +14,7 @@ import pytest
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs import causes, check, reserve
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs.migration_jobs import (
     Job,
-    Wish,
+    JobSettings,
     manifest,
     name_of,
 )
@@ -75,39 +75,41 @@ def test_a_uid_tells_a_pod_that_is_gone_from_one_that_never_was() -> None:
     assert unknown == (ref("web-9"),)
 
 
-def job(name: str = "x", pod: Ref | None = None, wish: Wish | None = None, phase: str = "", **status: t.Any) -> Job:
-    raw = manifest(name, pod or ref("web-1", "uid-web-1"), wish or Wish())
+def job(
+    name: str = "x", pod: Ref | None = None, settings: JobSettings | None = None, phase: str = "", **status: t.Any
+) -> Job:
+    raw = manifest(name, pod or ref("web-1", "uid-web-1"), settings or JobSettings())
     raw["metadata"]["creationTimestamp"] = "2026-01-01T00:00:00Z"
     raw["status"] = {"phase": phase, **status}
     return Job.of(raw)
 
 
-def chosen(jobs: list[Job], wish: Wish | None = None, uid: str = "", name: str = "") -> Choice:
+def chosen(jobs: list[Job], settings: JobSettings | None = None, uid: str = "", name: str = "") -> Choice:
     [target] = targets(WORLD, Selection(pods=(ref("web-1", uid),)))[0]
-    return choose(target, jobs, wish or Wish(), name)
+    return choose(target, jobs, settings or JobSettings(), name)
 
 
 def test_a_pod_without_a_job_gets_one() -> None:
-    assert chosen([]) == Choice("create", name_of(ref("web-1", "uid-web-1"), Wish()))
+    assert chosen([]) == Choice("create", name_of(ref("web-1", "uid-web-1"), JobSettings()))
     assert chosen([], name="mine") == Choice("create", "mine")
 
 
 def test_a_job_that_is_under_way_is_followed() -> None:
     assert chosen([job(phase="Running")]).do == "follow"
-    assert chosen([job(wish=Wish(paused=True))], Wish(paused=True)).do == "follow"
+    assert chosen([job(settings=JobSettings(paused=True))], JobSettings(paused=True)).do == "follow"
 
 
 @pytest.mark.parametrize(
-    ("there", "wish", "words"),
+    ("there", "settings", "words"),
     [
-        (Wish(paused=True), Wish(), "is paused"),
-        (Wish(), Wish(paused=True), "is not paused"),
-        (Wish("EvictDirectly"), Wish(), "of mode EvictDirectly"),
-        (Wish(), Wish(reservation="r"), "uses Reservation"),
+        (JobSettings(paused=True), JobSettings(), "is paused"),
+        (JobSettings(), JobSettings(paused=True), "is not paused"),
+        (JobSettings("EvictDirectly"), JobSettings(), "of mode EvictDirectly"),
+        (JobSettings(), JobSettings(reservation="r"), "uses Reservation"),
     ],
 )
-def test_another_job_under_way_is_not_rewritten(there: Wish, wish: Wish, words: str) -> None:
-    choice = chosen([job(wish=there)], wish)
+def test_another_job_under_way_is_not_rewritten(there: JobSettings, settings: JobSettings, words: str) -> None:
+    choice = chosen([job(settings=there)], settings)
     assert choice.do == "refuse"
     assert choice.cause
     assert choice.cause.code == "other_job"
@@ -115,7 +117,7 @@ def test_another_job_under_way_is_not_rewritten(there: Wish, wish: Wish, words: 
 
 
 def test_a_job_that_failed_is_tried_again_under_another_name() -> None:
-    first = name_of(ref("web-1", "uid-web-1"), Wish())
+    first = name_of(ref("web-1", "uid-web-1"), JobSettings())
     assert chosen([job(first, phase="Failed")]).name == f"{first}-2"
 
 

@@ -14,7 +14,7 @@ import pytest
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs.migration_jobs import (
     PASSED,
     Job,
-    Wish,
+    JobSettings,
     manifest,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs.verdict import View, stage, verdict
@@ -45,7 +45,7 @@ NOT_READY = condition("BoundPodReady", "False")
 
 
 def raw(status: Raw, *conditions: Raw, **spec: t.Any) -> Raw:
-    made = manifest("move", POD, Wish(reservation=spec.pop("reservation", "")))
+    made = manifest("move", POD, JobSettings(reservation=spec.pop("reservation", "")))
     made["metadata"].update(creationTimestamp=BEGAN, annotations={PASSED: "true"} if status else {})
     made["spec"].update(spec)
     made["status"] = {**status, "conditions": list(conditions)}

@@ -13,8 +13,8 @@ import pytest
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import errors, kinds
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.api_changes import Change
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Ref
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.change_writer import ChangeWriter
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import Context
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.hands import Hands
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.writing import TRIES
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator import manifests
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.faults import Fault, What
@@ -55,9 +55,9 @@ def deletion(world: World, name: str, *, by_uid: bool = True) -> Change:
     return Change("delete", target, f"Delete {name}", resource_version=meta["resourceVersion"])
 
 
-def does(world: World, *changes: Change, hands: Hands | None = None) -> bool:
+def does(world: World, *changes: Change, writer: ChangeWriter | None = None) -> bool:
     me = world.process("me")
-    return me.run(lambda ctx: (hands or Hands(ctx)).do(changes))
+    return me.run(lambda ctx: (writer or ChangeWriter(ctx)).write(changes))
 
 
 def fails(actor: Actor, what: What, times: int = 1) -> None:
@@ -169,9 +169,9 @@ def test_a_fence_of_a_call_replaces_the_usual_one(world: World) -> None:
     asked: list[str] = []
 
     def writes(ctx: Context) -> None:
-        hands = Hands(ctx, lambda: asked.append("usual"))
-        assert hands.do([patch(world, "one")])
-        assert hands.do([patch(world, "two")], lambda: asked.append("own"))
+        writer = ChangeWriter(ctx, lambda: asked.append("usual"))
+        assert writer.write([patch(world, "one")])
+        assert writer.write([patch(world, "two")], lambda: asked.append("own"))
 
     world.process("me").run(writes)
     assert asked == ["usual", "own"]
@@ -181,13 +181,13 @@ def test_a_view_from_before_our_own_write_is_not_sent_at_all(world: World) -> No
     old = patch(world, "one", "again")
 
     def writes(ctx: Context) -> None:
-        hands = Hands(ctx)
-        assert hands.do([patch(world, "one")])
+        writer = ChangeWriter(ctx)
+        assert writer.write([patch(world, "one")])
         now = int(found(world, "one")["metadata"]["resourceVersion"])
-        behind = {text: hands.behind(ref("one"), text) for text in (str(now - 1), str(now), str(now + 1), "", "x")}
+        behind = {text: writer.behind(ref("one"), text) for text in (str(now - 1), str(now), str(now + 1), "", "x")}
         assert behind == {str(now - 1): True, str(now): False, str(now + 1): False, "": False, "x": False}
-        assert not hands.behind(ref("two"), "1"), "never written"
-        assert not hands.do([old])
+        assert not writer.behind(ref("two"), "1"), "never written"
+        assert not writer.write([old])
 
     world.process("me").run(writes)
     assert written(world) == ["patch one"]

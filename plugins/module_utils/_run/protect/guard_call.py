@@ -84,7 +84,7 @@ def claim(ctx: context.Context, node: objects.Node) -> tuple[node_records.Record
 
 
 @dataclass
-class Work:
+class GuardCall:
     """What the call found and did."""
 
     ctx: context.Context

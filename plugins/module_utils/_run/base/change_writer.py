@@ -12,7 +12,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.mod
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import act, context, writing
 
 
-class Hands:
+class ChangeWriter:
     """Writes changes in order and stops at the first whose view is out of date.
 
     It remembers the resourceVersion after each of its writes: a change that was decided on an older one is not
@@ -23,7 +23,7 @@ class Hands:
         self._ctx, self._fence = ctx, fence
         self._written: dict[tuple[str, str, str], str] = {}
 
-    def do(self, changes: t.Iterable[api_changes.Change], fence: act.Fence | None = None) -> bool:
+    def write(self, changes: t.Iterable[api_changes.Change], fence: act.Fence | None = None) -> bool:
         """Whether all of them were written; if not, look again and decide anew. ``fence`` replaces the first one.
 
         Raises:

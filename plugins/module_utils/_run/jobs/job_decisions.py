@@ -22,85 +22,87 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.jobs
 SETTLED = 1.0
 """Seconds after which an eviction that was on its way when a job was rejected shows on its pod."""
 
-Ruling = t.Literal["approved", "rejected", "absent"]
+Decision = t.Literal["approved", "rejected", "absent"]
 
 
-class Rulings:
+class JobDecision:
     """One decision on several jobs; ``why`` is the message of a rejected job."""
 
-    def __init__(self, ctx: context.Context, ruling: Ruling, works: t.Sequence[job_moves.Work], why: str) -> None:
-        self.ctx, self.ruling, self.works, self.why = ctx, ruling, works, why
+    def __init__(
+        self, ctx: context.Context, decision: Decision, moves: t.Sequence[job_moves.JobMove], why: str
+    ) -> None:
+        self.ctx, self.decision, self.moves, self.why = ctx, decision, moves, why
 
     def carry_out(self, looks: job_view.Looks, deadline: float, wait: bool) -> None:
         """Apply the decision to each job as soon as it may be written; fail those left at ``deadline``."""
         for view in looks(deadline):
-            for work in self.works:
-                if work.state != "following":
+            for move in self.moves:
+                if move.state != "following":
                     continue
-                work.job = job = view.jobs.get(work.name) or t.cast("migration_jobs.Job", work.job)
-                if work.name in view.jobs and self._must_wait(job):
-                    work.announce_stage(self.ctx, verdict.verdict(job, view))
+                move.job = job = view.jobs.get(move.name) or t.cast("migration_jobs.Job", move.job)
+                if move.name in view.jobs and self._must_wait(job):
+                    move.announce_stage(self.ctx, verdict.verdict(job, view))
                 else:
-                    self._rule(work, job)
-            waiting = [work for work in self.works if work.state == "following"]
+                    self._apply(move, job)
+            waiting = [move for move in self.moves if move.state == "following"]
             if not waiting or not wait or self.ctx.check:
                 break
         self._look_back()
-        for work in waiting:
-            job = t.cast("migration_jobs.Job", work.job)
+        for move in waiting:
+            job = t.cast("migration_jobs.Job", move.job)
             if self.ctx.check:
-                self._rule(work, job)
+                self._apply(move, job)
                 continue
             left = f"is moving {job.pod} and was not deleted" if job.evicting else "waits for arbitration: not written"
             said = f"Job {job.name} {left}."
-            work.close(outcomes.JobOutcome.STILL_WAITING, said, verdict.verdict(job, view))
+            move.close(outcomes.JobOutcome.STILL_WAITING, said, verdict.verdict(job, view))
 
     def _look_back(self) -> None:
         """Correct the outcome of rejected jobs whose pods leave nevertheless."""
-        ruled = [work for work in self.works if work.outcome == outcomes.JobOutcome.REJECTED]
-        racing = [work for work in ruled if work.job and not work.job.paused and not self.ctx.check]
+        decided = [move for move in self.moves if move.outcome == outcomes.JobOutcome.REJECTED]
+        racing = [move for move in decided if move.job and not move.job.paused and not self.ctx.check]
         if racing:
             self.ctx.clock.sleep(SETTLED)
-        for work in racing:
-            raw = writing.read(self.ctx, work.target)
-            if raw is None or objects.Pod.of(raw).deleting or work.target.uid not in ("", raw["metadata"]["uid"]):
-                work.close(
+        for move in racing:
+            raw = writing.read(self.ctx, move.target)
+            if raw is None or objects.Pod.of(raw).deleting or move.target.uid not in ("", raw["metadata"]["uid"]):
+                move.close(
                     outcomes.JobOutcome.TOO_LATE,
-                    f"Job {work.name} is rejected, but {work.target} was evicted just before: that cannot be undone.",
+                    f"Job {move.name} is rejected, but {move.target} was evicted just before: that cannot be undone.",
                 )
 
     def _must_wait(self, job: migration_jobs.Job) -> bool:
         if job.ended:
             return False
         # A job that has evicted its pod is deleted after its end.
-        return job.waiting or (self.ruling == "absent" and job.evicting)
+        return job.waiting or (self.decision == "absent" and job.evicting)
 
-    def _rule(self, work: job_moves.Work, job: migration_jobs.Job) -> None:
-        decide = {"approved": self._approve, "rejected": self._reject, "absent": self._remove}[self.ruling]
-        outcome, said = decide(work, job)
-        work.close(outcome, said)
-        if outcome.value == self.ruling and not self.ctx.check:
-            self.ctx.tell(outcome, said, namespace=work.target.namespace, name=work.target.name)
+    def _apply(self, move: job_moves.JobMove, job: migration_jobs.Job) -> None:
+        decide = {"approved": self._approve, "rejected": self._reject, "absent": self._remove}[self.decision]
+        outcome, said = decide(move, job)
+        move.close(outcome, said)
+        if outcome.value == self.decision and not self.ctx.check:
+            self.ctx.tell(outcome, said, namespace=move.target.namespace, name=move.target.name)
 
-    def _approve(self, work: job_moves.Work, job: migration_jobs.Job) -> tuple[outcomes.JobOutcome, str]:
+    def _approve(self, move: job_moves.JobMove, job: migration_jobs.Job) -> tuple[outcomes.JobOutcome, str]:
         if job.ended:
             return job_moves.ended(job)
         if not job.paused:
             return outcomes.JobOutcome.ALREADY_APPROVED, f"Job {job.name} is not paused."
-        work.job, work.created = job_writes.approve(self.ctx, job) or job, True
+        move.job, move.created = job_writes.approve(self.ctx, job) or job, True
         return outcomes.JobOutcome.APPROVED, f"Job {job.name} is approved and moves {job.pod}."
 
-    def _reject(self, work: job_moves.Work, job: migration_jobs.Job) -> tuple[outcomes.JobOutcome, str]:
+    def _reject(self, move: job_moves.JobMove, job: migration_jobs.Job) -> tuple[outcomes.JobOutcome, str]:
         if job.ended and not (job.succeeded or job.evicting):
             said = f"Job {job.name} has ended without moving {job.pod} ({job.reason})."
             return outcomes.JobOutcome.ALREADY_REJECTED, said
         if not job.ended and not job.evicting:
-            work.job = job = job_writes.reject(self.ctx, job, self.why) or job
+            move.job = job = job_writes.reject(self.ctx, job, self.why) or job
         if job.succeeded or job.evicting:
             return outcomes.JobOutcome.TOO_LATE, f"Job {job.name} has evicted {job.pod}: that cannot be undone."
         return outcomes.JobOutcome.REJECTED, f"Job {job.name} is rejected; {job.pod} stays where it is."
 
-    def _remove(self, work: job_moves.Work, job: migration_jobs.Job) -> tuple[outcomes.JobOutcome, str]:
+    def _remove(self, move: job_moves.JobMove, job: migration_jobs.Job) -> tuple[outcomes.JobOutcome, str]:
         found = job_writes.reread(self.ctx, job.name)
         if found is None or found.uid != job.uid:
             return outcomes.JobOutcome.ALREADY_ABSENT, f"Job {job.name} no longer exists."

@@ -25,12 +25,12 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swa
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap.surge_records import Leaver, Surge
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import Run, StopRun
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.observe import Live
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.protect.guard_floors import Floor, Floors
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.protect.guard_work import (
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.protect.guard_call import (
+    GuardCall,
     GuardedNode,
-    Work,
     claim,
 )
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.protect.guard_floors import Floor, Floors
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.protect.surge_machine import (
     Surging,
     WorkloadSurge,
@@ -56,9 +56,9 @@ def world() -> t.Iterator[World]:
         yield made
 
 
-def work(world: World, *nodes: str, run: str = "", found: t.Any = None) -> Work:
+def work(world: World, *nodes: str, run: str = "", found: t.Any = None) -> GuardCall:
     ctx = world.process("me").ctx(run)
-    return Work(ctx, {name: GuardedNode(name) for name in nodes or ("n1", "n2")}, found or {})
+    return GuardCall(ctx, {name: GuardedNode(name) for name in nodes or ("n1", "n2")}, found or {})
 
 
 # -- one node ------------------------------------------------------------------------------------------
@@ -169,7 +169,7 @@ def test_nodes_without_a_record_need_no_lock(world: World) -> None:
 class Stuck(Surging):
     """Surges that are done after so many seconds; `undone` are the reasons for which they were given up."""
 
-    def __init__(self, one: Work, seconds: float) -> None:
+    def __init__(self, one: GuardCall, seconds: float) -> None:
         super().__init__(one.ctx, Run("r1", "x"), 0.0, lambda seen: {}, one.fence, ["n1"], [])
         self.until, self.undone, self.steps = one.ctx.clock.now() + seconds, list[tuple[str, str]](), 0
 
