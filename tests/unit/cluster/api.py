@@ -64,6 +64,7 @@ class Step:
     cut: Cut
     events: list[Any] | None
     hold: bool
+    stays: bool
     used: threading.Event = field(default_factory=threading.Event)
     ended: threading.Event = field(default_factory=threading.Event)
     extra: list[Any] = field(default_factory=list)
@@ -146,6 +147,7 @@ class Api:
         events: Iterable[Any] | None = None,
         hold: bool = False,
         times: int = 1,
+        stays: bool = False,
     ) -> Step:
         """Adds a step (the last of `times`): the first unused one that fits answers a request.
 
@@ -162,6 +164,7 @@ class Api:
             events: answer with a stream of these, each a line; a float is a pause in seconds.
             hold: after the events wait for `Step.send` and `Step.finish`.
             times: how often.
+            stays: answer all further requests that fit as well.
         """
         for _unused in range(times):
             step = Step(
@@ -176,6 +179,7 @@ class Api:
                 cut,
                 None if events is None else list(events),
                 hold,
+                stays,
             )
             self.steps.append(step)
         return step
@@ -213,7 +217,7 @@ class Api:
         with self._lock:
             self.calls.append(call)
             for step in self.steps:
-                if not step.used.is_set() and step.fits(call):
+                if (step.stays or not step.used.is_set()) and step.fits(call):
                     step.used.set()
                     return step
             self.strangers.append(call)
