@@ -7,7 +7,10 @@ MAKEFLAGS += --no-print-directory
 LAB_NAME ?= lab
 LAB_NODES ?= 6
 LABS ?= 3
+KUBERNETES ?= v1.34.1 v1.35.4 v1.36.3 v1.37.1
 ORDERS ?= 100000
+# So many of them in `make test`.
+SAMPLE_OF_ORDERS := 40000
 SANITY := core-2.19 core-2.16 core-2.21
 
 VENV := .build/venv
@@ -38,9 +41,9 @@ unexport KUBECONFIG $(filter K8S_AUTH_%,$(.VARIABLES))
 PLAY := ansible-playbook
 LAB_VARS := -e lab_name='$(LAB_NAME)' -e lab_nodes='$(LAB_NODES)'
 
-.PHONY: help env demo test test-whole explore mutants lab lab-down chaos bench lint docs clean
+.PHONY: help env demo test test-whole test-kubernetes explore mutants lab lab-down chaos bench lint docs clean
 help: ## lists the targets
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 18
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 24
 
 env: $(READY) ## only the environment
 $(READY): requirements.txt requirements-dev.txt constraints.txt .build/where
@@ -69,14 +72,24 @@ lab-down: $(READY) ## deletes the lab LAB_NAME
 lint: $(READY) ## style, types, documentation, sanity
 	@python -m nox --session lint sanity
 
-test: $(READY) ## the tests; of those in the lab a fixed sample
+test: $(READY) ## the tests; of those in the lab, and of the orders that are explored, a fixed sample
 	@$(call say,test,explorations from now on$(comma) on what the others leave idle)
 	@rm -f .build/explorations.pid
 	@$(MAKE) --jobs=2 test-explorations test-others
 	@$(call say,test,all done)
 
-test-whole: $(READY) ## the same with every test in the lab, and pylint on each ansible-core
+test-whole: $(READY) ## the same with every test in the lab, every order, and pylint on each ansible-core
 	@WHOLE=1 $(MAKE) test
+
+# What a version of Kubernetes could break: the routes of pods, a run that is taken up again, and what check mode foresees.
+test-kubernetes: $(READY) ## never dark, killed anywhere and idempotence on each Kubernetes; KUBERNETES=v1.37.1
+	@for version in $(KUBERNETES); do \
+	  $(call say,kubernetes $$version,its binaries are built once per machine); \
+	  $(PLAY) kubeops.node_maintenance.lab -e lab_state=built -e lab_kubernetes=$$version; \
+	  $(call say,kubernetes $$version,the tests on $(LABS) labs side by side); \
+	  WHOLE=1 LAB_KUBERNETES=$$version python -m pytest -v --numprocesses $(LABS) --reruns 1 -rfER --durations=5 \
+	    $(addprefix tests/e2e/test_,$(addsuffix .py,kubernetes kubernetes_next api_errors never_dark killed idempotence)); \
+	done
 
 # Several go on at a time, so each line says whose it is.
 tagged = 2>&1 | sed -u 's/^/$(1) | /'
@@ -102,7 +115,7 @@ test-labs:
 	@python -m pytest -v --numprocesses $(LABS) --reruns 1 --rerun-show-tracebacks -rfER --durations=15 tests/e2e \
 	  $(call tagged,labs) # once more, because deadlines meet busy machines; support/reruns.py sets the limit
 test-explorations:
-	@BACKGROUND=1 ORDERS='$(ORDERS)' SEED='$(SEED)' python -m nox --session explore $(call tagged,explore)
+	@BACKGROUND=1 ORDERS='$(if $(WHOLE)$(filter-out file,$(origin ORDERS)),$(ORDERS),$(SAMPLE_OF_ORDERS))' SEED='$(SEED)' python -m nox --session explore $(call tagged,explore)
 
 explore: $(READY) ## faults at every request and random interleavings, in a simulated cluster; ORDERS, SEED, SAMPLE
 	@ORDERS='$(ORDERS)' SEED='$(SEED)' python -m nox --session explore

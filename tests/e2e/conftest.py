@@ -106,6 +106,22 @@ def koord_next(request: pytest.FixtureRequest) -> Lab:
     return CLUSTERS.get("next", lambda: koordinated(request, "next", "v1.8.0"))
 
 
+KUBERNETES_NEXT = {
+    "lab_kubernetes": "v1.37.1",
+    "lab_apiserver_args": {
+        "feature-gates": "EvictionRequestAPI=true",
+        "runtime-config": "lifecycle.k8s.io/v1alpha1=true",
+    },
+    "lab_controller_manager_args": {"horizontal-pod-autoscaler-downscale-stabilization": "5s"},
+}
+
+
+@pytest.fixture(scope="module")
+def kubernetes_next(request: pytest.FixtureRequest) -> Lab:
+    """A cluster with Kubernetes 1.37 and its EvictionRequests, whose autoscalers lower a count after 5 s."""
+    return CLUSTERS.get("kubernetes_next", lambda: running(request, "k137", **KUBERNETES_NEXT))
+
+
 @pytest.fixture
 def arena(lab: Lab, request: pytest.FixtureRequest) -> Iterator[Arena]:
     made = Arena(lab.api, arena_name(request.node.name))

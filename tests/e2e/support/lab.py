@@ -109,8 +109,9 @@ def lab_playbook(tmp: Path, name: str, state: str, **more_vars: object) -> Json:
     """
     results = tmp / f"lab-{state}"
     variables: Json = {"lab_name": name, "lab_state": state, "lab_nodes": 1, **more_vars}
-    if folder := os.environ.get("LAB_BIN_DIR"):
-        variables["lab_bin_dir"] = folder
+    for option in ("bin_dir", "kubernetes"):
+        if given := os.environ.get(f"LAB_{option.upper()}"):
+            variables.setdefault(f"lab_{option}", given)
     more = {
         "ANSIBLE_CALLBACK_PLUGINS": str(Path(__file__).parent / "callback"),
         "ANSIBLE_CALLBACKS_ENABLED": "result_lines",
