@@ -72,6 +72,13 @@ options:
         C(maintenance.kubeops.io/allow-interruption=true). Neither overrides a budget.
     type: bool
     default: false
+  operator_budget_wait:
+    description:
+      - How long the drain waits for the operator of a pod's budget to act, such as to promote another instance of a
+        database, in seconds or as C(90s), C(10m). After that the pod's node fails. It begins anew when another pod is
+        evicted under the same budget; limits of the drain and of a pod hold as well.
+    type: str
+    default: 10m
   pod_selector:
     description:
       - Label selector of the pods to move. The others stay, and a node on which one stays is not reported as drained.
@@ -104,9 +111,10 @@ options:
     default: false
   reactive_budgets:
     description:
-      - Budgets that are lifted only after a cordon or an eviction attempt, as V(longhorn), V(kubevirt), V(rook) or as a
-        label selector of the pods. The drain waits for them instead of reporting blockers. The three are always
-        included.
+      - Label selectors of pods whose operator lifts their budget once the node is cordoned or an eviction is tried. The
+        drain waits for it, so that such a budget is no blocker.
+      - Pods and budgets of custom resources, and those of the projects in the guide to your cluster, are always
+        included; the names of these projects, such as V(longhorn), are accepted and change nothing.
     type: list
     elements: str
 """
@@ -131,4 +139,31 @@ options:
     description:
       - The key of that ConfigMap. By default the one that its container mounts for C(--config).
     type: str
+"""
+
+    RULES = r"""
+options:
+  rules:
+    description:
+      - Order and patience for single workloads, as a list of rules. The first rule that selects a pod decides all of
+        it.
+      - C(pods) is a label selector as text, C(namespaces) a list of names, C(owners) a list of C(Kind) or C(Kind/name)
+        of the pod's own controller or the top one (V(Pod) for pods without one). C(*) and C(?) are wildcards in names.
+        All that is given must hold; a rule without any of them selects all pods.
+      - C(skip=true) leaves the pods on the node, which counts as drained without them.
+      - C(wait=finished) waits for pods of Jobs, or without a controller, until they have finished by themselves.
+      - C(order) is an integer. Pods with a lower one leave their node before those with a higher one; 0 by default.
+      - C(after) and C(before) are lists of the C(name) of other rules.
+      - C(last=true) is after all other pods of the node. It also evicts pods of DaemonSets that do not tolerate our
+        taint.
+      - C(grace_period) replaces the pod's own, in seconds. It does not apply to swaps.
+      - C(deadline) is how long the pod may take from when it is its turn, in seconds or as C(10m). Then its node fails.
+      - C(bands) is a list of C({priority, seconds}) as C(shutdownGracePeriodByPodPriority) of a kubelet. Pods leave
+        from the lowest band of priorities to the highest, with at most so many seconds of grace.
+      - Owners can set the same by annotations, see the guide to clusters of this collection. Rules override these.
+      - Give M(kubeops.node_maintenance.pdb_guard), M(kubeops.node_maintenance.node_drain) and
+        M(kubeops.node_maintenance.node_cordon) (for V(state=out)) of one maintenance the same rules.
+    type: list
+    elements: dict
+    version_added: 0.1.0
 """

@@ -8,7 +8,9 @@ import typing as t
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.summary import (
     back,
+    hooked,
     lines,
+    reboot,
     run,
     start,
     wave,
@@ -35,7 +37,7 @@ options:
   of:
     description: What to summarize.
     type: str
-    choices: [plan, traces, start, wave, run, release, recovery]
+    choices: [plan, traces, reboot, choice, start, wave, run, soak, release, recovery, hooks, task_files]
     required: true
   known:
     description: What else the playbook knows, by the names that the summary uses for it.
@@ -57,11 +59,16 @@ _value:
 SUMMARIES: dict[str, t.Callable[..., dict[str, t.Any]]] = {
     "plan": lines.plan,
     "traces": lines.traces,
+    "reboot": reboot.reboot,
+    "choice": reboot.choice,
     "start": start.start,
     "wave": wave.wave,
     "run": run.run,
+    "soak": run.soak,
     "release": back.release,
     "recovery": back.recovery,
+    "hooks": hooked.hooked,
+    "task_files": hooked.task_files,
 }
 
 

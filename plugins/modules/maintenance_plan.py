@@ -20,6 +20,8 @@ extends_documentation_fragment:
   - kubeops.node_maintenance.choices
   - kubeops.node_maintenance.choices.budgets
   - kubeops.node_maintenance.choices.koordinator
+  - kubeops.node_maintenance.choices.rules
+  - kubeops.node_maintenance.hooks
 options:
   nodes:
     description:
@@ -43,6 +45,16 @@ options:
     type: str
     choices: [maintained, evacuated]
     default: maintained
+  order:
+    description:
+      - In which order the nodes are taken out of service.
+      - V(given) is the order of O(nodes), or by name with O(node_selector). V(name) is by name; numbers in it count by
+        their value. V(pods) begins with the node with the fewest pods to move, V(priority) with the one whose most
+        important pod to move has the lowest priority. V(zone) does zone after zone, by O(zone_key).
+      - A node goes into the first wave with room for it, so O(max_per_zone) can move a later node forward.
+    type: str
+    choices: [given, name, pods, priority, zone]
+    default: given
   max_parallel:
     description:
       - How many nodes may be out of service at the same time.
@@ -50,29 +62,70 @@ options:
     default: 1
   zone_key:
     description:
-      - The node label with a node's zone, for O(max_per_zone).
+      - The node label with a node's zone, for O(max_per_zone) and O(order=zone). It is an error if no node has it.
     type: str
     default: topology.kubernetes.io/zone
   max_per_zone:
     description:
-      - How many nodes of one zone may be out of service at the same time.
+      - How many nodes of one zone may be out of service at the same time. Nodes without the label count as one zone.
     type: int
   settle:
     description:
       - How long replacement pods will have to be ready, see O(kubeops.node_maintenance.pdb_guard#module:settle); for
         the estimate.
     type: str
+  node_conditions:
+    description:
+      - Whether M(kubeops.node_maintenance.node_cordon) will set node conditions, see
+        O(kubeops.node_maintenance.node_cordon#module:node_conditions); the plan then checks the permission for it.
+    type: bool
+    default: false
+  planned_notice:
+    description:
+      - See O(kubeops.node_maintenance.node_cordon#module:planned_notice); for the estimate. Needs O(node_conditions).
+    type: str
   gates:
     description:
       - Instead of planning, check whether the nodes may take pods.
       - V(ready) checks the node's condition, V(rebooted) that its bootID differs from the record's, V(daemonsets) that
         every DaemonSet that should run there has a ready pod, V(pressure) that there is no memory, disk or process
-        pressure, V(stable) that the others have held for O(stable).
+        pressure, V(schedulable) that no taint keeps pods away that was not there before the maintenance, V(conditions)
+        that no condition is worse than before and those in O(conditions) are as stated, V(stable) that the others have
+        held for O(stable).
       - With O(wait), the locks of nodes that O(run) holds out of service are renewed meanwhile; a node that another run
-        has taken over fails. Nothing else is written.
+        has taken over fails. With O(soak), the lease by which O(run) is known to be alive is renewed. Nothing else is
+        written.
     type: list
     elements: str
-    choices: [ready, rebooted, daemonsets, pressure, stable]
+    choices: [ready, rebooted, daemonsets, pressure, schedulable, conditions, stable]
+  taints:
+    description:
+      - Taints that are set or removed once the gates have passed. They do not hold up V(schedulable) and V(daemonsets).
+    type: list
+    elements: dict
+    suboptions:
+      key:
+        description: A name, with or without a domain prefix, such as V(dedicated) or V(example.com/gpu).
+        type: str
+        required: true
+      value:
+        description: The value, with the syntax of a label value.
+        type: raw
+      effect:
+        description: Required for every taint that is set.
+        type: str
+        choices: [NoSchedule, PreferNoSchedule, NoExecute]
+      state:
+        description: Whether it is set or removed.
+        type: str
+        choices: [present, absent]
+  conditions:
+    description:
+      - Types of conditions that the gate V(conditions) checks, each with the status that it must have, V(True) or
+        V(False); for example C(example.com/NetworkReady) with V(True).
+      - Conditions that are bad when V(True) are known, those of Kubernetes and of node-problem-detector. They pass if
+        they were V(True) before the maintenance, too.
+    type: dict
   stable:
     description:
       - How long the other gates must hold for V(stable), in seconds or as C(90s), C(2m).
@@ -86,6 +139,21 @@ options:
   timeout:
     description:
       - How long to wait for the gates, in seconds or as C(90s), C(10m). No limit by default.
+    type: str
+  not_rebooted:
+    description:
+      - Nodes that were not rebooted on purpose. The gate V(rebooted) does not apply to them.
+    type: list
+    elements: str
+  soak:
+    description:
+      - Instead of waiting for O(gates), watch for this long that they hold, in seconds or as C(90s), C(10m). The first
+        gate that fails ends the call.
+      - Nodes that do not exist are left out.
+    type: str
+  soak_since:
+    description:
+      - When the soak began, as a timestamp by the API server's clock. The time since then counts. Defaults to now.
     type: str
 seealso:
   - module: kubeops.node_maintenance.node_drain
@@ -101,7 +169,7 @@ EXAMPLES = r"""
 - name: Wait until the node is back after its reboot
   kubeops.node_maintenance.maintenance_plan:
     nodes: worker-1
-    gates: [ready, rebooted, daemonsets, pressure, stable]
+    gates: [ready, rebooted, daemonsets, pressure, schedulable, conditions, stable]
     wait: true
     timeout: 15m
 """
@@ -167,8 +235,14 @@ waves:
   type: list
   elements: list
   sample: [[worker-1], [worker-2]]
+wave_seconds:
+  description: How long draining the nodes of each wave will take.
+  returned: when the cluster could be read
+  type: list
+  elements: int
+  sample: [35, 20]
 estimate_seconds:
-  description: How long draining the nodes will take.
+  description: How long draining the nodes will take, all waves together.
   returned: when the cluster could be read
   type: int
 fence:
@@ -198,7 +272,7 @@ nodes:
       type: str
     failed: {description: Whether the maintenance of the node cannot continue., type: bool}
     message: {description: The outcome as a sentence., type: str}
-    address: {description: Its InternalIP; missing with O(gates)., type: str}
+    address: {description: Its InternalIP., type: str}
     record: {description: "The record on the node, without the nonce; missing with O(gates).", type: dict}
 timeline: {description: All progress messages., returned: always, type: list, elements: dict}
 """

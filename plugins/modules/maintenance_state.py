@@ -94,9 +94,9 @@ run:
   returned: with O(state=started)
   type: str
 resumed: {description: Whether this start continues an earlier one., returned: with O(state=started), type: bool}
-finished:
+finished_nodes:
   description: The nodes that the run has already finished.
-  returned: with O(state=started)
+  returned: with O(state=started) and O(state=noted)
   type: list
   elements: str
 resumable:
@@ -106,6 +106,7 @@ resumable:
   contains:
     run: {description: The run's id., type: str}
     finished: {description: The nodes that it has already finished., type: list, elements: str}
+    noted: {description: "When the last of them was recorded as finished, or the run ended with failures.", type: str}
     by: {description: Who started it., type: str}
     since: {description: When it was started., type: str}
 traces:

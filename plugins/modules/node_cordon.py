@@ -13,11 +13,14 @@ author:
 description:
   - Acquires the lock of each node, writes the record of its previous state, cordons it and taints it, with one
     conditional patch per node. The other states are the later steps of the maintenance and the return to service.
+  - The same patch sets labels and annotations that keep load balancers, autoscalers and remediation operators away from
+    the node, see O(exclude_from_load_balancers), O(hold_autoscalers) and O(hold_remediation).
   - The return to service undoes only what the record lists as ours. What others changed meanwhile is kept and reported.
   - A node that cannot be changed (another run holds it, it is not drained) does not affect the other nodes.
 extends_documentation_fragment:
   - kubeops.node_maintenance.auth
   - kubeops.node_maintenance.attributes
+  - kubeops.node_maintenance.choices.rules
   - kubeops.node_maintenance.nodes
 options:
   state:
@@ -52,6 +55,42 @@ options:
         the node.
     type: bool
     default: true
+  exclude_from_load_balancers:
+    description:
+      - Whether to set the label C(node.kubernetes.io/exclude-from-external-load-balancers), so that load balancers
+        outside of the cluster send no traffic to the node while it is out of service.
+      - This option, O(hold_autoscalers) and O(hold_remediation) apply when O(state=cordoned) takes a node out. The
+        record then says what was set, so later calls return exactly that, whatever their options say.
+    type: bool
+    default: true
+  hold_autoscalers:
+    description:
+      - Whether to set the annotations C(cluster-autoscaler.kubernetes.io/scale-down-disabled) and
+        C(karpenter.sh/do-not-disrupt) to V("true"), so that neither autoscaler removes the empty node while it is
+        out of service.
+    type: bool
+    default: true
+  hold_remediation:
+    description:
+      - Whether to set the label C(remediation.medik8s.io/exclude-from-remediation) to V("true"), so that the operators
+        of Medik8s do not reboot or fence the node because it is not Ready while it is out of service.
+      - It does not hold a MachineHealthCheck of Cluster API, which reads only the annotations of the Machine.
+    type: bool
+    default: true
+  node_conditions:
+    description:
+      - Whether to tell others of the maintenance by the node conditions C(MaintenancePlanned), C(DrainInProgress),
+        C(Drained) and C(MaintenanceInProgress) of Kubernetes (KEP-5683). Nodes that are taken out with V(true) keep
+        them up to date until they have returned, whatever later calls say.
+      - It costs one more request at each step of each node, and the permission to patch C(nodes/status).
+    type: bool
+    default: false
+  planned_notice:
+    description:
+      - How long O(state=cordoned) waits after it has set C(MaintenancePlanned), so that others can react before the
+        first pod is moved, in seconds or as C(90s), C(10m), C(1h30m). Needs O(node_conditions). After a kill, only the
+        rest of it is waited for.
+    type: str
   lease_namespace:
     description:
       - The namespace of the locks. Defaults to C(medik8s-leases) if that namespace exists, otherwise to

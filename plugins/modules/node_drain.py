@@ -23,6 +23,9 @@ extends_documentation_fragment:
   - kubeops.node_maintenance.choices
   - kubeops.node_maintenance.choices.budgets
   - kubeops.node_maintenance.choices.koordinator
+  - kubeops.node_maintenance.choices.rules
+  - kubeops.node_maintenance.hooks
+  - kubeops.node_maintenance.hooks.after
   - kubeops.node_maintenance.nodes
   - kubeops.node_maintenance.nodes.run
 options:
@@ -133,6 +136,7 @@ nodes:
             - V(mirror) - it stays, because only its kubelet can stop a static pod.
             - V(daemonset) - it stays, because its DaemonSet would recreate it at once.
             - V(not_selected) - it stays, because it is not among the selected pods.
+            - V(left_by_rule) - it stays, because a rule or an annotation says so.
             - V(tolerates_maintenance) - it tolerates cordon and taint, so it is moved at most once.
             - V(out_of_service) - it stays, because it tolerates the taint out-of-service of a fenced node.
             - V(not_moved) - it stays, because its node was given up before its turn.
@@ -142,6 +146,9 @@ nodes:
             - V(needs_guard), a failure - it has no budget and no guard.
             - V(swap_failed), a failure - its swap could not be completed.
             - V(two_budgets), a failure - two budgets cover it, so no eviction of it can ever succeed.
+            - V(deadline), a failure - the deadline of its rule or annotation has passed.
+            - V(operator_budget), a failure - its operator did not let it go in time.
+            - V(hook_failed), a failure - a hook of it failed, or was not done by its deadline.
             - V(job_failed), a failure - its PodMigrationJob failed, and no eviction was allowed instead.
             - V(failed), a failure - the API server refused its eviction permanently.
           type: str
@@ -151,6 +158,13 @@ nodes:
         blocked_by:
           description: What blocked it, if anything did, with C(kind), C(namespace), C(name) and C(message).
           type: dict
+    hooks:
+      description:
+        - The hooks of its pods with their C(key), C(state) and variables. The state is V(due), V(begun), V(done) or
+          V(failed).
+      returned: when its pods have hooks
+      type: list
+      elements: dict
 summary:
   description: Totals.
   returned: when the work could begin
@@ -163,7 +177,9 @@ summary:
     requests: {description: Requests that the call made., type: int}
     seconds: {description: How long the call took., type: float}
 services:
-  description: Ready endpoints of the services whose pods left, over time; for the report.
+  description:
+    - Ready endpoints of the services whose pods left, over time; for the report. C(replicas) is what the workloads
+      behind one want, V(0) if that is unknown.
   returned: when the work could begin
   type: list
   elements: dict

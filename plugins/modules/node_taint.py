@@ -30,9 +30,16 @@ options:
       - V(present) sets the taints and leaves all others.
       - V(absent) removes them. O(taints[].value) is then ignored, and without O(taints[].effect) all taints with the
         key are removed.
-      - V(exact) sets them and removes all others, except those of Kubernetes' own controllers
-        (C(node.kubernetes.io/*) and C(node.cloudprovider.kubernetes.io/*)) and the maintenance taint of this
-        collection. An empty list removes all but these.
+      - V(exact) sets them and removes all others, except those that controllers set and remove on their own and
+        those in O(keep). An empty list removes all but these.
+      - The controllers are Kubernetes (C(node.kubernetes.io/*)), the cloud controller manager
+        (C(node.cloudprovider.kubernetes.io/*)), Cilium (C(node.cilium.io/*)), Karpenter (C(karpenter.sh/*)),
+        Cluster API (C(node.cluster.x-k8s.io/*)), node-readiness-controller (C(readiness.k8s.io/*)), Gardener
+        (C(node.gardener.cloud/*)), cluster-autoscaler (C(ToBeDeletedByClusterAutoscaler),
+        C(DeletionCandidateOfClusterAutoscaler), C(ignore-taint.cluster-autoscaler.kubernetes.io/*),
+        C(startup-taint.cluster-autoscaler.kubernetes.io/*), C(status-taint.cluster-autoscaler.kubernetes.io/*)), the
+        AWS CSI drivers (C(ebs.csi.aws.com/agent-not-ready), C(efs.csi.aws.com/agent-not-ready)) and this collection
+        (C(maintenance.kubeops.io/*)).
     type: str
     choices: [present, absent, exact]
     default: present
@@ -68,6 +75,13 @@ options:
             allowed with O(state=exact).
         type: str
         choices: [present, absent]
+  keep:
+    description:
+      - Keys of more taints that O(state=exact) leaves as they are, for example V(node.example.com/*); a C(*) at the end
+        stands for anything.
+    type: list
+    elements: str
+    default: []
   allow_no_execute:
     description:
       - Whether to allow taints that evict running pods. RV(evicts) lists them.
@@ -118,7 +132,7 @@ EXAMPLES = r"""
       - key: dedicated
         state: absent
 
-- name: Remove all taints except those of Kubernetes itself
+- name: Remove all taints except those of controllers
   kubeops.node_maintenance.node_taint:
     nodes: [worker-7, worker-8]
     state: exact

@@ -20,6 +20,7 @@ extends_documentation_fragment:
   - kubeops.node_maintenance.auth
   - kubeops.node_maintenance.attributes
   - kubeops.node_maintenance.choices.budgets
+  - kubeops.node_maintenance.choices.rules
   - kubeops.node_maintenance.nodes
   - kubeops.node_maintenance.nodes.run
 options:

@@ -6,6 +6,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import threading
 import time
 from collections.abc import Iterator
@@ -86,6 +88,33 @@ def test_budgets_and_pods(cluster: Cluster, arena: Arena) -> None:
     budget(cluster, arena, "two", "web", maxUnavailable=1)
     with pytest.raises(errors.TwoBudgets):
         cluster.send(ours)
+
+
+def test_a_budget_whose_evictions_nobody_confirms(lab: Lab, cluster: Cluster, arena: Arena) -> None:
+    """It refuses with 403 and not with 429; it is no missing permission, and the controller takes it back."""
+    arena.nodes(1)
+    arena.deployment("web", 2, service=False, budget={"maxUnavailable": 1})
+    arena.settle()
+    controllers = int((lab.audit_log.parents[1] / "pids" / "kube-controller-manager.pid").read_text())
+    unconfirmed = {f"gone-{n}": "2026-01-01T00:00:00Z" for n in range(2001)}
+    os.kill(controllers, signal.SIGSTOP)
+    try:
+        cluster.send(
+            verbs.merge_patch(
+                kinds.BUDGETS, "web", {"status": {"disruptedPods": unconfirmed}}, arena.namespace, subresource="status"
+            )
+        )
+        with pytest.raises(errors.BudgetSpent, match="not confirmed by PDB controller") as caught:
+            cluster.send(eviction(arena, "web"))
+        assert caught.value.status == 403
+    finally:
+        os.kill(controllers, signal.SIGCONT)
+
+    def pruned() -> bool:
+        return not (arena.find("PodDisruptionBudget", "web") or {})["status"].get("disruptedPods")
+
+    until(pruned, 30, "the controller has looked at it")
+    cluster.send(eviction(arena, "web"))
 
 
 def test_writes_on_what_was_read(cluster: Cluster, arena: Arena) -> None:

@@ -195,6 +195,7 @@ def test_a_missing_permission_names_verb_and_resource(arena: Arena, play: Player
             ({"maintain_backend": "magic"}, ["magic"]),
             ({"maintain_on_failure": "panic"}, ["panic"]),
             ({"maintain_tasks": "no/such/tasks.yml"}, ["no/such/tasks.yml"]),
+            ({"maintain_before_pod": [{"pods": "app=web", "http": {"url": "web"}}]}, ["before_pod[0].http.url", "web"]),
             ({"maintain_run": "no-such-run"}, ["no-such-run"]),
         ],
     ),

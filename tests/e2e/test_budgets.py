@@ -195,7 +195,7 @@ def test_pinned_budgets_are_saved_and_restored(arena: Arena, play: Player, watch
     assert seen.least_ready(web) == 3
 
 
-def test_reactive_budgets_are_warned_of_and_asked_until_their_owner_lifts_them(
+def test_budgets_of_operators_are_warned_of_and_asked_until_their_operator_lifts_them(
     arena: Arena, play: Player, watching: Watch
 ) -> None:
     """Longhorn's by its label, and one that only the caller knows; their owners act on an attempt alone."""
@@ -213,7 +213,7 @@ def test_reactive_budgets_are_warned_of_and_asked_until_their_owner_lifts_them(
     with watching() as seen:
         planned = play.module("maintenance_plan", **chosen)
         assert planned.answer["feasible"], planned.text
-        warned = {f["object"]: f["severity"] for f in planned.findings if f["code"] == "reactive_budget"}
+        warned = {f["object"]: f["severity"] for f in planned.findings if f["code"] == "operator_budget"}
         assert set(warned.values()) == {"warning"}
         assert {name.split("/")[1].split("-")[0] for name in warned} == {"manager", "own"}
         assert play.module("node_cordon", nodes=[here]).ok
@@ -229,4 +229,33 @@ def test_reactive_budgets_are_warned_of_and_asked_until_their_owner_lifts_them(
         assert play.module("node_cordon", state="uncordoned", nodes=[here]).ok
     assert len(seen.evictions(429)) >= 2
     assert len(seen.evictions()) == 4
+    assert not arena.is_cordoned(here)
+
+
+@pytest.mark.whole
+def test_what_waits_for_an_operator_can_be_killed_resumed_and_given_up(
+    arena: Arena, play: Player, watching: Watch
+) -> None:
+    """Nothing is stored for the wait; the operator, of a budget that allows nothing, is the test itself."""
+    here, _unused = arena.nodes(2)
+    template = {"metadata": {"labels": {"app": "vault", "tier": "own"}}}
+    arena.deployment("vault", 2, on=here, spec={"template": template}, budget={"maxUnavailable": 0})
+    asked: Json = {"maintain_nodes": [here], "maintain_reactive_budgets": "tier=own"}
+    with watching() as seen:
+        waiting = play.start("maintain", **asked)
+        until(lambda: any(r.evicts for r in seen.until_now()) or waiting.over, 120, "an eviction was tried")
+        waiting.kill_all()
+        assert arena.step(here) == "cordoned"
+        given_up = play("maintain", **asked, maintain_operator_budget_wait="5s")
+        assert not given_up.ok
+        assert "the operator named by reactive_budgets" in given_up.text
+        assert not arena.is_cordoned(here)
+        assert arena.record(here) is None
+        assert len(arena.pods(on=here)) == 2
+        again = play.start("maintain", **asked)
+        until(lambda: arena.step(here) == "cordoned" or again.over, 120, "it waits again")
+        arena.patch("PodDisruptionBudget", "vault", {"spec": {"maxUnavailable": 1}})
+        moved = again.wait()
+        assert moved.ok, moved.text
+    assert len(seen.evictions()) == 2
     assert not arena.is_cordoned(here)

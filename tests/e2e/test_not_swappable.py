@@ -178,6 +178,25 @@ def test_a_quota_that_forbids_the_surge_ends_the_run_and_gives_the_node_back(
     assert seen.counts(web)[-1] == 1
 
 
+@pytest.mark.whole
+def test_a_quota_counts_what_the_whole_pod_requests(arena: Arena, play: Player, watching: Watch) -> None:
+    """A pod's limit is no request where its container has one (``defaultPodRequests`` of Kubernetes 1.36)."""
+    here, _unused = arena.nodes(2)
+    container = {"name": "main", "image": "registry.invalid/app:1", "resources": {"requests": {"cpu": "1"}}}
+    web = arena.deployment("web", on=here, pod={"containers": [container], "resources": {"limits": {"cpu": "4"}}})
+    arena.quota(**{"requests.cpu": "2"})
+
+    def used() -> bool:
+        status = arena.all("ResourceQuota")[0].get("status") or {}
+        return bool((status.get("used") or {}).get("requests.cpu") == "1")
+
+    until(used, 30, "the API server counts one CPU")
+    with watching() as seen:
+        run = play("maintain", maintain_nodes=[here])
+        assert run.ok, run.text
+    assert seen.dark_seconds(web) == 0
+
+
 def test_a_pod_that_is_not_ready_elsewhere_never_costs_the_one_that_is(
     arena: Arena, play: Player, watching: Watch
 ) -> None:

@@ -189,7 +189,9 @@ class _Found:
                 paths = kubeconfig.default_paths()
                 if not kubeconfig.exists(paths):
                     message = f"no credentials: {paths} does not exist, and this is no pod with a service account"
-                    raise errors.ConfigError(message, remedy=_EXPLICIT) from None
+                    raise errors.ConfigError(
+                        message, remedy=f"Set KUBECONFIG to a kubeconfig's path. {_EXPLICIT}"
+                    ) from None
                 self.source = self._from_kubeconfig()
         self.renewer = self.renewer or self.source
 

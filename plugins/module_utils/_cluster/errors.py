@@ -17,7 +17,7 @@ ClusterError
   + Conflict               409, no longer as it was read
   + Expired                410
   + Invalid                400, 422
-  + BudgetSpent            429 by a PodDisruptionBudget
+  + BudgetSpent            429 by a PodDisruptionBudget, 403 while its controller is far behind
   + BudgetNotObserved      429 by a budget without a current status
   + TwoBudgets             500 on an eviction
   + Overloaded             429, 503; for reads 502 and 504 too
@@ -192,7 +192,11 @@ class Invalid(ClusterError):
 
 
 class BudgetSpent(ClusterError):
-    """429 with the cause DisruptionBudget: no more pods may be evicted until another one is healthy."""
+    """429 with the cause DisruptionBudget: no more pods may be evicted until another one is healthy.
+
+    403 where its controller confirms no evictions; before 1.37 only the details name the budget, without a cause
+    (``checkAndDecrement`` of kube-apiserver's eviction handler, v1.36.3 and v1.37.1).
+    """
 
     rule = "the disruption budget allows no more evictions now"
     remedy = "Wait for its pods to become healthy, or relax the budget."
@@ -268,6 +272,8 @@ def from_answer(
     kind = _BY_STATUS.get(status, ServerError)
     if status == 429 and "DisruptionBudget" in said_of:
         kind = BudgetSpent if retry_after is None else BudgetNotObserved
+    elif status == 403 and ("DisruptionBudget" in said_of or details.get("kind") == "poddisruptionbudget"):
+        kind = BudgetSpent
     elif _DENIED.search(message):
         kind = DeniedByWebhook
     elif "NamespaceTerminating" in said_of:

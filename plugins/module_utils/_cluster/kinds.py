@@ -3,8 +3,9 @@
 """The kinds of objects that this collection reads and writes, with their fixed paths.
 
 No discovery is needed to address them: Kubernetes' own have been stable since 1.25 at the latest (autoscaling/v2
-since 1.23, policy/v1 and CronJobs in batch/v1 since 1.21), except admission policies, which are stable since 1.30.
-NodeFences exist where `maintenance_access` has installed them; Argo's Rollouts, Kruise's CloneSets and Koordinator's
+since 1.23, policy/v1 and CronJobs in batch/v1 since 1.21), except admission policies, which are stable since 1.30, and
+devices, stable since 1.34 (DeviceTaintRules since 1.37). EvictionRequests exist since 1.37 where their gate is on,
+NodeFences where `maintenance_access` has installed them, and Argo's Rollouts, Kruise's CloneSets and Koordinator's
 kinds where these projects are installed.
 """
 
@@ -57,13 +58,20 @@ CLONE_SETS = Kind("apps.kruise.io", "v1alpha1", "clonesets", "CloneSet")
 JOBS = Kind("batch", "v1", "jobs", "Job")
 CRON_JOBS = Kind("batch", "v1", "cronjobs", "CronJob")
 BUDGETS = Kind("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget")
+EVICTION_REQUESTS = Kind("lifecycle.k8s.io", "v1alpha1", "evictionrequests", "EvictionRequest")
 LEASES = Kind("coordination.k8s.io", "v1", "leases", "Lease")
 HPAS = Kind("autoscaling", "v2", "horizontalpodautoscalers", "HorizontalPodAutoscaler")
 ENDPOINT_SLICES = Kind("discovery.k8s.io", "v1", "endpointslices", "EndpointSlice")
 VOLUME_ATTACHMENTS = Kind("storage.k8s.io", "v1", "volumeattachments", "VolumeAttachment", namespaced=False)
 STORAGE_CLASSES = Kind("storage.k8s.io", "v1", "storageclasses", "StorageClass", namespaced=False)
 CSI_NODES = Kind("storage.k8s.io", "v1", "csinodes", "CSINode", namespaced=False)
+RESOURCE_CLAIMS = Kind("resource.k8s.io", "v1", "resourceclaims", "ResourceClaim")
+RESOURCE_SLICES = Kind("resource.k8s.io", "v1", "resourceslices", "ResourceSlice", namespaced=False)
+DEVICE_CLASSES = Kind("resource.k8s.io", "v1", "deviceclasses", "DeviceClass", namespaced=False)
+DEVICE_TAINT_RULES = Kind("resource.k8s.io", "v1", "devicetaintrules", "DeviceTaintRule", namespaced=False)
+DEVICE_TAINT_RULES_BETA = Kind("resource.k8s.io", "v1beta2", "devicetaintrules", "DeviceTaintRule", namespaced=False)
 PRIORITY_CLASSES = Kind("scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", namespaced=False)
+POD_GROUPS = Kind("scheduling.k8s.io", "v1beta1", "podgroups", "PodGroup")
 PODMIGRATIONJOBS = Kind(
     "scheduling.koordinator.sh", "v1alpha1", "podmigrationjobs", "PodMigrationJob", namespaced=False
 )

@@ -12,9 +12,10 @@ from pathlib import Path
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge import errors, specs
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs import installations
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import (
-    budgets,
     objects,
+    operators,
     pod_plan,
+    pod_rules,
     selectors,
 )
 
@@ -30,9 +31,11 @@ CHOICES: dict[str, t.Any] = {
     "ignore_daemonsets": {"type": "bool", "default": True},
     "disable_eviction": {"type": "bool", "default": False},
     "allow_interruption": {"type": "bool", "default": False},
+    "operator_budget_wait": {"type": "str", "default": "10m"},
     "pod_selector": {"type": "str"},
     "namespaces": {"type": "list", "elements": "str"},
     "fenced": {"type": "list", "elements": "str"},
+    **specs.RULES,
     **KOORDINATOR,
     **specs.BUDGETS,
 }
@@ -44,7 +47,7 @@ def combined(params: specs.Params, environ: t.Mapping[str, str]) -> specs.Params
     """The options, with those of ``CHOICES`` combined into one ``choices``.
 
     Raises:
-        BadOption: a selector cannot be parsed, or ``job_wait`` is 0.
+        BadOption: a selector or a rule cannot be parsed, or ``job_wait`` is 0.
     """
     names = {field.name for field in dataclasses.fields(pod_plan.Choices)}
     chosen = {name: value for name, value in params.items() if name in names and value is not None}
@@ -52,22 +55,42 @@ def combined(params: specs.Params, environ: t.Mapping[str, str]) -> specs.Params
     if chosen.get("job_wait") == 0:
         raise errors.BadOption("job_wait", 0, "more than 0 seconds; backend: eviction uses no jobs")
     chosen["reactive_budgets"] = reactive_budgets(chosen.get("reactive_budgets"))
+    chosen["rules"] = pod_rules_of(chosen.get("rules"))
     chosen["namespaces"] = tuple(chosen.get("namespaces", ()))
     chosen["fenced"] = tuple(chosen.get("fenced", ()))
     rest = {name: value for name, value in params.items() if name not in names}
     return {**rest, "choices": pod_plan.Choices(**chosen, self_pod=own_pod(environ))}
 
 
-def reactive_budgets(given: t.Sequence[str] | None) -> tuple[str, ...]:
-    """The presets and label selectors of reactive budgets.
+def reactive_budgets(given: t.Sequence[str] | None, option: str = "reactive_budgets") -> tuple[str, ...]:
+    """The presets and label selectors of pods whose operators let them go.
 
     Raises:
         BadOption: an item is neither.
     """
     for text in given or ():
-        if text not in budgets.REACTIVE:
-            label_selector("reactive_budgets", text)
+        if text not in operators.PRESETS:
+            label_selector(option, text)
     return tuple(given or ())
+
+
+def pod_rules_of(given: t.Sequence[t.Any] | None) -> tuple[pod_rules.Rule, ...]:
+    """The rules of how pods are moved.
+
+    Raises:
+        BadOptions: names everything that is wrong with them.
+    """
+    rules, faults = pod_rules.read(given or ())
+    if faults:
+        raise errors.BadOptions(faults)
+    return rules
+
+
+def notice(params: specs.Params) -> None:
+    """Raise BadOption for a notice that nobody would get."""
+    if params["planned_notice"] and not params["node_conditions"]:
+        right = "left out, or node_conditions: true, which sets the condition MaintenancePlanned that it waits after"
+        raise errors.BadOption("planned_notice", params["planned_notice"], right)
 
 
 def label_selector(option: str, text: str) -> str:

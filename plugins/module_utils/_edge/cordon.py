@@ -5,8 +5,17 @@
 
 from __future__ import annotations
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge import specs
+import typing as t
+
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge import choices, specs
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.nodes import cordon
+
+
+def _prepared(params: specs.Params, environ: t.Mapping[str, str]) -> specs.Params:
+    del environ
+    choices.notice(params)
+    return {**params, "rules": choices.pod_rules_of(params["rules"])}
+
 
 SPEC = specs.ClusterModuleSpec(
     name="node_cordon",
@@ -19,12 +28,19 @@ SPEC = specs.ClusterModuleSpec(
         **specs.NODES,
         "reason": {"type": "str"},
         "taint": {"type": "bool", "default": True},
+        "exclude_from_load_balancers": {"type": "bool", "default": True},
+        "hold_autoscalers": {"type": "bool", "default": True},
+        "hold_remediation": {"type": "bool", "default": True},
+        "node_conditions": {"type": "bool", "default": False},
+        "planned_notice": {"type": "str"},
         "lease_namespace": {"type": "str"},
         "lease_duration": {"type": "str"},
         "adopt": {"type": "bool", "default": False},
         "stored": {"type": "bool", "default": False},
+        **specs.RULES,
     },
-    durations=("lease_duration",),
+    durations=("planned_notice", "lease_duration"),
     lists=("nodes",),
+    prepare=_prepared,
     engine=lambda ctx, params: cordon.cordon(ctx, specs.from_params(cordon.CordonOptions, params)),
 )

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge import choices, specs
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge import choices, hooks, specs
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drain import drain
 
 SPEC = specs.ClusterModuleSpec(
@@ -13,6 +13,7 @@ SPEC = specs.ClusterModuleSpec(
     options={
         **specs.NODES,
         **choices.CHOICES,
+        **hooks.POD_RULES,
         "grace_period": {"type": "int"},
         "order": {"type": "str", "choices": ["priority", "listed"], "default": "priority"},
         "parallel": {"type": "int", "default": 8},
@@ -25,8 +26,9 @@ SPEC = specs.ClusterModuleSpec(
             "default": ["gone", "replacement", "volumes"],
         },
     },
-    durations=("job_wait", "timeout", "pod_timeout"),
+    durations=("job_wait", "operator_budget_wait", "timeout", "pod_timeout"),
     lists=("nodes", "namespaces", "fenced"),
     engine=lambda ctx, params: drain.drain(ctx, specs.from_params(drain.DrainOptions, params)),
-    prepare=choices.combined,
+    prepare=lambda params, environ: choices.combined(hooks.from_params(params), environ),
+    unshown=tuple(hooks.POD_RULES),
 )

@@ -1,18 +1,14 @@
 # Copyright: Contributors to the kubeops.node_maintenance collection
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""Durations such as ``90``, ``90s``, ``10m``, ``1h30m``, ``2d``."""
+"""Options that are durations."""
 
 from __future__ import annotations
 
-import re
 import typing as t
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge import errors
-
-EXPECTED = 'an integer number of seconds such as 90, or a string such as "90s", "10m" or "1h30m"'
-UNITS = {"d": 86400, "h": 3600, "m": 60, "s": 1}
-PARTS = re.compile(r"(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?", re.ASCII)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import durations
 
 
 def seconds(option: str, value: t.Any) -> float | None:
@@ -21,15 +17,7 @@ def seconds(option: str, value: t.Any) -> float | None:
     Raises:
         BadOption: the value cannot be parsed.
     """
-    if value is None:
-        return None
-    # A bool is an int in Python; "timeout: true" is a mistake, not one second.
-    text = "" if isinstance(value, bool) else str(value).strip()
-    if not isinstance(value, bool) and not text:
-        return None
-    if text.isascii() and text.isdigit():
-        return float(text)
-    match = PARTS.fullmatch(text)
-    if not text or match is None:
-        raise errors.BadOption(option, value, EXPECTED)
-    return float(sum(int(n or 0) * size for n, size in zip(match.groups(), UNITS.values(), strict=True)))
+    try:
+        return durations.seconds(value)
+    except ValueError:
+        raise errors.BadOption(option, value, durations.EXPECTED) from None

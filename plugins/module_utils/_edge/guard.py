@@ -13,7 +13,8 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.prot
 
 def _prepared(params: specs.Params, environ: t.Mapping[str, str]) -> specs.Params:
     del environ
-    return {**params, "reactive_budgets": choices.reactive_budgets(params["reactive_budgets"])}
+    budgets = choices.reactive_budgets(params["reactive_budgets"])
+    return {**params, "reactive_budgets": budgets, "rules": choices.pod_rules_of(params["rules"])}
 
 
 SPEC = specs.ClusterModuleSpec(
@@ -23,6 +24,7 @@ SPEC = specs.ClusterModuleSpec(
         **specs.NODES,
         "surge": {"type": "bool", "default": True},
         **specs.BUDGETS,
+        **specs.RULES,
         "pin_budgets": {"type": "bool", "default": False},
         "settle": {"type": "str"},
         "timeout": {"type": "str"},

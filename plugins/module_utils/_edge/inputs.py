@@ -8,8 +8,10 @@ They are converted once, here, and all errors are reported at once.
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import difflib
+import json
 import re
 import typing as t
 from dataclasses import dataclass
@@ -18,17 +20,27 @@ from pathlib import Path
 from ansible.module_utils.parsing.convert_bool import boolean
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge import (
+    conditions,
     durations,
     errors,
     lists,
+    window_input,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import node_taints
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.nodes import verify
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import node_taints, pod_rules
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.nodes import reboots, verify
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.preflight import node_order
 
 PREFIX = "maintain_"
 ROLE = "migrate_"
 """The role whose options are mistaken for the playbook's: as extra variables they would silently override it."""
 RUN_ID = re.compile(r"[a-z0-9]([a-z0-9-]{0,50}[a-z0-9])?")
+
+CHOSEN = "reboot_required"
+"""Instead of names of nodes: those whose hosts have to be rebooted. No node can be called so."""
+LISTS = ("nodes", "taints", "fenced", "rules", "reactive_budgets", "window", "reboot_checks", "reboot_files")
+"""The variables that are lists."""
+EVERY_NODE = "kubernetes.io/hostname"
+"""A selector of all nodes: each kubelet sets this label."""
 
 Convert = t.Callable[[str, t.Any], t.Any]
 
@@ -64,6 +76,17 @@ def _names(name: str, value: t.Any) -> list[str]:
     return list(lists.names(value))
 
 
+def _selectors(name: str, value: t.Any) -> list[str]:
+    """Label selectors, which contain commas and spaces themselves."""
+    if not isinstance(value, (str, list, tuple)):
+        raise errors.BadOption(name, value, "a list of label selectors, or a string with semicolons between them")
+    # Its imports are needed by few playbooks.
+    from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge import choices
+
+    items = re.split(r"[;\n]", value) if isinstance(value, str) else value
+    return list(choices.reactive_budgets([text for item in items if (text := str(item).strip())], name))
+
+
 def _at_least(smallest: int) -> Convert:
     def convert(name: str, value: t.Any) -> int:
         text = str(value).strip()
@@ -80,6 +103,27 @@ def _one_of(*words: str) -> Convert:
         if text not in words:
             raise errors.BadOption(name, value, f"one of {', '.join(words)}")
         return text
+
+    return convert
+
+
+def _reboot(name: str, value: t.Any) -> str:
+    """``always``, ``if_required``, or empty for never; true and false are words for the first and the last."""
+    word = str(value).strip()
+    if word not in ("always", "if_required", "never"):
+        try:
+            word = "always" if _truth(name, value) else "never"
+        except errors.BadOption:
+            raise errors.BadOption(name, value, "one of if_required, always, never, true, false") from None
+    return "" if word == "never" else word
+
+
+def _some_of(*words: str) -> Convert:
+    def convert(name: str, value: t.Any) -> list[str]:
+        found = _names(name, value)
+        if not set(found) <= set(words):
+            raise errors.BadOption(name, value, f"some of {', '.join(words)}")
+        return found
 
     return convert
 
@@ -116,6 +160,19 @@ def _taints(name: str, value: t.Any) -> list[dict[str, t.Any]]:
     return raws
 
 
+def _rules(name: str, value: t.Any) -> list[t.Any]:
+    """Rules of how pods are moved, as a list or as JSON, which is how surveys send one."""
+    items = value
+    with contextlib.suppress(ValueError):
+        items = json.loads(value) if isinstance(value, str) else value
+    if not isinstance(items, (list, tuple)):
+        raise errors.BadOption(name, value, "a list of rules, or such a list as JSON")
+    faults = pod_rules.read(items, name)[1]
+    if faults:
+        raise errors.BadOptions(faults)
+    return list(items)
+
+
 def _run(name: str, value: t.Any) -> str:
     text = _text(name, value)
     if not RUN_ID.fullmatch(text):
@@ -125,6 +182,11 @@ def _run(name: str, value: t.Any) -> str:
 
 def _moment(name: str, value: t.Any) -> float:
     """Seconds since the epoch, from RFC 3339 or from a time of day (its next occurrence, local)."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        # YAML 1.1 reads 22:15 as a number of base 60.
+        hour, minute = divmod(value, 60)
+        meant = f': "{hour}:{minute:02d}"' if 0 < hour < 24 else ""
+        raise errors.BadOption(name, value, f"a time of day in quotes{meant}; without them YAML reads it as a number")
     text = _text(name, value)
     now = datetime.datetime.now().astimezone()
     if found := re.fullmatch(r"(\d{1,2}):(\d{2})", text):
@@ -150,6 +212,18 @@ def _descheduler(name: str, value: t.Any) -> dict[str, t.Any]:
     return descheduler_input.read(name, value)
 
 
+def _hooks(hook: str) -> Convert:
+    """Rules of hooks, as lists of mappings or as JSON from a survey; paths of task files are absolute afterwards."""
+
+    def convert(name: str, value: t.Any) -> list[dict[str, t.Any]]:
+        # As above: most playbooks have no hooks.
+        from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge import hooks
+
+        return hooks.variable(name, value, t.cast("t.Any", hook))
+
+    return convert
+
+
 @dataclass(frozen=True, slots=True)
 class Variable:
     """How a variable is converted, and its value if it is not set."""
@@ -165,8 +239,13 @@ VARIABLES: t.Mapping[str, Variable] = {
     "run": Variable(_run, ""),
     "tasks": Variable(_text, ""),
     "tasks_timeout": Variable(_seconds, 3600),
-    "reboot": Variable(_truth, False),
+    "reboot": Variable(_reboot, ""),
+    "reboot_checks": Variable(_some_of(*reboots.CHECKS), list(reboots.CHECKS)),
+    "reboot_files": Variable(_names, ["/var/run/reboot-required", "/run/reboot-needed"]),
     "serial": Variable(_at_least(1)),
+    "order": Variable(_one_of(*node_order.ORDERS), "given"),
+    "zone_key": Variable(_text, "topology.kubernetes.io/zone"),
+    "max_per_zone": Variable(_at_least(1)),
     "max_failures": Variable(_at_least(0), 0),
     "backend": Variable(_one_of("auto", "eviction", "koordinator"), "auto"),
     "fallback": Variable(_one_of("eviction", "fail"), "eviction"),
@@ -177,15 +256,31 @@ VARIABLES: t.Mapping[str, Variable] = {
     "job_wait": Variable(_some_seconds, 60),
     "allow_interruption": Variable(_truth, False),
     "swap_blocked": Variable(_truth, False),
+    "reactive_budgets": Variable(_selectors, ()),
+    "operator_budget_wait": Variable(_seconds, 600),
     "settle": Variable(_seconds),
     "force": Variable(_truth, False),
     "delete_emptydir_data": Variable(_truth, False),
+    "exclude_from_load_balancers": Variable(_truth, True),
+    "hold_autoscalers": Variable(_truth, True),
+    "hold_remediation": Variable(_truth, True),
+    "node_conditions": Variable(_truth, False),
+    "planned_notice": Variable(_seconds),
     "timeout": Variable(_seconds),
     "fenced": Variable(_names, ()),
+    "rules": Variable(_rules, ()),
     "fence_tasks": Variable(_text, ""),
     "fence_timeout": Variable(_seconds, 600),
+    "before_node": Variable(_hooks("before_node"), []),
+    "before_pod": Variable(_hooks("before_pod"), []),
+    "after_pod": Variable(_hooks("after_pod"), []),
+    "after_node": Variable(_hooks("after_node"), []),
     "gates": Variable(_gates),
+    "conditions": Variable(conditions.read, {}),
     "until": Variable(_moment),
+    "soak": Variable(_seconds, 0),
+    "window": Variable(window_input.read, ()),
+    "tasks_estimate": Variable(_seconds, 900),
     "on_failure": Variable(_one_of("auto", "keep", "release"), "auto"),
     "taints": Variable(_taints, ()),
     "descheduler": Variable(_descheduler, {}),
@@ -219,11 +314,17 @@ def read(raw: t.Mapping[str, t.Any], playbook: str) -> dict[str, t.Any]:
         if values[name]:
             values[name], missing = _file(name, values[name])
             wrong += missing
-    for name in ("nodes", "taints", "fenced"):
+    for name in LISTS:
         values[name] = list(values[name])
+    if playbook != "maintain":
+        values["soak"] = 0
     values["gates"] = values["gates"] or _usual_gates(values)
     values["report_dir"] = str(Path(values["report_dir"] or ".").expanduser().absolute())
-    return {**values, "fingerprint": fingerprint(values, playbook), "errors": wrong}
+    mark = fingerprint(values, playbook)
+    values["asks_hosts"] = values["nodes"] == [CHOSEN] or _only_reboots(values, playbook)
+    if values["nodes"] == [CHOSEN]:
+        values["nodes"], values["node_selector"] = [], values["node_selector"] or EVERY_NODE
+    return {**values, "fingerprint": mark, "errors": wrong}
 
 
 def unknown(full: str) -> str:
@@ -250,12 +351,26 @@ def _empty(value: t.Any) -> bool:
     return value is None or (isinstance(value, (str, t.Mapping, list, tuple)) and not str(value or "").strip())
 
 
+def _only_reboots(values: t.Mapping[str, t.Any], playbook: str) -> bool:
+    """Whether there is nothing to do on a node whose host need not be rebooted."""
+    other_work = values["tasks"] or values["taints"]
+    return values["reboot"] == "if_required" and playbook in ("maintain", "plan") and not other_work
+
+
 def _cross_checks(values: t.Mapping[str, t.Any], playbook: str) -> list[str]:
+    if CHOSEN in values["nodes"]:
+        if playbook == "release" or list(values["nodes"]) != [CHOSEN]:
+            return [
+                f"maintain_nodes: {CHOSEN} stands alone, for plan, maintain and evacuate. Otherwise name the nodes."
+            ]
+        return []
     if values["nodes"] and values["node_selector"]:
         return ["maintain_nodes and maintain_node_selector are both set. Set only one of them."]
     if not values["nodes"] and not values["node_selector"]:
         example = f"-e maintain_nodes=worker-1,worker-2, or -e maintain_node_selector={'pool=blue'!r}"
         return [f"Playbook {playbook} needs nodes. Set {example}."]
+    if values["planned_notice"] and not values["node_conditions"]:
+        return ["maintain_planned_notice waits after a node condition. Set maintain_node_conditions=true as well."]
     return []
 
 

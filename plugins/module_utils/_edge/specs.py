@@ -19,6 +19,7 @@ from ansible.module_utils.basic import missing_required_lib
 from ansible.module_utils.common.parameters import remove_values
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge import durations, errors, lists, options
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import node_taints
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import calls, context
 
 # What plugin_utils needs of the engine, of which it may import this layer only.
@@ -34,10 +35,17 @@ Guard = t.Callable[[], None]
 
 # Argument specs of options that several modules have.
 NODES: Params = {"nodes": {"type": "list", "elements": "str", "required": True}, "run": {"type": "str"}}
+TAINT: Params = {
+    "key": {"type": "str", "required": True, "no_log": False},
+    "value": {"type": "raw"},
+    "effect": {"type": "str", "choices": list(node_taints.EFFECTS)},
+    "state": {"type": "str", "choices": ["present", "absent"]},
+}
 BUDGETS: Params = {
     "swap_blocked": {"type": "bool", "default": False},
     "reactive_budgets": {"type": "list", "elements": "str"},
 }
+RULES: Params = {"rules": {"type": "list", "elements": "dict"}}
 
 
 def _discard(event: Event) -> None:

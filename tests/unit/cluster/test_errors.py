@@ -162,6 +162,28 @@ def test_long_messages_are_cut() -> None:
     assert len(str(error)) < 800
 
 
+NOT_CONFIRMED = 'poddisruptionbudget.policy "web" is forbidden: DisruptedPods map too big - too many evictions'
+CAUSE = {"reason": "DisruptionBudget", "message": "The disruption budget web does not allow evicting pods currently"}
+
+
+@pytest.mark.parametrize(
+    ("details", "kind"),
+    [
+        # kube-apiserver v1.37.1, pkg/registry/core/pod/storage/eviction.go, checkAndDecrement (PR 138003)
+        ({"name": "web", "group": "policy", "kind": "poddisruptionbudget", "causes": [CAUSE]}, errors.BudgetSpent),
+        # v1.36.3, the same place: no cause, but the budget is named
+        ({"name": "web", "group": "policy", "kind": "poddisruptionbudget"}, errors.BudgetSpent),
+        ({"name": "web-1", "kind": "pods"}, errors.AgainstRule),
+    ],
+)
+def test_a_budget_may_refuse_with_403(details: dict[str, Any], kind: type[ClusterError]) -> None:
+    """Not a missing permission, for which the client would ask again and again, and the drain give up."""
+    request = verbs.evict("shop", "web-1", "uid")
+    error = from_answer(request, 403, status(403, reason="Forbidden", message=NOT_CONFIRMED, details=details))
+    assert error.__class__ is kind
+    assert "web" in str(error)
+
+
 @pytest.mark.parametrize("causes", [None, [], [{}], [{"reason": None, "message": None}]])
 def test_details_may_be_empty(causes: Any) -> None:
     body = status(429, details={"causes": causes})

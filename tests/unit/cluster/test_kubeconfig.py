@@ -173,7 +173,7 @@ def test_an_unknown_context_of_a_kubeconfig_given_as_content() -> None:
 
 
 def test_nothing_at_all() -> None:
-    with pytest.raises(errors.ConfigError, match=r"no credentials: .*config does not exist.*api_key"):
+    with pytest.raises(errors.ConfigError, match=r"no credentials: .*config does not exist.*Set KUBECONFIG.*api_key"):
         connect(ConnectionOptions(), user_agent="x")
 
 

@@ -17,6 +17,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.spe
 MODULES = (
     "descheduler_config",
     "maintenance_access",
+    "maintenance_hooks",
     "maintenance_plan",
     "maintenance_report",
     "maintenance_state",

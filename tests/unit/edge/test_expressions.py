@@ -25,7 +25,8 @@ FILES = sorted(
 CONDITIONS = ("when", "that", "failed_when", "changed_when", "until")
 MOST = 2
 # What the playbooks of a maintenance set besides variables of their own: those of Ansible, and options of roles.
-OF_OTHERS = re.compile(r"ansible_\w+|(preflight|cordon|protect|migrate|verify|taint|uncordon|descheduler)_\w+")
+ROLES = "preflight|cordon|protect|migrate|verify|taint|uncordon|descheduler"
+OF_OTHERS = re.compile(rf"ansible_\w+|({ROLES})_\w+|kubeops_hook")
 PRIVATE = ("maintain", "evacuate", "release", "plan", "recover", "fence")
 
 
@@ -98,3 +99,15 @@ def test_the_variables_of_the_playbooks_are_private_by_their_names() -> None:
 
 def test_no_name_tells_less_than_whose_it_is() -> None:
     assert [str(path) for path in FILES if re.search(r"\bnm_\w", path.read_text(encoding="utf-8"))] == []
+
+
+def test_no_moment_is_made_from_a_time_of_utc_without_a_zone() -> None:
+    """``now(utc=true)`` has no time zone, so its timestamp is wrong on a controller whose clock is not at UTC."""
+    found = [
+        words
+        for path in FILES
+        for text in texts(yaml.safe_load(path.read_text()))
+        for words, _where in expressions(text)
+    ]
+    assert any("now ( ) . timestamp" in words for words in found)
+    assert [words for words in found if re.search(r"now \( utc = \w+ \) \. timestamp", words)] == []

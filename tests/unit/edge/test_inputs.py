@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import datetime
+import json
 import subprocess
 import sys
 import time
@@ -51,10 +52,12 @@ def test_a_survey_sends_strings_and_gets_types() -> None:
         force="False",
         gates="ready, daemonsets",
         on_failure="keep",
+        hold_autoscalers="no",
     )
     assert values["errors"] == []
+    assert (values["exclude_from_load_balancers"], values["hold_autoscalers"]) == (True, False)
     assert values["nodes"] == ["a", "b", "c", "d"]
-    assert (values["reboot"], values["force"]) == (True, False)
+    assert (values["reboot"], values["force"]) == ("always", False)
     assert (values["serial"], values["max_failures"], values["timeout"]) == (2, 1, 600)
     assert values["gates"] == ["ready", "daemonsets"]
     assert values["on_failure"] == "keep"
@@ -86,6 +89,14 @@ def test_an_option_of_the_role_is_refused_because_it_would_overrule_the_playbook
     assert error == f"{name} is a variable of the role migrate. Use {right} with this playbook."
 
 
+def test_a_notice_needs_the_condition_that_it_waits_after() -> None:
+    (error,) = given(planned_notice="10m")["errors"]
+    assert "maintain_node_conditions=true" in error
+    values = given(planned_notice="10m", node_conditions="yes")
+    assert (values["errors"], values["planned_notice"], values["node_conditions"]) == ([], 600, True)
+    assert given(planned_notice="0")["errors"] == []
+
+
 def test_a_variable_of_others_that_begins_alike_is_nobodys_business() -> None:
     assert read({"maintain_nodes": "worker-1", "migrate_database": None}, "maintain")["errors"] == []
 
@@ -99,19 +110,28 @@ def test_a_variable_of_others_that_begins_alike_is_nobodys_business() -> None:
         ("serial", "two", "at least 1"),
         ("serial", True, "at least 1"),
         ("max_failures", -1, "at least 0"),
+        ("max_per_zone", 0, "at least 1"),
+        ("order", "random", "given, name, pods, priority, zone"),
         ("job_wait", "0s", "more than 0 seconds"),
         ("job_wait", "soon", "10m"),
+        ("operator_budget_wait", "soon", "10m"),
+        ("reactive_budgets", "!!", "a label selector such as"),
+        ("reactive_budgets", {"app": "vault"}, "a list of label selectors"),
+        ("reactive_budgets", True, "a list of label selectors"),
         ("timeout", "soon", '"90s"'),
-        ("reboot", "maybe", "true or false"),
+        ("reboot", "maybe", "if_required, always, never, true, false"),
+        ("reboot_checks", ["file", "uptime"], "file, needs_restarting, kernel"),
         ("on_failure", "panic", "auto, keep, release"),
         ("backend", "magic", "auto, eviction, koordinator"),
         ("fallback", "none", "eviction, fail"),
         ("fence_timeout", "soon", '"90s"'),
         ("fenced", {"worker-1": True}, "a list"),
-        ("gates", ["ready", "open"], "ready, rebooted, daemonsets, pressure, stable"),
+        ("gates", ["ready", "open"], "ready, rebooted, daemonsets, pressure, schedulable, conditions, stable"),
         ("run", "ab12/nonce", "the id of a run"),
         ("until", "late", "05:30"),
         ("until", "25:00", "05:30"),
+        ("until", 1335, 'in quotes: "22:15"; without'),
+        ("until", 9999, "in quotes; without"),
         ("until", "2026-11-21T05:30:00", "05:30"),
         ("reason", ["a"], "a string"),
     ],
@@ -120,6 +140,27 @@ def test_a_wrong_value_is_named_with_what_would_be_right(name: str, value: objec
     (error,) = given(**{name: value})["errors"]
     assert error.startswith(f"maintain_{name}: {value!r} cannot be used.")
     assert expected in error
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        (None, []),
+        ("", []),
+        ("app=vault", ["app=vault"]),
+        ("app=vault,tier in (a, b); role=db\nrook", ["app=vault,tier in (a, b)", "role=db", "rook"]),
+        (["app=vault,role", " kafka "], ["app=vault,role", "kafka"]),
+    ],
+)
+def test_selectors_of_pods_with_operators_keep_their_commas(value: object, expected: list[str]) -> None:
+    found = given(reactive_budgets=value)
+    assert (found["errors"], found["reactive_budgets"]) == ([], expected)
+
+
+def test_an_operator_is_waited_for_ten_minutes_unless_the_caller_says_otherwise() -> None:
+    assert given()["operator_budget_wait"] == 600
+    assert given(operator_budget_wait="45m")["operator_budget_wait"] == 2700
+    assert given(operator_budget_wait="0")["operator_budget_wait"] == 0
 
 
 DEDICATED = {"key": "dedicated", "value": "gpu", "effect": "NoSchedule", "state": "present"}
@@ -161,6 +202,31 @@ def test_taints_are_read_in_kubectls_words_and_as_mappings(value: object, taints
 def test_a_wrong_taint_is_named_by_its_place(value: object, where: str, expected: str) -> None:
     (error,) = given(taints=value)["errors"]
     assert error.startswith(f"{where}: ")
+    assert expected in error
+
+
+RULES = [{"owners": ["DaemonSet"], "last": True}, {"pods": "app=web", "skip": "true"}]
+
+
+@pytest.mark.parametrize("value", [RULES, json.dumps(RULES)])
+def test_rules_come_as_a_list_or_as_json(value: object) -> None:
+    found = given(rules=value)
+    assert (found["rules"], found["errors"]) == (RULES, [])
+    assert (given()["rules"], given(rules="")["rules"]) == ([], [])
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        ("skip all", "a list of rules, or such a list as JSON"),
+        ({"skip": True}, "a list of rules"),
+        ([{"skip": True, "pod": "app=web"}], "maintain_rules[0].pod: 'app=web' cannot be used. Expected: one of name"),
+        ([{"name": "a", "after": ["a"]}], "after and before without a circle"),
+    ],
+)
+def test_a_wrong_rule_is_named_by_its_place(value: object, expected: str) -> None:
+    (error,) = given(rules=value)["errors"]
+    assert error.startswith("maintain_rules")
     assert expected in error
 
 
@@ -206,13 +272,55 @@ def test_a_missing_task_file_is_an_error_that_says_where_it_was_looked_for(
     assert str(tmp_path / "patch.yml") in error
 
 
+def test_the_task_files_of_hooks_are_found_from_the_current_directory_and_a_survey_gives_json(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    rule = {"pods": "app=db", "tasks": "switch.yml"}
+    (error,) = given(before_pod=[rule])["errors"]
+    assert "maintain_before_pod[0].tasks: 'switch.yml' cannot be used" in error
+    assert str(tmp_path / "switch.yml") in error
+    (tmp_path / "switch.yml").write_text("[]")
+    wanted = [{**rule, "tasks": str(tmp_path / "switch.yml")}]
+    assert given(before_pod=[rule])["before_pod"] == given(before_pod=json.dumps([rule]))["before_pod"] == wanted
+    assert given(before_pod=rule)["before_pod"] == wanted
+    (error,) = given(after_node="nodes: x")["errors"]
+    assert "maintain_after_node: 'the text' cannot be used. Expected: a list of rules" in error
+
+
+def test_hooks_do_not_make_another_run() -> None:
+    rule = {"pods": "app=db", "annotation": True}
+    assert given(before_pod=[rule])["fingerprint"] == given()["fingerprint"]
+
+
 def test_the_usual_gates_follow_from_what_is_done(tmp_path: Path) -> None:
     tasks = tmp_path / "patch.yml"
     tasks.write_text("[]")
-    assert given()["gates"] == ["ready", "daemonsets", "pressure"]
-    assert given(tasks=str(tasks))["gates"] == ["ready", "daemonsets", "pressure", "stable"]
-    assert given(reboot=True)["gates"] == ["ready", "rebooted", "daemonsets", "pressure", "stable"]
+    state = ["daemonsets", "pressure", "schedulable", "conditions"]
+    assert given()["gates"] == ["ready", *state]
+    assert given(tasks=str(tasks))["gates"] == ["ready", *state, "stable"]
+    assert given(reboot=True)["gates"] == ["ready", "rebooted", *state, "stable"]
     assert given(reboot=True, gates="ready")["gates"] == ["ready"]
+
+
+@pytest.mark.parametrize(
+    ("value", "read"),
+    [
+        ({"example.com/NetworkReady": True, "Odd": "false"}, {"example.com/NetworkReady": "True", "Odd": "False"}),
+        ("example.com/NetworkReady=True, Odd=false", {"example.com/NetworkReady": "True", "Odd": "False"}),
+        ("", {}),
+    ],
+)
+def test_conditions_are_a_mapping_or_pairs(value: object, read: dict[str, str]) -> None:
+    values = given(conditions=value)
+    assert (values["errors"], values["conditions"]) == ([], read)
+
+
+@pytest.mark.parametrize("value", ["NetworkReady", {"NetworkReady": "maybe"}, {"": "True"}, True])
+def test_wrong_conditions_are_errors(value: object) -> None:
+    (error,) = given(conditions=value)["errors"]
+    assert "maintain_conditions" in error
+    assert "Type=True" in error
 
 
 def test_the_fingerprint_holds_what_is_done_and_not_how_patiently() -> None:
@@ -263,3 +371,107 @@ def test_words_about_the_descheduler_from_a_survey() -> None:
     assert found["descheduler"]["pause"] is True
     assert found["descheduler"]["config"]["kind"] == "DeschedulerConfiguration"
     assert given()["descheduler"] == {}
+
+
+NIGHT = {"days": [5, 6], "start": "22:00", "end": "04:00", "tz": "Europe/Berlin"}
+
+
+@pytest.mark.parametrize(
+    ("value", "windows"),
+    [
+        ({"days": ["sat", "sun"], "start": "22:00", "end": "04:00", "tz": "Europe/Berlin"}, [NIGHT]),
+        ("{days: sat sun, start: 22:00, end: 04:00, tz: Europe/Berlin}", [NIGHT]),
+        ([{"start": "0:00", "end": "24:00", "tz": "UTC"}],) * 2,
+        (
+            {"days": "fri-mon", "start": 1320, "end": "4:00", "tz": "UTC"},
+            [{**NIGHT, "days": [0, 4, 5, 6], "tz": "UTC"}],
+        ),
+        ([{**NIGHT, "days": "Saturday,Sunday"}, {**NIGHT, "days": "wed"}], [NIGHT, {**NIGHT, "days": [2]}]),
+    ],
+)
+def test_windows_are_mappings_or_their_text(value: object, windows: object) -> None:
+    found = given(window=value)
+    assert found["errors"] == []
+    every = {"days": [0, 1, 2, 3, 4, 5, 6], "start": "00:00", "end": "00:00", "tz": "UTC"}
+    assert found["window"] == ([every] if value == windows else windows)
+    assert found["fingerprint"] == given()["fingerprint"]
+
+
+@pytest.mark.parametrize(
+    ("change", "where", "said"),
+    [
+        ({"day": "sat"}, "maintain_window.day", "days"),
+        ({"start": "25:00"}, "maintain_window.start", "22:00"),
+        ({"start": 9999}, "maintain_window.start", "22:00"),
+        ({"end": None}, "maintain_window", "end as well"),
+        ({"tz": "Europe/Berln"}, "maintain_window.tz", "Europe/Berlin"),
+        ({"tz": "CEST"}, "maintain_window.tz", "a time zone such as"),
+        ({"days": "someday"}, "maintain_window.days", "sat, or mon-fri"),
+        ({"days": "mon-tue-wed"}, "maintain_window.days", "sat, or mon-fri"),
+    ],
+)
+def test_a_wrong_window_is_named_by_its_place(change: dict[str, object], where: str, said: str) -> None:
+    (error,) = given(window={**NIGHT, "days": "sat", **change})["errors"]
+    assert error.startswith(f"{where}: ")
+    assert said in error
+
+
+@pytest.mark.parametrize("value", ["{days", "sat", 7, ["sat"]])
+def test_what_is_no_window_is_answered_with_one(value: object) -> None:
+    (error,) = given(window=value)["errors"]
+    assert 'such as {days: [sat, sun], start: "22:00"' in error
+
+
+@pytest.mark.parametrize(
+    ("value", "reboot"),
+    [
+        (True, "always"),
+        ("yes", "always"),
+        ("always", "always"),
+        ("if_required", "if_required"),
+        (False, ""),
+        ("false", ""),
+        ("never", ""),
+    ],
+)
+def test_a_reboot_is_a_word_or_a_truth(value: object, reboot: str) -> None:
+    found = given(reboot=value)
+    assert (found["errors"], found["reboot"]) == ([], reboot)
+    assert ("rebooted" in found["gates"]) is bool(reboot)
+
+
+@pytest.mark.parametrize(
+    ("variables", "playbook", "asks"),
+    [
+        ({"reboot": "if_required"}, "maintain", True),
+        ({"reboot": "if_required"}, "plan", True),
+        ({"reboot": "if_required"}, "evacuate", False),
+        ({"reboot": "if_required", "taints": "old-"}, "maintain", False),
+        ({"reboot": "always"}, "maintain", False),
+        ({}, "maintain", False),
+        ({"nodes": "reboot_required"}, "evacuate", True),
+    ],
+)
+def test_hosts_are_asked_first_where_the_nodes_depend_on_it(
+    variables: dict[str, object], playbook: str, asks: bool
+) -> None:
+    raw = {f"maintain_{name}": value for name, value in {"nodes": "worker-1", **variables}.items()}
+    found = read(raw, playbook)
+    assert (found["errors"], found["asks_hosts"]) == ([], asks)
+
+
+def test_where_tasks_run_a_host_is_asked_after_them(tmp_path: Path) -> None:
+    (tmp_path / "patch.yml").write_text("[]")
+    assert not given(reboot="if_required", tasks=str(tmp_path / "patch.yml"))["asks_hosts"]
+
+
+def test_nodes_whose_hosts_have_to_be_rebooted_are_chosen_among_some_or_all() -> None:
+    every = given(nodes="reboot_required")
+    assert (every["errors"], every["nodes"], every["node_selector"]) == ([], [], "kubernetes.io/hostname")
+    some = given(nodes="reboot_required", node_selector="pool=blue")
+    assert (some["errors"], some["nodes"], some["node_selector"]) == ([], [], "pool=blue")
+    assert len({str(found["fingerprint"]) for found in (every, some, given(nodes="worker-1"))}) == 3
+    (error,) = given(nodes="reboot_required,worker-1")["errors"]
+    assert "stands alone" in error
+    (error,) = read({"maintain_nodes": "reboot_required"}, "release")["errors"]
+    assert "for plan, maintain and evacuate" in error

@@ -13,9 +13,11 @@ import sys
 from pathlib import Path
 
 import pytest
+import yaml
 
 import ansible_collections.kubeops.node_maintenance as collection
 
+REPOSITORY = Path(__file__).parents[3]
 TREE = next(iter(collection.__path__)).removesuffix("/ansible_collections/kubeops/node_maintenance")
 UNREACHABLE = "cannot be reached"
 
@@ -124,3 +126,10 @@ def test_without_a_kubeconfig_that_exists_the_error_names_it(tmp_path: Path) -> 
     done = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 2
     assert "/nowhere does not exist" in done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("playbook", sorted((REPOSITORY / "playbooks").glob("*.yml")), ids=lambda path: path.stem)
+def test_no_strategy_of_the_users_configuration_takes_plays_apart(playbook: Path) -> None:
+    """With `strategy = free` in ansible.cfg `add_host` fails, and the steps of a wave overtake each other."""
+    plays = [play for play in yaml.safe_load(playbook.read_text(encoding="utf-8")) if "hosts" in play]
+    assert [play.get("strategy") for play in plays] == ["ansible.builtin.linear"] * len(plays)

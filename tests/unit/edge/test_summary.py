@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import datetime
 from typing import Any
 
 import pytest
@@ -14,7 +15,13 @@ import yaml
 from ansible_collections.kubeops.node_maintenance.plugins.filter import maintain_summary
 
 SUMMED = maintain_summary.FilterModule().filters()["maintain_summary"]
-BLOCKER = {"code": "room", "severity": "blocker", "message": "There is no room.", "remedy": "Add a node."}
+BLOCKER = {
+    "code": "room",
+    "object": "Node n1",
+    "severity": "blocker",
+    "message": "There is no room.",
+    "remedy": "Add a node.",
+}
 WARNING = {"code": "gone", "severity": "warning", "message": "It goes.", "remedy": ""}
 
 
@@ -41,9 +48,10 @@ def start(
     **wanted: Any,
 ) -> dict[str, Any]:
     listed = {"traces": list(traces), "resumable": resumable}
+    plan = {"wave_seconds": [10] * len(plan.get("waves") or ()), **plan}
     known = {
         "hosts": list(hosts),
-        "wanted": {"run": "", "tasks": "", "reboot": False, **wanted},
+        "wanted": {"run": "", "tasks": "", "reboot": False, "tasks_estimate": 900, **wanted},
         "evacuates": evacuates,
     }
     return dict(SUMMED({"listed": listed, "plan": plan}, "start", known))
@@ -101,7 +109,10 @@ def test_there_is_work_on_the_hosts_with_tasks_or_a_reboot(
 
 
 def test_what_stands_in_the_way_is_said_with_what_to_do() -> None:
-    assert start({"waves": [], "findings": [WARNING, BLOCKER]})["blockers"] == ["There is no room. Add a node."]
+    (said,) = start({"waves": [], "findings": [WARNING, BLOCKER, {**BLOCKER, "object": "Node n2"}]})["blockers"]
+    assert said.startswith("2 blockers, described with remedies in the report above: ")
+    assert said.endswith(": room (Node n1, Node n2).")
+    assert start({"waves": [], "findings": [WARNING]})["blockers"] == []
 
 
 def test_a_resumed_run_leaves_out_what_is_finished_and_takes_up_what_came_back_half_way() -> None:
@@ -119,6 +130,62 @@ def test_a_resumed_run_leaves_out_what_is_finished_and_takes_up_what_came_back_h
     assert found["half_back"] == ["a"]
     assert found["give_back"] == ["a", "b"]
     assert found["runs"] == {"c": "ab12"}
+
+
+@pytest.mark.parametrize(
+    ("wanted", "evacuates", "seconds"),
+    [
+        pytest.param({}, False, [20, 30], id="no work"),
+        pytest.param({"tasks": "a.yml", "tasks_estimate": 100}, False, [120, 130], id="tasks"),
+        pytest.param({"reboot": True, "tasks_estimate": 0}, False, [20, 30], id="a reboot in no time"),
+        pytest.param({"tasks": "a.yml"}, True, [20, 30], id="no tasks here"),
+    ],
+)
+def test_the_forecast_of_a_batch_is_that_of_its_wave_and_of_the_work(
+    wanted: dict[str, Any], evacuates: bool, seconds: list[int]
+) -> None:
+    plan = {"waves": [["a"], ["b", "c"], ["d"]], "wave_seconds": [10, 20, 30], "findings": []}
+    found = start(plan, {"run": "ab12", "finished": ["a"]}, evacuates=evacuates, **wanted)
+    assert found["waves"] == [["b", "c"], ["d"]]
+    assert found["seconds"] == seconds
+
+
+NIGHTS = [{"days": [5, 6], "start": "22:00", "end": "04:00", "tz": "UTC"}]
+SATURDAY = datetime.datetime(2026, 11, 28, 22, tzinfo=datetime.UTC).timestamp()
+
+
+@pytest.mark.parametrize(
+    ("waves", "now", "said"),
+    [
+        ([], SATURDAY, ""),
+        ([], SATURDAY - 60, "The maintenance window is closed. It opens Sat 2026-11-28 22:00 UTC."),
+        ([{"failed": [], "stop": ""}, {}], SATURDAY + 5 * 3600, "The next wave takes about 2 h 0 min, and the"),
+        ([{}, {}], SATURDAY + 5 * 3600, ""),
+        ([{"failed": [], "stop": ""}] * 2, 0, ""),
+    ],
+    ids=["open", "closed", "too long", "the first is short", "no more waves"],
+)
+def test_the_next_wave_has_to_fit_in_the_window(waves: Any, now: float, said: str) -> None:
+    found = run(waves, seconds=[60, 7200], window=NIGHTS, now=now)
+    assert found["closed"].startswith(said) if said else found["closed"] == ""
+
+
+def test_nodes_that_the_window_left_are_told_with_the_time_to_continue() -> None:
+    came = [{"failed": [], "stop": ""}, {}]
+    found = run(came, seconds=[60, 7200], window=NIGHTS, now=str(SATURDAY + 5 * 3600))
+    (wrong,) = found["wrong"]
+    assert wrong.startswith("Not started: c. The next wave takes about 2 h 0 min")
+    assert "The next one opens Sun 2026-11-29 22:00 UTC. Run the same command again then" in wrong
+    assert not found["well"]
+
+
+def test_a_plan_shows_whether_the_window_is_open() -> None:
+    plan = {"waves": [["a"]], "wave_seconds": [60], "findings": []}
+    wanted = {"window": NIGHTS, "tasks": "a.yml", "reboot": "", "tasks_estimate": 6 * 3600}
+    lines = SUMMED({"plan": plan}, "plan", {"wanted": wanted, "now": SATURDAY})["lines"]
+    assert any("No window of the next two weeks is open that long" in line for line in lines)
+    lines = SUMMED({"plan": plan}, "plan", {"wanted": {**wanted, "tasks": ""}, "now": SATURDAY})["lines"]
+    assert "The maintenance window is open for the first wave." in lines
 
 
 def test_a_run_whose_last_node_was_finished_plans_nothing() -> None:
@@ -145,7 +212,7 @@ def test_a_failure_and_the_waves_that_were_not_begun_for_it_are_in_the_last_mess
     assert [each["name"] for each in found["failed"]] == ["a"]
     assert found["wrong"] == [
         "No luck.",
-        "Not started, because of the failures above or because maintain_until has passed: c",
+        "Not started: c. Because of the failures above, or because maintain_until has passed.",
     ]
 
 
@@ -314,11 +381,39 @@ def test_a_plan_shows_its_waves_findings_losses_time_and_fence() -> None:
     assert found["lines"] == [
         "Wave 1: a, b",
         "Wave 2: c",
-        "blocker: There is no room.: Add a node.",
-        "warning: It goes.: ",
+        "warning: It goes.",
         "shop/db: It loses its volume.",
         "Draining the nodes takes about 40 s.",
         "The API server has no fence. Install it: ansible-playbook kubeops.node_maintenance.fence",
     ]
     assert found["blockers"] == ["There is no room. Add a node."]
+    assert found["says"] == start(plan)["blockers"]
+    assert "takes about 0 s" not in str(SUMMED({"plan": {**plan, "estimate_seconds": 0}}, "plan"))
     assert "do not allow reading" in SUMMED({"plan": {"findings": []}}, "plan")["lines"][-1]
+
+
+def test_after_a_soak_that_failed_no_wave_starts() -> None:
+    came = [{"failed": [], "stop": "", "back": ["a", "b"]}, {}]
+    found = run(came, soaks=["", "A gate failed.", ""], finished=["z"])
+    assert found["stops"] == ["A gate failed."]
+    assert found["back"] == ["z", "a", "b"]
+    assert found["wrong"] == [
+        "A gate failed.",
+        "Not started: c. Once the cause is removed, run the same command again.",
+    ]
+    assert not found["well"]
+
+
+@pytest.mark.parametrize(
+    ("answer", "text"),
+    [
+        ({"nodes": [entry("a"), entry("b")]}, ""),
+        (
+            {"nodes": [entry("a"), entry("b", failed=True, message="Node b: its condition Ready is False.")]},
+            "A gate failed in the soak: Node b: its condition Ready is False. No further wave starts.",
+        ),
+        ({"failed": True, "msg": "Refused."}, "The soak was not watched to its end: Refused."),
+    ],
+)
+def test_what_a_soak_comes_to(answer: dict[str, Any], text: str) -> None:
+    assert SUMMED({"soaked": answer}, "soak") == {"text": text}

@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.summary.hooked import hooked as hooks
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.summary.hooked import task_files
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.summary.wave import wave
 
 BACK = "ansible-playbook kubeops.node_maintenance.release -e maintain_nodes="
@@ -253,3 +255,45 @@ def test_a_resumed_run_tells_the_runs_whose_nodes_came_back_and_no_other() -> No
     runs = {"a": "ef56", "b": "ab12", "c": "ef56", "d": "ef56"}
     came = asked(answers, nodes=["a", "b", "c", "d"], works=[WAITING] * 4, runs=runs)
     assert came["others"] == [{"run": "ef56", "nodes": ["a", "c"]}]
+
+
+def test_hosts_that_need_no_reboot_are_named_for_the_gates() -> None:
+    works = [{**DONE, "not_rebooted": True}, {**DONE, "not_rebooted": False}]
+    assert asked(whole("a", "b"), tasks="patch.yml", works=works)["not_rebooted"] == ["a"]
+    assert asked(whole("a", "b"))["not_rebooted"] == []
+
+
+# -- hooks -------------------------------------------------------------------------------------------------------------
+
+
+def hooked(hook: str, node: str) -> dict[str, Any]:
+    """What came of the hooks of a wave after a task file for a node failed."""
+    due = {"hook": hook, "rule": "ceph", "node": node, "tasks": "/ceph.yml", "action": "tasks", "state": "due"}
+    (found,) = task_files({"listed": {"nodes": [{"hooks": [due, {**due, "state": "done"}]}]}}, hook)["due"]
+    return hooks({"so_far": {}, "begun": {"timeline": [{"what": "hook"}]}}, found, "Set the flag: no route to host")
+
+
+def test_a_node_whose_hook_fails_before_it_is_drained_goes_no_further() -> None:
+    came = asked({"cordon": answer("a", "b"), "hooks": hooked("before_node", "a")})
+    assert (came["cordoned"], came["hooked"], came["lost"]) == (["a", "b"], ["b"], ["a", "b"])
+    message = failures(came)["a"]
+    for text in ("Node a: hook before_node, rule ceph (tasks /ceph.yml)", "no route to host.", "run the same command"):
+        assert text in message
+
+
+def test_a_node_whose_hook_fails_after_its_pods_have_gone_is_given_back() -> None:
+    came = asked({**{c: answer("a", "b") for c in ("cordon", "protect", "migrate")}, "hooks": hooked("after_pod", "a")})
+    assert (came["drained"], came["lost"]) == (["b"], ["a"])
+
+
+def test_a_node_whose_hook_fails_before_it_returns_stays_out() -> None:
+    answers = {**whole("a", "b"), "hooks": hooked("after_node", "a"), "uncordon": answer("b"), "guards": answer("b")}
+    came = asked(answers)
+    assert (came["held"], came["finished"], came["give_back"]) == (["a"], ["b"], ["b"])
+    assert STAYS + "a" in failures(came)["a"]
+
+
+def test_the_progress_of_hooks_is_kept_and_an_earlier_failure_too() -> None:
+    first = hooked("before_node", "a")
+    both = hooks({"so_far": first, "called": {**answer("b", c="no"), "timeline": [{"what": "hook"}]}})
+    assert ([entry["name"] for entry in both["nodes"]], len(both["timeline"])) == (["a", "c"], 2)

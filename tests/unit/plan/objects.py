@@ -40,6 +40,10 @@ def owned(kind: str, name: str, api_version: str = "apps/v1") -> list[Raw]:
     return [{"kind": kind, "name": name, "uid": f"uid-{kind}-{name}", "apiVersion": api_version, "controller": True}]
 
 
+def _responders(names_: t.Iterable[str]) -> list[Raw]:
+    return [{"name": name, "priority": 10000} for name in names_]
+
+
 def pod(name: str, on: str = "n1", owner: list[Raw] | None = None, **changes: t.Any) -> Raw:
     """A Running and Ready pod of namespace `shop`."""
     meta: Raw = {
@@ -64,6 +68,7 @@ def pod(name: str, on: str = "n1", owner: list[Raw] | None = None, **changes: t.
             "volumes": changes.get("volumes", []),
             "terminationGracePeriodSeconds": changes.get("grace", 30),
             "containers": [{"name": "c", "resources": {"requests": changes.get("requests", {})}}],
+            **({"evictionResponders": _responders(changes["responders"])} if "responders" in changes else {}),
         },
         "status": {
             "phase": changes.get("phase", "Running"),

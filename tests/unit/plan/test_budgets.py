@@ -10,7 +10,7 @@ import typing as t
 
 import pytest
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import budgets
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import budgets, operators
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Budget
 from ansible_collections.kubeops.node_maintenance.tests.unit.plan.objects import (
     Raw,
@@ -33,7 +33,7 @@ def verdict(leaving: Raw, *laid: Raw, peers: int = 3, reactive: tuple[str, ...] 
     owner = owned("ReplicaSet", "web")
     pods = [leaving, *(pod(f"peer-{i}", "n2", owner) for i in range(peers - 1))]
     seen = snapshot(deployment("web", peers), pods=pods, budgets=list(laid))
-    return budgets.diagnose(seen, seen.pods[0], budgets.reactive_selectors(reactive))
+    return budgets.diagnose(seen, seen.pods[0], operators.selectors_of(reactive))
 
 
 @pytest.mark.parametrize(
@@ -146,14 +146,13 @@ def test_a_status_that_is_ahead_of_its_pods_is_not_believed() -> None:
 @pytest.mark.parametrize(
     ("labels", "wanted", "code"),
     [
-        ({"longhorn.io/component": "instance-manager"}, ("longhorn",), "reactive_budget"),
-        ({"kubevirt.io": "virt-launcher"}, ("kubevirt", "rook"), "reactive_budget"),
-        ({"app": "rook-ceph-osd"}, ("rook",), "reactive_budget"),
-        ({"app": "rook-ceph-osd"}, ("longhorn",), "misconfigured"),
-        ({"role": "osd"}, ("role in (osd,mon)",), "reactive_budget"),
+        ({"longhorn.io/component": "instance-manager"}, ("longhorn",), "operator_budget"),
+        ({"app": "rook-ceph-osd"}, (), "operator_budget"),
+        ({"role": "osd"}, ("role in (osd,mon)",), "operator_budget"),
+        ({"role": "mgr"}, ("rook", "role in (osd,mon)"), "misconfigured"),
     ],
 )
-def test_reactive_budgets_are_told_by_preset_and_by_selector(
+def test_budgets_of_operators_are_told_by_preset_and_by_selector(
     labels: dict[str, str], wanted: tuple[str, ...], code: str
 ) -> None:
     laid = over(allowed=0, healthy=1, desired=1, expected=1, selector={"matchLabels": labels})
@@ -162,7 +161,7 @@ def test_reactive_budgets_are_told_by_preset_and_by_selector(
 
 def test_a_selector_that_is_none_is_an_error() -> None:
     with pytest.raises(ValueError, match="not part of a label selector"):
-        budgets.reactive_selectors(["!!"])
+        operators.selectors_of(["!!"])
 
 
 @pytest.mark.parametrize(
@@ -191,6 +190,15 @@ def test_a_status_is_stale_when_its_pods_are_not_enough(ready: int, healthy: int
     )
     assert found.code == code
     assert code == "room" or f"counts {healthy} of its pods as healthy, but {ready} are ready" in found.message
+
+
+@pytest.mark.parametrize("gone", [{"deleting": "2026-01-01T00:00:00Z"}, {"phase": "Succeeded"}, {"ready": False}])
+def test_a_pod_that_is_on_its_way_out_holds_up_no_budget(gone: Raw) -> None:
+    """Two are ready beside it, the status says three, and two must be."""
+    owner = owned("ReplicaSet", "web")
+    pods = [pod("leaving", "n1", owner), pod("peer", "n2", owner), pod("going", "n2", owner, **gone)]
+    seen = snapshot(deployment("web", 3), pods=pods, budgets=[over(allowed=1, healthy=3, desired=2)])
+    assert budgets.diagnose(seen, seen.pods[0]).code == "stale"
 
 
 @pytest.mark.parametrize(("replicas", "told"), [(1, True), (2, True), (3, False)])

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import itertools
 import typing as t
 
 import pytest
@@ -58,8 +59,33 @@ def test_one_patch_carries_cordon_taint_marks_and_record() -> None:
     assert [x["key"] for x in node.taints] == ["dedicated", names.TAINT_KEY]
     assert node.taints[0] == FOREIGN
     assert record_of(node) == record
-    assert record.prior == {"unschedulable": False, "bootID": "b1"}
-    assert node.labels == {"node.kubernetes.io/exclude-from-external-load-balancers": ""}
+    assert record.prior == {
+        "unschedulable": False,
+        "bootID": "b1",
+        "taints": ["dedicated:NoSchedule"],
+        "conditions": [],
+    }
+    assert node.labels == {
+        "node.kubernetes.io/exclude-from-external-load-balancers": "",
+        "remediation.medik8s.io/exclude-from-remediation": "true",
+    }
+    assert {key: value for key, value in node.annotations.items() if key != names.RECORD} == {
+        "cluster-autoscaler.kubernetes.io/scale-down-disabled": "true",
+        "karpenter.sh/do-not-disrupt": "true",
+    }
+
+
+@pytest.mark.parametrize("count", range(len(cordon.MARKS) + 1))
+def test_each_kind_of_marks_can_be_left_out_and_the_way_back_is_the_record_s(count: int) -> None:
+    """Given back without being told what was left out: the next call may have other options, or none."""
+    for chosen in itertools.combinations(cordon.MARKS, count):
+        record, change = cordon.take_out(Node.of(raw()), DRAFT, taint=True, marks=chosen)
+        wanted = {key for name in chosen for key in cordon.MARKS[name]}
+        out = patched(raw(), change)
+        found = {f"label/{key}" for key in out["metadata"]["labels"]}
+        found |= {f"annotation/{key}" for key in out["metadata"]["annotations"]} - {f"annotation/{names.RECORD}"}
+        assert found == set(record.marks) == wanted
+        assert patched(out, cordon.give_back(Node.of(out), record)[0]) == raw()
 
 
 @pytest.mark.parametrize("prior", [True, False])

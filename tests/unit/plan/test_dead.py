@@ -125,6 +125,7 @@ def test_what_speaks_for_a_living_kubelet(ready: str, speaks: str) -> None:
         ("refuse", "bare_pod", [], ("refuse", "bare_pod")),
         ("skip", "daemonset", [], ("skip", "daemonset")),
         ("skip", "not_selected", [], ("refuse", "not_selected")),
+        ("skip", "left_by_rule", [], ("refuse", "left_by_rule")),
         ("evict", "replicas", [{"operator": "Exists"}], ("skip", "out_of_service")),
     ],
 )

@@ -12,8 +12,8 @@ from dataclasses import replace
 import pytest
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs.estimate import (
-    estimate_seconds,
     limiter_seconds,
+    wave_seconds,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.migration_controller import (
     Controller,
@@ -67,7 +67,7 @@ OPERATOR = owned("Database", "main", "example.org/v1")
 )
 def test_the_estimate(found: Snapshot, waves: preflight.Waves, settle: float, seconds: int) -> None:
     nodes = tuple(name for wave in waves for name in wave)
-    assert estimate_seconds(found, planned(found, nodes), waves, settle=settle) == seconds
+    assert sum(wave_seconds(found, planned(found, nodes), waves, settle=settle)) == seconds
 
 
 SMALL = {"object_limiters": {}, "max_migrating_per_node": 0, "max_migrating_per_workload": 9}
@@ -102,8 +102,8 @@ def test_jobs_go_as_fast_as_their_controller_lets_them(controller: dict[str, t.A
     found = web(9, here=count)
     plans = [replace(plan, route="job") for plan in planned(found)]
     choices = Choices(controller=Controller(**{**SMALL, **controller}), backend="koordinator")
-    assert estimate_seconds(found, plans, [("n1",)], choices=choices) == 5 + seconds
-    assert estimate_seconds(found, plans, [("n2",)], choices=choices) == 5
+    assert sum(wave_seconds(found, plans, [("n1",)], choices=choices)) == 5 + seconds
+    assert sum(wave_seconds(found, plans, [("n2",)], choices=choices)) == 5
 
 
 @pytest.mark.parametrize(
@@ -120,4 +120,4 @@ def test_the_estimate_reads_probes_and_grace() -> None:
     top = deployment("web", 1, template=template, minReadySeconds=5)
     top["replica_sets"][0]["spec"]["template"] = template
     found = snapshot(top, pods=[pod("web-0", owner=WEB, grace=600)])
-    assert estimate_seconds(found, planned(found), (("n1",),)) == 5 + 10 + 20 + 5 + 30
+    assert sum(wave_seconds(found, planned(found), (("n1",),))) == 5 + 10 + 20 + 5 + 30

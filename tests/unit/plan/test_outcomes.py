@@ -32,6 +32,7 @@ DOCUMENTED: dict[str, tuple[type[Outcome], ...]] = {
     "node_drain: nodes outcome": (outcomes.DrainOutcome,),
     "node_drain: nodes pods outcome": (outcomes.PodOutcome,),
     "node_taint: nodes outcome": (outcomes.TaintOutcome,),
+    "maintenance_hooks: nodes outcome": (outcomes.HookOutcome,),
     "pdb_guard: nodes outcome": (outcomes.GuardOutcome,),
     "pdb_guard: workloads outcome": (outcomes.WorkloadOutcome,),
     "pod_migration_job: jobs outcome": (outcomes.JobOutcome,),

@@ -11,9 +11,18 @@ from dataclasses import replace
 
 import pytest
 
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import (
+    hooks,
+    pod_selectors,
+    selectors,
+)
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.pod_plan import Choices
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.snapshots import Snapshot
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.preflight.permissions import missing, needs
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.preflight.permissions import (
+    for_hooks,
+    missing,
+    needs,
+)
 from ansible_collections.kubeops.node_maintenance.tests.unit.plan.objects import (
     Raw,
     budget,
@@ -73,6 +82,14 @@ def words(found: Snapshot, *, namespace_missing: bool = False, **choices: t.Any)
             {"patch horizontalpodautoscalers.autoscaling"},
             id="swapped",
         ),
+        pytest.param(
+            web(3, pod_changes={"responders": ["acme.io/db"]}),
+            {},
+            {"list evictionrequests.lifecycle.k8s.io"},
+            set(),
+            id="with responders",
+        ),
+        pytest.param(web(3), {}, set(), {"list evictionrequests.lifecycle.k8s.io"}, id="without responders"),
         pytest.param(
             web(3), {"disable_eviction": True, "force": True}, {"delete pods"}, {"create pods/eviction"}, id="deleted"
         ),
@@ -166,3 +183,17 @@ def test_the_owners_of_what_is_moved_are_watched(kind: str, watched: str, not_wa
     words = {need.words for need in needs(found, plans, Choices(), namespace_missing=False)}
     assert f"watch {watched}" in words
     assert f"watch {not_watched}" not in words
+
+
+@pytest.mark.parametrize(
+    ("action", "labels", "asked"),
+    [
+        ("annotation", "app=web", {"get pods in shop", "patch pods in shop"}),
+        ("annotation", "app=other", set()),
+        ("http", "app=web", set()),
+    ],
+)
+def test_only_a_handshake_writes_pods(action: t.Any, labels: str, asked: set[str]) -> None:
+    rule = hooks.Rule("before_pod", "x", action, selects=pod_selectors.PodSelector(selectors.parse(labels)))
+    found = for_hooks(planned(web(3, pod_changes={"phase": "Running"})), [rule])
+    assert {f"{need.words} in {', '.join(need.namespaces)}" for need in found} == asked

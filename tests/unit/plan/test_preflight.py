@@ -246,8 +246,8 @@ UNHEALTHY = [pod(f"web-{i}", "n1", WEB, ready=False) for i in range(2)]
         pytest.param(
             web(3, budgets=[budget("b", 0, **NEVER)]),
             {"reactive_budgets": ("app=web",)},
-            [("warning", "reactive_budget")],
-            id="reactive",
+            [("warning", "operator_budget")],
+            id="operator",
         ),
         pytest.param(
             web(3),

@@ -132,7 +132,7 @@ def test_a_budget_that_is_spent_is_told_once(laid: dict[str, t.Any], told: int) 
     plans = planned(found)
     assert len(findings(found, ("n1",), plans).get("budget_spent", ())) == told
     assert "budget_spent" not in findings(found, ("n1",), [replace(plan, route="refuse") for plan in plans])
-    for code in ("unhealthy_blocked", "reactive_budget"):
+    for code in ("unhealthy_blocked", "operator_budget"):
         told_already = [replace(plan, code=code) for plan in plans]
         assert "budget_spent" not in findings(found, ("n1",), told_already)
 

@@ -220,6 +220,11 @@ def unplaced(world: World, listed: Listed) -> None:
 
 
 def preempting(world: World, listed: Listed) -> None:
+    unplaced(world, listed)
+    about_to_bind(world, listed)
+
+
+def about_to_bind(world: World, listed: Listed) -> None:
     found(listed, "pods", world.newcomer()["metadata"]["name"])["status"]["nominatedNodeName"] = "n9"
 
 
@@ -245,6 +250,7 @@ def nothing(world: World, listed: Listed) -> None:
         (refused_creation, "surge_refused", "exceeded quota: pods"),
         (unplaced, "surge_unschedulable", "0/3 nodes"),
         (preempting, "surge_preempts", "preempt other pods"),
+        (about_to_bind, "", ""),
         (on_leaving_node, "surge_on_leaving_node", "scheduled to n1"),
         (on_cordoned_node, "surge_on_leaving_node", "scheduled to n9"),
         (put_back, "surge_reverted", "to 1 replicas while 2"),

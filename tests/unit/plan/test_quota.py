@@ -117,6 +117,55 @@ DEFAULTS: Raw = {
             "2",
             id="said for the whole pod",
         ),
+        pytest.param(
+            {"containers": [container(requests={"cpu": "1"})], "resources": {"limits": {"cpu": "4"}}},
+            [],
+            "requests.cpu",
+            "1",
+            id="a limit of the whole pod is no request where containers have one",
+        ),
+        pytest.param(
+            {"containers": [container()], "resources": {"limits": {"cpu": "4"}}},
+            [],
+            "requests.cpu",
+            "4",
+            id="a limit of the whole pod is its request",
+        ),
+        pytest.param(
+            {"containers": [container()], "resources": {"limits": {"cpu": "4"}, "requests": {"cpu": "2"}}},
+            [{"spec": {"limits": [{"type": "Container", "defaultRequest": {"cpu": "3"}}]}}],
+            "requests.cpu",
+            "2",
+            id="a default of containers does not change what is said for the whole pod",
+        ),
+        pytest.param(
+            {
+                "containers": [container(requests={"memory": "1Gi"}), container("b")],
+                "resources": {"limits": {"cpu": "4"}},
+            },
+            [{"spec": {"limits": [{"type": "Container", "defaultRequest": {"memory": "3Gi"}}]}}],
+            "requests.memory",
+            "1Gi",
+            id="where the whole pod has limits, requests of containers are its own before defaults come",
+        ),
+        pytest.param(
+            {"containers": [container(limits={"cpu": "1"})], "resources": {"limits": {"cpu": "4"}}},
+            [],
+            "limits.cpu",
+            "4",
+            id="a limit of the whole pod",
+        ),
+        pytest.param(
+            {
+                "containers": [container(requests={"cpu": "1"})],
+                "resources": {"requests": {"cpu": "2"}},
+                "overhead": {"cpu": "250m"},
+            },
+            [],
+            "requests.cpu",
+            "2250m",
+            id="overhead beside what is said for the whole pod",
+        ),
     ],
 )
 def test_what_one_pod_takes(spec: Raw, limits: list[Raw], resource: str, amount: str | None) -> None:

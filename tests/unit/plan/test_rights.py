@@ -88,8 +88,9 @@ def everything_asked() -> set[Need]:
     claiming = snapshot(deployment("web", 3), nodes=nodes, pods=[pod("web-0", owner=WEB, volumes=mounts("data"))])
     swapped = snapshot(deployment("web", 1), nodes=nodes, pods=[pod("web-0", owner=WEB)], autoscalers=[scaler()])
     alone = snapshot(replica_sets=[workload("ReplicaSet", "web", 1)], nodes=nodes, pods=[pod("web-0", owner=WEB)])
+    answered = snapshot(deployment("web", 3), nodes=nodes, pods=[pod("web-0", owner=WEB, responders=["acme.io/db"])])
     found = set(READS)
-    for cluster in (guarded, claiming, swapped, alone):
+    for cluster in (guarded, claiming, swapped, alone, answered):
         found |= asked(cluster, lambda route: route)
         found |= asked(cluster, lambda route: "job" if route in ("evict", "swap") else route, fallback="eviction")
     found |= asked(guarded, lambda route: route, disable_eviction=True, force=True)
@@ -109,7 +110,7 @@ def asked(
         replace(plan, route=t.cast("t.Any", reroute(plan.route)), code=code or plan.code)
         for plan in routes(cluster, ("n1",), chosen)
     ]
-    return set(needs(cluster, plans, chosen, namespace_missing=True, locks=locks))
+    return set(needs(cluster, plans, chosen, namespace_missing=True, locks=locks, conditions=True))
 
 
 def test_nothing_is_asked_for_that_is_not_documented() -> None:
@@ -157,6 +158,7 @@ def test_what_everything_was_asked_for_is_all_there_is() -> None:
         "create podmigrationjobs.scheduling.koordinator.sh",
         "patch podmigrationjobs.scheduling.koordinator.sh/status",
         "create namespaces",
+        "patch nodes/status",
     ):
         assert word in words
 

@@ -220,8 +220,8 @@ RWO: t.Any = {
             web(3, budgets=[budget("b", 0, **NEVER)]),
             Choices(reactive_budgets=("app=web",)),
             "evict",
-            "reactive_budget",
-            id="reactive",
+            "operator_budget",
+            id="operator",
         ),
     ],
 )

@@ -60,6 +60,21 @@ def test_newcomers_of_one_wave_need_room_at_once(pods: list[Raw], room: int, tol
     assert all(words in finding.message for words, finding in zip(told, found, strict=True))
 
 
+def test_the_second_pod_of_one_that_was_resized_counts_as_its_template() -> None:
+    """It starts with what the template says; what the first pod has by now is in the quota's status already."""
+    resized = of("web", "n1", requests={"cpu": "4"})
+    template = {"spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": "1"}}}]}}
+    for hard, told in (("5", False), ("4500m", True)):
+        limit = {"hard": {"requests.cpu": hard}}
+        room = {
+            "metadata": {"name": "q", "namespace": "shop"},
+            "spec": limit,
+            "status": {**limit, "used": {"requests.cpu": "4"}},
+        }
+        found = findings(snapshot(deployment("web", 1, template=template), pods=[resized], quotas=[room]))
+        assert bool(found) is told
+
+
 def test_a_surge_that_is_raised_already_is_not_checked_again() -> None:
     found = snapshot(deployment("web", 1), pods=[of("web", "n1")], quotas=[quota(0)])
     (surge,) = swap.surges(found, swaps(found), run="r1", by="ann", since="")

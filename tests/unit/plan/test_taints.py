@@ -227,6 +227,34 @@ def test_one_call_may_set_one_taint_and_remove_another() -> None:
     assert [node_taints.in_words(x) for x in found] == [ROLE, LOST, OURS, CLOUD, "pool=a:NoSchedule"]
 
 
+@pytest.mark.parametrize(
+    ("key", "keep", "stays"),
+    [
+        ("readiness.k8s.io/NetworkReady", (), True),
+        ("node.cilium.io/agent-not-ready", (), True),
+        ("node.cloudprovider.kubernetes.io/uninitialized", (), True),
+        ("karpenter.sh/disrupted", (), True),
+        ("node.cluster.x-k8s.io/uninitialized", (), True),
+        ("ToBeDeletedByClusterAutoscaler", (), True),
+        ("DeletionCandidateOfClusterAutoscaler", (), True),
+        ("startup-taint.cluster-autoscaler.kubernetes.io/gpu", (), True),
+        ("ebs.csi.aws.com/agent-not-ready", (), True),
+        ("maintenance.kubeops.io/in-progress", (), True),
+        ("ToBeDeletedByClusterAutoscaler2", (), False),
+        ("node-role.kubernetes.io/control-plane", (), False),
+        ("example.com/a", (), False),
+        ("example.com/a", ("example.com/*",), True),
+        ("example.com/a", ("example.com/b",), False),
+        ("example.com/b", ("example.com/b",), True),
+    ],
+)
+def test_exact_keeps_what_belongs_to_controllers_and_what_it_is_told_to(
+    key: str, keep: tuple[str, ...], stays: bool
+) -> None:
+    taint = {"key": key, "effect": "NoSchedule"}
+    assert bool(node_taints.desired_taints((taint,), (), exact=True, keep=keep)) is stays
+
+
 def test_the_change_replaces_the_list_as_it_was_read() -> None:
     host = Node.of(node("n1", taints=list(ON_NODE)))
     change = node_taints.rewrite(host, (*ON_NODE[:2], raw("a:NoExecute")))

@@ -10,7 +10,15 @@ import pytest
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.node_records import Record
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.nodes.verify import GATES, gates
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.node_taints import DesiredTaint
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.nodes import cordon
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.nodes.verify import (
+    GATES,
+    PROBLEMS,
+    Expected,
+    gates,
+    state_before,
+)
 from ansible_collections.kubeops.node_maintenance.tests.unit.plan.objects import (
     TOLERATES_ALL,
     Raw,
@@ -103,8 +111,8 @@ AGENT = owned("DaemonSet", "agent")
             daemon_set(),
             [],
             [{"key": "node.kubernetes.io/network-unavailable", "effect": "NoSchedule"}],
-            False,
-            id="no network yet",
+            True,
+            id="no network yet: such a taint goes away",
         ),
         pytest.param(
             daemon_set(hostNetwork=True),
@@ -122,3 +130,115 @@ def test_daemon_sets(agent: Raw, pods: list[Raw], taints: list[Raw], missing: bo
     found = snapshot(nodes=[node("n1", taints=taints), node("n2")], pods=pods, daemon_sets=[agent])
     failed = gates(found, found.nodes["n1"], record(), ["daemonsets"])
     assert [finding.code for finding in failed] == (["daemonset_missing"] if missing else [])
+
+
+STARTUP: t.Sequence[Raw] = (
+    # node-readiness-controller v0.4.1, examples/cni-readiness; Cilium, Documentation/installation/taints.rst;
+    # k8s.io/cloud-provider api/well_known_taints.go; Karpenter pkg/apis/v1/taints.go; Cluster API
+    # api/core/v1beta2/common_types.go; cluster-autoscaler/utils/taints/taints.go.
+    {"key": "readiness.k8s.io/NetworkReady", "value": "pending", "effect": "NoSchedule"},
+    {"key": "node.cilium.io/agent-not-ready", "value": "true", "effect": "NoExecute"},
+    {"key": "node.cloudprovider.kubernetes.io/uninitialized", "value": "true", "effect": "NoSchedule"},
+    {"key": "karpenter.sh/unregistered", "effect": "NoExecute"},
+    {"key": "node.cluster.x-k8s.io/uninitialized", "effect": "NoSchedule"},
+    {"key": "ToBeDeletedByClusterAutoscaler", "value": "1795000000", "effect": "NoSchedule"},
+)
+PREFERRED: Raw = {"key": "DeletionCandidateOfClusterAutoscaler", "value": "1", "effect": "PreferNoSchedule"}
+
+
+def cordoned(**changes: t.Any) -> Record:
+    """What a record says of a node that was like this before it was cordoned."""
+    before = snapshot(nodes=[node("n1", **changes)]).nodes["n1"]
+    return cordon.take_out(before, record(), taint=True)[0]
+
+
+@pytest.mark.parametrize("taint", STARTUP, ids=lambda taint: str(taint["key"]))
+@pytest.mark.parametrize("known", [True, False], ids=["recorded", "no record"])
+def test_a_startup_taint_keeps_the_node_out_and_excuses_no_daemonset(taint: Raw, known: bool) -> None:
+    found = snapshot(nodes=[node("n1", taints=[CORDON, OURS, taint])], daemon_sets=[daemon_set()])
+    failed = gates(found, found.nodes["n1"], cordoned() if known else None, ["ready", "schedulable", "daemonsets"])
+    assert [finding.code for finding in failed] == ["tainted", "daemonset_missing"]
+    assert taint["key"] in failed[0].message
+    assert "sets and removes it" in failed[0].message, "its owner is named"
+    assert failed[0].remedy
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "desired", "names"),
+    [
+        pytest.param([], [PREFERRED], [], [], id="pods may still come"),
+        pytest.param([GPU], [GPU], [], [], id="it was there before"),
+        pytest.param([STARTUP[0]], [STARTUP[0]], [], [], id="so was this one"),
+        pytest.param([], [GPU], [], ["gpu:NoSchedule"], id="a person's"),
+        pytest.param([{**GPU, "value": "a"}], [{**GPU, "value": "b"}], [], [], id="another value"),
+        pytest.param([GPU], [{**GPU, "effect": "NoExecute"}], [], ["gpu:NoExecute"], id="another effect"),
+        pytest.param([], [GPU], [DesiredTaint("gpu", "", "NoSchedule")], [], id="asked for"),
+        pytest.param([], [GPU], [DesiredTaint("gpu", absent=True)], [], id="about to be removed"),
+        pytest.param([], [GPU, STARTUP[1]], [], ["gpu:NoSchedule", "node.cilium.io/agent-not-ready"], id="each"),
+    ],
+)
+def test_only_taints_that_are_new_and_not_asked_for_count(
+    before: list[Raw], now: list[Raw], desired: list[DesiredTaint], names: list[str]
+) -> None:
+    found = snapshot(nodes=[node("n1", taints=[*now, OURS])])
+    expected = Expected(tuple(desired))
+    failed = gates(found, found.nodes["n1"], cordoned(taints=before), ["schedulable"], expected=expected)
+    assert len(failed) == len(names)
+    assert all(name in finding.message for name, finding in zip(names, failed, strict=True))
+
+
+def test_a_persons_taint_is_told_with_the_ways_out() -> None:
+    found = snapshot(nodes=[node("n1", taints=[{**GPU, "value": "a"}])])
+    (failed,) = gates(found, found.nodes["n1"], cordoned(), ["schedulable"])
+    assert "its owner is unknown" in failed.message
+    assert "kubectl taint node n1 gpu:NoSchedule-" in failed.remedy
+    assert "maintain_taints" in failed.remedy
+    assert "gpu=a:NoSchedule" in failed.remedy
+
+
+def test_a_record_of_before_says_nothing_of_a_persons_taint() -> None:
+    found = snapshot(nodes=[node("n1", taints=[GPU])])
+    assert not gates(found, found.nodes["n1"], record(), ["schedulable"])
+
+
+def test_a_record_keeps_what_the_gates_compare_with() -> None:
+    changes: Raw = {"taints": [OURS, CORDON, PREFERRED, GPU], "conditions": {"KernelDeadlock": "True"}}
+    found = snapshot(nodes=[node("n1", **changes)]).nodes["n1"]
+    assert state_before(found) == {"taints": ["gpu:NoSchedule"], "conditions": ["KernelDeadlock"]}
+    prior = cordoned(**changes).prior
+    assert {key: prior[key] for key in ("taints", "conditions")} == state_before(found)
+
+
+WANTED = {"example.com/NetworkReady": "True"}
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "wanted", "count"),
+    [
+        pytest.param({}, {}, {}, 0, id="healthy"),
+        pytest.param({}, {"KernelDeadlock": "True"}, {}, 1, id="worse"),
+        pytest.param({"KernelDeadlock": "True"}, {"KernelDeadlock": "True"}, {}, 0, id="as bad as before"),
+        pytest.param({"KernelDeadlock": "True"}, {"ReadonlyFilesystem": "True"}, {}, 1, id="another one"),
+        pytest.param({}, {"KernelDeadlock": "Unknown"}, {}, 0, id="not known"),
+        pytest.param({}, {"example.com/Odd": "True"}, {}, 0, id="nobody knows what it means"),
+        pytest.param({}, {}, WANTED, 1, id="wanted and not reported"),
+        pytest.param({}, {"example.com/NetworkReady": "False"}, WANTED, 1, id="wanted and False"),
+        pytest.param({}, {"example.com/NetworkReady": "True"}, WANTED, 0, id="as wanted"),
+        pytest.param({"KernelDeadlock": "True"}, {"KernelDeadlock": "True"}, {"KernelDeadlock": "False"}, 1, id="both"),
+        pytest.param({}, {"KernelDeadlock": "True"}, {"KernelDeadlock": "True"}, 0, id="wanted bad"),
+    ],
+)
+def test_conditions_are_as_healthy_as_before(before: Raw, now: Raw, wanted: t.Mapping[str, str], count: int) -> None:
+    found = snapshot(nodes=[node("n1", conditions=now)])
+    failed = gates(
+        found, found.nodes["n1"], cordoned(conditions=before), ["conditions"], expected=Expected(conditions=wanted)
+    )
+    assert [finding.code for finding in failed] == ["unhealthy"] * count
+
+
+@pytest.mark.parametrize("kind", PROBLEMS)
+def test_a_bad_condition_is_told_by_one_gate(kind: str) -> None:
+    found = snapshot(nodes=[node("n1", conditions={kind: "True"})])
+    failed = gates(found, found.nodes["n1"], cordoned(), ["pressure", "conditions"])
+    assert len(failed) == 1
+    assert kind in failed[0].message

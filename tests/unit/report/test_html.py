@@ -209,6 +209,17 @@ def test_check_mode_shows_what_would_be_changed() -> None:
     assert planned.text("dd").split() == ["1", "14", "11", "s"]
 
 
+def test_a_blocker_is_told_once() -> None:
+    finding = {"code": "bare_pod", "severity": "blocker", "object": "Pod a/b", "message": "No owner.", "remedy": "Go."}
+    warned = {**finding, "severity": "warning", "message": "It goes."}
+    pod = {"namespace": "a", "name": "b", "node": "n1", "route": "refuse", "reason": "No owner.", "remedy": "Go."}
+    planned = {"feasible": False, "findings": [finding, warned], "pods": [pod], "waves": [["n1"]]}
+    found = page([planned])
+    assert found.text("li").count("No owner.") == 1
+    assert "What was refused, and why" not in found.text("h2")
+    assert (found.text("td").count("No owner."), found.text("td").count("It goes.")) == (0, 1)
+
+
 def test_an_empty_run_makes_a_page_too() -> None:
     assert page([]).text("h1") == "Nothing to do"
 

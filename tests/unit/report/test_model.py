@@ -232,6 +232,22 @@ def test_a_blocked_node_did_not_fail_and_is_not_told_twice() -> None:
     assert (report.verdict, report.nodes[0].outcome, report.problems) == ("stopped", "blocked", ())
 
 
+@pytest.mark.parametrize(
+    ("replicas", "samples", "desired"),
+    [
+        pytest.param(3, ((0, 3), (10, 2)), 3, id="one short at the last look"),
+        pytest.param(2, ((0, 3), (10, 2)), 2, id="a surge that is over"),
+        pytest.param(3, ((0, 1), (10, 0), (11, 1)), 1, id="the primary of three alone"),
+        pytest.param(3, ((0, 2), (10, 3)), 3, id="one short at the first look"),
+        pytest.param(0, ((0, 3), (10, 2)), 2, id="unknown"),
+    ],
+)
+def test_a_service_should_have_what_its_workloads_want(
+    replicas: int, samples: tuple[tuple[float, int], ...], desired: int
+) -> None:
+    assert build_report([drained(*samples, replicas=replicas)]).services[0].desired == desired
+
+
 def test_giving_back_does_not_hide_what_was_raised() -> None:
     web = {"kind": "Deployment", "namespace": "shop", "name": "web"}
     raised = {**web, "replicas_before": 1, "replicas_during": 2, "budget": "floor", "outcome": "raised"}

@@ -104,9 +104,32 @@ def test_the_summary_fits_a_terminal_at_any_size() -> None:
 
 def test_a_plan_speaks_of_what_would_be() -> None:
     text = summary_text(build_report(Sample().results[:1], check=True))
-    assert text.startswith("Check mode: nothing was changed. 3 nodes in 3 waves planned.")
+    assert text.startswith("Planned: 42 pods to move. 3 nodes in 3 waves planned.")
     assert "42 to move, 6 left in place" in text
-    assert "worker-01" not in text
+    assert sum(text.count(f"      {route:<5}  ") for route in ("evict", "swap", "job", "-")) == 30
+    assert "… and 12 more pods" in text
+    assert max(map(len, text.splitlines())) <= 120
+
+
+def test_a_plan_names_the_pods_that_would_move_by_wave_and_node() -> None:
+    raw = {"namespace": "shop", "node": "n1", "owner": "Deployment shop/web"}
+    pods = [
+        {**raw, "name": "late", "node": "n2", "route": "evict"},
+        {**raw, "name": "web", "route": "swap"},
+        {**raw, "name": "agent", "route": "skip", "code": "daemonset"},
+        {**raw, "name": "lonely", "route": "refuse", "owner": ""},
+        {**raw, "name": "bare", "route": "evict", "owner": ""},
+    ]
+    text = summary_text(build_report([{"feasible": True, "waves": [["n1"], ["n2"]], "pods": pods}]))
+    assert text.startswith("Planned: 3 pods to move. 2 nodes in 2 waves planned.")
+    assert "3 to move, 1 blocked, 1 left in place" in text
+    assert text.partition("To move:\n")[2].splitlines() == [
+        "    n1, wave 1",
+        "      evict  shop/bare",
+        "      swap   shop/web (Deployment shop/web)",
+        "    n2, wave 2",
+        "      evict  shop/late (Deployment shop/web)",
+    ]
 
 
 def test_an_empty_run_is_said_in_a_line() -> None:

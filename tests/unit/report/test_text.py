@@ -100,6 +100,8 @@ def test_when_a_run_was(started: float | None, ended: float | None, words: str) 
     assert text.when(report(started=started, ended=ended)) == words
 
 
+LANE = model.PodLane("shop", "p", "", "n", "", "", "", "", "", None, None, True, False, 0, "", "", "", (), ())
+WAITING = replace(LANE, moved=False, route="evict")
 PROBLEM = model.Problem("run", "It failed.")
 
 
@@ -118,6 +120,7 @@ PROBLEM = model.Problem("run", "It failed.")
         ({}, {"verdict": "check"}, "Check mode: nothing was changed"),
         ({"pods_moved": 1}, {"verdict": "not_watched"}, "1 pod moved, no Service was watched"),
         ({}, {"verdict": "stopped"}, "Stopped before the first pod: 0 blockers"),
+        ({}, {"verdict": "planned", "pods": (WAITING, replace(WAITING, route="skip"))}, "Planned: 1 pod to move"),
     ],
 )
 def test_the_verdict_in_one_sentence(of: dict[str, t.Any], changes: dict[str, t.Any], words: str) -> None:
@@ -147,9 +150,6 @@ def fact(name: str, found: model.Report) -> str:
     return next((words[1] for words in lines if words and words[0] == name), "")
 
 
-LANE = model.PodLane("shop", "p", "", "n", "", "", "", "", "", None, None, True, False, 0, "", "", "", (), ())
-
-
 @pytest.mark.parametrize(
     ("of", "changes", "words"),
     [
@@ -158,7 +158,16 @@ LANE = model.PodLane("shop", "p", "", "n", "", "", "", "", "", None, None, True,
         ({"pods_moved": 3, "pods_swapped": 1}, {"pods": (LANE,)}, "3 moved (1 swapped)"),
         ({"pods_moved": 3, "pods_left": 2, "pods_failed": 1}, {"pods": (LANE,)}, "3 moved, 2 left in place, 1 failed"),
         ({"pods_moved": 3, "requests": 0}, {"pods": (LANE,)}, "3 moved, 0 requests"),
-        ({"pods_left": 1}, {"pods": (LANE,) * 3, "check": True}, "2 to move, 1 left in place"),
+        (
+            {"pods_left": 1},
+            {"pods": (WAITING, WAITING, replace(WAITING, route="skip")), "check": True},
+            "2 to move, 1 left in place",
+        ),
+        (
+            {},
+            {"pods": (WAITING, replace(WAITING, route="refuse")), "check": True},
+            "1 to move, 1 blocked, 0 left in place",
+        ),
     ],
 )
 def test_what_became_of_the_pods(of: dict[str, t.Any], changes: dict[str, t.Any], words: str) -> None:

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import typing as t
 from dataclasses import replace
@@ -162,3 +163,34 @@ def test_a_release_removes_the_lock_that_a_killed_one_left_and_none_that_lives()
         world.machine.run_until(lambda: not taking.alive)
         assert not released(world, "otto", "/3").value().failed
         assert {name for _ns, name in world.store.of(kinds.LEASES.resource)} == {"node-n2"}
+
+
+def _bring(options: CordonOptions, ctx: Context) -> Result:
+    return cordon(ctx, options)
+
+
+@pytest.mark.parametrize("later", [True, False])
+def test_what_a_node_was_marked_with_is_taken_back_whatever_later_calls_say(later: bool) -> None:
+    """The options that took it out are forgotten by then: its record says what is ours."""
+    mine = functools.partial(
+        CordonOptions, exclude_from_load_balancers=not later, hold_autoscalers=later, hold_remediation=False
+    )
+    others = functools.partial(
+        CordonOptions, exclude_from_load_balancers=later, hold_autoscalers=later, hold_remediation=later
+    )
+    with World([manifests.node("a")]) as world:
+        before = world.get(kinds.NODES, "a")
+        me = world.process("me")
+        out = me.run(lambda ctx: cordon(ctx, mine("cordoned", ("a",))))
+        assert not out.failed, out.message
+        meta = world.get(kinds.NODES, "a")["metadata"]
+        assert "remediation.medik8s.io/exclude-from-remediation" not in meta["labels"]
+        assert ("karpenter.sh/do-not-disrupt" in meta["annotations"]) is later
+        assert (steps.BALANCERS.partition("/")[2] in meta["labels"]) is not later
+        for options in (others(state, ("a",)) for state in ("cordoned", "returning", "uncordoned")):
+            result = me.run(functools.partial(_bring, options))
+            assert not result.failed, result.message
+        after = world.get(kinds.NODES, "a")
+    for node in (before, after):
+        node["metadata"].pop("resourceVersion")
+    assert after == before

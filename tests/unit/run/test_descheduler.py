@@ -246,6 +246,49 @@ def test_a_restart_that_is_not_wanted(site: Make) -> None:
     assert on.roll()["outcome"] == "restarted", "the next call without it sees what is missing"
 
 
+def test_a_configuration_is_noted_before_it_is_written_also_without_a_restart(site: Make) -> None:
+    on = site()
+    on.roll(restart="none")
+    assert on.asked() == ["create configmaps", "patch configmaps", "delete configmaps"]
+
+
+@pytest.mark.parametrize(("there", "verb"), [(True, "Change"), (False, "Write")])
+def test_the_change_of_a_configuration_says_whether_there_was_one(site: Make, there: bool, verb: str) -> None:
+    on = site(OLD if there else None, replicas=0)
+    done = on.roll(restart="none", check=True)
+    assert f"{verb} the configuration in ConfigMap {HOME}/{CONFIG}, key {CONFIG}" in done["actions"]
+
+
+def test_only_a_configuration_that_meets_a_pause_speaks_of_it(site: Make) -> None:
+    on = site()
+    assert "paused" not in on.roll()["msg"]
+    assert "is paused already" not in on.roll(None, state="paused")["msg"]
+    assert "resume them" not in on.roll(None, state="paused")["msg"]
+    assert "Its evictions stay paused" in on.roll(f"{NEW}maxNoOfPodsToEvictTotal: 3\n")["msg"]
+
+
+def test_what_is_waited_for_is_told_once(site: Make) -> None:
+    on = site()
+    on.world.patch(kinds.NODES, "infra", {"spec": {"unschedulable": True}})
+    assert on.roll(timeout="20s")["outcome"] == "rolled_back"
+    told = [event.message for event in on.world.process("ann").told if event.message.startswith("waiting: ")]
+    assert told
+    assert len(told) == len(set(told))
+
+
+def test_scaling_ends_the_old_pods_before_the_new_ones_start(site: Make) -> None:
+    on = site()
+    (old,) = on.descheduler.runs
+    on.roll(restart="scale")
+    counts = [
+        sent.request.body["spec"]["replicas"]
+        for sent in on.world.log
+        if patches(kinds.DEPLOYMENTS.resource)(sent.request) and sent.request.body
+    ]
+    assert counts == [0, 1]
+    assert old not in [pod["metadata"]["name"] for pod in on.world.pods(namespace=HOME)]
+
+
 def test_evictions_are_paused_and_given_back(site: Make) -> None:
     on = site()
     before = on.text()

@@ -138,7 +138,8 @@ def test_an_unchanged_configuration_runs_once_and_a_paused_one_not_at_all(on: Si
 
 def test_a_configuration_that_does_not_run_is_told(on: Site) -> None:
     done = preview(on, BAD)
-    assert (done["outcome"], done["reason"], left(on)) == ("failed", "no-such-class not found", [])
+    assert (done["outcome"], done["failed"], done["reason"]) == ("failed", True, "no-such-class not found")
+    assert left(on) == []
 
 
 def test_a_descheduler_that_may_not_read_is_no_descheduler_that_evicts_nothing(on: Site) -> None:
@@ -186,6 +187,15 @@ def test_recover_finds_what_a_killed_call_left(on: Site) -> None:
     assert sorted(trace.object for trace in traces) == sorted(f"Pod {HOME}/{name}" for name in left(on)[:2])
     on.world.process("bob").run(lambda ctx: recovery.recover(ctx, finished=False, parked=False))
     assert left(on) == []
+
+
+@pytest.mark.parametrize(("run", "finished"), [("night", False), ("", True)])
+def test_a_recovery_of_less_than_all_leaves_them(on: Site, run: str, finished: bool) -> None:
+    kill_at(on, 4, "killed after")
+    bob = on.world.process("bob")
+    ctx = bob.ctx(run)
+    bob.run(lambda _ctx: recovery.recover(ctx, finished=finished, parked=False))
+    assert len(left(on)) == 4
 
 
 def test_what_is_running_is_not_ended_by_a_preview_of_another_descheduler(on: Site) -> None:

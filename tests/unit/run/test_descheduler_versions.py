@@ -62,7 +62,9 @@ def test_the_option_overrides_and_a_mismatch_is_a_finding(on: Site) -> None:
     done = on.roll(ONLY_LATER, version="1.8.0", check=True)
     assert (done["version"], done["image_version"]) == ("1.8.0", "1.7.0")
     assert codes(done) == [("version_mismatch", "warning")]
-    assert done["findings"][0]["message"].endswith("koord-descheduler:v1.7.0, but the rules of 1.8.0 apply.")
+    (found,) = done["findings"]
+    assert found["message"].endswith("koord-descheduler:v1.7.0, but the rules of 1.8.0 apply.")
+    assert found["remedy"].startswith("Set version to one of 1.7.0, 1.8.0")
 
 
 @pytest.mark.parametrize("tag", ["", ":latest", ":2024-06", "@sha256:0123"])
@@ -77,6 +79,7 @@ def test_a_version_without_rules_gets_the_closest(on: Site) -> None:
         runs(on, tag)
         done = on.roll(check=True)
         assert (done["version"], codes(done)) == (rules, [("unknown_version", "warning")])
+        assert [found["remedy"] for found in done["findings"]] == [""]
     runs(on, ":v1.7.3")
     done = on.roll(check=True)
     assert (done["version"], codes(done)) == ("1.7.0", [])

@@ -12,7 +12,9 @@ import pytest
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.operators import selectors_of
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.node_locks import LostLockError
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drain.operator_waits import OperatorWaits
 from ansible_collections.kubeops.node_maintenance.tests.unit.run.evicting import Make, Scene, of_evictions, pods, scenes
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator import manifests, nodes, serving
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.faults import Fault, What
@@ -33,9 +35,10 @@ def test_one_budget_has_one_request_in_flight(scene: Make) -> None:
     assert len(five.asked) == 1
 
 
-def test_a_reactive_budget_is_asked_though_it_allows_nothing(scene: Make) -> None:
-    """Its owner lifts it only when somebody tries; which budgets are such ones, the plan has decided."""
-    one = scene(*pods(1), manifests.budget("web", minAvailable=1), code="reactive_budget")
+def test_a_budget_of_an_operator_is_asked_though_it_allows_nothing(scene: Make) -> None:
+    """Some operators act only when somebody tries."""
+    waits = OperatorWaits(wanted=selectors_of(["app=web"]))
+    one = scene(*pods(1), manifests.budget("web", minAvailable=1), waits=waits)
     one.turn()
     (move,) = one.moves
     assert (len(one.asked), move.state, move.refusals) == (1, "waiting", 1)
@@ -47,6 +50,20 @@ def test_a_reactive_budget_is_asked_though_it_allows_nothing(scene: Make) -> Non
     one.overtaken(lambda: one.world.patch(kinds.BUDGETS, "web", lifted, subresource="status"))
     one.turn()
     assert (len(one.asked), move.state) == (2, "leaving")
+
+
+def test_all_pods_under_a_budget_of_an_operator_wait_and_are_given_up_at_once(scene: Make) -> None:
+    """Though only one of them is asked for: the others may be on nodes of their own, which wait as long."""
+    waits = OperatorWaits(60.0, selectors_of(["app=web"]))
+    two = scene(*pods(2), manifests.budget("web", minAvailable=2), waits=waits)
+    two.turn()
+    two.step()
+    assert all("Waited for" in (move.blocked_by or {}).get("message", "") for move in two.moves)
+    while two.world.machine.now < 75.0 and two.states() != ["failed", "failed"]:
+        two.world.machine.run_for(5.0)
+        two.turn()
+    assert [move.outcome for move in two.moves] == ["operator_budget"] * 2
+    assert len(two.asked) in (6, 7)
 
 
 def test_no_more_are_asked_than_a_budget_allows_until_its_status_changes(scene: Make) -> None:
@@ -121,6 +138,29 @@ def test_a_refused_budget_is_asked_again_when_it_changes_and_not_before(scene: M
     five.settle()
     assert [move.state for move in first] == ["leaving"]
     assert first[0].blocked_by is None
+
+
+def test_a_budget_that_refuses_with_403_is_waited_for(scene: Make) -> None:
+    """Its evictions are not confirmed: no missing permission, and the pod does not fail."""
+    five = scene(*pods(5), manifests.budget("web", minAvailable=4))
+    first = five.moves[:1]
+    disruption = five.world.controller(serving.Budgets)
+    disruption.stop()
+    unconfirmed = {"status": {"disruptedPods": {f"gone-{n}": "2026-01-01T00:00:00Z" for n in range(2001)}}}
+    five.overtaken(lambda: five.world.patch(kinds.BUDGETS, "web", unconfirmed, subresource="status"))
+    five.step(first)
+    five.settle()
+    (move,) = first
+    assert (move.state, move.refusals, len(five.asked)) == ("waiting", 1, 1)
+    assert move.blocked_by is not None
+    assert move.blocked_by["kind"] == "PodDisruptionBudget"
+    assert "not confirmed" in move.blocked_by["message"]
+    disruption.go_on()
+    five.world.patch(kinds.BUDGETS, "web", {"status": {"disruptedPods": None}}, subresource="status")
+    five.world.machine.run_for(15.0)
+    five.seen = five.look()
+    five.turn()
+    assert move.state == "leaving"
 
 
 def test_a_pod_that_is_not_there_any_more_has_left(scene: Make) -> None:

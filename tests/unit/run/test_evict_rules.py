@@ -14,9 +14,11 @@ import pytest
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import errors, kinds
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Pod
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.operators import selectors_of
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.pod_plan import PodPlan
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.pod_moves import Move
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drain.evict import Line, Lines, again_after
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drain.operator_waits import OperatorWaits
 from ansible_collections.kubeops.node_maintenance.tests.unit.plan import objects
 from ansible_collections.kubeops.node_maintenance.tests.unit.run.evicting import Make, Scene, of_evictions, pods, scenes
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator import manifests, serving
@@ -40,7 +42,7 @@ def asks(
     line: Line,
     now: float = 100.0,
     *,
-    code: str = "replicas",
+    operator: bool = False,
     planned: Raw | None = None,
     seen: Raw | None = None,
     more: tuple[Raw, ...] = (),
@@ -49,8 +51,11 @@ def asks(
     known = seen or objects.pod("p0")
     others = [objects.pod(f"p{number}") for number in range(1, 4)]
     snapshot = objects.snapshot(pods=[*([] if known == {} else [known]), *others], budgets=[budget, *more])
-    move = Move(PodPlan(Pod.of(planned or objects.pod("p0")), "evict", code, "", None), "waiting", 0.0, budget=WEB)
-    return Lines({WEB: line}).may_ask(snapshot.budgets[0], move, snapshot, now), move
+    move = Move(
+        PodPlan(Pod.of(planned or objects.pod("p0")), "evict", "replicas", "", None), "waiting", 0.0, budget=WEB
+    )
+    waits = OperatorWaits(wanted=selectors_of(["app=web"] if operator else []))
+    return Lines({WEB: line}).may_ask(snapshot.budgets[0], move, snapshot, now, waits), move
 
 
 UNREADY = objects.pod("p0", ready=False)
@@ -109,27 +114,27 @@ def test_a_pod_that_does_not_serve_takes_nothing_of_its_budget(
     move = Move(
         PodPlan(Pod.of(planned or objects.pod("p0")), "evict", "not_ready", "", None), "waiting", 0.0, budget=WEB
     )
-    assert may.may_ask(snapshot.budgets[0], move, snapshot, 100.0) is expected
+    assert may.may_ask(snapshot.budgets[0], move, snapshot, 100.0, OperatorWaits()) is expected
 
 
 @pytest.mark.parametrize(
-    ("code", "line", "expected", "ask_again"),
+    ("operator", "line", "expected", "ask_again"),
     [
-        pytest.param("reactive_budget", Line(), True, 0.0, id="never tried"),
-        pytest.param("reactive_budget", Line(ask_again=100.0), True, 100.0, id="its time has come"),
-        pytest.param("reactive_budget", Line(ask_again=100.1), False, 100.1, id="not yet, and that time does not move"),
-        pytest.param("replicas", Line(), False, 110.0, id="waiting is no use: ten seconds are waited"),
+        pytest.param(True, Line(), True, 0.0, id="never tried"),
+        pytest.param(True, Line(ask_again=100.0), True, 100.0, id="its time has come"),
+        pytest.param(True, Line(ask_again=100.1), False, 100.1, id="not yet, and that time does not move"),
+        pytest.param(False, Line(), False, 110.0, id="waiting is no use: ten seconds are waited"),
     ],
 )
-def test_a_budget_that_reacts_is_tried_every_ten_seconds(
-    code: str, line: Line, expected: bool, ask_again: float
+def test_a_budget_of_an_operator_is_tried_every_ten_seconds(
+    operator: bool, line: Line, expected: bool, ask_again: float
 ) -> None:
-    assert asks(objects.budget("web", 0), line, code=code)[0] is expected
+    assert asks(objects.budget("web", 0), line, operator=operator)[0] is expected
     assert line.ask_again == ask_again
 
 
-def test_a_budget_that_reacts_is_tried_from_the_beginning() -> None:
-    assert asks(objects.budget("web", 0), Line(), 0.0, code="reactive_budget")[0]
+def test_a_budget_of_an_operator_is_tried_from_the_beginning() -> None:
+    assert asks(objects.budget("web", 0), Line(), 0.0, operator=True)[0]
 
 
 def test_what_blocks_is_said_and_not_looked_at_again_for_ten_seconds() -> None:

@@ -54,10 +54,17 @@ def test_a_result_says_of_each_node_what_it_lacks(world: World) -> None:
         "feasible": False,
         "pods": [],
         "waves": [],
+        "wave_seconds": [],
         "estimate_seconds": 0,
         "nodes": [
-            {"name": "a", "outcome": "passed", "failed": False, "message": "Node a passed its gates."},
-            {"name": "b", "outcome": "failed", "failed": True, "message": finding["message"]},
+            {
+                "name": "a",
+                "outcome": "passed",
+                "failed": False,
+                "message": "Node a passed its gates.",
+                "address": "10.0.0.1",
+            },
+            {"name": "b", "outcome": "failed", "failed": True, "message": finding["message"], "address": "10.0.0.1"},
         ],
     }
     assert (result.failed, result.message) == (True, finding["message"])

@@ -121,7 +121,7 @@ def test_what_is_protected_is_not_written_again(protected: Saved, check: bool) -
 def test_what_is_left_out_is_as_documented(protected: Saved) -> None:
     with World.of(protected) as world:
         assert not called(world)[0].failed, "with the defaults"
-    found, wanted = defaults(guard_edge.SPEC, GuardOptions, settle=2.0, timeout=600.0, reactive_budgets=())
+    found, wanted = defaults(guard_edge.SPEC, GuardOptions, settle=2.0, timeout=600.0, reactive_budgets=(), rules=())
     assert found == wanted
 
 

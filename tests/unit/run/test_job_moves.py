@@ -208,6 +208,30 @@ def test_a_job_whose_pod_vanished_is_ended_and_its_place_given_back(build: Build
     assert scene.world.find(kinds.RESERVATIONS, "r") is None
 
 
+def test_a_paused_job_whose_pod_vanished_is_somebody_s_and_stays(build: Build) -> None:
+    def starts(scene: Scene) -> None:
+        scene.becomes(phase="Running")
+        scene.world.patch(kinds.PODMIGRATIONJOBS, JOB, {"spec": {"paused": True}})
+        scene.vanishes()
+
+    scene = build()
+    one = scene.move()
+    scene.follow(one, steps=[starts])
+    assert (one.outcome, one.failed) == ("gone", False)
+    assert scene.job()["status"] == {"phase": "Running"}
+
+
+def test_a_job_that_failed_because_its_pod_had_gone_is_no_failure(build: Build) -> None:
+    def fails(scene: Scene) -> None:
+        scene.vanishes()
+        scene.becomes(phase="Failed", reason="MissingPod")
+
+    scene = build()
+    one = scene.move()
+    scene.follow(one, steps=[fails])
+    assert (one.outcome, one.failed) == ("gone", False)
+
+
 def test_the_job_of_a_pod_that_keeps_its_name_is_freed_of_the_limiter_once_it_has_evicted(build: Build) -> None:
     def evicts(scene: Scene) -> None:
         assert EVICT not in scene.job()["metadata"]["annotations"]

@@ -271,6 +271,21 @@ def test_a_job_that_is_not_there(build: Build, state: State, outcome: str, faile
     assert (result["jobs"][0]["outcome"], result["failed"]) == (outcome, failed)
 
 
+@pytest.mark.parametrize(("wait", "outcome"), [(False, "approved"), (True, "moved")])
+def test_an_approval_that_is_waited_for_ends_with_the_move(build: Build, wait: bool, outcome: str) -> None:
+    world = build()
+    put(world, passed=True)
+    result, _ctx = run(world, check=True, state="approved", wait=wait)
+    assert (result["jobs"][0]["outcome"], result["changed"]) == (outcome, True)
+
+
+def test_pods_without_an_owner_are_nobody_s_siblings(build: Build) -> None:
+    world = build()
+    like = world.pods(app="web")[0]
+    world.apply({**like, "metadata": {"name": "alone", "namespace": like["metadata"]["namespace"]}})
+    assert run(world)[0]["jobs"][0]["outcome"] == "created"
+
+
 def test_nothing_to_rule_over_is_no_failure(build: Build) -> None:
     result, _ctx = run(build(), state="rejected")
     assert (result["jobs"], result["failed"], result["changed"]) == ([], False, False)

@@ -132,7 +132,7 @@ def test_the_summary_counts_each_kind_of_pod() -> None:
         move("failed", PodOutcome.FAILED, refusals=1),
     ]
     with World() as world:
-        seen = Services(world.process("me").ctx())
+        seen = Services(world.process("me").ctx(), {})
         sites = [
             site(*moves[:7], outcome=DrainOutcome.DRAINED, message="fine"),
             site(*moves[7:], outcome=DrainOutcome.FAILED, message="first"),
@@ -155,7 +155,7 @@ def test_the_summary_counts_each_kind_of_pod() -> None:
 
 def test_a_result_without_a_failed_node_has_not_failed() -> None:
     with World() as world:
-        seen = Services(world.process("me").ctx())
+        seen = Services(world.process("me").ctx(), {})
         result = node_sites.result_of([site(outcome=DrainOutcome.DRAINED, message="fine")], seen, 0.0, {})
     assert (result.failed, result.message) == (False, "")
 

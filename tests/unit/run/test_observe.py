@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import types
 import typing as t
 
 import pytest
@@ -51,6 +52,22 @@ def test_kinds_that_are_not_installed_have_no_objects_and_leases_are_ours(world:
     assert {kind: len(listed) for kind, listed in found.items()} == {"nodes": 1, "rollouts": 0, "leases": 0}
     leases = f"list leases.coordination.k8s.io {names.NAMESPACE}"
     assert asked(world) == ["list nodes", "list rollouts.argoproj.io", leases]
+
+
+@pytest.mark.parametrize(("served", "asks"), [({"v1"}, 1), ({"v1beta2"}, 2), (set(), 2)])
+def test_rules_that_taint_devices_are_read_in_the_version_that_the_cluster_has(served: set[str], asks: int) -> None:
+    """Version v1 is of Kubernetes 1.37; 1.36 has v1beta2, if it is switched on."""
+    asked: list[str] = []
+
+    def items(kind: kinds.Kind, patience: float) -> t.Any:
+        asked.append(kind.version)
+        if kind.version not in served:
+            raise errors.NotFound("the server could not find the requested resource")
+        return types.SimpleNamespace(items=[{"metadata": {"name": kind.version}}])
+
+    found = observe.device_rules(t.cast("t.Any", types.SimpleNamespace(items=items)))
+    assert {rule["metadata"]["name"] for rule in found} == served
+    assert asked == ["v1", "v1beta2"][:asks]
 
 
 @pytest.mark.parametrize(

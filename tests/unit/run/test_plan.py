@@ -73,6 +73,32 @@ def claim() -> Raw:
     return {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": meta, "spec": {"volumeName": "pv"}}
 
 
+def test_waves_follow_the_order_and_take_no_more_of_a_zone(build: Build) -> None:
+    zones = [manifests.node(f"z{number}", labels={"rack": zone}) for number, zone in enumerate("aabb")]
+    result = plan(
+        build(0, *zones), nodes=("z0", "z1", "z3", "z2"), order="name", max_parallel=4, zone_key="rack", max_per_zone=1
+    )
+    assert result.data["waves"] == [["z0", "z2"], ["z1", "z3"]]
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"max_per_zone": 1}, "No node has the label topology.kubernetes.io/zone."),
+        ({"order": "zone", "zone_key": "pol"}, "No node has the label pol. Similar labels are pool."),
+    ],
+)
+def test_a_zone_key_that_no_node_has_is_an_error(build: Build, options: dict[str, t.Any], said: str) -> None:
+    result = plan(build(), **options)
+    assert result.failed
+    assert result.message == said
+    assert "maintain_zone_key" in result.data["findings"][-1]["remedy"]
+
+
+def test_a_zone_key_that_is_not_needed_need_not_exist(build: Build) -> None:
+    assert not plan(build(), zone_key="pol").failed
+
+
 MOUNTS: Raw = {"volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]}
 
 
@@ -98,8 +124,24 @@ MOUNTS: Raw = {"volumes": [{"name": "data", "persistentVolumeClaim": {"claimName
             0,
             [{**POD_ON_N1, "spec": {**POD_ON_N1["spec"], **MOUNTS}}, claim()],
             {"persistentvolumeclaims", "persistentvolumes"},
-            {"resourcequotas"},
+            {"resourcequotas", "resourceclaims.resource.k8s.io"},
             id="a claim",
+        ),
+        pytest.param(
+            0,
+            [
+                {
+                    **POD_ON_N1,
+                    "spec": {**POD_ON_N1["spec"], "resourceClaims": [{"name": "gpu", "resourceClaimName": "g"}]},
+                }
+            ],
+            {
+                "resourceclaims.resource.k8s.io",
+                "resourceslices.resource.k8s.io",
+                "deviceclasses.resource.k8s.io",
+            },
+            {"persistentvolumeclaims", "resourcequotas", "devicetaintrules.resource.k8s.io"},
+            id="devices",
         ),
     ],
 )

@@ -39,7 +39,9 @@ def build() -> t.Iterator[Build]:
 
 def test_what_is_left_out_is_as_documented(build: Build) -> None:
     assert plan(build()).data["feasible"], "with the defaults"
-    found, wanted = defaults(plan_edge.SPEC, PlanOptions, settle=0.0, nodes=(), node_selector="", gates=())
+    found, wanted = defaults(
+        plan_edge.SPEC, PlanOptions, settle=0.0, nodes=(), node_selector="", gates=(), before_pod=(), not_rebooted=()
+    )
     assert found == wanted
 
 
@@ -211,3 +213,25 @@ def test_check_mode_does_not_wait_for_what_it_has_not_defined() -> None:
         ctx = me.ctx(check=True)
         me.run(lambda _ctx: access._await_served(ctx, names.FENCE_API, "NodeFence"))
         assert (world.machine.now, world.log) == (began, [])
+
+
+@pytest.mark.parametrize("there", [True, False], ids=["Medik8s is there", "it is not"])
+def test_leases_of_medik8s_are_read_once_where_its_namespace_is(build: Build, there: bool) -> None:
+    spec = {"holderIdentity": "node-maintenance", "renewTime": "2999-01-01T00:00:00.000000Z"}
+    meta = {"name": "node-n1", "namespace": names.MEDIK8S_NAMESPACE}
+    lease = {"apiVersion": kinds.LEASES.api_version, "kind": kinds.LEASES.kind, "metadata": meta}
+    theirs = [manifests.namespace(names.MEDIK8S_NAMESPACE), {**lease, "spec": {**spec, "leaseDurationSeconds": 3600}}]
+    found = build(3, *(theirs if there else ()))
+    bare = build(3)
+    result, _none = plan(found), plan(bare)
+    assert codes(result) == (["leased"] if there else [])
+    assert result.data["feasible"] is not there
+    assert len(asked(found)) - len(asked(bare)) == there
+
+
+def test_leases_of_medik8s_that_may_not_be_read_are_a_missing_permission(build: Build) -> None:
+    found = build(3, manifests.namespace(names.MEDIK8S_NAMESPACE))
+    found.server.denied.add(("list", kinds.LEASES.resource))
+    found.server.permitted.add(("list", kinds.LEASES.resource, names.NAMESPACE))
+    (finding,) = plan(found).data["findings"]
+    assert "may not list leases.coordination.k8s.io in namespace medik8s-leases" in finding["message"]

@@ -182,6 +182,37 @@ def test_what_is_missing_stands_for_a_quarter_of_a_second_and_what_is_complete_n
     assert one.missing(gone) != []
 
 
+def listed(*names: str) -> list[Raw]:
+    """The slice of Service `web` with these pods as ready endpoints."""
+    endpoints = [{"targetRef": {"uid": f"uid-{name}"}, "conditions": {"ready": True}} for name in names]
+    meta = {"name": "web-1", "namespace": "shop", "labels": {"kubernetes.io/service-name": "web"}}
+    return [{"metadata": meta, "endpoints": endpoints}]
+
+
+def test_traffic_reaches_a_replacement_before_its_node_counts_as_drained(waits: Make) -> None:
+    one, pods = waits(), web(3)
+    one.waits.expect(plan(pods[0]), shop(*pods, slices=listed("web-0", "web-1", "web-2")))
+    late = shop(*pods, slices=listed("web-1", "web-2"))
+    assert one.missing(shop(*pods[:2], slices=listed("web-1"))) == ["Deployment shop/web has 2 of 3 ready pods"]
+    assert one.after(0.25, late) == ["Service shop/web has 2 of 3 ready endpoints"]
+    assert one.after(4.5, late) == ["Service shop/web has 2 of 3 ready endpoints"]
+    assert one.after(0.25, shop(*pods, slices=listed("web-1", "web-2", "web-new"))) == []
+
+
+def test_a_service_that_selects_other_pods_by_now_is_waited_for_no_longer_than_slices_are_behind(waits: Make) -> None:
+    one, pods = waits(), web(3)
+    one.waits.expect(plan(pods[0]), shop(*pods, slices=listed("web-0")))
+    moved = shop(*pods, slices=listed())
+    assert one.missing(moved) == ["Service shop/web has 0 of 1 ready endpoints"]
+    assert one.after(5.0, moved) == []
+
+
+def test_services_are_not_waited_for_where_replacements_are_not(waits: Make) -> None:
+    one, pods = waits(("gone", "volumes")), web(1)
+    one.waits.expect(plan(pods[0]), shop(*pods, slices=listed("web-0")))
+    assert one.missing(shop(*pods, slices=listed())) == []
+
+
 LEAVING = web(1, on="n1")[0]
 
 

@@ -7,11 +7,14 @@
 from __future__ import annotations
 
 import typing as t
+from dataclasses import replace
 
 import pytest
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Raw
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.snapshots import Snapshot
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.services import STEPS, Services, merged
+from ansible_collections.kubeops.node_maintenance.tests.unit.plan import objects
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.world import World
 
 
@@ -24,9 +27,9 @@ def sampled(counts: t.Iterable[int]) -> tuple[str, list[list[t.Any]]]:
     """When it began, and what is kept of these counts, of which there is one in each second."""
     with World() as world:
         me = world.process("me")
-        began, services = me.clock.wall(), Services(me.ctx())
+        began, services = me.clock.wall(), Services(me.ctx(), {})
         for count in counts:
-            services.sample(serving(count))
+            services.sample(Snapshot(slices=tuple(serving(count))))
             world.machine.run_for(1.0)
         (shown,) = services.to_dicts()
         return began, shown["samples"]
@@ -75,9 +78,9 @@ def endpoint(uid: str = "", ready: bool | None = True, *addresses: str) -> Raw:
 def counts(*rounds: list[Raw]) -> dict[str, list[int]]:
     """What is kept of each Service after these looks at the slices."""
     with World(settle=False) as world:
-        services = Services(world.process("me").ctx())
+        services = Services(world.process("me").ctx(), {})
         for slices in rounds:
-            services.sample(slices)
+            services.sample(Snapshot(slices=tuple(slices)))
         found = services.to_dicts()
         assert [(one["namespace"], one["name"]) for one in found] == sorted((x["namespace"], x["name"]) for x in found)
         return {f"{one['namespace']}/{one['name']}": [count for _at, count in one["samples"]] for one in found}
@@ -110,10 +113,29 @@ def test_only_what_changed_or_never_served_is_shown() -> None:
 
 def test_how_many_were_watched_counts_also_those_that_are_not_shown() -> None:
     with World(settle=False) as world:
-        services = Services(world.process("me").ctx())
-        services.sample([piece("one", endpoint("a")), piece("two")])
+        services = Services(world.process("me").ctx(), {})
+        services.sample(Snapshot(slices=(piece("one", endpoint("a")), piece("two"))))
         assert services.watched == 2
 
 
 def test_few_steps_are_kept_as_they_were() -> None:
     assert [count for _at, count in sampled([3, 3, 2, 2, 3])[1]] == [3, 2, 3, 3]
+
+
+@pytest.mark.parametrize(
+    ("prior", "uid", "replicas"),
+    [
+        pytest.param({}, "uid-p", 3, id="as its workload wants"),
+        pytest.param({"uid-Deployment-web": 1}, "uid-p", 1, id="without its surge"),
+        pytest.param({}, "uid-other", 0, id="unknown"),
+    ],
+)
+def test_what_the_workloads_behind_a_service_want_is_told(prior: dict[str, int], uid: str, replicas: int) -> None:
+    pods = [objects.pod("p", owner=objects.owned("ReplicaSet", "web"))]
+    with World(settle=False) as world:
+        services = Services(world.process("me").ctx(), prior)
+        for slices in ([piece("web", endpoint(uid))], [piece("web")]):
+            seen = objects.snapshot(objects.deployment("web", 3), pods=pods)
+            services.sample(replace(seen, slices=tuple(slices)))
+        (shown,) = services.to_dicts()
+    assert (shown["replicas"], [count for _at, count in shown["samples"]]) == (replicas, [1, 0, 0])

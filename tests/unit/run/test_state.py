@@ -80,7 +80,7 @@ def test_the_same_command_resumes_a_failed_run_and_forgets_none(world: World) ->
     noted(world, mine.data["run"], "a")
     call(world, StateOptions("ended", failed=True), mine.data["run"])
     again = begun(world)
-    assert (again.data["run_id"], again.data["resumed"], again.data["finished"]) == (id_of(mine), True, ["a"])
+    assert (again.data["run_id"], again.data["resumed"], again.data["finished_nodes"]) == (id_of(mine), True, ["a"])
     assert again.data["run"] != mine.data["run"], "another start has a nonce of its own"
     assert runs(world) == {id_of(mine), id_of(other)}
 
@@ -214,9 +214,9 @@ def test_an_answer_that_was_lost_is_looked_up(world: World, what: What, method: 
     faults.when(memory, Fault(what))
     mine = begun(world)
     assert runs(world) == {id_of(mine)}
-    assert noted(world, mine.data["run"], "a").data["finished"] == ["a"]
+    assert noted(world, mine.data["run"], "a").data["finished_nodes"] == ["a"]
     again = begun(world)
-    assert (again.data["resumed"], again.data["finished"]) == (True, ["a"])
+    assert (again.data["resumed"], again.data["finished_nodes"]) == (True, ["a"])
     assert not call(world, StateOptions("ended", failed=True), mine.data["run"]).failed
     assert not call(world, StateOptions("ended"), mine.data["run"]).failed
     assert runs(world) == set()

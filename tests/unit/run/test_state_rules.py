@@ -66,12 +66,27 @@ def sign(world: World, run_id: str) -> t.Any:
 def test_what_would_be_resumed_is_told_beforehand(world: World) -> None:
     mine = begun(world)
     noted(world, mine.data["run"], "a")
-    found = {"run": id_of(mine), "finished": ["a"], "by": "me@sim", "since": memory(world, id_of(mine))["since"]}
+    stored = memory(world, id_of(mine))
+    found = {"run": id_of(mine), "finished": ["a"], "noted": stored["noted"], "by": "me@sim", "since": stored["since"]}
+    assert stored["noted"]
     assert resumable(world, INPUT) == found
     assert resumable(world, OTHER) is None
     assert resumable(world, None) is None
     assert resumable(world, OTHER, id_of(mine)) == found, "by its name, whatever the input"
     assert resumable(world, INPUT, "another") is None
+
+
+def test_after_a_failure_a_soak_counts_from_the_end_of_the_run(world: World) -> None:
+    mine = begun(world)
+    noted(world, mine.data["run"], "a")
+    world.machine.run_for(100.0)
+    call(world, StateOptions("ended", failed=True), mine.data["run"])
+    stored = memory(world, id_of(mine))
+    assert resumable(world, INPUT)["noted"] == stored["ended"] > stored["noted"]
+    world.machine.run_for(100.0)
+    noted(world, mine.data["run"], "b")
+    stored = memory(world, id_of(mine))
+    assert resumable(world, INPUT)["noted"] == stored["noted"] > stored["ended"]
 
 
 @pytest.mark.parametrize(("age", "resumed"), [(DAY, True), (DAY + 60.0, False)])
@@ -134,24 +149,24 @@ def test_a_node_is_noted_once_and_in_order(world: World) -> None:
     assert first.message.startswith(f"Run {id_of(mine)} still has to maintain a: ")
     assert first.data["nodes"] == [{"name": "b", "outcome": "noted", "failed": False, "message": ""}]
     since = len(world.log)
-    assert noted(world, mine.data["run"], "b").data["finished"] == ["b"]
+    assert noted(world, mine.data["run"], "b").data["finished_nodes"] == ["b"]
     assert "patch configmaps" not in requests(world, since)
     last = noted(world, mine.data["run"], "a", "b")
-    assert (last.data["finished"], last.message) == (["b", "a"], "")
+    assert (last.data["finished_nodes"], last.message) == (["b", "a"], "")
     assert runs(world) == {id_of(mine)}, "a playbook ends its run itself"
 
 
 def test_nodes_of_a_run_that_is_not_stored_need_no_note(world: World) -> None:
     assert noted(world, "gone/n", "a").message == "Run gone is not stored: nothing to note."
     assert noted(world, "gone/n").message == ""
-    assert noted(world, "gone/n", "a").data["finished"] == []
+    assert noted(world, "gone/n", "a").data["finished_nodes"] == []
 
 
 def test_a_release_by_hand_renews_no_sign_and_forgets_the_run_with_its_last_node(world: World) -> None:
     mine = begun(world)
     renewed = sign(world, id_of(mine))["renewTime"]
     world.machine.run_for(30.0)
-    assert noted(world, id_of(mine), "a").data["finished"] == ["a"]
+    assert noted(world, id_of(mine), "a").data["finished_nodes"] == ["a"]
     assert sign(world, id_of(mine))["renewTime"] == renewed
     assert noted(world, id_of(mine), "b").message == ""
     assert (runs(world), sign(world, id_of(mine))) == (set(), None)
@@ -165,7 +180,7 @@ def test_a_release_notes_each_node_for_the_run_of_its_record_and_no_other(world:
     out(world, other.data["run"], "c")
     out(world, "/n", "a", "b", step="returning")
     result = noted(world, "/n", "a", "b", "c", "unknown")
-    assert result.data["finished"] == ["a", "b"]
+    assert result.data["finished_nodes"] == ["a", "b"]
     assert runs(world) == {id_of(other)}
     assert memory(world, id_of(other))["finished"] == "[]", "c is still another's"
 
@@ -176,7 +191,7 @@ def test_several_runs_are_noted_in_one_call(world: World) -> None:
     out(world, other.data["run"], "c")
     out(world, "/n", "a", "c", step="returning")
     result = noted(world, "/n", "a", "c")
-    assert sorted(result.data["finished"]) == ["a", "c"]
+    assert sorted(result.data["finished_nodes"]) == ["a", "c"]
     assert f"Run {id_of(mine)} still has to maintain b: " in result.message
     assert runs(world) == {id_of(mine)}
 

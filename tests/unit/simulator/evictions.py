@@ -80,6 +80,8 @@ def _decrement(objects: Objects, pod: Raw, budget: Raw) -> None:
     if status.get("observedGeneration", 0) < budget["metadata"]["generation"]:
         raise answers.budget_behind(name)
     allowed = status.get("disruptionsAllowed", 0)
+    if len(status.get("disruptedPods") or {}) > 2000:
+        raise answers.budget_unconfirmed(name)
     if allowed <= 0:
         raise answers.budget_spent(name, status.get("desiredHealthy", 0), status.get("currentHealthy", 0))
     disrupted = {**(status.get("disruptedPods") or {}), pod["metadata"]["name"]: objects.wall()}

@@ -51,6 +51,8 @@ class Input:
     tasks_timeout: float = 3600.0
     gap: float = 0.2
     check: bool = False
+    node_conditions: bool = False
+    planned_notice: float | None = None
 
     @property
     def fingerprint(self) -> dict[str, t.Any]:
@@ -197,16 +199,16 @@ class _Playbook:
         ready: list[str] = []
         try:
             if not first:
-                again = self._call(
-                    "plan", lambda ctx: make_plan(ctx, PlanOptions(nodes=tuple(nodes), choices=given.choices)), run
-                )
+                options = PlanOptions(nodes=tuple(nodes), choices=given.choices, max_parallel=len(nodes))
+                again = self._call("plan", lambda ctx: make_plan(ctx, options), run)
                 if "feasible" not in again.data:
                     raise _Broken(again.message)
                 if not again.data["feasible"]:
                     self.outcome.wrong.append(f"The cluster changed, and the wave {nodes} does not fit any more.")
                     return
-            options = {"adopt": bool(given.run), "stored": True}
-            result = self.call_nodes("cordoned", self._cordon("cordoned", nodes, **options), run, told)
+            marks: dict[str, t.Any] = {"adopt": bool(given.run), "stored": True}
+            marks |= {"node_conditions": given.node_conditions, "planned_notice": given.planned_notice}
+            result = self.call_nodes("cordoned", self._cordon("cordoned", nodes, **marks), run, told)
             cordoned = _good(result)
             protected = self._protect(cordoned, told)
             ready = self._drain(protected, told)

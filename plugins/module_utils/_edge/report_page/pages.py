@@ -27,6 +27,7 @@ FILTERS: dict[str, t.Callable[..., t.Any]] = {
     "left": timeline.left,
     "place": text.place,
     "thousands": "{:,}".format,
+    "to_move": text.to_move,
     "worst": chart.worst,
 }
 GLOBALS: dict[str, t.Any] = {

@@ -45,6 +45,7 @@ table{border-collapse:collapse;width:100%;font-size:13.5px;line-height:1.4}
 th{font-weight:500;text-align:left;font-size:12.5px;vertical-align:bottom}
 th,td{padding:5px 16px 5px 0}
 td{vertical-align:top}
+.words td:not(.num):not(.fit){min-width:19ch}
 tbody tr{border-top:1px solid var(--line)}
 .num{text-align:right;white-space:nowrap}
 .picture tr{border-top:0}

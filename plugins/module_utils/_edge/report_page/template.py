@@ -121,7 +121,7 @@ y="{{ (100 - height)|round(1) }}%" height="{{ height }}%"><title>{{ ready|counte
 {% set foretold = totals.forecast_seconds is not none %}
 {% if report.planned %}
 {{ tile("Nodes planned", totals.nodes, waves) }}
-{{ tile("Pods to move", (report.pods|length - totals.pods_left)|thousands,
+{{ tile("Pods to move", report|to_move|length|thousands,
   totals.pods_left|thousands ~ " left in place") }}
 {{ tile("Emptying nodes", totals.forecast_seconds|duration, "forecast" if foretold else "no forecast") }}
 {% else %}
@@ -179,7 +179,8 @@ one is empty where nothing changed{% endif %}. The dashed line is the number tha
 {% endif %}
 {% endmacro %}
 {%- set nodes = report.nodes|selectattr("touched")|list %}
-{%- set verdict_tone = {"dark": "bad", "stopped": "bad", "never_dark": "good"}.get(report.verdict, "") -%}
+{%- set good = report.verdict in ("never_dark", "planned") -%}
+{%- set verdict_tone = "bad" if report.verdict in ("dark", "stopped") else "good" if good else "" -%}
 <!DOCTYPE html>
 <html lang="en">
 <head>
@@ -207,7 +208,7 @@ content="default-src 'none'; style-src 'unsafe-inline'; script-src '{{ script_ha
 {% if report.services and report.watched %}
 {% call section("services", "Ready endpoints per Service") %}{{ services_over_time(report.services) }}{% endcall %}
 {% endif %}
-{% if report.refusals %}
+{% if report.refusals and not report.planned %}
 {% call section("refused", "What was refused, and why") %}
 <table class="words">\
 {{ head(["By", "Rule", "Refusals", "Held back", "Pods", "What to do"], ["Refusals", "Held back"]) }}<tbody>
@@ -240,15 +241,17 @@ content="default-src 'none'; style-src 'unsafe-inline'; script-src '{{ script_ha
 </tbody></table>{{ more(report.swaps, rows_most, "workload") }}
 {% endcall %}
 {% endif %}
-{% if report.findings %}
+{# Blockers stand at the top. #}
+{% set findings = report.findings|rejectattr("severity", "equalto", "blocker")|list %}
+{% if findings %}
 {% call section("findings", "Findings of the plan") %}
 <table class="words">{{ head(["Severity", "Object", "Finding", "What to do"]) }}<tbody>
-{% for finding in report.findings[:rows_most] %}
+{% for finding in findings[:rows_most] %}
 <tr><td class="fit {{ tones.get(finding.severity, "soft") }}">{{ finding.severity }}</td>\
 <td><b>{{ finding.object }}</b><br><code class="soft">{{ finding.code }}</code></td>\
 <td>{{ finding.message }}</td><td>{{ finding.remedy }}</td></tr>
 {% endfor %}
-</tbody></table>{{ more(report.findings, rows_most, "finding") }}
+</tbody></table>{{ more(findings, rows_most, "finding") }}
 {% endcall %}
 {% endif %}
 {% if report.pods %}

@@ -15,18 +15,20 @@ def release(answers: replies.Answers, *, check: bool, broken: str = "") -> dict[
     """What came of a ``release`` so far; ``broken`` is the error of the call that ended it.
 
     * ``out``: the nodes in maintenance, ``in_service``: the others, ``at_goal``: an entry about each of these;
-    * ``verified``: those that passed the gates, ``ready``: those to be tainted (check mode checks no gates),
-      ``untainted``: those where that failed, ``give_back``: the others of them;
+    * ``verified``: those that passed the gates, ``held``: those of them of which a hook failed, ``ready``: those to be
+      tainted (check mode checks no gates), ``untainted``: those where that failed, ``give_back``: the others of them;
     * ``not_back``: those that returned only in part;
     * ``failed``: an entry about each node that is still out.
     """
     words = ("plan", "returning", "verify", "taint", "guards", "uncordon")
     plan, returning, verify, taint, guards, uncordon = (answers[word] for word in words)
+    hooks = answers.get("hooks", {})
+    held = replies.names(replies.failed(hooks))
     in_service = [node for node in replies.entries(plan) if not node.get("record")]
     out = [node["name"] for node in replies.entries(plan) if node.get("record")]
     uncordoned, untainted = replies.passed(uncordon), replies.names(replies.failed(taint))
-    ready = out if check else replies.passed(verify)
-    calls = (returning, verify, taint, guards, uncordon)
+    ready = out if check else replies.without(replies.passed(verify), held)
+    calls = (hooks, returning, verify, taint, guards, uncordon)
     messages = replies.messages(replies.failed(*calls))
     # Nodes of other runs were not changed, and the message says how to take them over.
     others = {each["name"] for each in replies.entries(*calls) if each.get("outcome") in replies.OF_OTHERS}
@@ -40,7 +42,8 @@ def release(answers: replies.Answers, *, check: bool, broken: str = "") -> dict[
         "out": out,
         "in_service": replies.names(in_service),
         "at_goal": [{**node, "outcome": outcomes.PlanOutcome.AT_GOAL.value} for node in in_service],
-        "verified": replies.passed(verify),
+        "verified": replies.without(replies.passed(verify), held),
+        "held": held,
         "ready": ready,
         "untainted": untainted,
         "give_back": replies.without(ready, untainted),

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import typing as t
 
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge import window_input
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.summary import replies
 
 FENCE = "ansible-playbook kubeops.node_maintenance.fence"
@@ -18,17 +19,33 @@ FENCES = {
 }
 
 
-def plan(answers: replies.Answers) -> dict[str, list[str]]:
-    """A plan as ``lines``, and its ``blockers`` as sentences."""
+def plan(
+    answers: replies.Answers, *, wanted: t.Mapping[str, t.Any] | None = None, now: float | str = 0.0
+) -> dict[str, list[str]]:
+    """A plan as ``lines`` and its ``blockers`` as sentences; ``says`` is what a last message says of these.
+
+    With ``wanted``, the input, and ``now``, seconds since the epoch, also whether the maintenance window is open.
+    """
     plan = answers["plan"]
+    blockers = replies.blockers(plan)
     lines = [f"Wave {number}: {', '.join(wave)}" for number, wave in enumerate(plan.get("waves") or (), start=1)]
-    lines += [": ".join((each["severity"], each["message"], each["remedy"])) for each in plan["findings"]]
+    others = [finding for finding in plan["findings"] if finding not in blockers]
+    lines += [f"{finding['severity']}: {replies.sentence(finding)}" for finding in others]
     for pod in plan.get("pods") or ():
         if pod.get("fate"):
             lines.append(f"{pod['namespace']}/{pod['name']}: {pod['fate']['reason']}")
-    lines.append(f"Draining the nodes takes about {plan.get('estimate_seconds')} s.")
+    if plan.get("estimate_seconds"):
+        lines.append(f"Draining the nodes takes about {plan['estimate_seconds']} s.")
+    if wanted and wanted["window"] and plan.get("waves"):
+        work = wanted["tasks_estimate"] if wanted["tasks"] or wanted["reboot"] else 0
+        closed = window_input.closed(wanted["window"], now, plan["wave_seconds"][0] + work)
+        lines.append(closed or "The maintenance window is open for the first wave.")
     lines.append(FENCES[plan.get("fence") or "unknown"])
-    return {"lines": lines, "blockers": [replies.sentence(finding) for finding in replies.blockers(plan)]}
+    return {
+        "lines": lines,
+        "blockers": [replies.sentence(finding) for finding in blockers],
+        "says": replies.short(blockers),
+    }
 
 
 def traces(answers: replies.Answers, *, run: str = "", state: str = "") -> dict[str, list[str]]:

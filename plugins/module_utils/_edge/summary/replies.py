@@ -78,6 +78,18 @@ def sentence(finding: Entry) -> str:
     return reasons.Reason(finding["code"], finding["message"], finding["remedy"]).sentence
 
 
+def short(found: t.Sequence[Entry]) -> list[str]:
+    """Findings that the report has told in full, as one line for a last message; none if there are none."""
+    if not found:
+        return []
+    of: dict[str, list[str]] = {}
+    for finding in found:
+        of.setdefault(finding["code"], []).append(finding["object"])
+    names = "; ".join(f"{code} ({', '.join(unique(subjects))})" for code, subjects in of.items())
+    count = f"{len(found)} blocker{'s' if len(found) > 1 else ''}"
+    return [f"{count}, described with remedies in the report above: {names}."]
+
+
 def ended(text: str) -> str:
     """The text with a full stop, unless it has an end."""
     return text if text[-1:] in (".", "!", "?") else f"{text}."

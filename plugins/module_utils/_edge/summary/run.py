@@ -7,7 +7,15 @@ from __future__ import annotations
 
 import typing as t
 
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge import window_input
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.summary import replies
+
+CONTINUES = (
+    " Run the same command again then; if that is more than 24 hours after the start of this run, with "
+    "-e maintain_run=<id>, as printed at its start."
+)
+OTHERWISE = "Because of the failures above, or because maintain_until has passed."
+REPAIRED = "Once the cause is removed, run the same command again."
 
 
 def run(
@@ -18,33 +26,44 @@ def run(
     taken_up: t.Sequence[replies.Answer],
     in_the_way: t.Sequence[str] = (),
     descheduler: str = "",
+    soaks: t.Iterable[str] = (),
+    finished: t.Sequence[str] = (),
+    seconds: t.Sequence[float] = (),
+    window: t.Sequence[t.Mapping[str, t.Any]] = (),
+    now: float | str = 0.0,
 ) -> dict[str, t.Any]:
     """The result of the run so far.
 
     ``answers`` are those of the last two calls, ``ended`` and ``report``, once they were made. ``batches`` are the
-    planned waves, each with its controller host first, ``waves`` their results as {failed, stop} (``{}`` for one that
-    did not start or end; no wave at all if the run did not start), ``taken_up`` the results for what an earlier start
-    had finished, ``in_the_way`` why the run did not start, ``descheduler`` the error of its rollout. Returns
+    planned waves, each with its controller host first, ``waves`` their results as {failed, stop, back} (``{}`` for one
+    that did not start or end; no wave at all if the run did not start), ``taken_up`` the results for what an earlier
+    start had ``finished``, ``in_the_way`` why the run did not start, ``descheduler`` the error of its rollout,
+    ``soaks`` what failed in the soaks. ``seconds`` is the forecast for each batch, ``window`` that of the input, and
+    ``now`` the time since the epoch. Returns
 
     * ``failed``: an entry about each node that is not where it should be, ``stops``: why waves did not start,
       ``left``: the nodes of waves that did not start for that or another reason;
+    * ``back``: the nodes that are back in service, those of an earlier start too;
+    * ``closed``: why the next wave may not start now, by the maintenance windows;
     * ``clean``: every wave succeeded, so that the steps after the waves may run, ``well``: these succeeded too;
     * ``wrong``: the parts of the last message.
     """
-    came = [wave for wave in waves if wave]
+    came = list(filter(None, waves))
     of_waves = [entry for wave in came for entry in wave["failed"]]
     half_back = {entry["name"]: entry for entry in reversed(replies.failed(*taken_up))}
-    failures = [*(half_back[name] for name in sorted(half_back)), *of_waves]
-    stops = [wave["stop"] for wave in came if wave["stop"]]
+    failures = [*dict(sorted(half_back.items())).values(), *of_waves]
+    soaked = replies.unique(soaks)
+    stops = [*filter(None, (wave["stop"] for wave in came)), *soaked]
     left = [node for batch, wave in zip(batches, waves, strict=False) if not wave for node in batch[1:]]
+    ahead = [each for index, each in enumerate(seconds) if index >= len(waves) or not waves[index]]
+    closed = window_input.closed(window, now, ahead[0]) if ahead else ""
     wrong = [*in_the_way, *(entry["message"].strip() for entry in failures), *stops]
-    if left and not stops:
-        wrong.append(
-            f"Not started, because of the failures above or because maintain_until has passed: {', '.join(left)}"
-        )
+    if left and (soaked or not stops):
+        then = f"{closed}{CONTINUES}" if closed else OTHERWISE
+        wrong.append(f"Not started: {', '.join(left)}. {REPAIRED if soaked else then}")
     wrong.append(descheduler)
-    ended, report = answers.get("ended"), answers.get("report")
-    if ended and "nodes" not in ended and not ended.get("skipped"):
+    ended, report = answers.get("ended") or {"skipped": True}, answers.get("report")
+    if "nodes" not in ended and not ended.get("skipped"):
         wrong.append(ended["msg"])
     if report and "html" not in report:
         wrong.append(report["msg"])
@@ -52,7 +71,18 @@ def run(
         "failed": failures,
         "stops": stops,
         "left": left,
+        "back": [*finished, *(node for wave in came for node in wave.get("back", ()))],
+        "closed": closed,
         "clean": not of_waves and not stops and not left,
         "well": not failures and not stops and not left and not descheduler,
         "wrong": [text for text in wrong if text],
     }
+
+
+def soak(answers: replies.Answers) -> dict[str, str]:
+    """What failed in a soak (``soaked``), as ``text``; empty if the gates held all the time."""
+    answer = answers["soaked"]
+    if "nodes" not in answer:
+        return {"text": f"The soak was not watched to its end: {answer['msg']}"}
+    failed = " ".join(replies.unique(entry["message"] for entry in replies.failed(answer)))
+    return {"text": f"A gate failed in the soak: {failed} No further wave starts." if failed else ""}

@@ -24,8 +24,9 @@ def start(
     * ``hosts``: the hosts of these nodes, with addresses for those that are not in the inventory, and ``members``: all
       hosts of the batches in order. ``adopt`` says that no node of the batch belongs to a run other than the one
       named, whose tasks are known to be over by that;
+    * ``seconds``: the forecast for each batch, with the work on its hosts;
     * ``runs``: the runs that had left nodes out of service before, by node;
-    * ``blockers``: what prevents the maintenance, as sentences.
+    * ``blockers``: what prevents the maintenance, in one line, or none.
     """
     listed, plan = answers["listed"], answers["plan"]
     resumable = listed.get("resumable") or {}
@@ -33,7 +34,10 @@ def start(
     recorded = [trace for trace in listed["traces"] if trace["object"].startswith("Node ")]
     own = [node for trace in recorded if trace["run"] == resumed for node in trace.get("nodes") or ()]
     others = [node for trace in recorded if trace["run"] != resumed for node in trace.get("nodes") or ()]
-    waves = [left for wave in plan.get("waves") or () if (left := replies.without(wave, finished))]
+    has_work = not evacuates and bool(wanted["tasks"] or wanted["reboot"])
+    planned_waves = zip(plan.get("waves") or (), plan.get("wave_seconds") or (), strict=True)
+    left = [(rest, seconds) for wave, seconds in planned_waves if (rest := replies.without(wave, finished))]
+    waves = [wave for wave, _seconds in left]
     batches = [[f"maintenance-wave-{number}", *wave] for number, wave in enumerate(waves, start=1)]
     planned = {node["name"]: node for node in plan.get("nodes") or ()}
 
@@ -47,12 +51,13 @@ def start(
         return bool(wanted["run"]) and all(runs.get(node, wanted["run"]) == wanted["run"] for node in nodes)
 
     return {
-        "has_work": not evacuates and bool(wanted["tasks"] or wanted["reboot"]),
+        "has_work": has_work,
         "finished": finished,
         "half_back": replies.unique(node for node in own if node in finished),
         "give_back": replies.without(finished, others),
         "waves": waves,
         "batches": batches,
+        "seconds": [seconds + (wanted["tasks_estimate"] if has_work else 0) for _wave, seconds in left],
         "hosts": [host(node) for wave in waves for node in wave],
         "members": [
             {**host(name), "leads": name == batch[0], "nodes": batch[1:], "adopt": adopt(batch[1:])}
@@ -60,5 +65,5 @@ def start(
             for name in batch
         ],
         "runs": runs,
-        "blockers": [replies.sentence(finding) for finding in replies.blockers(plan)],
+        "blockers": replies.short(replies.blockers(plan)),
     }

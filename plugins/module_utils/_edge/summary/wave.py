@@ -12,7 +12,10 @@ from dataclasses import dataclass
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.summary import replies
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import outcomes
 
-ABOUT_NODES = ("cordon", "protect", "migrate", "out", "returning", "verify", "taint", "guards", "uncordon", "parked")
+ABOUT_NODES = (
+    *("cordon", "protect", "migrate", "out", "returning", "verify", "taint", "guards", "uncordon", "parked"),
+    "hooks",
+)
 """The calls that say why a node failed, in order; the first failure counts."""
 
 
@@ -35,7 +38,7 @@ class Wave:
     check: bool
     run: str
     runs: t.Mapping[str, str]
-    works: t.Sequence[t.Mapping[str, str]]
+    works: t.Sequence[t.Mapping[str, t.Any]]
     broken: str = ""
     broken_late: str = ""
 
@@ -62,6 +65,15 @@ class Wave:
         return self.passed("cordon")
 
     @functools.cached_property
+    def unhooked(self) -> list[str]:
+        """The nodes of which a hook failed."""
+        return replies.names(replies.failed(*self.of("hooks")))
+
+    @functools.cached_property
+    def verified(self) -> list[str]:
+        return replies.without(self.passed("verify"), self.unhooked)
+
+    @functools.cached_property
     def uncordoned(self) -> list[str]:
         return self.passed("uncordon")
 
@@ -73,11 +85,13 @@ class Wave:
 
     @functools.cached_property
     def drained(self) -> list[str]:
-        return [
+        through = [
             entry["name"]
             for entry in replies.entries(*self.of("migrate"))
             if not entry.get("failed") and entry["outcome"] != outcomes.CordonOutcome.GONE
         ]
+        hooks = [entry for entry in replies.failed(*self.of("hooks")) if entry.get("hook") == "after_pod"]
+        return replies.without(through, replies.names(hooks))
 
     @functools.cached_property
     def ready(self) -> list[str]:
@@ -87,7 +101,7 @@ class Wave:
         return self.passed("out") if self.has_work else self.drained
 
     @functools.cached_property
-    def work(self) -> dict[str, t.Mapping[str, str]]:
+    def work(self) -> dict[str, t.Mapping[str, t.Any]]:
         """The result of the work on each host that is ready for it; empty without work."""
         found = dict(zip(self.nodes, self.works, strict=True))
         return {node: found[node] for node in self.ready} if self.has_work else {}
@@ -108,9 +122,14 @@ class Wave:
         return done + (self.failed_work if self.on_failure == "release" else [])
 
     @functools.cached_property
+    def not_rebooted(self) -> list[str]:
+        """The returning nodes whose hosts did not have to be rebooted."""
+        return [node for node in self.returning if self.work and self.work[node].get("not_rebooted") in (True, "True")]
+
+    @functools.cached_property
     def others(self) -> list[dict[str, t.Any]]:
         """The other runs that had left nodes out of service which are back now, each with these nodes."""
-        verified = set(self.passed("verify"))
+        verified = set(self.verified)
         nodes: dict[str, list[str]] = {}
         for node in self.nodes:
             if node in verified and self.runs.get(node, "") not in ("", self.run.partition("/")[0]):
@@ -173,31 +192,38 @@ def wave(answers: replies.Answers, **known: t.Any) -> dict[str, t.Any]:
     """What came of a wave so far, as names of nodes; ``known`` are the other fields of ``Wave``.
 
     * ``stop``: why the wave does not start;
-    * ``cordoned``, ``protected``, ``drained``, ``ready``: how far the nodes came. ``lost``: those that failed and are
-      returned to service at once;
-    * ``unfinished``: those that stay out of service because their work is not done. ``returning``: those that return;
+    * ``cordoned``, ``hooked``, ``protected``, ``drained``, ``ready``: how far the nodes came. ``lost``: those that
+      failed and are returned to service at once;
+    * ``unfinished``: those that stay out of service because their work is not done. ``returning``: those that return,
+      and of them ``not_rebooted`` those whose hosts did not have to be;
     * ``finished``: those that passed the gates after their work. ``others``: the other runs to be told about them;
-    * ``released``: those to be tainted, ``untainted``: those where that failed, ``give_back``: the others of them;
+    * ``held``: those that stay out because of a hook. ``released``: those to be tainted, ``untainted``: those where
+      that failed, ``give_back``: the others of them;
     * ``not_back``: those that returned only in part;
-    * ``failed``: an entry about each node that is not where it should be.
+    * ``done``: those that are where they should be, ``failed``: an entry about each of the others.
     """
     found = Wave(**{**known, "answers": answers})
-    released = found.passed("returning" if found.on_failure == "release" else "verify")
+    through = found.passed("returning" if found.on_failure == "release" else "verify")
+    released = replies.without(through, found.unhooked)
     untainted = replies.names(replies.failed(*found.of("taint")))
     return {
         "stop": found.stop,
         "cordoned": found.cordoned,
-        "protected": found.passed("protect"),
+        "hooked": replies.without(found.cordoned, found.unhooked),
+        "protected": replies.without(found.passed("protect"), found.unhooked),
         "drained": found.drained,
         "ready": found.ready,
         "lost": replies.without(found.touched, found.ready),
         "unfinished": replies.without(found.ready, found.returning),
         "returning": found.returning,
-        "finished": replies.without(found.passed("verify"), found.failed_work),
+        "not_rebooted": found.not_rebooted,
+        "finished": replies.without(found.verified, found.failed_work),
         "others": found.others,
+        "held": replies.without(through, released),
         "released": released,
         "untainted": untainted,
         "give_back": replies.without(released, untainted),
         "not_back": replies.without(found.returning, found.uncordoned),
+        "done": [] if found.stop else found.done,
         "failed": [] if found.stop else found.failed,
     }

@@ -34,7 +34,7 @@ PER_WAVE = 5.0
 """Cordon, proof and giving back."""
 
 
-def estimate_seconds(
+def wave_seconds(
     snapshot: snapshots.Snapshot,
     plans: t.Sequence[pod_plan.PodPlan],
     waves: t.Iterable[t.Collection[str]],
@@ -42,22 +42,22 @@ def estimate_seconds(
     settle: float = 0.0,
     choices: pod_plan.Choices | None = None,
     now: str = "",
-) -> int:
-    """Seconds for all waves together; batch Jobs and ending pods are not waited for in it.
+) -> list[int]:
+    """Seconds for each wave; batch Jobs and ending pods are not waited for in it.
 
     Each wave waits for what the object limiter remembers of those before, with ``now`` (RFC 3339) also of earlier runs.
     """
-    seconds, choices = 0.0, choices or pod_plan.Choices()
+    seconds, choices = list[int](), choices or pod_plan.Choices()
     controller = choices.controller
     start, taken = _remembered(snapshot, now)
     for wave in waves:
         by_job = [plan for plan in plans if plan.route == "job" and plan.pod.node in wave]
-        jobs = _by_jobs(snapshot, by_job, controller, taken, start + seconds) if controller and by_job else 0.0
+        jobs = _by_jobs(snapshot, by_job, controller, taken, start + sum(seconds)) if controller and by_job else 0.0
         if choices.backend == "auto" and jobs > choices.job_wait:
             evicted = _wave(snapshot, [replace(plan, route="evict") for plan in by_job], wave, settle)
             jobs = min(jobs, choices.job_wait + evicted)
-        seconds += PER_WAVE + max(_wave(snapshot, plans, wave, settle), jobs)
-    return math.ceil(seconds)
+        seconds.append(math.ceil(PER_WAVE + max(_wave(snapshot, plans, wave, settle), jobs)))
+    return seconds
 
 
 def limiter_seconds(
@@ -136,11 +136,12 @@ def _by_jobs(
 def _wave(
     snapshot: snapshots.Snapshot, plans: t.Iterable[pod_plan.PodPlan], wave: t.Collection[str], settle: float
 ) -> float:
-    groups: dict[str, list[pod_plan.PodPlan]] = {}
+    bands: dict[tuple[bool, int], dict[str, list[pod_plan.PodPlan]]] = {}
     for plan in plans:
         if plan.pod.node in wave and plan.route in ("evict", "swap"):
-            groups.setdefault(_group(plan), []).append(plan)
-    return max((_seconds(snapshot, group, settle) for group in groups.values()), default=0.0)
+            band = bands.setdefault((plan.manner.last, plan.manner.order), {})
+            band.setdefault(_group(plan), []).append(plan)
+    return sum(max(_seconds(snapshot, group, settle) for group in groups.values()) for groups in bands.values())
 
 
 def _group(plan: pod_plan.PodPlan) -> str:

@@ -17,9 +17,9 @@ from dataclasses import dataclass
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import (
     objects,
+    operators,
     option,
     reasons,
-    selectors,
     snapshots,
 )
 
@@ -32,7 +32,7 @@ Code = t.Literal[
     "not_observed",
     "refused_by_server",
     "sync_failed",
-    "reactive_budget",
+    "operator_budget",
     "unhealthy_blocked",
     "misconfigured",
     "stale",
@@ -43,12 +43,8 @@ Code = t.Literal[
 MAX_DISRUPTED = 2000
 """With more unconfirmed evictions, the API server refuses with 403 (``MaxDisruptedPodSize``)."""
 
-REACTIVE: t.Mapping[str, objects.Raw] = {
-    "longhorn": {"matchLabels": {"longhorn.io/component": "instance-manager"}},
-    "kubevirt": {"matchLabels": {"kubevirt.io": "virt-launcher"}},
-    "rook": {"matchLabels": {"app": "rook-ceph-osd"}},
-}
-"""Labels of pods with an operator that lifts their budget only after a cordon or an eviction attempt."""
+WAITED_FOR = frozenset({"misconfigured", "sync_failed", "unhealthy_blocked", "spent"})
+"""Verdicts that an operator changes; the others pass without it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,10 +61,8 @@ class Verdict(reasons.Reason):
         return self.code in ("no_budget", "bypass", "room", "unhealthy_allowed")
 
 
-def diagnose(
-    snapshot: snapshots.Snapshot, pod: objects.Pod, reactive: t.Sequence[objects.Raw] = tuple(REACTIVE.values())
-) -> Verdict:
-    """The verdict on the pod by all of its budgets; ``reactive`` are selectors as in ``REACTIVE``."""
+def diagnose(snapshot: snapshots.Snapshot, pod: objects.Pod, wanted: t.Sequence[objects.Raw] = ()) -> Verdict:
+    """The verdict on the pod by all of its budgets; ``wanted`` are the caller's selectors of pods with operators."""
     if pod.deleting or pod.phase in ("Succeeded", "Failed", "Pending"):
         return Verdict("bypass", f"{pod.ref} is {'terminating' if pod.deleting else pod.phase}.")
     budgets = snapshot.budgets_of(pod)
@@ -85,11 +79,27 @@ def diagnose(
     refused = _refused(snapshot, pod, budget)
     if refused is None:
         return Verdict("room", f"{budget.ref} allows {budget.allowed} more disruptions.", budget=budget.ref)
-    if not refused.allowed and any(selectors.matches(s, pod.labels) for s in reactive):
-        message = f"{refused.message} Its operator lifts it once the node is cordoned or an eviction is tried."
-        remedy = "Nothing to do: the eviction is retried. If it never succeeds, check the operator of these pods."
-        return Verdict("reactive_budget", message, remedy, budget.ref)
-    return refused
+    operator = operators.operator_of(snapshot, pod, budget, wanted) if refused.code in WAITED_FOR else None
+    return of_operator(pod, budget, operator) if operator else refused
+
+
+def of_operator(
+    pod: objects.Pod, budget: objects.Budget | None, operator: operators.Operator, answer: str = ""
+) -> Verdict:
+    """That the pod stays until its operator acts.
+
+    Without a budget it is the operator's webhook that keeps it; ``answer`` is what that said to an eviction.
+    """
+    holder = f"{budget.ref} ({rule(budget)})" if budget else "A webhook"
+    message = f"{holder} keeps {pod.ref} until its operator acts: {operator} {operator.acts}."
+    if answer:
+        message += f" The eviction was answered: {answer.rstrip('.')}."
+    wait = option.options(operator_budget_wait="30m")
+    remedy = (
+        "The drain waits for that. If it takes too long, the node is given back: check that the operator runs and has "
+        f"another node for the pod, or give it more time with {wait}."
+    )
+    return Verdict("operator_budget", message, remedy, budget.ref if budget else None)
 
 
 def unhealthy_may_go(budget: objects.Budget) -> bool:
@@ -116,15 +126,6 @@ def rule(budget: objects.Budget) -> str:
     if budget.max_unavailable is not None:
         return f"maxUnavailable: {budget.max_unavailable}"
     return f"minAvailable: {1 if budget.min_available is None else budget.min_available}"
-
-
-def reactive_selectors(wanted: t.Iterable[str]) -> tuple[objects.Raw, ...]:
-    """Selectors of pods from preset names (``longhorn``, ``kubevirt``, ``rook``) and texts.
-
-    Raises:
-        ValueError: a text is neither.
-    """
-    return tuple(REACTIVE[text] if text in REACTIVE else selectors.parse(text) for text in wanted)
 
 
 def _refused(snapshot: snapshots.Snapshot, pod: objects.Pod, budget: objects.Budget) -> Verdict | None:

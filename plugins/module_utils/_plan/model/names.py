@@ -4,7 +4,7 @@
 """Every name that this collection writes into a cluster.
 
 The protocol defines them: the record and the taint are on the node, everything else is in one namespace; users'
-workloads are never annotated.
+workloads are never annotated. Pods are, with ``PLANNED``, if a hook asks for it; ``READY_TO_MOVE`` is theirs to set.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ SURGE = f"{PREFIX}/surge"
 SERVES_NODES = f"{PREFIX}/nodes"
 LOCK_DETAILS = f"{PREFIX}/lock"
 FENCE = f"{PREFIX}/fence"
+PLANNED = f"{PREFIX}/maintenance-planned"
+READY_TO_MOVE = f"{PREFIX}/ready-to-move"
 
 FENCE_POLICY = f"node-fence.{PREFIX}"
 FENCE_MAP = "node-fence"
@@ -30,6 +32,9 @@ MANAGED_BY = "kubeops.node_maintenance"
 DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
 LOWEST_COST = "-2147483648"
 UNSCHEDULABLE_TAINT = "node.kubernetes.io/unschedulable"
+LIFECYCLE = ("MaintenancePlanned", "DrainInProgress", "Drained", "MaintenanceInProgress")
+"""Kubernetes' node conditions for a maintenance (KEP-5683), in its order."""
+CONDITION_REASON = "KubeopsNodeMaintenance"
 MIRROR = "kubernetes.io/config.mirror"
 
 GUARD_PREFIX = "kubeops-guard-"

@@ -37,8 +37,11 @@ class Mark:
 class Record:
     """The durable state of a maintenance.
 
-    ``prior`` holds ``unschedulable`` (bool) and ``bootID``, ``added`` the taints we added; the keys of ``marks`` are
-    ``annotation/<key>`` or ``label/<key>``; ``lease`` is ``<namespace>/<name>`` of the lock; ``since`` is RFC 3339.
+    ``prior`` holds ``unschedulable`` (bool), ``bootID``, and what the gates compare with: ``taints`` (``key:effect`` of
+    those that kept pods away) and ``conditions`` (types of those that were bad). ``added`` has the taints we added; the
+    keys of ``marks`` are ``annotation/<key>`` or ``label/<key>``; ``lease`` is ``<namespace>/<name>`` of the lock;
+    ``since`` is RFC 3339. ``conditions`` are the node conditions that we may set, by type, as they were before
+    (``None``: not there); empty if none is to be set. ``hooks`` says how far calls of hooks are, see ``hooks.Call``.
     Whoever knows the ``nonce`` may act.
     """
 
@@ -53,6 +56,8 @@ class Record:
     prior: t.Mapping[str, t.Any]
     added: tuple[objects.Raw, ...] = ()
     marks: t.Mapping[str, Mark] = field(default_factory=dict)
+    conditions: t.Mapping[str, objects.Raw | None] = field(default_factory=dict)
+    hooks: t.Mapping[str, t.Mapping[str, str]] = field(default_factory=dict)
 
     def at(self, step: Step, **changes: t.Any) -> Record:
         """The same record at another step."""
@@ -93,8 +98,9 @@ class Record:
         return {key: value for key, value in self._plain().items() if key != "nonce"}
 
     def _plain(self) -> dict[str, t.Any]:
-        """Every field as in JSON."""
-        data = {name: getattr(self, name) for name in _FIELDS}
+        """Every field as in JSON; ``conditions`` and ``hooks`` only where there are some."""
+        found = {name: getattr(self, name) for name in _FIELDS}
+        data = {name: value for name, value in found.items() if value or name not in ("conditions", "hooks")}
         marks = {key: {"prior": mark.prior, "ours": mark.ours} for key, mark in self.marks.items()}
         return {**data, "prior": dict(self.prior), "added": [dict(x) for x in self.added], "marks": marks}
 
@@ -120,7 +126,8 @@ def record_of(node: objects.Node) -> Record | None:
                 f"{VERSION}. Use the collection that wrote it, or remove the annotation by hand."
             )
         marks = {key: Mark(**mark) for key, mark in data.pop("marks").items()}
-        return Record(**{**data, "added": tuple(data["added"]), "marks": marks})
+        hooks = {key: {**entry, "state": entry["state"]} for key, entry in data.pop("hooks", {}).items()}
+        return Record(**{**data, "added": tuple(data["added"]), "marks": marks, "hooks": hooks})
     except BadRecordError:
         raise
     except (ValueError, TypeError, KeyError, AttributeError) as error:

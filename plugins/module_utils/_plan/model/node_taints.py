@@ -14,13 +14,14 @@ import re
 import typing as t
 from dataclasses import dataclass
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import api_changes, names, objects
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import (
+    api_changes,
+    names,
+    objects,
+    taint_owners,
+)
 
 EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
-
-LEFT_ALONE = ("node.kubernetes.io/", "node.cloudprovider.kubernetes.io/")
-"""Prefixes of the taints that Kubernetes' own controllers set and remove; ``exact`` does not touch them."""
-
 
 OUTDATED: t.Mapping[str, str] = {
     "node.alpha.kubernetes.io/notReady": "node.kubernetes.io/not-ready",
@@ -122,8 +123,12 @@ def covers(toleration: objects.Raw, taint: objects.Raw) -> bool:
 
 def untolerated(tolerations: t.Collection[objects.Raw], taints: t.Iterable[objects.Raw]) -> tuple[objects.Raw, ...]:
     """The taints that keep such a pod off the node; PreferNoSchedule does not."""
-    hard = (x for x in taints if x.get("effect") in ("NoSchedule", "NoExecute"))
-    return tuple(x for x in hard if not tolerates(tolerations, x))
+    return tuple(x for x in taints if hard(x) and not tolerates(tolerations, x))
+
+
+def hard(taint: objects.Raw) -> bool:
+    """Whether the taint keeps pods off the node; PreferNoSchedule does not."""
+    return taint.get("effect") in ("NoSchedule", "NoExecute")
 
 
 def in_words(taint: objects.Raw) -> str:
@@ -211,18 +216,22 @@ def words(one: DesiredTaint) -> str:
 
 
 def desired_taints(
-    current: tuple[objects.Raw, ...], desired: t.Sequence[DesiredTaint], *, exact: bool
+    current: tuple[objects.Raw, ...],
+    desired: t.Sequence[DesiredTaint],
+    *,
+    exact: bool,
+    keep: t.Collection[str] = (),
 ) -> tuple[objects.Raw, ...]:
     """The node's taints with the desired ones applied.
 
-    Others keep their place and ``timeAdded``; ``exact`` removes them, unless they belong to Kubernetes or to a
-    maintenance. New taints come last.
+    Others keep their place and ``timeAdded``; ``exact`` removes them, unless they belong to one of the known owners or
+    are of a key in ``keep``. New taints come last.
     """
     kept: list[objects.Raw] = []
     for taint in current:
         wanted = next((one for one in desired if one.means(taint)), None)
         if wanted is None:
-            if not exact or _left_alone(taint):
+            if not exact or _left_alone(taint, keep):
                 kept.append(taint)
         elif not wanted.absent:
             kept.append(taint if wanted.value == (taint.get("value") or "") else wanted.raw)
@@ -230,9 +239,9 @@ def desired_taints(
     return (*kept, *new)
 
 
-def _left_alone(taint: objects.Raw) -> bool:
+def _left_alone(taint: objects.Raw, keep: t.Collection[str]) -> bool:
     key: str = taint.get("key", "")
-    return key == names.TAINT_KEY or key.startswith(LEFT_ALONE)
+    return taint_owners.owner_of(key) is not None or taint_owners.among(key, keep)
 
 
 def new_no_execute(before: t.Iterable[objects.Raw], after: t.Iterable[objects.Raw]) -> tuple[objects.Raw, ...]:

@@ -36,17 +36,23 @@ class Ref:
 
 def controller_of(raw: Raw) -> Ref | None:
     """The owner reference that has ``controller: true``."""
+    return next(iter(_owners(raw, controllers=True)), None)
+
+
+def _owners(raw: Raw, *, controllers: bool) -> tuple[Ref, ...]:
+    """The owner references; with ``controllers`` only those that have ``controller: true``."""
     meta = raw.get("metadata") or {}
-    for owner in meta.get("ownerReferences") or ():
-        if owner.get("controller"):
-            return Ref(
-                kind=owner.get("kind", ""),
-                name=owner.get("name", ""),
-                namespace=meta.get("namespace", ""),
-                uid=owner.get("uid", ""),
-                api_version=owner.get("apiVersion", ""),
-            )
-    return None
+    return tuple(
+        Ref(
+            kind=owner.get("kind", ""),
+            name=owner.get("name", ""),
+            namespace=meta.get("namespace", ""),
+            uid=owner.get("uid", ""),
+            api_version=owner.get("apiVersion", ""),
+        )
+        for owner in meta.get("ownerReferences") or ()
+        if owner.get("controller") or not controllers
+    )
 
 
 def find(raws: t.Iterable[Raw], namespace: str, name: str) -> Raw | None:
@@ -116,7 +122,10 @@ def _number(generation: t.Any) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Node(Object):
-    """A node; taints keep their order and all fields; ``ready_since`` is when the Ready condition last changed."""
+    """A node; taints keep their order and all fields; ``ready_since`` is when the Ready condition last changed.
+
+    ``lifecycle`` are the raw conditions that tell of a maintenance.
+    """
 
     KIND, API_VERSION = "Node", "v1"
 
@@ -126,6 +135,7 @@ class Node(Object):
     boot_id: str
     address: str
     ready_since: str = ""
+    lifecycle: tuple[Raw, ...] = ()
 
     @property
     def ready(self) -> bool:
@@ -145,6 +155,7 @@ class Node(Object):
             boot_id=(status.get("nodeInfo") or {}).get("bootID", ""),
             address=addresses.get("InternalIP") or addresses.get("Hostname") or "",
             ready_since=changed.get("Ready") or "",
+            lifecycle=tuple(c for c in status.get("conditions") or () if c["type"] in names.LIFECYCLE),
         )
 
 
@@ -153,7 +164,10 @@ class Pod(Object):
     """A pod; ``deadline`` is its deletionTimestamp, the moment its grace period ends.
 
     ``unschedulable`` is the scheduler's message when it found no node, ``nominated`` the node on which it preempts
-    other pods for this one.
+    other pods for this one or, without that message, binds it soon (since Kubernetes 1.35, where volumes or devices are
+    allocated first). ``device_claims`` are names of ResourceClaims, each with whether the pod names it and so
+    may share it; the others were made for it. ``group`` is the PodGroup of its scheduling
+    group (Kubernetes 1.36). ``responders`` are the names in its ``evictionResponders``.
     """
 
     KIND, API_VERSION = "Pod", "v1"
@@ -172,6 +186,10 @@ class Pod(Object):
     deadline: str = ""
     unschedulable: str = ""
     nominated: str = ""
+    device_claims: tuple[tuple[str, bool], ...] = ()
+    group: str = ""
+    responders: tuple[str, ...] = ()
+    ip: str = ""
 
     @property
     def finished(self) -> bool:
@@ -219,14 +237,29 @@ class Pod(Object):
             deadline=meta.get("deletionTimestamp") or "",
             unschedulable=_message(status, "PodScheduled", "False", "Unschedulable"),
             nominated=status.get("nominatedNodeName") or "",
+            device_claims=_device_claims(spec, status),
+            group=(spec.get("schedulingGroup") or {}).get("podGroupName") or "",
+            responders=tuple(one.get("name", "") for one in spec.get("evictionResponders") or ()),
+            ip=status.get("podIP") or "",
         )
+
+
+def _device_claims(spec: Raw, status: Raw) -> tuple[tuple[str, bool], ...]:
+    found = [(c["resourceClaimName"], True) for c in spec.get("resourceClaims") or () if c.get("resourceClaimName")]
+    found += [
+        (c["resourceClaimName"], False)
+        for c in (*(status.get("resourceClaimStatuses") or ()), status.get("extendedResourceClaimStatus") or {})
+        if c.get("resourceClaimName")
+    ]
+    return tuple(found)
 
 
 @dataclass(frozen=True, slots=True)
 class Budget(Object):
     """A PodDisruptionBudget; ``observed`` says that its status is of its current generation.
 
-    ``sync_failed`` is why its controller cannot compute that status, empty when it can.
+    ``sync_failed`` is why its controller cannot compute that status, empty when it can. ``owners`` are all that its
+    references name: operators do not always mark theirs as the controller.
     """
 
     KIND, API_VERSION = "PodDisruptionBudget", "policy/v1"
@@ -242,6 +275,7 @@ class Budget(Object):
     expected: int
     disrupted: t.Mapping[str, str]
     sync_failed: str = ""
+    owners: tuple[Ref, ...] = ()
 
     @property
     def ours(self) -> bool:
@@ -268,6 +302,7 @@ class Budget(Object):
             expected=status.get("expectedPods", 0),
             disrupted=status.get("disruptedPods") or {},
             sync_failed=_message(status, "DisruptionAllowed", "False", "SyncFailed"),
+            owners=_owners(raw, controllers=False),
         )
 
 
@@ -351,7 +386,20 @@ class Autoscaler(Object):
         )
 
 
-UNPARSED = ("daemon_sets", "claims", "volumes", "quotas", "limits", "slices", "leases", "attachments")
+DEVICES = ("device_claims", "device_slices", "device_classes", "device_rules")
+UNPARSED = (
+    "daemon_sets",
+    "claims",
+    "volumes",
+    "quotas",
+    "limits",
+    "slices",
+    "leases",
+    "attachments",
+    "eviction_requests",
+    *DEVICES,
+    "pod_groups",
+)
 PARSERS: t.Mapping[str, t.Callable[[Raw], t.Any]] = {
     "nodes": Node.of,
     "pods": Pod.of,

@@ -181,6 +181,7 @@ class PodOutcome(Outcome):
     MIRROR = "mirror", "it stays, because only its kubelet can stop a static pod"
     DAEMONSET = "daemonset", "it stays, because its DaemonSet would recreate it at once"
     NOT_SELECTED = "not_selected", "it stays, because it is not among the selected pods"
+    LEFT_BY_RULE = "left_by_rule", "it stays, because a rule or an annotation says so"
     TOLERATES_MAINTENANCE = "tolerates_maintenance", "it tolerates cordon and taint, so it is moved at most once"
     OUT_OF_SERVICE = "out_of_service", "it stays, because it tolerates the taint out-of-service of a fenced node"
     NOT_MOVED = "not_moved", "it stays, because its node was given up before its turn"
@@ -190,6 +191,9 @@ class PodOutcome(Outcome):
     NEEDS_GUARD = _failure("needs_guard", "it has no budget and no guard")
     SWAP_FAILED = _failure("swap_failed", "its swap could not be completed")
     TWO_BUDGETS = _failure("two_budgets", "two budgets cover it, so no eviction of it can ever succeed")
+    DEADLINE = _failure("deadline", "the deadline of its rule or annotation has passed")
+    OPERATOR_BUDGET = _failure("operator_budget", "its operator did not let it go in time")
+    HOOK_FAILED = _failure("hook_failed", "a hook of it failed, or was not done by its deadline")
     JOB_FAILED = _failure("job_failed", "its PodMigrationJob failed, and no eviction was allowed instead")
     FAILED = _failure("failed", "the API server refused its eviction permanently")
 
@@ -217,6 +221,16 @@ class JobOutcome(Outcome):
     NOT_FOUND = _failure("not_found", "there is no such job")
     TOO_LATE = _failure("too_late", "the pod is already evicted, which cannot be undone")
     STILL_WAITING = _failure("still_waiting", "the job waits for arbitration or moves its pod, and was not written")
+
+
+class HookOutcome(Outcome):
+    """Of the nodes of ``maintenance_hooks``."""
+
+    OK = "ok", "no hook of the node has failed"
+    NOT_IN_MAINTENANCE = _failure("not_in_maintenance", "the node has no record; cordon it with node_cordon first")
+    ADOPTED_BY = _failure("adopted_by", "another run took the node over")
+    HELD = _failure("held", "another run works on the node")
+    FAILED = _failure("failed", "a hook failed, or was not done by its deadline")
 
 
 class PlanOutcome(Outcome):
@@ -285,6 +299,7 @@ OF_NODES: tuple[type[Outcome], ...] = (
     PlanOutcome,
     GateOutcome,
     StateOutcome,
+    HookOutcome,
     PlaybookOutcome,
 )
 """The lists for nodes, to read a result of an unknown module."""

@@ -58,6 +58,7 @@ class What(outcomes.Outcome):
         return made
 
     WAITING = "waiting", "what the call waits for"
+    SOAKING = "soaking", "how long the gates of returned nodes still have to hold before the next wave"
     PROGRESS = "progress", "how many pods are left on the node, and what they wait for", Phase.DRAINING
     NOTE = "note", "something worth knowing"
     NOT_FENCED = "not_fenced", "the fence in the API server could not be written"
@@ -75,6 +76,7 @@ class What(outcomes.Outcome):
     RESTORED = "restored", "a workload is as it was before its surge, after a swap"
     GIVEN_BACK = "given_back", "a workload is as it was before its surge"
     KEPT = "kept", "an object stays, because somebody else changed it or it could not be written"
+    HOOK = "hook", "where a hook of a pod or a node stands"
     JOB = "job", "where a PodMigrationJob stands"
     JOB_CREATED = "job_created", "a PodMigrationJob was created for a pod"
     JOB_FAILED = "job_failed", "a PodMigrationJob did not move its pod"

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import (
     migration_controller,
     objects,
+    pod_rules,
     reasons,
 )
 
@@ -25,8 +26,8 @@ class Choices:
     runs in, by its environment (an empty namespace or uid is unknown). ``fenced`` are the nodes that the caller vouches
     are off. The ``koordinator_`` ones name koord-descheduler's objects, empty where these are found. ``controller`` is
     Koordinator's live MigrationController, ``None`` if PodMigrationJobs are not possible or not wanted; ``fallback`` is
-    for the pods that ``backend`` ``koordinator`` cannot move by one, and ``job_wait`` the seconds for which a pod that
-    could be evicted waits for its job.
+    for the pods that ``backend`` ``koordinator`` cannot move by one, ``job_wait`` the seconds for which a pod that
+    could be evicted waits for its job. ``operator_budget_wait`` are those for which one waits for its operator.
     """
 
     backend: str = "auto"
@@ -41,6 +42,8 @@ class Choices:
     pod_selector: str = ""
     namespaces: tuple[str, ...] = ()
     reactive_budgets: tuple[str, ...] = ()
+    rules: tuple[pod_rules.Rule, ...] = ()
+    operator_budget_wait: float = 600.0
     self_pod: objects.Ref | None = None
     fenced: tuple[str, ...] = ()
     koordinator_namespace: str = ""
@@ -56,8 +59,8 @@ class PodPlan:
 
     ``workload`` is the top controller, or the pod's own if that is unknown. ``budgets`` are those that the API server
     checks for an eviction; ``guarded``: there is none, and a guard of ours has to exist first. ``tolerant``: neither
-    cordon nor taint keeps the pod from coming back. ``fits`` and ``target`` are of the placement forecast, ``None``
-    without one.
+    cordon nor taint keeps the pod from coming back. ``manner`` is what rules say of how it leaves. ``fits`` and
+    ``target`` are of the placement forecast, ``None`` without one.
     """
 
     pod: objects.Pod
@@ -69,6 +72,7 @@ class PodPlan:
     remedy: str = ""
     guarded: bool = False
     tolerant: bool = False
+    manner: pod_rules.Manner = pod_rules.NONE
     fits: bool | None = None
     target: str | None = None
 

@@ -18,8 +18,9 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.mod
 class Snapshot:
     """A cluster at one moment. Kinds that no decision needs may be left empty.
 
-    The last eight fields are raw objects; ``claims`` are PersistentVolumeClaims, ``volumes`` their PersistentVolumes,
-    ``slices`` EndpointSlices, ``attachments`` VolumeAttachments.
+    The fields after ``autoscalers`` are raw objects; ``claims`` are PersistentVolumeClaims, ``volumes`` their
+    PersistentVolumes, ``slices`` EndpointSlices, ``attachments`` VolumeAttachments; ``device_*`` are ResourceClaims,
+    ResourceSlices, DeviceClasses and DeviceTaintRules.
     """
 
     nodes: t.Mapping[str, objects.Node] = field(default_factory=dict)
@@ -35,6 +36,12 @@ class Snapshot:
     slices: tuple[objects.Raw, ...] = ()
     leases: tuple[objects.Raw, ...] = ()
     attachments: tuple[objects.Raw, ...] = ()
+    device_claims: tuple[objects.Raw, ...] = ()
+    device_slices: tuple[objects.Raw, ...] = ()
+    device_classes: tuple[objects.Raw, ...] = ()
+    device_rules: tuple[objects.Raw, ...] = ()
+    pod_groups: tuple[objects.Raw, ...] = ()
+    eviction_requests: tuple[objects.Raw, ...] = ()
 
     @classmethod
     def of(cls, found: t.Mapping[str, t.Iterable[t.Any]]) -> Snapshot:
@@ -145,6 +152,47 @@ class Snapshot:
     def claim(self, namespace: str, name: str) -> objects.Raw | None:
         """The PersistentVolumeClaim of this name."""
         return self._claims_by_place.get((namespace, name))
+
+    @functools.cached_property
+    def _device_claims_by_place(self) -> dict[tuple[str, str], objects.Raw]:
+        return {(c["metadata"].get("namespace", ""), c["metadata"]["name"]): c for c in self.device_claims}
+
+    def device_claim(self, namespace: str, name: str) -> objects.Raw | None:
+        """The ResourceClaim of this name."""
+        return self._device_claims_by_place.get((namespace, name))
+
+    @functools.cached_property
+    def devices(self) -> dict[tuple[str, str, str], tuple[objects.Raw, objects.Raw]]:
+        """Every device of the newest generation of its pool, by driver, pool and name, with what says its nodes."""
+        specs: list[objects.Raw] = [found["spec"] for found in self.device_slices]
+        newest: dict[tuple[str, str], int] = {}
+        for spec in specs:
+            pool = (spec["driver"], spec["pool"]["name"])
+            newest[pool] = max(newest.get(pool, 0), spec["pool"].get("generation") or 0)
+        return {
+            (spec["driver"], spec["pool"]["name"], device["name"]): (
+                device,
+                device if spec.get("perDeviceNodeSelection") else spec,
+            )
+            for spec in specs
+            if (spec["pool"].get("generation") or 0) == newest[spec["driver"], spec["pool"]["name"]]
+            for device in spec.get("devices") or ()
+        }
+
+    @functools.cached_property
+    def devices_by_node(self) -> dict[str, list[tuple[str, str, str]]]:
+        """The devices of each node; those that are not of one node alone are under the empty name."""
+        found: dict[str, list[tuple[str, str, str]]] = {}
+        for place, (_device, where) in self.devices.items():
+            found.setdefault(where.get("nodeName") or "", []).append(place)
+        return found
+
+    @functools.cached_property
+    def devices_taken(self) -> frozenset[tuple[str, str, str]]:
+        """The devices that claims have, by driver, pool and name; administrators' access takes none."""
+        allocations = ((claim.get("status") or {}).get("allocation") or {} for claim in self.device_claims)
+        results = (result for one in allocations for result in (one.get("devices") or {}).get("results") or ())
+        return frozenset((r["driver"], r["pool"], r["device"]) for r in results if not r.get("adminAccess"))
 
     def owned_by(self, workload: objects.Workload) -> tuple[objects.Workload, ...]:
         """The workloads that this one controls, such as a Deployment's ReplicaSets."""

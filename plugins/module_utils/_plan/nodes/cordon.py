@@ -12,6 +12,7 @@ now): what somebody else changed in the meantime is kept.
 from __future__ import annotations
 
 import datetime
+import json
 import typing as t
 from dataclasses import replace
 
@@ -22,20 +23,28 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.mod
     node_taints,
     objects,
 )
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.nodes import lifecycle, verify
 
 BALANCERS = "label/node.kubernetes.io/exclude-from-external-load-balancers"
 BALANCERS_SETTLE = 30.0
 """Seconds after a node's cordon until the cloud's load balancers have removed it."""
 
-MARKS: t.Mapping[str, str] = {
-    "annotation/cluster-autoscaler.kubernetes.io/scale-down-disabled": "true",
-    "annotation/karpenter.sh/do-not-disrupt": "true",
-    "annotation/cluster.x-k8s.io/skip-remediation": "",
-    BALANCERS: "",
+MARKS: t.Mapping[str, t.Mapping[str, str]] = {
+    "load_balancers": {BALANCERS: ""},
+    "autoscalers": {
+        "annotation/cluster-autoscaler.kubernetes.io/scale-down-disabled": "true",
+        "annotation/karpenter.sh/do-not-disrupt": "true",
+    },
+    "remediation": {"label/remediation.medik8s.io/exclude-from-remediation": "true"},
 }
-"""For other controllers while a node is out of service: no scale-down (cluster-autoscaler), no disruption
-(Karpenter), no remediation (Cluster API MachineHealthCheck), no traffic from cloud load balancers
-(service controller, stable since Kubernetes 1.21)."""
+"""For other controllers while a node is out of service, by what they would do to it.
+
+No traffic from cloud load balancers (service controller, stable since Kubernetes 1.21), no scale-down
+(cluster-autoscaler), no voluntary disruption (Karpenter 1), no remediation (Medik8s NodeHealthCheck and its
+remediators). A Cluster API MachineHealthCheck reads only the Machine's annotations (v1.11,
+``shouldSkipRemediation``), so nothing on the node would hold it.
+"""
+_PLACES = tuple(key for marks in MARKS.values() for key in marks)
 
 
 def balanced_for(record: node_records.Record, now: str) -> float:
@@ -52,26 +61,34 @@ def our_taint(run_id: str) -> objects.Raw:
 
 
 def take_out(
-    node: objects.Node, record: node_records.Record, *, taint: bool
+    node: objects.Node,
+    record: node_records.Record,
+    *,
+    taint: bool,
+    marks: t.Collection[str] = tuple(MARKS),
+    conditions: bool = False,
 ) -> tuple[node_records.Record, api_changes.Change]:
     """Cordon, taint, marks and the record in one patch; ``record`` says who, why and when.
 
-    The record that is returned also has the node's prior state.
+    ``marks`` are keys of ``MARKS``; ``conditions``: the node's conditions tell of the maintenance, too. The record that
+    is returned also has the node's prior state.
     """
     added = (our_taint(record.run),) if taint else ()
+    wanted = {key: ours for name in marks for key, ours in MARKS[name].items()}
     record = replace(
         record,
         step="cordoned",
         node_uid=node.uid,
-        prior={"unschedulable": node.unschedulable, "bootID": node.boot_id},
+        prior={"unschedulable": node.unschedulable, "bootID": node.boot_id, **verify.state_before(node)},
         added=added,
         marks={
-            key: node_records.Mark(_read(node, key), ours) for key, ours in MARKS.items() if _read(node, key) != ours
+            key: node_records.Mark(_read(node, key), ours) for key, ours in wanted.items() if _read(node, key) != ours
         },
+        conditions=lifecycle.priors(node) if conditions else {},
     )
-    marks = {key: mark.ours for key, mark in record.marks.items()}
+    ours = {key: mark.ours for key, mark in record.marks.items()}
     taints = _with(node.taints, added)
-    return record, _patch(node, f"Cordon node {node.name}", record, taints, unschedulable=True, marks=marks)
+    return record, _patch(node, f"Cordon node {node.name}", record, taints, unschedulable=True, marks=ours)
 
 
 def at_step(
@@ -88,6 +105,19 @@ def at_step(
         "parked": f"Leave node {node.name} out of service",
     }[step]
     return None if _is(node, wanted, taints) else _patch(node, sentence, wanted, taints)
+
+
+def hooked(record: node_records.Record, entries: t.Mapping[str, t.Mapping[str, str]]) -> node_records.Record:
+    """The record with these calls of hooks as they are now."""
+    return replace(record, hooks={**record.hooks, **entries})
+
+
+def with_hooks(
+    node: objects.Node, record: node_records.Record, entries: t.Mapping[str, t.Mapping[str, str]], sentence: str
+) -> api_changes.Change | None:
+    """Write how far these calls of hooks are, and nothing else."""
+    wanted = hooked(record, entries)
+    return None if _is(node, wanted, node.taints) else _patch(node, sentence, wanted, node.taints)
 
 
 def hold_with(
@@ -207,9 +237,11 @@ def _shown(
     unschedulable: bool,
     marks: t.Mapping[str, str | None],
 ) -> objects.Raw:
-    """What a diff shows of the node; of the record only its step, because its nonce is a right."""
-    present = {key: marks[key] if key in marks else _read(node, key) for key in MARKS}
+    """What a diff shows of the node; of the record only its step and its hooks, because its nonce is a right."""
+    present = {key: marks[key] if key in marks else _read(node, key) for key in _PLACES}
     shown: dict[str, t.Any] = {key: value for key, value in present.items() if value is not None}
     if record is not None:
         shown["step"] = record.partition('"step":"')[2].partition('"')[0]
+        if hooks := json.loads(record).get("hooks"):
+            shown["hooks"] = {key: entry["state"] for key, entry in hooks.items()}
     return {"unschedulable": unschedulable, "taints": [node_taints.in_words(x) for x in taints], **shown}

@@ -10,6 +10,7 @@ and the cordon do not count: they are still there, or have just been removed.
 from __future__ import annotations
 
 import typing as t
+from dataclasses import dataclass, field
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import (
     names,
@@ -18,13 +19,54 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.mod
     objects,
     reasons,
     snapshots,
+    taint_owners,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.routes import scheduling
 
-Gate = t.Literal["ready", "rebooted", "daemonsets", "pressure", "stable"]
+Gate = t.Literal["ready", "rebooted", "daemonsets", "pressure", "schedulable", "conditions", "stable"]
 GATES: tuple[Gate, ...] = t.get_args(Gate)
 
 PRESSURES = ("MemoryPressure", "DiskPressure", "PIDPressure", "NetworkUnavailable")
+PROBLEMS = (
+    *PRESSURES,
+    "ContainerRuntimeProblem",
+    "ContainerRuntimeUnhealthy",
+    "CorruptDockerOverlay2",
+    "FilesystemCorruptionProblem",
+    "FrequentContainerdRestart",
+    "FrequentDockerRestart",
+    "FrequentKubeletRestart",
+    "FrequentUnregisterNetDevice",
+    "KernelDeadlock",
+    "KubeletProblem",
+    "KubeletUnhealthy",
+    "ReadonlyFilesystem",
+)
+"""Conditions that are bad when True: those of Kubernetes, and those of node-problem-detector's configurations
+(``config/*.json`` in its sources; as shipped by GKE and AKS)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """What the caller knows of the nodes' state.
+
+    * ``taints``: what will be set or removed once the gates are passed, and so holds nothing up.
+    * ``conditions``: types of conditions and the status that each must have, ``True`` or ``False``.
+    """
+
+    taints: tuple[node_taints.DesiredTaint, ...] = ()
+    conditions: t.Mapping[str, str] = field(default_factory=dict)
+
+
+NOTHING = Expected()
+
+
+def state_before(node: objects.Node) -> dict[str, list[str]]:
+    """What a record keeps of a node that is about to be cordoned, for the gates to compare with."""
+    return {
+        "taints": sorted(_name(taint) for taint in node.taints if node_taints.hard(taint) and not _of_cordon(taint)),
+        "conditions": [kind for kind in PROBLEMS if node.conditions.get(kind) == "True"],
+    }
 
 
 def gates(
@@ -33,6 +75,7 @@ def gates(
     record: node_records.Record | None,
     wanted: t.Collection[str],
     *,
+    expected: Expected = NOTHING,
     missing_seconds: float = 0.0,
 ) -> tuple[reasons.Finding, ...]:
     """What keeps the node from taking pods; empty if every wanted gate is passed.
@@ -52,23 +95,93 @@ def gates(
             for name in PRESSURES
             if node.conditions.get(name) == "True"
         ]
+    if "conditions" in wanted:
+        found += _conditions(node, record, () if "pressure" not in wanted else PRESSURES, expected.conditions)
+    if "schedulable" in wanted:
+        found += [_tainted(node, taint) for taint in _new_taints(node, record, expected)]
     if "daemonsets" in wanted:
-        found += _daemon_sets(snapshot, node)
+        passing = [x for x in _new_taints(node, record, expected) if taint_owners.owner_of(x["key"])]
+        found += _daemon_sets(snapshot, node, passing)
     if "stable" in wanted and not found and missing_seconds > 0:
         found.append(_blocker("unstable", node, f"the gates have to hold {missing_seconds:.0f} s longer", "Wait."))
     return tuple(found)
 
 
-def runs_on(daemon_set: objects.Raw, node: objects.Node) -> bool:
-    """Whether the DaemonSet keeps a pod on the node, decided as its controller does; our taint is ignored."""
+def runs_on(daemon_set: objects.Raw, node: objects.Node, passing: t.Collection[objects.Raw] = ()) -> bool:
+    """Whether the DaemonSet keeps a pod on the node, decided as its controller does.
+
+    Our taint and those that are ``passing``, which a controller sets until the node has started, are ignored.
+    """
     spec: objects.Raw = ((daemon_set.get("spec") or {}).get("template") or {}).get("spec") or {}
     if daemon_set["metadata"].get("deletionTimestamp") or not scheduling.selects(spec, node):
         return False
     tolerations = [*(spec.get("tolerations") or ()), *node_taints.DAEMON_TOLERATIONS]
     if spec.get("hostNetwork"):
         tolerations.append(node_taints.HOST_NETWORK_TOLERATION)
-    lasting = (x for x in node.taints if x.get("key") != names.TAINT_KEY)
+    lasting = (x for x in node.taints if x.get("key") != names.TAINT_KEY and x not in passing)
     return not node_taints.untolerated(tolerations, lasting)
+
+
+def _name(taint: objects.Raw) -> str:
+    """What makes it the same taint to the API server."""
+    return f"{taint.get('key')}:{taint.get('effect')}"
+
+
+def _of_cordon(taint: objects.Raw) -> bool:
+    return taint.get("key") in (names.TAINT_KEY, names.UNSCHEDULABLE_TAINT)
+
+
+def _new_taints(node: objects.Node, record: node_records.Record | None, expected: Expected) -> tuple[objects.Raw, ...]:
+    """The taints that keep pods away, and did not before the maintenance.
+
+    Where the record does not say what was there before, those that a known controller sets for a while.
+    """
+    before = record.prior.get("taints") if record else None
+    ours = record.added if record else ()
+    found = []
+    for taint in node.taints:
+        if not node_taints.hard(taint) or _of_cordon(taint) or any(node_taints.same_taint(taint, x) for x in ours):
+            continue
+        if any(one.means(taint) for one in expected.taints):
+            continue
+        known = taint_owners.owner_of(taint["key"]) is None if before is None else _name(taint) in before
+        if not known:
+            found.append(taint)
+    return tuple(found)
+
+
+def _tainted(node: objects.Node, taint: objects.Raw) -> reasons.Finding:
+    words, name = node_taints.in_words(taint), _name(taint)
+    owner = taint_owners.owner_of(taint["key"])
+    why = f"taint {words} keeps pods away, and was not there before the maintenance"
+    if owner:
+        return _blocker("tainted", node, f"{why}; {owner.name} sets and removes it", owner.remedy)
+    remedy = (
+        f"Find out who set it, then remove it: kubectl taint node {node.name} {name}-. If it is to stay, name it in "
+        f"maintain_taints (taints of maintenance_plan): {words}."
+    )
+    return _blocker("tainted", node, f"{why}; its owner is unknown", remedy)
+
+
+def _conditions(
+    node: objects.Node,
+    record: node_records.Record | None,
+    told: t.Collection[str],
+    wanted: t.Mapping[str, str],
+) -> list[reasons.Finding]:
+    """Conditions that are worse than before, or not as wanted; those ``told`` by another gate are left out."""
+    before = (record.prior.get("conditions") if record else None) or ()
+    found = []
+    for kind in PROBLEMS:
+        if kind not in (*told, *before, *wanted) and node.conditions.get(kind) == "True":
+            why = f"its condition {kind} is True, and was not before the maintenance"
+            remedy = f"Check it: kubectl describe node {node.name}."
+            found.append(_blocker("unhealthy", node, why, remedy))
+    for kind, status in wanted.items():
+        if (now := node.conditions.get(kind, "not reported")) != status:
+            why = f"its condition {kind} is {now}, and has to be {status}"
+            found.append(_blocker("unhealthy", node, why, "Check who reports that condition, or wait for it."))
+    return found
 
 
 def _rebooted(node: objects.Node, record: node_records.Record | None) -> list[reasons.Finding]:
@@ -82,12 +195,14 @@ def _rebooted(node: objects.Node, record: node_records.Record | None) -> list[re
     return []
 
 
-def _daemon_sets(snapshot: snapshots.Snapshot, node: objects.Node) -> list[reasons.Finding]:
+def _daemon_sets(
+    snapshot: snapshots.Snapshot, node: objects.Node, passing: t.Collection[objects.Raw]
+) -> list[reasons.Finding]:
     serving = {p.owner.uid for p in snapshot.pods_on({node.name}) if p.owner and p.ready and not p.deleting}
     found = []
     for daemon_set in snapshot.daemon_sets:
         meta = daemon_set["metadata"]
-        if meta["uid"] not in serving and runs_on(daemon_set, node):
+        if meta["uid"] not in serving and runs_on(daemon_set, node, passing):
             why = f"DaemonSet {meta.get('namespace')}/{meta['name']} has no Ready pod on it"
             found.append(_blocker("daemonset_missing", node, why, "Check that pod, or wait for it."))
     return found

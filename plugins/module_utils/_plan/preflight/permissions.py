@@ -9,6 +9,7 @@ import typing as t
 from dataclasses import dataclass
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import (
+    hooks,
     names,
     pod_plan,
     reasons,
@@ -69,10 +70,11 @@ def needs(
     *,
     namespace_missing: bool,
     locks: str = names.NAMESPACE,
+    conditions: bool = False,
 ) -> tuple[Need, ...]:
     """What cordoning, draining and giving back these pods' nodes needs, apart from the lists that a plan reads.
 
-    ``locks`` is the namespace of the nodes' leases.
+    ``locks`` is the namespace of the nodes' leases; ``conditions``: the nodes' conditions are set, too.
     """
     moved = [plan for plan in plans if plan.route in ("evict", "swap", "job")]
     swapped = [plan for plan in moved if plan.route == "swap"]
@@ -86,6 +88,8 @@ def needs(
         *_all(KEEP, COORDINATION, "leases", (locks,)),
         *_all(KEEP, "", "configmaps", (names.NAMESPACE,)),
     ]
+    if conditions:
+        found += _all("patch", "", "nodes/status")
     if namespace_missing:
         found += _all("create", "", "namespaces")
     fenced = any(plan.code == dead.FENCED for plan in plans)
@@ -93,6 +97,8 @@ def needs(
         found += _all("list", COORDINATION, "leases", (dead.LEASES,))
     if fenced or any(plan.pod.claims for plan in moved):
         found += _all("list", "storage.k8s.io", "volumeattachments")
+    if any(plan.route == "evict" and plan.pod.responders for plan in moved):
+        found += _all("list", "lifecycle.k8s.io", "evictionrequests")
     jobs = [plan for plan in moved if plan.route == "job"]
     # A pod whose job comes to nothing is evicted after all, unless that was ruled out.
     falls_back = bool(jobs) and (choices.fallback == "eviction" or choices.backend == "auto")
@@ -115,6 +121,13 @@ def needs(
         found += _all("create", "", "pods/eviction", _namespaces(swapped))
         found += _for_swaps(snapshot, swapped)
     return tuple(dict.fromkeys(found))
+
+
+def for_hooks(plans: t.Sequence[pod_plan.PodPlan], rules: t.Sequence[hooks.Rule]) -> tuple[Need, ...]:
+    """What the handshakes of these pods' hooks need, which announce the maintenance on the pods."""
+    asked = [rule for rule in rules if rule.action == "annotation"]
+    announced = [plan for plan in plans if hooks.before(asked, plan)]
+    return tuple(_all("get patch", "", "pods", _namespaces(announced))) if announced else ()
 
 
 def _for_swaps(snapshot: snapshots.Snapshot, swapped: list[pod_plan.PodPlan]) -> list[Need]:

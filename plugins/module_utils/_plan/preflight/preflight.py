@@ -22,7 +22,13 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.mod
     reasons,
     snapshots,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.routes import dead, held
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.preflight import gang_findings, neighbours
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.routes import (
+    dead,
+    devices,
+    eviction_requests,
+    held,
+)
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap import surge_room
 
 Waves = tuple[tuple[str, ...], ...]
@@ -53,9 +59,13 @@ def findings(
         *unknown_nodes(snapshot, asked.nodes),
         *_options(asked),
         *_nodes(snapshot, asked),
+        *neighbours.findings(snapshot, asked.nodes, asked.now),
         *dead.findings(snapshot, plans, asked.nodes, asked.choices.fenced, asked.now),
         *_last_schedulable(snapshot, asked),
         *_pods(snapshot, plans, asked),
+        *devices.findings(snapshot, plans, asked.waves),
+        *gang_findings.findings(snapshot, plans, asked.waves),
+        *eviction_requests.findings(snapshot, plans),
         *surge_room.findings(snapshot, plans, asked.waves, asked.terminating),
     ]
     order: dict[reasons.Severity, int] = {"blocker": 0, "warning": 1, "info": 2}
@@ -129,11 +139,15 @@ WARNED = frozenset(
         "daemonset_gone",
         "bare_pod",
         "local_volume",
+        "no_free_device",
         "disable_eviction",
-        "reactive_budget",
+        "operator_budget",
         "stuck_terminating",
         "job",
         "tolerates_maintenance",
+        "left_by_rule",
+        "waits_by_rule",
+        "daemonset_last",
     }
 )
 """Codes that do not stop a run but have to be reported."""
@@ -144,7 +158,8 @@ def _pods(snapshot: snapshots.Snapshot, plans: t.Sequence[pod_plan.PodPlan], ask
     for plan in plans:
         severity: reasons.Severity | None = "warning" if plan.code in WARNED else None
         if plan.route == "refuse" or plan.code == "unhealthy_blocked":
-            severity = "blocker"
+            # Gangs are told as a whole.
+            severity = None if plan.code == "gang" else "blocker"
         if plan.code == "unhealthy_blocked" and dead.lost(snapshot.nodes.get(plan.pod.node)):
             # The drain does not wait for pods of a lost node: it ends as unreachable or, with a proof, ignores budgets.
             severity = "warning"
@@ -165,7 +180,10 @@ def _grouped(
     pods = ", ".join(plan.pod.name for plan in group[:5]) + (f" and {len(group) - 5} more" if len(group) > 5 else "")
     first = group[0]
     who = str(first.pod.ref) if len(group) == 1 else f"{len(group)} pods in {first.pod.namespace} ({pods})"
-    message = f"{who} on {', '.join(nodes)}: {first.reason}"
+    where = f"{who} on {', '.join(nodes)}"
+    # A reason may begin with the pod itself.
+    own = first.reason.startswith(f"{who} ")
+    message = f"{where}{first.reason.removeprefix(who)}" if own else f"{where}: {first.reason}"
     return reasons.Finding(code, message, first.remedy, severity, subject, nodes)
 
 
@@ -173,7 +191,7 @@ def _spent(snapshot: snapshots.Snapshot, plans: t.Iterable[pod_plan.PodPlan]) ->
     """Budgets that allow no eviction at the moment; the drain waits for them."""
     found: dict[objects.Ref, reasons.Finding] = {}
     for plan in plans:
-        told = plan.code in ("unhealthy_blocked", "reactive_budget")
+        told = plan.code in ("unhealthy_blocked", "operator_budget")
         if told or not plan.budgets or plan.route not in ("evict", "job"):
             continue
         verdict = budgets.diagnose(snapshot, plan.pod)

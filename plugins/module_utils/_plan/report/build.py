@@ -69,24 +69,28 @@ def _swaps(calls: t.Sequence[read.Call], past: timeline.Past) -> tuple[model.Swa
 
 
 def _services(calls: t.Sequence[read.Call]) -> tuple[model.ServiceLine, ...]:
-    watches = collections.defaultdict[tuple[str, ...], list[model.Watch]](list)
+    watches = collections.defaultdict[tuple[str, str], list[model.Watch]](list)
+    replicas: dict[tuple[str, str], int] = {}
     for call in calls:
         for raw in call.services:
             if call.end is not None and (samples := read.samples_of(raw)):
-                watches[read.texts(raw, "namespace", "name")].append(model.Watch(samples, call.end))
+                place = (read.text(raw.get("namespace")), read.text(raw.get("name")))
+                watches[place].append(model.Watch(samples, call.end))
+                replicas[place] = read.whole(raw.get("replicas")) or replicas.get(place, 0)
     return tuple(
-        _service(namespace, name, sorted(found, key=lambda watch: watch.start))
+        _service(namespace, name, replicas[namespace, name], sorted(found, key=lambda watch: watch.start))
         for (namespace, name), found in sorted(watches.items())
     )
 
 
-def _service(namespace: str, name: str, watches: t.Sequence[model.Watch]) -> model.ServiceLine:
+def _service(namespace: str, name: str, replicas: int, watches: t.Sequence[model.Watch]) -> model.ServiceLine:
     dark, below = list[model.Span](), 0.0
     counts: list[int] = []
     steps = [(*step, watch.end) for watch in watches for step in watch.steps()]
     first, last = steps[0][2], steps[-1][2]
-    # Watching begins when the replacements of swaps are ready already: the count at the end matters too.
-    goal = min(first, last) or first
+    # A Service may select only some of a workload's pods, such as the primary. Where the workload is unknown: watching
+    # begins when the replacements of swaps are ready already, so the count at the end matters too.
+    goal = min(replicas, max(first, last)) if replicas else min(first, last) or first
     for start, end, ready, watched_to in steps:
         if ready or counts:
             counts.append(ready)
@@ -228,10 +232,13 @@ def _verdict(
     blocked = any(c.feasible is False for c in calls) or any(
         read.text(f.get("severity")) == "blocker" for c in calls for f in c.findings
     )
+    only_planned = bool(calls) and all(call.feasible is not None for call in calls)
     if totals.services_dark and not check:
         return "dark"
     if blocked and not totals.pods_moved:
         return "stopped"
+    if only_planned and any(call.waves for call in calls):
+        return "planned"
     if check:
         return "check"
     if totals.pods_moved or totals.services_changed:

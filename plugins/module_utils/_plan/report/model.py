@@ -20,9 +20,19 @@ Outcome = t.Literal["back", "parked", "failed", "unfinished", "unchanged", "plan
 """How a node ended: ``back`` in service, ``parked`` out of service on purpose, ``unfinished`` without a failure,
 ``planned`` and never touched, ``blocked`` by a finding and never touched, ``gone`` if it no longer exists."""
 
-Verdict = t.Literal["never_dark", "dark", "not_watched", "no_pod_moved", "stopped", "failed", "nothing_to_do", "check"]
+Verdict = t.Literal[
+    "never_dark",
+    "dark",
+    "not_watched",
+    "no_pod_moved",
+    "stopped",
+    "failed",
+    "nothing_to_do",
+    "check",
+    "planned",
+]
 """``not_watched``: pods moved, and no Service was watched; ``stopped``: blockers, and no pod was touched;
-``failed``: it failed before the first pod moved."""
+``failed``: it failed before the first pod moved; ``planned``: a plan without blockers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,8 +167,8 @@ class Watch:
 class ServiceLine:
     """Ready endpoints of one Service over time.
 
-    ``dark`` are the periods without any, after it had one (``served``). ``desired`` is the smaller of its first and
-    last count.
+    ``dark`` are the periods without any, after it had one (``served``). ``desired`` is what its workloads want, as far
+    as it ever had so many at the start or the end; where that is unknown, the smaller of its first and last count.
     """
 
     namespace: str
@@ -291,7 +301,7 @@ class Report:
     @property
     def planned(self) -> bool:
         """Whether nothing was done yet."""
-        return self.check or self.verdict == "stopped"
+        return self.check or self.verdict in ("stopped", "planned")
 
     @property
     def dark(self) -> tuple[ServiceLine, ...]:

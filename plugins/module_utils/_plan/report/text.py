@@ -7,14 +7,16 @@ from __future__ import annotations
 
 import collections
 import datetime
+import itertools
 import textwrap
 import typing as t
 from dataclasses import fields, is_dataclass
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.report import model
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.report import model, timeline
 
 WIDTH = 100
 NODES_SHOWN = 20
+PODS_SHOWN = 30
 LINES_SHOWN = 8
 SPANS_SHOWN = 5
 ENDS: t.Mapping[model.Outcome, str] = {
@@ -91,6 +93,7 @@ def headline(report: model.Report) -> str:
         return f"{count(len(report.dark), 'Service')} went dark ({longest})"
     words: dict[model.Verdict, str] = {
         "stopped": f"Stopped before the first pod: {count(len(report.blockers), 'blocker')}",
+        "planned": f"Planned: {count(len(to_move(report)), 'pod')} to move",
         "check": "Check mode: nothing was changed",
         "nothing_to_do": "Nothing to do",
         "no_pod_moved": "No pod had to move",
@@ -132,7 +135,9 @@ def summary_text(report: model.Report, *, path: str = "") -> str:
         "report": path,
     }
     shown = [f"  {name:<9} {value}" for name, value in facts.items() if value]
-    return "\n".join([f"{headline(report)}. {subline(report)}", "", *shown, *_nodes(report), *_todo(report)])
+    return "\n".join(
+        [f"{headline(report)}. {subline(report)}", "", *shown, *_nodes(report), *_to_move(report), *_todo(report)]
+    )
 
 
 def when(report: model.Report) -> str:
@@ -149,15 +154,33 @@ def _pods(report: model.Report) -> str:
     if not report.pods:
         return ""
     if report.planned:
-        return f"{len(report.pods) - totals.pods_left:,} to move, {totals.pods_left:,} left in place"
+        moving, blocked = len(to_move(report)), sum(refused(pod) for pod in report.pods)
+        parts = [
+            f"{moving:,} to move",
+            f"{blocked:,} blocked" if blocked else "",
+            f"{totals.pods_left:,} left in place",
+        ]
+        return ", ".join(filter(None, parts))
     swapped = f" ({totals.pods_swapped:,} swapped)" if totals.pods_swapped else ""
     others = {"left in place": totals.pods_left, "failed": totals.pods_failed}
     parts = [f"{totals.pods_moved:,} moved{swapped}", *(f"{n:,} {what}" for what, n in others.items() if n)]
     return ", ".join(parts + ([] if totals.requests is None else [f"{totals.requests:,} requests"]))
 
 
+def refused(pod: model.PodLane) -> bool:
+    """Whether the plan does not allow the pod to be moved."""
+    return pod.route == "refuse" and not pod.moved
+
+
+def to_move(report: model.Report) -> list[model.PodLane]:
+    """The pods that leave their nodes if the plan is carried out, in the order of its waves."""
+    order = {node.name: index for index, node in enumerate(report.nodes)}
+    moving = [pod for pod in report.pods if not timeline.stays(pod) and not refused(pod)]
+    return sorted(moving, key=lambda pod: order.get(pod.node, len(order)))
+
+
 def _refused(report: model.Report) -> str:
-    if not report.refusals:
+    if not report.refusals or report.planned:
         return ""
     stuck, held = sum(len(r.stuck) for r in report.refusals), held_back(report)
     text = f"{count(report.totals.refusals, 'eviction')} by {count(len(report.refusals), 'rule')}"
@@ -206,6 +229,18 @@ def _nodes(report: model.Report) -> list[str]:
         lines.append(f"  {node.name:<{width}}  {place_in_time}  {node.pods_moved:>4}")
     hidden = len(report.nodes) - len(shown)
     return lines + ([f"  … and {count(hidden, 'more node')}"] if hidden else [])
+
+
+def _to_move(report: model.Report) -> list[str]:
+    """What a plan would move, and how: the first pods, by node."""
+    moving = to_move(report) if report.planned else []
+    lines = ["", "  To move:"] if moving else []
+    waves = {node.name: node.wave for node in report.nodes}
+    for node, pods in itertools.groupby(moving[:PODS_SHOWN], lambda pod: pod.node):
+        lines.append(f"    {node}" + (f", wave {waves[node]}" if waves.get(node) else ""))
+        lines += [f"      {pod.route or '-':<5}  {place(pod)}{f' ({pod.owner})' if pod.owner else ''}" for pod in pods]
+    hidden = len(moving) - PODS_SHOWN
+    return lines + ([f"    … and {count(hidden, 'more pod')}"] if hidden > 0 else [])
 
 
 def to_look(report: model.Report) -> dict[str, list[tuple[str, str]]]:

@@ -73,7 +73,7 @@ def node_lines(
                 outcome=outcome,
                 message=message,
                 spans=() if check else _spans(past.nodes.get(name, ()), past.end),
-                marks=_marks(e for e in past.nodes.get(name, ()) if not e.name and e.what != phases.What.PROGRESS),
+                marks=_marks(e for e in past.nodes.get(name, ()) if _of_node(e)),
                 pods_moved=sum(p.moved for p in mine),
                 pods_failed=sum(p.failed for p in mine),
                 left=left(mine),
@@ -92,6 +92,11 @@ def left(pods: t.Iterable[model.PodLane]) -> tuple[tuple[str, int], ...]:
     staying = (pod for pod in pods if stays(pod))
     codes = ((p.code if p.outcome in ("planned", "unknown") else p.outcome) or p.route for p in staying)
     return tuple(sorted(collections.Counter(codes).items()))
+
+
+def _of_node(event: read.Event) -> bool:
+    """Whether it is a mark of its node; hooks of pods are, because they hold the node up."""
+    return event.what == phases.What.HOOK or (not event.name and event.what != phases.What.PROGRESS)
 
 
 def _marks(told: t.Iterable[read.Event]) -> tuple[model.Mark, ...]:

@@ -11,12 +11,14 @@ from dataclasses import dataclass, field, replace
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs import object_limiter
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import (
-    budgets,
+    gangs,
     names,
     node_records,
     node_taints,
     objects,
+    operators,
     pod_plan,
+    pod_rules,
     snapshots,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap import surge_records
@@ -41,12 +43,18 @@ class RoutingContext:
         return replace(self.snapshot, budgets=tuple(b for b in self.snapshot.budgets if not b.ours))
 
     @functools.cached_property
-    def reactive(self) -> tuple[objects.Raw, ...]:
-        return (*budgets.REACTIVE.values(), *budgets.reactive_selectors(self.choices.reactive_budgets))
+    def with_operators(self) -> tuple[objects.Raw, ...]:
+        """The caller's selectors of pods with operators."""
+        return operators.selectors_of(self.choices.reactive_budgets)
 
     def place_in_line(self, scope: str, key: str, pod: objects.Pod) -> int:
         """How many leaving pods of the same controller (``workload``) or ``namespace`` come before this one."""
         return self._lines[(scope, key)].index(pod.uid)
+
+    @functools.cached_property
+    def gang_by_pod(self) -> t.Mapping[str, gangs.Gang]:
+        """The pods that only work together, by the UID of each of them."""
+        return gangs.found(self.snapshot.pods, self.snapshot.pod_groups)
 
     @functools.cached_property
     def evictions(self) -> object_limiter.Taken:
@@ -113,6 +121,19 @@ class Case:
         """The foreign budgets over the pod."""
         return self.context.unguarded.budgets_of(self.pod)
 
+    @functools.cached_property
+    def manner(self) -> pod_rules.Manner:
+        """How a rule, or an annotation of the workload, wants the pod to be moved."""
+        said = self.workload.annotations if self.workload else self.pod.annotations
+        return pod_rules.manner_of(self.choices.rules, self.pod, self.owner, said)
+
+    @functools.cached_property
+    def operator(self) -> operators.Operator | None:
+        """Whose operator decides by its budget when the pod may go."""
+        if len(self.budgets) != 1 or self.choices.disable_eviction:
+            return None
+        return operators.operator_of(self.context.snapshot, self.pod, self.budgets[0], self.context.with_operators)
+
     @property
     def asked(self) -> tuple[objects.Ref, ...]:
         """The budgets that the API server checks: not for finished, pending and terminating pods."""
@@ -135,4 +156,4 @@ class Case:
     def to(self, route: pod_plan.Route, code: str, reason: str, remedy: str = "") -> pod_plan.PodPlan:
         """The pod's plan, with its budgets where they are checked."""
         asked = self.asked if route in ("evict", "refuse") else ()
-        return pod_plan.PodPlan(self.pod, route, code, reason, self.owner, asked, remedy)
+        return pod_plan.PodPlan(self.pod, route, code, reason, self.owner, asked, remedy, manner=self.manner)

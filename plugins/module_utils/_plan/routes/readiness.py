@@ -13,8 +13,8 @@ import typing as t
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import objects, snapshots
 
-CONSENTED = frozenset({"interruption_allowed", "local_volume", "reactive_budget"})
-"""Codes of plans that are carried out although nothing serves meanwhile, or that need a refused eviction to start."""
+CONSENTED = frozenset({"interruption_allowed", "local_volume", "no_free_device", "gang"})
+"""Codes of plans that are carried out although nothing serves meanwhile."""
 
 OF_SEVERAL = frozenset({"replicas", "guarded", "not_ready", "pending"})
 """Codes of plans that rely on other pods of the workload, or on the pod itself not serving."""

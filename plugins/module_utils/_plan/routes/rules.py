@@ -15,11 +15,14 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.mod
     budgets,
     names,
     node_taints,
+    objects,
+    operators,
     option,
     pod_plan,
+    reasons,
     selectors,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.routes import cases, volumes
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.routes import cases, devices, volumes
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap import protect
 
 TOLERATES = "tolerates_maintenance"
@@ -42,9 +45,18 @@ def _daemon_set_of(case: cases.Case) -> str:
 
 
 def _daemon_set(case: cases.Case) -> pod_plan.PodPlan | None:
-    if _daemon_set_of(case) == "there" and case.choices.ignore_daemonsets:
+    if _daemon_set_of(case) == "there" and case.choices.ignore_daemonsets and not _stays_away(case):
         return case.to("skip", "daemonset", "Its DaemonSet would recreate it at once: it stays.")
     return None
+
+
+def _stays_away(case: cases.Case) -> bool:
+    """Whether a rule wants a DaemonSet's pod to leave, and its controller does not recreate it before our taint goes.
+
+    DaemonSet pods tolerate a cordon, but few tolerate our taint (``NodeShouldRunDaemonPod``, Kubernetes 1.36).
+    """
+    holding, _emptied = case.context.keeps_out(case.pod.node)
+    return case.manner.last and bool(node_taints.untolerated(case.pod.tolerations, holding))
 
 
 def _not_selected(case: cases.Case) -> pod_plan.PodPlan | None:
@@ -70,8 +82,21 @@ def _self(case: cases.Case) -> pod_plan.PodPlan | None:
     )
 
 
+def _left_by_rule(case: cases.Case) -> pod_plan.PodPlan | None:
+    manner = case.manner
+    if manner.fault:
+        remedy = "Correct or remove the annotation."
+        return case.to("refuse", "bad_rule", f"What {manner.rule} ask for cannot be read: {manner.fault}.", remedy)
+    if not manner.skip:
+        return None
+    if case.surge:
+        why = f"By {manner.rule} it stays on the node, but its swap is prepared already."
+        return case.to("refuse", "bad_rule", why, "Call pdb_guard with state=absent, and again with the same rules.")
+    return case.to("skip", "left_by_rule", f"By {manner.rule} it stays on the node.")
+
+
 def _daemon_set_in_the_way(case: cases.Case) -> pod_plan.PodPlan | None:
-    if _daemon_set_of(case) == "there":
+    if _daemon_set_of(case) == "there" and not _stays_away(case):
         why = "A pod of a DaemonSet cannot be moved, and ignore_daemonsets is false."
         return case.to("refuse", "daemonset", why, "Set ignore_daemonsets: true to leave such pods where they are.")
     return None
@@ -81,15 +106,36 @@ def _evictable(case: cases.Case, code: str, reason: str) -> pod_plan.PodPlan:
     """Evicted under its budget, unless that can never allow it; consent does not override a budget."""
     if case.choices.disable_eviction:
         return case.to("evict", "disable_eviction", f"{reason} It is deleted without checking its budgets.")
-    verdict = budgets.diagnose(case.context.unguarded, case.pod, case.context.reactive)
+    verdict = budgets.diagnose(case.context.unguarded, case.pod, case.context.with_operators)
     match verdict.code:
         case "two_budgets":
             return case.to("refuse", "two_budgets", verdict.message, verdict.remedy)
-        case "reactive_budget" | "unhealthy_blocked":
+        case "operator_budget" | "unhealthy_blocked":
             return case.to("evict", verdict.code, verdict.message, verdict.remedy)
     if verdict.lasting:
         return case.to("refuse", "budget_allows_nothing", verdict.message, verdict.remedy)
     return case.to("evict", code, reason)
+
+
+def _by_operator(case: cases.Case) -> pod_plan.PodPlan | None:
+    """A pod that nothing could replace by its workload alone, where its operator sees to it.
+
+    It goes by the operator's budget: at once if that has room and other pods of it serve, else when the operator acts,
+    unless the pod is known to be the only one, so that nothing could take over.
+    """
+    operator, seen = case.operator, case.context.snapshot
+    if operator is None:
+        return None
+    budget, owner = case.budgets[0], operators.owner_of(seen, case.pod)
+    others = [p for p in seen.selected(budget.namespace, budget.selector) if p.uid != case.pod.uid and not p.finished]
+    plan = _evictable(case, "replicas", f"Other pods of {budget.ref} serve meanwhile: {operator} {operator.acts}.")
+    if plan.code == "replicas":
+        serving = any(p.ready and not p.deleting for p in others)
+        # Not as one of several: its workload may want no other.
+        return replace(plan, code="operator_budget") if serving else None
+    others += [p for p in seen.pods if owner and p.uid != case.pod.uid and operators.owner_of(seen, p) == owner]
+    only = case.workload is not None and not others and not operator.asked_for
+    return plan if plan.code == "operator_budget" and not only else None
 
 
 def _terminating(case: cases.Case) -> pod_plan.PodPlan | None:
@@ -120,6 +166,16 @@ def _daemon_set_gone(case: cases.Case) -> pod_plan.PodPlan | None:
         return _evictable(case, "daemonset_gone", "Its DaemonSet is gone; force allows its eviction.")
     remedy = f"Delete the pod if nobody needs it, or set {option.options(force=True)}."
     return case.to("refuse", "daemonset_gone", "Its DaemonSet is gone: nothing would recreate it.", remedy)
+
+
+def _waits_by_rule(case: cases.Case) -> pod_plan.PodPlan | None:
+    manner = case.manner
+    if not manner.wait:
+        return None
+    if case.workload is not None:
+        why = f"By {manner.rule} it is left to finish, but pods of {case.workload.ref} never finish."
+        return case.to("refuse", "bad_rule", why, "Let the rule select pods of Jobs or without a controller only.")
+    return case.to("wait", "waits_by_rule", f"By {manner.rule} it is left to finish.")
 
 
 def _job(case: cases.Case) -> pod_plan.PodPlan | None:
@@ -178,6 +234,13 @@ def _local_volume(case: cases.Case) -> pod_plan.PodPlan | None:
     )
 
 
+def _daemon_set_last(case: cases.Case) -> pod_plan.PodPlan | None:
+    if _daemon_set_of(case) != "there":
+        return None
+    why = f"By {case.manner.rule} it leaves after all other pods. Its DaemonSet recreates it once the node returns."
+    return _evictable(case, "daemonset_last", why)
+
+
 def _bare_with_consent(case: cases.Case) -> pod_plan.PodPlan | None:
     if case.pod.owner is not None:
         return None
@@ -211,6 +274,18 @@ def _prepared(case: cases.Case) -> pod_plan.PodPlan | None:
     return case.to("swap", code, "The surge of its workload is prepared: it is deleted once a new pod serves.")
 
 
+def _gang(case: cases.Case) -> pod_plan.PodPlan | None:
+    """Before all that relies on other pods to serve: the others of its gang do not work without it."""
+    gang = case.context.gang_by_pod.get(case.pod.uid)
+    if gang is None or not any(pod.ready for pod in gang.pods):
+        return None
+    why = f"It is of {gang.words}, which works only as a whole."
+    if case.consent:
+        return _evictable(case, "gang", f"{why} Its interruption was allowed.")
+    remedy = f"Wait until it has ended, or set {option.options(allow_interruption=True)}: its pods then leave together."
+    return case.to("refuse", "gang", why, remedy)
+
+
 def _unknown_owner(case: cases.Case) -> pod_plan.PodPlan | None:
     """A controller without a known replica count: judged by the pods it has."""
     if case.workload is not None:
@@ -221,6 +296,8 @@ def _unknown_owner(case: cases.Case) -> pod_plan.PodPlan | None:
         return _evictable(case, "replicas", f"Other pods of {case.pod.owner} serve meanwhile.")
     if case.consent:
         return _evictable(case, "interruption_allowed", f"{case.pod.owner} may be interrupted.")
+    if found := _by_operator(case):
+        return found
     why = f"{case.pod.owner} has no replica count that could be raised, and no other pod of it serves meanwhile."
     allow = option.options(allow_interruption=True)
     remedy = f'Set {allow}, or annotate the pod with {names.ALLOW_INTERRUPTION}: "true".'
@@ -230,13 +307,33 @@ def _unknown_owner(case: cases.Case) -> pod_plan.PodPlan | None:
 def _single(case: cases.Case) -> pod_plan.PodPlan | None:
     if case.workload is None or case.replicas > 1:
         return None
-    refusal = protect.refusal(case.context.snapshot, case.workload)
+    refusal = _no_swap(case, case.workload)
     if refusal is None:
         why = f"{case.workload.ref} has one replica: a new pod serves before this one is deleted."
         return case.to("swap", "single_replica", why)
+    if case.consent and devices.nowhere(case.context.snapshot, case.pod):
+        why = f"{refusal.message} It is down until the node is back, which was allowed."
+        return _evictable(case, devices.NOWHERE, why)
     if case.consent:
         return _evictable(case, "interruption_allowed", f"{refusal.message} Its interruption was allowed.")
+    if found := _by_operator(case):
+        return found
     return case.to("refuse", refusal.code, refusal.message, refusal.remedy)
+
+
+def _no_swap(case: cases.Case, workload: objects.Workload) -> reasons.Reason | None:
+    """Why no second pod may run for a while, or could run nowhere."""
+    return protect.refusal(case.context.snapshot, workload) or devices.refusal(case.context.snapshot, case.pod)
+
+
+def _sharing(case: cases.Case) -> pod_plan.PodPlan | None:
+    """Replicas that share devices of one node: none of their successors can start before all of them are gone."""
+    shared = devices.single_node(case.context.snapshot, case.pod)
+    if shared is None or case.replicas < 2:
+        return None
+    if case.consent:
+        return _evictable(case, "interruption_allowed", f"{shared.message} Their interruption was allowed.")
+    return case.to("refuse", shared.code, shared.message, shared.remedy)
 
 
 def _several(case: cases.Case) -> pod_plan.PodPlan | None:
@@ -245,13 +342,13 @@ def _several(case: cases.Case) -> pod_plan.PodPlan | None:
         why = f"{count} and no budget: they are evicted one at a time, under a guard of ours."
         return replace(case.to("evict", "guarded", why), guarded=True)
     plan = _evictable(case, "replicas", f"{count}; it is evicted when its budget allows it.")
-    if plan.code != "budget_allows_nothing":
+    if plan.code not in ("budget_allows_nothing", "operator_budget"):
         return plan
-    refusal = protect.refusal(case.context.snapshot, case.workload) if case.workload else None
+    refusal = _no_swap(case, case.workload) if case.workload else None
     if refusal is None and case.choices.swap_blocked:
         why = f"{plan.reason} With swap_blocked a new pod serves before it is deleted."
         return case.to("swap", "swap_blocked", why)
-    if refusal is None:
+    if refusal is None or plan.code == "operator_budget":
         return plan
     return replace(plan, reason=f"{plan.reason} A swap is not possible: {refusal.message}")
 
@@ -261,28 +358,42 @@ RULES: tuple[t.Callable[[cases.Case], pod_plan.PodPlan | None], ...] = (
     _daemon_set,
     _not_selected,
     _self,
+    _left_by_rule,
     _daemon_set_in_the_way,
     _terminating,
     _finished,
     _daemon_set_gone,
+    _waits_by_rule,
     _job,
     _bare,
     _pending,
     _empty_dir,
     _two_budgets,
     _local_volume,
+    _daemon_set_last,
+    _gang,
     _bare_with_consent,
     _scaled_down,
     _not_ready,
     _prepared,
     _unknown_owner,
     _single,
+    _sharing,
     _several,
 )
 """In order; the last one applies to every pod that is left."""
 
 SETTLED = frozenset(
-    {"mirror", "daemonset", "not_selected", "self_on_node", "terminating", "stuck_terminating", "finished"}
+    {
+        "mirror",
+        "daemonset",
+        "not_selected",
+        "self_on_node",
+        "left_by_rule",
+        "terminating",
+        "stuck_terminating",
+        "finished",
+    }
 )
 """Codes that apply to a pod whatever it tolerates."""
 

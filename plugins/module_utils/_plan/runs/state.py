@@ -37,7 +37,11 @@ def fingerprint(given: t.Mapping[str, t.Any]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class StoredRun:
-    """The content of ``run-<id>``; times are RFC 3339, ``plan`` is a list of waves."""
+    """The content of ``run-<id>``; times are RFC 3339, ``plan`` is a list of waves.
+
+    ``noted`` is when the last of the ``finished`` nodes was noted, ``ended`` when the run ended with failures, both by
+    the API server's clock.
+    """
 
     id: str
     by: str
@@ -46,6 +50,7 @@ class StoredRun:
     given: objects.Raw
     plan: tuple[tuple[str, ...], ...] = ()
     finished: tuple[str, ...] = ()
+    noted: str = ""
     ended: str = ""
     resource_version: str = ""
 
@@ -69,6 +74,7 @@ class StoredRun:
             "input": json.dumps(self.given, sort_keys=True),
             "plan": json.dumps(self.plan),
             "finished": json.dumps(self.finished),
+            "noted": self.noted,
             "ended": self.ended,
         }
 
@@ -91,6 +97,7 @@ def stored_run(raw: objects.Raw) -> StoredRun | None:
             given=json.loads(data.get("input") or "{}"),
             plan=tuple(tuple(wave) for wave in json.loads(data.get("plan") or "[]")),
             finished=tuple(json.loads(data.get("finished") or "[]")),
+            noted=data.get("noted", ""),
             ended=data.get("ended", ""),
             resource_version=meta.get("resourceVersion", ""),
         )

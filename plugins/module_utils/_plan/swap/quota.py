@@ -4,7 +4,8 @@
 """Whether a namespace's quotas and limit ranges leave room for the new pods of a surge.
 
 Resources are computed as in the API server's quota evaluator: containers and sidecars together, or the largest init
-container, plus the overhead; a limit without a request is its request.
+container; what is said for the whole pod instead; plus the overhead. A limit without a request is its request. This is
+about new pods, so a pod that was resized in place counts as its template: that is what its successor starts with.
 """
 
 from __future__ import annotations
@@ -134,6 +135,31 @@ def _own(container: objects.Raw, side: str, defaults: Mapping[str, objects.Raw])
 
 
 def _of_pod(spec: objects.Raw, side: str, defaults: Mapping[str, objects.Raw]) -> Amounts:
+    total = _of_containers(spec, side, defaults) | _of_whole_pod(spec, side)
+    for name, text in (spec.get("overhead") or {}).items():
+        if name in total or side == "requests":
+            _add(total, {name: quantity(text)})
+    return total
+
+
+def _of_whole_pod(spec: objects.Raw, side: str) -> Amounts:
+    """What is said for the whole pod (``spec.resources``), completed as the API server does (``defaultPodRequests``).
+
+    Where it has limits, requests that are missing are those of the containers, or else the limits. Limit ranges come
+    later, so their defaults do not count.
+    """
+    said: objects.Raw = spec.get("resources") or {}
+    limits = {name: quantity(amount) for name, amount in (said.get("limits") or {}).items()}
+    if side == "limits":
+        return limits
+    own = {name: quantity(amount) for name, amount in (said.get("requests") or {}).items()}
+    if not limits:
+        return own
+    containers = _of_containers(spec, side, {})
+    return {**limits, **{name: containers[name] for name in ("cpu", "memory") if name in containers}, **own}
+
+
+def _of_containers(spec: objects.Raw, side: str, defaults: Mapping[str, objects.Raw]) -> Amounts:
     total: Amounts = {}
     for container in spec.get("containers") or ():
         _add(total, _own(container, side, defaults))
@@ -150,10 +176,6 @@ def _of_pod(spec: objects.Raw, side: str, defaults: Mapping[str, objects.Raw]) -
     _add(total, sidecars)
     for name, amount in peak.items():
         total[name] = max(total.get(name, Fraction(0)), amount)
-    total |= _own(spec, side, {})
-    for name, text in (spec.get("overhead") or {}).items():
-        if name in total or side == "requests":
-            _add(total, {name: quantity(text)})
     return total
 
 

@@ -219,7 +219,7 @@ def blocked(
             return reasons.Reason("surge_refused", why, remedy)
     newcomers = [p for p in active(snapshot, surge) if p.uid not in surge.leaving and p.created >= surge.created]
     for pod in newcomers:
-        if pod.nominated:
+        if pod.nominated and pod.unschedulable and not pod.node:
             why = f"{pod.ref} would preempt other pods on {pod.nominated}."
             return reasons.Reason("surge_preempts", why, "Make room in the cluster, or accept the interruption.")
         if not pod.node and pod.unschedulable:

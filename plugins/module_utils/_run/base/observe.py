@@ -33,6 +33,11 @@ KINDS: t.Mapping[str, kinds.Kind] = {
     "slices": kinds.ENDPOINT_SLICES,
     "leases": kinds.LEASES,
     "attachments": kinds.VOLUME_ATTACHMENTS,
+    "device_claims": kinds.RESOURCE_CLAIMS,
+    "device_slices": kinds.RESOURCE_SLICES,
+    "device_classes": kinds.DEVICE_CLASSES,
+    "pod_groups": kinds.POD_GROUPS,
+    "eviction_requests": kinds.EVICTION_REQUESTS,
 }
 
 OWNER_KINDS: t.Mapping[str, tuple[str, ...]] = {
@@ -65,10 +70,18 @@ def lists(cluster: client.Cluster, wanted: t.Collection[str]) -> dict[str, list[
     """Parsed objects by kind: one list request (in pages) for each kind."""
     found: dict[str, list[t.Any]] = {name: [] for name in wanted}
     for name in wanted:
-        with contextlib.suppress(errors.NotFound):
+        with contextlib.suppress(errors.NotFound, *((errors.Forbidden,) if name == "pod_groups" else ())):
             listing = cluster.items(KINDS[name], namespace=_namespace(name), patience=act.PATIENCE)
             found[name] = [objects.PARSERS[name](item) for item in listing.items]
     return found
+
+
+def device_rules(cluster: client.Cluster) -> list[t.Any]:
+    """The DeviceTaintRules, of the first version that the cluster has; empty where it has none."""
+    for kind in (kinds.DEVICE_TAINT_RULES, kinds.DEVICE_TAINT_RULES_BETA):
+        with contextlib.suppress(errors.NotFound):
+            return list(cluster.items(kind, patience=act.PATIENCE).items)
+    return []
 
 
 def gather(cluster: client.Cluster, wanted: t.Collection[str]) -> snapshots.Snapshot:
@@ -80,6 +93,11 @@ def owners_of(pods: t.Iterable[t.Any]) -> list[str]:
     """The kinds to list so that the pods' controllers are known."""
     present = {pod.owner.kind for pod in pods if pod.owner}
     return [name for kind, lists_ in OWNER_KINDS.items() if kind in present for name in lists_]
+
+
+def groups_of(pods: t.Iterable[objects.Pod]) -> list[str]:
+    """The kinds to list so that it is known which pods are disrupted together; unread, each PodGroup is a gang."""
+    return ["pod_groups"] if any(pod.group for pod in pods) else []
 
 
 def surged(surges: t.Collection[surge_records.Surge]) -> list[str]:

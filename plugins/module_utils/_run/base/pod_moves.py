@@ -25,7 +25,8 @@ State = t.Literal["waiting", "asked", "leaving", "gone", "failed", "skipped"]
 class Move:
     """One pod that is being moved off its node. Times are of the context's monotonic clock.
 
-    ``unsure`` is a request without an answer: it succeeded if the pod is gone.
+    ``unsure`` is a request without an answer: it succeeded if the pod is gone. ``held``: rules let other pods of the
+    node leave before; ``turn_at`` is when it was no longer so.
     """
 
     plan: pod_plan.PodPlan
@@ -38,6 +39,8 @@ class Move:
     tries: int = 0
     refusals: int = 0
     left_at: float | None = None
+    held: bool = False
+    turn_at: float | None = None
     blocked_by: dict[str, str] | None = None
     ours: bool = False
     unsure: api_changes.Change | None = None
@@ -52,6 +55,10 @@ class Move:
     def done(self) -> bool:
         """Whether nothing more will happen to it."""
         return self.state in ("gone", "failed", "skipped")
+
+    def taken(self, now: float) -> float:
+        """Seconds since it was its turn, or since it is leaving."""
+        return now - (self.left_at or self.turn_at or self.since)
 
     def came_true(self, ctx: context.Context) -> None:
         """Remember the request without an answer, as the pod is gone."""
@@ -82,7 +89,7 @@ def too_few(
 
 def stays_as_last(move: Move, snapshot: snapshots.Snapshot, now: float) -> bool:
     """Whether its workload now has this pod alone; then a swap has to be prepared first, and this move ends."""
-    found = _last(move, snapshot)
+    found = last_one(move, snapshot)
     if found is None:
         return False
     move.block(found.object.kind, found.object.namespace, found.object.name, found.message)
@@ -96,7 +103,8 @@ def stays_as_last(move: Move, snapshot: snapshots.Snapshot, now: float) -> bool:
     return True
 
 
-def _last(move: Move, snapshot: snapshots.Snapshot) -> readiness.Last | None:
+def last_one(move: Move, snapshot: snapshots.Snapshot) -> readiness.Last | None:
+    """The workload of which the pod is the last one that serves, where its route counts on others."""
     pod = snapshot.pod(move.pod.uid)
     if pod is None or move.plan.code not in readiness.OF_SEVERAL:
         return None

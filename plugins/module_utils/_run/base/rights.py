@@ -35,7 +35,8 @@ def refused(ctx: context.Context, error: errors.Forbidden, choices: pod_plan.Cho
         "blocker",
         words,
     )
-    wanted = permissions.READS + permissions.needs(snapshots.Snapshot(), (), choices, namespace_missing=False)
+    needs = permissions.needs(snapshots.Snapshot(), (), choices, namespace_missing=False)
+    wanted = list(dict.fromkeys((*permissions.READS, *needs)))
     return [first, *(finding for finding in ask(ctx, wanted) if finding.object != words)]
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import objects
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import objects, snapshots
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import context
 
 SERVICE = "kubernetes.io/service-name"
@@ -16,37 +16,53 @@ STEPS = 200
 """Steps kept of one Service at most: what a report can show of it."""
 
 
+def endpoints(slices: t.Iterable[objects.Raw]) -> dict[tuple[str, str], set[str]]:
+    """The ready endpoints of each Service, by namespace and name: UIDs of pods, or addresses where there is no pod."""
+    ready: dict[tuple[str, str], set[str]] = {}
+    for piece in slices:
+        meta = piece["metadata"]
+        name = (meta.get("labels") or {}).get(SERVICE)
+        if not name:
+            continue
+        found = ready.setdefault((meta["namespace"], name), set())
+        for endpoint in piece.get("endpoints") or ():
+            if (endpoint.get("conditions") or {}).get("ready") is not False:
+                target = endpoint.get("targetRef") or {}
+                found.add(target.get("uid") or ",".join(endpoint.get("addresses") or ()))
+    return ready
+
+
 class Services:
     """Ready endpoints over time, one series of steps for each Service whose endpoints changed.
 
-    A drain may wait for days, so old steps are merged: the lowest count of each period is kept.
+    A drain may wait for days, so old steps are merged: the lowest count of each period is kept. ``prior`` are replica
+    counts by the workload's UID that count instead of the present ones, which a surge has raised.
     """
 
-    def __init__(self, ctx: context.Context) -> None:
-        self._ctx = ctx
+    def __init__(self, ctx: context.Context, prior: t.Mapping[str, int]) -> None:
+        self._ctx, self._prior = ctx, prior
         self._series: dict[tuple[str, str], list[tuple[str, int]]] = {}
+        self._replicas: dict[tuple[str, str], int] = {}
 
-    def sample(self, slices: t.Iterable[objects.Raw]) -> None:
+    def sample(self, snapshot: snapshots.Snapshot) -> None:
         """Record the present counts; only a changed count adds a step."""
-        ready: dict[tuple[str, str], set[str]] = {}
-        for piece in slices:
-            meta = piece["metadata"]
-            name = (meta.get("labels") or {}).get(SERVICE)
-            if not name:
-                continue
-            found = ready.setdefault((meta["namespace"], name), set())
-            for endpoint in piece.get("endpoints") or ():
-                if (endpoint.get("conditions") or {}).get("ready") is not False:
-                    target = endpoint.get("targetRef") or {}
-                    found.add(target.get("uid") or ",".join(endpoint.get("addresses") or ()))
-        at = self._ctx.clock.wall()
+        ready, at = endpoints(snapshot.slices), self._ctx.clock.wall()
         for service in ready.keys() | self._series.keys():
             count = len(ready.get(service, ()))
             series = self._series.setdefault(service, [])
             if not series or series[-1][1] != count:
                 series.append((at, count))
+                self._replicas[service] = self._wanted(snapshot, ready.get(service, ())) or self._replicas.get(
+                    service, 0
+                )
                 if len(series) > STEPS:
                     self._series[service] = merged(series)
+
+    def _wanted(self, snapshot: snapshots.Snapshot, uids: t.Iterable[str]) -> int:
+        """The replica count of the workloads behind these pods together; 0 if none is known."""
+        pods = filter(None, map(snapshot.pod, uids))
+        behind = {workload.uid: workload.replicas for pod in pods if (workload := snapshot.workload_of(pod))}
+        return sum(self._prior.get(uid, replicas) for uid, replicas in behind.items())
 
     @property
     def watched(self) -> int:
@@ -54,10 +70,18 @@ class Services:
         return len(self._series)
 
     def to_dicts(self) -> list[dict[str, t.Any]]:
-        """``[{namespace, name, samples: [[at, ready], ...]}]``; Services that served all the same are left out."""
+        """``[{namespace, name, replicas, samples: [[at, ready], ...]}]``; those that served all the same are left out.
+
+        ``replicas`` is what the workloads behind it want; 0 if that is unknown.
+        """
         at = self._ctx.clock.wall()
         return [
-            {"namespace": namespace, "name": name, "samples": [*map(list, series), [at, series[-1][1]]]}
+            {
+                "namespace": namespace,
+                "name": name,
+                "replicas": self._replicas[namespace, name],
+                "samples": [*map(list, series), [at, series[-1][1]]],
+            }
             for (namespace, name), series in sorted(self._series.items())
             if len(series) > 1 or series[-1][1] == 0
         ]

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import objects, outcomes, snapshots
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.nodes import standing
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap import guards
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import (
     act,
     context,
@@ -21,7 +22,9 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drai
     dead_nodes,
     evict,
     node_sites,
+    pod_hooks,
     routing,
+    turns,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.jobs import dispatcher
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.protect import swaps
@@ -72,7 +75,10 @@ def _lack(move: pod_moves.Move, surges: t.Container[str], snapshot: snapshots.Sn
     if plan.route == "swap" and not (plan.workload and plan.workload.uid in surges):
         return outcomes.PodOutcome.NEEDS_SURGE
     if plan.guarded and plan.route != "skip" and not snapshot.budgets_of(plan.pod):
-        return outcomes.PodOutcome.NEEDS_GUARD
+        # None is made where another budget covers some pods of the workload, as an operator's covers the primary alone.
+        known = plan.workload is not None and snapshot.workload(plan.workload.uid) is not None
+        possible = not known or any(guard.instead is None for guard in guards.guards(snapshot, [plan]))
+        return outcomes.PodOutcome.NEEDS_GUARD if possible else None
     return None
 
 
@@ -86,6 +92,7 @@ class Closing:
     jobs: dispatcher.JobDispatcher
     evictor: evict.Evictor
     locks: locking.Locks
+    hooks: pod_hooks.PodHooks
     deadline: float
     pod_timeout: float
 
@@ -102,6 +109,13 @@ class Closing:
                 site.node = nodes.get(site.name)
                 if fallen := standing.fallen(site.node, site.taken):
                     self._close(site, fallen.outcome, fallen.message)
+
+    def begin(self) -> None:
+        """Let others know that the drain of the open nodes begins."""
+        for site in self._sites.values():
+            site.raw = site.raw or self._live.raw("nodes", site.name)
+            if site.open and (why := site.show(self.ctx, "draining", self.locks.fence)):
+                self._close(site, why.outcome, why.message)
 
     def taken_over(self, node: str, why: str) -> None:
         """Somebody has the node's lock now."""
@@ -129,11 +143,17 @@ class Closing:
             self._close(site, outcomes.DrainOutcome.UNREACHABLE, why)
             return
         left = site.left()
-        late = [move for move in left if now - (move.left_at or move.since) > self.pod_timeout]
+        overdue = turns.overdue(left, now)
+        late = overdue or [move for move in left if not move.held and move.taken(now) > self.pod_timeout]
         if now >= self.deadline or late:
             self.routing.look_again(site, snapshot)
-            why = node_sites.too_late(late or left, self._replacements.missing(snapshot))
+            missing = [*self._replacements.missing(snapshot), *self.hooks.missing(site.name)]
+            why = node_sites.too_late(late or left, missing)
+            turns.fail(overdue, now)
             self._close(site, outcomes.DrainOutcome.TIMED_OUT, why)
+            return
+        if why := self.hooks.failed_for(site.name):
+            self._close(site, outcomes.DrainOutcome.FAILED, why)
             return
         if left or now - site.quiet_since < QUIET or self._live.quiet_for("pods") == 0:
             return
@@ -142,7 +162,7 @@ class Closing:
             return
         if not self.swaps.done_with(site.name):
             return
-        if self._replacements.missing(snapshot) or not self.jobs.done_with(site.name):
+        if self._replacements.missing(snapshot) or self.hooks.missing(site.name) or not self.jobs.done_with(site.name):
             return
         if site.selected_only:
             site.outcome = outcomes.DrainOutcome.SELECTED_GONE
@@ -156,15 +176,19 @@ class Closing:
         """Record the node as drained, on the condition that it is still out."""
         known = self._live.raw("nodes", site.name)
         why, _made = site.write(self.ctx, node_sites.drained, self.locks.fence, known=known)
-        if why:
+        if why := why or site.show(self.ctx, "drained", self.locks.fence):
             self._close(site, why.outcome, why.message)
             return
         site.outcome, site.message = outcomes.DrainOutcome.DRAINED, f"Node {site.name} is drained."
         self.ctx.tell(outcomes.DrainOutcome.DRAINED, "drained", node=site.name)
 
+    def unrecorded(self, site: node_sites.NodeDrain, fallen: standing.Fallen) -> None:
+        """What its hooks are about to do could not be written to the node's record."""
+        self._close(site, fallen.outcome, fallen.message)
+
     def _close(self, site: node_sites.NodeDrain, outcome: outcomes.DrainOutcome, message: str) -> None:
         self.evictor.withdraw(site.name)
-        if outcome in NOT_OURS:
+        if outcome in NOT_OURS or self.hooks.failed_for(site.name):
             self.swaps.lose(site.name, message)
         site.close(self.ctx, outcome, message)
         if outcome != outcomes.DrainOutcome.ADOPTED_BY:

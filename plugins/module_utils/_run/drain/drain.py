@@ -15,6 +15,8 @@ from dataclasses import dataclass
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import errors
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import (
+    hooks,
+    operators,
     outcomes,
     phases,
     pod_plan,
@@ -25,6 +27,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base
     act,
     change_writer,
     context,
+    hook_calls,
     locking,
     node_locks,
     observe,
@@ -36,8 +39,11 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drai
     dead_nodes,
     evict,
     node_sites,
+    operator_waits,
+    pod_hooks,
     replaced,
     routing,
+    turns,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.jobs import dispatcher
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.protect import swaps
@@ -52,7 +58,7 @@ AT_LEAST = 2.0
 
 @dataclass(frozen=True, slots=True)
 class DrainOptions:
-    """Options of the module; times in seconds, ``None`` without a limit."""
+    """Options of the module; times in seconds, ``None`` without a limit. ``send`` sends the HTTP calls of hooks."""
 
     nodes: tuple[str, ...]
     choices: pod_plan.Choices
@@ -62,6 +68,8 @@ class DrainOptions:
     timeout: float | None = None
     pod_timeout: float | None = None
     wait_for: tuple[t.Literal["gone", "replacement", "volumes"], ...] = ("gone", "replacement", "volumes")
+    hooks: hooks.Rules = hooks.NO_RULES
+    send: hook_calls.Send = hook_calls.nobody
 
 
 def drain(ctx: context.Context, options: DrainOptions) -> context.Result:
@@ -89,7 +97,7 @@ def drain(ctx: context.Context, options: DrainOptions) -> context.Result:
         work.run()
     now = ctx.clock.now()
     spent = {"requests": ctx.cluster.requests - requests, "seconds": round(now - began, 3)}
-    return node_sites.result_of(sites.values(), work.services, now, spent)
+    return node_sites.result_of(sites.values(), work.services, now, spent, work.hooks.to_dicts)
 
 
 class _Drain:
@@ -100,20 +108,26 @@ class _Drain:
         self.live, self.sites = routes.live, routes.sites
         prior = {uid: surge.prior_replicas for uid, surge in routes.surges.items()}
         self.locks = locking.Locks(ctx)
-        self.services = services.Services(ctx)
+        self.services = services.Services(ctx, prior)
         self.writer = change_writer.ChangeWriter(ctx, self._fence_all)
         self.budgets: frozenset[tuple[str, str]] = frozenset()
         self.progress = Progress(ctx)
-        self.swaps = swaps.Swaps(ctx, routes.ended(), self.locks.fence)
         wake, grace, delete = self.live.nudge, options.grace_period, options.choices.disable_eviction
+        sender = hook_calls.HttpCalls(ctx, options.send, wake)
+        self.hooks = pod_hooks.PodHooks(ctx, options.hooks, self.sites, sender, self.locks.fence)
+        self.swaps = swaps.Swaps(ctx, routes.ended(), self.locks.fence, hooks_of=self.hooks.held)
         runs = {name: site.record.run for name, site in self.sites.items() if site.record}
         fences = {name: site.record.fence for name, site in self.sites.items() if site.record}
         self.jobs = dispatcher.JobDispatcher(ctx, routes.choices, self._fence_all, wake, runs, grace, deadline, prior)
+        selectors = operators.selectors_of(options.choices.reactive_budgets)
+        waits = operator_waits.OperatorWaits(options.choices.operator_budget_wait, selectors)
         self.evictor = evict.Evictor(
-            ctx, self._fence, wake, options.parallel, grace, delete, fences, self.locks.regain, prior
+            ctx, self._fence, wake, options.parallel, grace, delete, fences, self.locks.regain, prior, waits
         )
         most = options.pod_timeout if options.pod_timeout is not None else float("inf")
-        self.closing = closing.Closing(ctx, routes, self.swaps, self.jobs, self.evictor, self.locks, deadline, most)
+        self.closing = closing.Closing(
+            ctx, routes, self.swaps, self.jobs, self.evictor, self.locks, self.hooks, deadline, most
+        )
 
     def run(self) -> None:
         """Do the work; in check mode only predict it."""
@@ -133,6 +147,7 @@ class _Drain:
                 self.swaps.lose(name, why)
             # What the watches know is from before the locks, and they may be far behind.
             self.closing.stand({node.name: node for node in observe.lists(self.ctx.cluster, ("nodes",))["nodes"]})
+            self.closing.begin()
             self.swaps.hold()
             self._fenced(todo)
             try:
@@ -141,11 +156,13 @@ class _Drain:
             finally:
                 self.jobs.stop()
                 self.evictor.close()
+                self.hooks.close()
         finally:
             self.swaps.close()
             self.locks.leave(drop=[name for name, site in self.sites.items() if site.outcome in NOT_TO_LOCK])
 
     def _predict(self, site: node_sites.NodeDrain) -> None:
+        self.hooks.predict(site)
         delete = self.options.choices.disable_eviction
         for move in site.left():
             if move.plan.route == "evict":
@@ -160,8 +177,10 @@ class _Drain:
             site.message = f"Node {site.name} would lose the selected pods."
             return
         proven = node_sites.drained(site.node, site.record) if site.node and site.record else None
-        if proven:
-            act.apply(self.ctx, proven)
+        shown = node_sites.predicted(self.ctx, site, self.live.raw("nodes", site.name))
+        for change in (*shown[:-1], proven, *shown[-1:]):
+            if change:
+                act.apply(self.ctx, change)
         site.outcome, site.message = outcomes.DrainOutcome.DRAINED, f"Node {site.name} would be drained."
 
     def _fenced(self, todo: list[node_sites.NodeDrain]) -> None:
@@ -175,9 +194,9 @@ class _Drain:
                 self.closing.prove(site)
 
     def _loop(self) -> None:
-        while any(site.open for site in self.sites.values()) or not self.evictor.idle:
+        while any(site.open for site in self.sites.values()) or not (self.evictor.idle and self.hooks.idle):
             snapshot = self.live.snapshot()
-            self.services.sample(snapshot.slices)
+            self.services.sample(snapshot)
             try:
                 self._turn(snapshot)
             except node_locks.LostLockError as lost:
@@ -192,8 +211,11 @@ class _Drain:
         self.closing.wind_up()
         self.routing.follow(snapshot)
         self._yield_guards(snapshot)
+        held = turns.take(self.sites.values(), self.ctx.clock.now())
+        for site, fallen in self.hooks.step(snapshot):
+            self.closing.unrecorded(site, fallen)
         if not self.swaps.done:
-            self.swaps.step(snapshot)
+            self.swaps.step(snapshot, held)
             self._fail_swaps()
         queue = self._queue()
         self.jobs.step(snapshot, queue)
@@ -201,7 +223,8 @@ class _Drain:
         for site in self.sites.values():
             if site.open:
                 self.closing.judge(site, snapshot)
-        missing = [*self.routing.replacements.waited_for, *self.jobs.waited_for]
+        owed = [text for site in self.sites.values() if site.open for text in self.hooks.missing(site.name)]
+        missing = [*self.routing.replacements.waited_for, *self.jobs.waited_for, *owed]
         self.progress.tell(self.sites.values(), self.swaps.waiting.values(), missing)
 
     def _yield_guards(self, snapshot: snapshots.Snapshot) -> None:
@@ -219,7 +242,8 @@ class _Drain:
         """The moves that may start now: none of a node with a failed one."""
         going = [list(site.moves.values()) for site in self.sites.values() if site.open]
         unfailed = [moves for moves in going if not any(move.state == "failed" for move in moves)]
-        moves = [move for moves in unfailed for move in moves if move.state == "waiting"]
+        moves = [move for moves in unfailed for move in moves if move.state == "waiting" and not move.held]
+        moves = [move for move in moves if not self.hooks.held([move.pod])]
         if self.options.order == "priority":
             moves.sort(key=lambda move: move.pod.priority)
         return moves
@@ -265,6 +289,8 @@ def _words(site: node_sites.NodeDrain, beside: t.Collection[str], missing: t.Col
     total = sum(1 for move in site.moves.values() if move.state != "skipped")
     leaving = sum(1 for move in left if move.state == "leaving")
     text = f"{len(left)} of {total} pods left, {leaving} ending"
+    if held := sum(1 for move in left if move.held):
+        text += f", {held} held until others are gone"
     blocked = {move.blocked_by["message"] for move in left if move.blocked_by} | set(beside)
     if not left:
         text = f"all {total} pods gone"

@@ -21,17 +21,19 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.mod
     api_changes,
     budgets,
     objects,
+    operators,
     outcomes,
     phases,
     snapshots,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.routes import readiness
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.routes import eviction_requests, readiness
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import (
     act,
     context,
     pod_moves,
     server_fence,
 )
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drain import operator_waits
 
 ASK_AGAIN = 10.0
 """Seconds after which a refused budget is asked again even without news from its watch."""
@@ -52,9 +54,10 @@ AGAIN = (
 
 @dataclass
 class Line:
-    """Our requests under one budget that its status does not show yet."""
+    """Our requests under one budget that its status does not show yet; ``held``: its operator has to act."""
 
     busy: bool = False
+    held: bool = False
     taken: int = 0
     seen: str = ""
     refused_at: str = ""
@@ -68,18 +71,25 @@ class Lines(dict[tuple[str, str], Line]):
         """That of the budget over the move's pod; without a budget one that nobody shares."""
         return self.setdefault(move.budget, Line()) if move.budget else Line()
 
-    def may_ask(self, budget: objects.Budget, move: pod_moves.Move, snapshot: snapshots.Snapshot, now: float) -> bool:
+    def may_ask(
+        self,
+        budget: objects.Budget,
+        move: pod_moves.Move,
+        snapshot: snapshots.Snapshot,
+        now: float,
+        waits: operator_waits.OperatorWaits,
+    ) -> bool:
         """Whether an eviction under this budget may be sent now; else the move says what it waits for."""
         line, pod = self.of(move), snapshot.pod(move.pod.uid) or move.pod
-        if line.busy:
-            return False
-        if budget.resource_version != line.seen:
+        if not line.busy and budget.resource_version != line.seen:
             line.seen, line.taken = budget.resource_version, 0
-        if line.refused_at == budget.resource_version and now < line.ask_again:
+        spent = pod.ready and budget.observed and budget.allowed - line.taken <= 0
+        early = now < line.ask_again and (spent or line.refused_at == budget.resource_version)
+        if line.busy or early:
+            if line.held:
+                waits.hold_too(move, snapshot, now)
             return False
-        if pod.ready and budget.observed and budget.allowed - line.taken <= 0 and now < line.ask_again:
-            return False
-        verdict = budgets.diagnose(snapshot, pod)
+        verdict = waits.diagnose(snapshot, pod)
         if verdict.allowed and (not pod.ready or budget.allowed - line.taken > 0):
             return True
         if verdict.budget and not verdict.allowed:
@@ -87,9 +97,29 @@ class Lines(dict[tuple[str, str], Line]):
         if verdict.code == "two_budgets" and not any(b.ours for b in snapshot.budgets_of(pod)):
             move.end("failed", outcomes.PodOutcome.TWO_BUDGETS, now, verdict.sentence)
             return False
-        if move.plan.code == "reactive_budget" and now >= line.ask_again:
-            return True
+        line.held = verdict.code == "operator_budget"
+        if line.held:
+            waits.hold(move, verdict, now)
+            if now >= line.ask_again:
+                # Some act on an attempt only.
+                return True
         line.ask_again = max(line.ask_again, now + ASK_AGAIN)
+        return False
+
+
+class Requested(dict[str, float]):
+    """When pods were first left to EvictionRequests of others, by UID."""
+
+    def hold(self, move: pod_moves.Move, snapshot: snapshots.Snapshot, now: float) -> bool:
+        """Whether the pod's responders act on somebody's request for its eviction; for a limited time."""
+        request = eviction_requests.active(snapshot, move.pod) if move.pod.responders else None
+        if request is None:
+            return False
+        named, said = eviction_requests.named(request), eviction_requests.waited_for(request)
+        if now - self.setdefault(move.pod.uid, now) < eviction_requests.PATIENCE:
+            move.block(named.kind, named.namespace, named.name, said)
+            return True
+        move.reason = f"{named} was not over after {eviction_requests.PATIENCE / 60:g} minutes. {move.plan.reason}"
         return False
 
 
@@ -103,7 +133,8 @@ class Evictor:
 
     ``fence`` proves the lock of a node right before each request, ``wake`` is called for each answer. ``fenced`` is,
     by node, the lock that evictions name; where the server's own fence refuses one, ``regain`` is called with the
-    node. ``prior`` are the replicas that workloads with a surge want without it, by their UID.
+    node. ``prior`` are the replicas that workloads with a surge want without it, by their UID. ``waits`` are for the
+    operators of budgets.
     """
 
     ctx: context.Context
@@ -115,8 +146,10 @@ class Evictor:
     fenced: t.Mapping[str, str] = field(default_factory=dict)
     regain: t.Callable[[str], None] = lambda node: None
     prior: t.Mapping[str, int] = field(default_factory=dict)
+    waits: operator_waits.OperatorWaits = field(default_factory=operator_waits.OperatorWaits)
     _flying: int = 0
     _closed: set[str] = field(default_factory=set)
+    _requested: Requested = field(default_factory=Requested)
     _leaving: dict[str, pod_moves.Move] = field(default_factory=dict)
     _view: tuple[snapshots.Snapshot, float] = (snapshots.Snapshot(), float("-inf"))
     _lines: Lines = field(default_factory=Lines)
@@ -141,15 +174,20 @@ class Evictor:
         for move in moves:
             if self._flying >= self.parallel + AHEAD:
                 return
-            if move.state != "waiting" or move.plan.route != "evict" or now < move.not_before:
+            if move.state != "waiting" or move.plan.route != "evict":
+                continue
+            if self.waits.end_if_late(move, now) or now < move.not_before:
                 continue
             if not self.delete and pod_moves.stays_as_last(move, snapshot, now):
                 continue
+            if self._requested.hold(move, snapshot, now):
+                continue
             budget = self._budget_of(move, snapshot)
             move.budget = (budget.namespace, budget.name) if budget else None
-            if budget and not self._lines.may_ask(budget, move, snapshot, now):
+            if budget and not self._lines.may_ask(budget, move, snapshot, now, self.waits):
                 continue
             if found := self._short(move, snapshot):
+                self.waits.let_go(move, now)
                 move.block(found.object.kind, found.object.namespace, found.object.name, found.message)
                 continue
             self._send(move)
@@ -180,13 +218,16 @@ class Evictor:
         return self._flying == 0
 
     def _budget_of(self, move: pod_moves.Move, snapshot: snapshots.Snapshot) -> objects.Budget | None:
-        """The budget that will be asked; it may have changed since the pod was planned."""
-        if self.delete or move.pod.finished or move.pod.phase == "Pending":
+        """The budget that will be asked; it, or the pod's labels, may have changed since the pod was planned."""
+        pod = snapshot.pod(move.pod.uid) or move.pod
+        if self.delete or pod.finished or pod.phase == "Pending":
             return None
-        return next(iter(snapshot.budgets_of(move.pod)), None)
+        return next(iter(snapshot.budgets_of(pod)), None)
 
     def _short(self, move: pod_moves.Move, snapshot: snapshots.Snapshot) -> readiness.Short | None:
-        return None if self.delete else pod_moves.too_few(move, snapshot, self._leaving, self.prior)
+        budget = self._budget_of(move, snapshot)
+        tried = budget is not None and budget.allowed <= 0 and self.waits.holds(move)
+        return None if self.delete or tried else pod_moves.too_few(move, snapshot, self._leaving, self.prior)
 
     def _send(self, move: pod_moves.Move) -> None:
         self._lines.of(move).busy = True
@@ -213,8 +254,8 @@ class Evictor:
 
     def change(self, move: pod_moves.Move) -> api_changes.Change:
         """The eviction, or the plain deletion, of the move's pod."""
-        fence = self.fenced.get(move.pod.node, "")
-        return api_changes.eviction(move.pod, delete=self.delete, grace_seconds=self.grace_seconds, fence=fence)
+        fence, grace = self.fenced.get(move.pod.node, ""), move.plan.manner.grace(move.pod, self.grace_seconds)
+        return api_changes.eviction(move.pod, delete=self.delete, grace_seconds=grace, fence=fence)
 
     def _send_now(self, move: pod_moves.Move, change: api_changes.Change) -> None:
         # Without patience: instead of sending an old decision, the loop decides anew.
@@ -225,12 +266,14 @@ class Evictor:
         self.fence(move.pod.node)
         snapshot, at = self._view
         stale = self.ctx.clock.now() - at > STALE
-        needed = not self.delete and (self._short(move, snapshot) or pod_moves._last(move, snapshot))
+        needed = not self.delete and (self._short(move, snapshot) or pod_moves.last_one(move, snapshot))
         if stale or move.pod.node in self._closed or needed:
             raise Withdrawn
 
     def _accept(self, move: pod_moves.Move, line: Line) -> None:
         line.taken += 1
+        line.held = False
+        self.waits.let_go(move, self.ctx.clock.now(), evicted=True)
         move.state, move.left_at, move.ours = "leaving", self.ctx.clock.now(), True
         move.blocked_by = move.unsure = None
         self._note(phases.What.EVICTED, move, move.plan.reason)
@@ -252,17 +295,31 @@ class Evictor:
             line.refused_at, line.ask_again = line.seen, now + (error.retry_after or ASK_AGAIN)
             namespace, name = move.budget or (pod.namespace, "")
             said = "; ".join(cause.message for cause in error.causes if cause.message) or error.message
-            move.block("PodDisruptionBudget", namespace, name, said)
+            if held := self.waits.holds(move):
+                self.waits.hold(move, held, now)
+            else:
+                move.block("PodDisruptionBudget", namespace, name, said)
             self._note(phases.What.REFUSED, move, said)
             return
         if not isinstance(error, errors.Conflict):
             move.block("Pod", pod.namespace, pod.name, str(error))
             self._note(phases.What.REFUSED, move, str(error))
+        if isinstance(error, errors.DeniedByWebhook) and not server_fence.by_the_fence(error):
+            self._wait_for_operator(move, error.message)
         pause = again_after(error, move.tries)
         if pause is None:
             move.end("failed", outcomes.PodOutcome.FAILED, now, str(error))
         else:
             move.not_before = now + pause
+
+    def _wait_for_operator(self, move: pod_moves.Move, answer: str) -> None:
+        """A webhook denied the eviction: where the pod has an operator, this is how it takes notice of it."""
+        snapshot, now = self._view[0], self.ctx.clock.now()
+        pod, budget = snapshot.pod(move.pod.uid) or move.pod, self._budget_of(move, snapshot)
+        operator = operators.operator_of(snapshot, pod, budget, self.waits.wanted)
+        if operator and not self.delete:
+            blocking = budget if budget and budget.allowed <= 0 else None
+            self.waits.hold(move, budgets.of_operator(pod, blocking, operator, answer), now)
 
 
 def again_after(error: errors.ClusterError, tries: int) -> float | None:

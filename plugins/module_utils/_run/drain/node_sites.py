@@ -16,7 +16,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.mod
     objects,
     outcomes,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.nodes import cordon, standing
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.nodes import cordon, lifecycle, standing
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import (
     context,
     node_locks,
@@ -38,7 +38,10 @@ Wanted = t.Callable[[objects.Node, node_records.Record], "api_changes.Change | N
 
 @dataclass
 class NodeDrain:
-    """A node, its record, and a move for every pod; ``outcome`` is ``None`` while it is in work."""
+    """A node, its record, and a move for every pod; ``outcome`` is ``None`` while it is in work.
+
+    ``raw`` is the node as it was last read to be written, or written.
+    """
 
     name: str
     node: objects.Node | None = None
@@ -48,6 +51,7 @@ class NodeDrain:
     message: str = ""
     quiet_since: float = 0.0
     present: frozenset[str] = frozenset()
+    raw: objects.Raw | None = None
 
     @property
     def open(self) -> bool:
@@ -107,7 +111,7 @@ class NodeDrain:
 
         def decide(raw: objects.Raw | None) -> api_changes.Change | None:
             nonlocal why
-            self.node = objects.Node.of(raw) if raw else None
+            self.raw, self.node = raw, objects.Node.of(raw) if raw else None
             why = standing.fallen(self.node, taken)
             if why or self.node is None:
                 return None
@@ -122,7 +126,18 @@ class NodeDrain:
         except errors.ClusterError as error:
             why = standing.Fallen(outcomes.DrainOutcome.FAILED, f"its record could not be written: {error} Run again.")
             return why, None
+        self.raw = written.object
         return why, written.change
+
+    def show(
+        self, ctx: context.Context, phase: lifecycle.Phase, fence: surge_lease.NodesFence
+    ) -> standing.Fallen | None:
+        """Bring the conditions to the phase, if they are ours to set; why the node cannot be emptied any more."""
+
+        def wanted(_node: objects.Node, record: node_records.Record) -> api_changes.Change | None:
+            return lifecycle.change(self.raw, record, phase, ctx.clock.server()) if self.raw else None
+
+        return self.write(ctx, wanted, fence, known=self.raw)[0] if self.taken.conditions else None
 
     def to_dict(self, now: float) -> dict[str, t.Any]:
         return {
@@ -139,20 +154,33 @@ def drained(node: objects.Node, record: node_records.Record) -> api_changes.Chan
     return cordon.at_step(node, record, "drained")
 
 
+def predicted(ctx: context.Context, site: NodeDrain, raw: objects.Raw | None) -> list[api_changes.Change | None]:
+    """How the node's conditions would change when its drain begins, and when it is proven."""
+    if raw is None or site.record is None:
+        return []
+    began = lifecycle.change(raw, site.record, "draining", ctx.clock.server())
+    ended = lifecycle.change(lifecycle.after(raw, began), site.record, "drained", ctx.clock.server())
+    return [began, ended]
+
+
 def taken_over(why: str) -> standing.Fallen:
     """Somebody has the node's lock now; ``why`` says who."""
     return standing.Fallen(outcomes.DrainOutcome.ADOPTED_BY, f"it was taken over ({why}); nothing more is sent for it")
 
 
 def result_of(
-    sites: t.Collection[NodeDrain], seen: services.Services, now: float, spent: t.Mapping[str, float]
+    sites: t.Collection[NodeDrain],
+    seen: services.Services,
+    now: float,
+    spent: t.Mapping[str, float],
+    hooks_of: t.Callable[[NodeDrain], list[dict[str, t.Any]]] = lambda site: [],
 ) -> context.Result:
-    """The documented return; ``spent`` are the call's ``requests`` and ``seconds``."""
+    """The documented return; ``spent``: the call's ``requests`` and ``seconds``, ``hooks_of``: those of a node."""
     moves = [move for site in sites for move in site.moves.values()]
     failed = [site for site in sites if site.failed]
     return context.Result(
         {
-            "nodes": [site.to_dict(now) for site in sites],
+            "nodes": [site.to_dict(now) | ({"hooks": found} if (found := hooks_of(site)) else {}) for site in sites],
             "summary": {
                 "evicted": sum(1 for m in moves if m.ours and m.state == "gone"),
                 "migrated": sum(1 for m in moves if m.outcome in MOVED_BY.values()),

@@ -9,10 +9,13 @@ import typing as t
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import pod_plan, snapshots
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.routes import dead
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import context, observe
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import context, observe, services
 
 LOOK_EVERY = 1.0
 """Seconds between two lists of VolumeAttachments while one is waited for."""
+
+SLICES_BEHIND = 5.0
+"""Seconds for which EndpointSlices may lack pods that are ready; a Service may also have another selector by now."""
 
 JUDGE_EVERY = 0.25
 """Seconds for which "something is missing" stands without another look."""
@@ -24,9 +27,13 @@ class Replacements:
     def __init__(self, ctx: context.Context, wait_for: t.Collection[str]) -> None:
         self._ctx, self._wait_for = ctx, wait_for
         self._ready: dict[str, int] = {}
+        self._served: dict[tuple[str, str], int] = {}
+        self._complete_at: float | None = None
         self._volumes: set[tuple[str, str]] = set()
         self._attached: list[str] = []
         self._looked = float("-inf")
+        self._listed: snapshots.Snapshot | None = None
+        self._by_service: dict[tuple[str, str], set[str]] = {}
         self._judged: snapshots.Snapshot | None = None
         self._judged_at = float("-inf")
         self.waited_for: list[str] = []
@@ -41,21 +48,53 @@ class Replacements:
                 volume = (found.get("spec") or {}).get("volumeName")
                 if volume and (meta["namespace"], meta["name"]) == (plan.pod.namespace, claim):
                     self._volumes.add((plan.pod.node, volume))
-        if plan.route == "swap" or plan.code == "local_volume":
-            # With a swap the new pods are ready already; with a local volume none can be before the node is back.
+        if plan.route == "swap" or plan.code in ("local_volume", "no_free_device"):
+            # With a swap the new pods are ready already; with what the node alone has, none can be before it is back.
             return
         workload = snapshot.workload_of(plan.pod)
+        if workload and workload.replicas == 1 and plan.code == "operator_budget":
+            # It may belong to its node, as Rook's OSDs do; its operator's budget keeps the others meanwhile.
+            return
         if workload and workload.uid not in self._ready:
-            self._ready[workload.uid] = sum(1 for p in snapshot.pods_of(workload) if p.ready and not p.deleting)
+            ready = {p.uid for p in snapshot.pods_of(workload) if p.ready and not p.deleting}
+            self._ready[workload.uid] = len(ready)
+            for place, uids in self._endpoints(snapshot).items():
+                if ready & uids:
+                    self._served[place] = max(len(uids), self._served.get(place, 0))
 
     def missing(self, snapshot: snapshots.Snapshot) -> list[str]:
         now = self._ctx.clock.now()
-        if self._judged is not snapshot and not (self.waited_for and now - self._judged_at < JUDGE_EVERY):
+        changed = self._judged is not snapshot or self._complete_at is not None
+        if changed and not (self.waited_for and now - self._judged_at < JUDGE_EVERY):
             self._judged, self._judged_at, wanted = snapshot, now, self._wait_for
-            ready = self._ready.items() if "replacement" in wanted else ()
-            short = [text for uid, count in ready if (text := _short(snapshot, uid, count))]
+            short = self._lacking(snapshot) if "replacement" in wanted else []
             self.waited_for = short or (self._still_attached() if self._volumes and "volumes" in wanted else [])
         return self.waited_for
+
+    def _lacking(self, snapshot: snapshots.Snapshot) -> list[str]:
+        """The workloads that lack ready pods; then, for a while, the Services that do not list these yet."""
+        short = [text for uid, count in self._ready.items() if (text := _short(snapshot, uid, count))]
+        if short:
+            self._complete_at = None
+            return short
+        now = self._ctx.clock.now()
+        self._complete_at = now if self._complete_at is None else self._complete_at
+        return self._unlisted(snapshot) if now - self._complete_at < SLICES_BEHIND else []
+
+    def _endpoints(self, snapshot: snapshots.Snapshot) -> dict[tuple[str, str], set[str]]:
+        if self._listed is not snapshot:
+            self._listed, self._by_service = snapshot, services.endpoints(snapshot.slices)
+        return self._by_service
+
+    def _unlisted(self, snapshot: snapshots.Snapshot) -> list[str]:
+        """The Services that lack endpoints although the pods are ready: traffic follows the EndpointSlices."""
+        listed = self._endpoints(snapshot)
+        counts = {place: len(listed.get(place, ())) for place in self._served}
+        return [
+            f"Service {'/'.join(place)} has {counts[place]} of {before} ready endpoints"
+            for place, before in self._served.items()
+            if counts[place] < before
+        ]
 
     def _still_attached(self) -> list[str]:
         now = self._ctx.clock.now()

@@ -5,9 +5,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import typing as t
 
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import errors
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import (
     objects,
     outcomes,
@@ -15,7 +17,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.mod
     pod_plan,
     snapshots,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.routes import migrate, volumes
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.routes import devices, migrate, volumes
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap import surge_records
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import (
     context,
@@ -44,6 +46,7 @@ class Routing:
     _scaled_at: float = float("-inf")
     _first: frozenset[str] = frozenset()
     _asked_at: dict[str, float] = dataclasses.field(default_factory=dict)
+    _requests_at: float = float("-inf")
 
     def plan(self) -> snapshots.Snapshot:
         """Give every pod on open sites its route; returns the cluster on which that was decided."""
@@ -55,6 +58,7 @@ class Routing:
         self._first = frozenset(pod.uid for pod in pods)
         snapshot = self._with_owners(pods)
         self._adopt(snapshot, open_sites)
+        self._read_requests()
         return snapshot
 
     def follow(self, snapshot: snapshots.Snapshot) -> None:
@@ -90,6 +94,19 @@ class Routing:
             self._scaled_at = now
             self._scales = owners.again(self.ctx, self._scales)
             self.live.seed({"scales": list(self._scales)})
+        with contextlib.suppress(errors.ClusterError):
+            # What was read before holds until they can be read again.
+            self._read_requests()
+
+    def _read_requests(self) -> None:
+        """List the EvictionRequests, if pods that wait for their eviction have responders; most clusters have none."""
+        now = self.ctx.clock.now()
+        if now - self._requests_at < OWNERS_EVERY:
+            return
+        moves = (move for site in self.sites.values() if site.open for move in site.moves.values())
+        if any(m.state == "waiting" and m.plan.route == "evict" and m.pod.responders for m in moves):
+            self._requests_at = now
+            self.live.fetch(("eviction_requests",), again=True)
 
     def _gone(self, move: pod_moves.Move, now: float) -> None:
         move.came_true(self.ctx)
@@ -123,8 +140,11 @@ class Routing:
     def _with_owners(self, pods: t.Sequence[objects.Pod]) -> snapshots.Snapshot:
         """The cluster, with the owners and volumes of these pods."""
         self.live.follow(observe.owners_of(pods))
+        self.live.fetch(observe.groups_of(pods))
         if volumes.claimants(pods):
             self.live.fetch(("claims", "volumes"), again=True)
+        if devices.claimants(pods):
+            self.live.fetch(devices.KINDS, again=True)
         found = owners.scales(self.ctx, self.live.snapshot(), pods)
         if found:
             self._scales, self._scaled_at = [*self._scales, *found], self.ctx.clock.now()

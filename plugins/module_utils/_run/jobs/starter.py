@@ -211,7 +211,8 @@ class JobStarter:
         """The creation of the pod's job, after ``attempt`` others that have ended; ``ttl`` is in seconds."""
         controller = t.cast(migration_controller.Controller, self.choices.controller)
         pod = move.pod
-        options = {} if self.grace_seconds is None else {"gracePeriodSeconds": self.grace_seconds}
+        grace = move.plan.manner.grace(pod, self.grace_seconds)
+        options = {} if grace is None else {"gracePeriodSeconds": grace}
         direct = controller.default_job_mode == "EvictDirectly"
         settings = migration_jobs.JobSettings(
             # The controller takes any other text for ReservationFirst, too.

@@ -9,25 +9,28 @@ read again, and the patch sent on the condition that nobody changed the node in 
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import typing as t
 from dataclasses import dataclass, replace
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import errors, kinds, verbs
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import errors
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import (
     api_changes,
     names,
     node_records,
     objects,
     outcomes,
-    phases,
     pod_plan,
+    pod_rules,
     snapshots,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.nodes import cordon as plan
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.nodes import lifecycle
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.routes import dead, migrate
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import (
     act,
+    conditions,
     context,
     life,
     locking,
@@ -36,7 +39,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base
     stored_runs,
     writing,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.nodes import reading
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.nodes import others, reading
 
 State = t.Literal["cordoned", "out", "returning", "parked", "uncordoned"]
 
@@ -54,25 +57,43 @@ class CordonOptions:
     """Options of the module.
 
     ``stored``: ``cordoned`` refuses nodes that the caller's run, as stored, has finished. ``lease_duration``: seconds
-    for which the lock lasts after ``cordoned`` and ``out``, for work during which nobody renews it.
+    for which the lock lasts after ``cordoned`` and ``out``, for work during which nobody renews it. ``planned_notice``:
+    seconds that others have to react to the condition MaintenancePlanned, of nodes that are taken out with
+    ``node_conditions``. ``rules`` are those by which the nodes were drained, for ``out``.
     """
 
     state: State
     nodes: tuple[str, ...]
     reason: str = ""
     taint: bool = True
+    exclude_from_load_balancers: bool = True
+    hold_autoscalers: bool = True
+    hold_remediation: bool = True
+    node_conditions: bool = False
+    planned_notice: float | None = None
     lease_namespace: str | None = None
     lease_duration: float | None = None
     adopt: bool = False
     stored: bool = False
+    rules: tuple[pod_rules.Rule, ...] = ()
+
+    @property
+    def marks(self) -> list[str]:
+        """Which marks for other controllers a node gets when it is taken out."""
+        wanted = {
+            "load_balancers": self.exclude_from_load_balancers,
+            "autoscalers": self.hold_autoscalers,
+            "remediation": self.hold_remediation,
+        }
+        return [name for name, is_wanted in wanted.items() if is_wanted]
 
 
 @dataclass
 class _Task:
     """One node's part of the call.
 
-    ``raw`` is the node as it was last read. ``newcomer`` takes out a node that nobody holds; it is the same for all
-    nodes of a call, so that later calls take their locks together.
+    ``raw`` is the node as it was last read, ``shown`` the change of its conditions. ``newcomer`` takes out a node that
+    nobody holds; it is the same for all nodes of a call, so that later calls take their locks together.
     """
 
     name: str
@@ -80,6 +101,7 @@ class _Task:
     newcomer: context.Run
     record: node_records.Record | None = None
     change: api_changes.Change | None = None
+    shown: api_changes.Change | None = None
     wanted: node_records.Record | None = None
     lease: str = ""
     identity: context.Run | None = None
@@ -117,12 +139,18 @@ def cordon(ctx: context.Context, options: CordonOptions) -> context.Result:
         _plan(ctx, options, task)
     # To make the lock last longer it is taken even if the node needs no change.
     stretch = options.state == "cordoned" and options.lease_duration
-    todo = [task for task in tasks if task.change or (stretch and task.identity and not task.failed)]
+    todo = [task for task in tasks if task.change or task.shown or _notice_left(ctx, options, task)]
+    todo += [task for task in tasks if stretch and task.identity and not task.failed and task not in todo]
     if todo and not ctx.check:
         _act(ctx, options, todo)
     elif todo:
-        for change in (task.change for task in todo if task.change):
-            act.apply(ctx, change)
+        for task in todo:
+            if options.state == "uncordoned":
+                others.take_back(ctx, task.record)
+            first_shown = options.state == "uncordoned"
+            both = (task.shown, task.change) if first_shown else (task.change, task.shown)
+            for change in (change for change in both if change):
+                act.apply(ctx, change)
     # A start that was killed right after its last patch of a node has left the lock behind.
     free = [task.name for task in tasks if not task.raw or task.outcome is outcomes.CordonOutcome.NOT_IN_MAINTENANCE]
     if free and ctx.run and options.state == "uncordoned":
@@ -133,6 +161,15 @@ def cordon(ctx: context.Context, options: CordonOptions) -> context.Result:
 
 def _plan(ctx: context.Context, options: CordonOptions, task: _Task) -> None:
     """Decide the change; fills everything but the lock."""
+    _plan_steps(ctx, options, task)
+    task.shown, record = None, task.record if options.state == "uncordoned" else task.wanted
+    if task.raw and record and not task.failed:
+        phase: lifecycle.Phase = "back" if options.state == "uncordoned" else record.step
+        task.shown = lifecycle.change(task.raw, record, phase, ctx.clock.server())
+
+
+def _plan_steps(ctx: context.Context, options: CordonOptions, task: _Task) -> None:
+    """The change of the node itself, with its record."""
     node = task.node
     task.change, task.kept = None, ()
     if node is None:
@@ -199,7 +236,9 @@ def _plan_unrecorded(ctx: context.Context, options: CordonOptions, task: _Task, 
         lease=task.lease,
         prior={},
     )
-    task.wanted, task.change = plan.take_out(node, draft, taint=options.taint)
+    task.wanted, task.change = plan.take_out(
+        node, draft, taint=options.taint, marks=options.marks, conditions=options.node_conditions
+    )
     task.outcome, task.message = outcomes.CordonOutcome.CORDONED, task.change.sentence
     if node.unschedulable:
         task.kept = (f"node {node.name} was cordoned before by somebody else and stays so afterwards",)
@@ -244,11 +283,14 @@ def _act(ctx: context.Context, options: CordonOptions, todo: list[_Task]) -> Non
             if options.state == "cordoned" and options.stored:
                 given_up += _refuse_done(ctx, [task for task in group if not task.failed])
             if options.state == "out":
-                _refuse_undrained(ctx, [task for task in group if not task.failed])
+                _refuse_undrained(ctx, [task for task in group if not task.failed], options.rules)
             with ctx.clock.pool(act.AT_ONCE, "node") as pool:
                 list(pool.map(functools.partial(_write, ctx, options, locks), [x for x in group if not x.failed]))
             if options.state == "out":
-                _let_balancers_settle(ctx, [task for task in group if not task.failed])
+                done = [task for task in group if not task.failed]
+                others.let_balancers_settle(ctx, {task.name: task.record for task in done if task.record})
+            if options.state == "cordoned":
+                others.await_notice(ctx, {task.name: _notice_left(ctx, options, task) for task in group})
             over = options.state in ("uncordoned", "parked")
             # Somebody may have given a node back in the meantime: nobody else would delete its lock.
             left = (outcomes.CordonOutcome.GONE, outcomes.CordonOutcome.NOT_IN_MAINTENANCE_YET)
@@ -270,14 +312,23 @@ def _write(ctx: context.Context, options: CordonOptions, locks: locking.Locks, t
         if task.failed or task.change is None:
             return None
         kept = task.kept
+        if options.state == "uncordoned":
+            others.take_back(ctx, task.record, fence)
         return task.change
 
     # If somebody else has written the first record in the meantime, this patch is refused.
     first = ctx.run is not None and task.record is None and planned is not None
-    target = objects.Ref("Node", task.name, api_version="v1")
+    target, fence = objects.Ref("Node", task.name, api_version="v1"), functools.partial(locks.fence, [task.name])
+    known: objects.Raw | writing.Unread | None = task.raw if first else writing.UNREAD
     try:
-        known = task.raw if first else writing.UNREAD
-        change = writing.write(ctx, target, decide, known=known, fence=lambda: locks.fence([task.name])).change
+        if options.state == "uncordoned" and task.record and task.record.conditions:
+            own = functools.partial(_still_to_give_back, ctx, options, task)
+            known = conditions.show(ctx, task.name, "back", own, fence)
+        written = writing.write(ctx, target, decide, known=known, fence=fence)
+        change = written.change
+        if task.wanted and task.wanted.conditions and not task.failed and options.state != "uncordoned":
+            own = functools.partial(_held_by, task.wanted.nonce)
+            task.raw = conditions.show(ctx, task.name, task.wanted.step, own, fence, known=written.object)
     except node_locks.LostLockError as error:
         task.outcome, task.message = outcomes.CordonOutcome.ADOPTED_BY, error.reason.sentence
     except (context.StopRun, errors.ClusterError) as error:
@@ -288,9 +339,33 @@ def _write(ctx: context.Context, options: CordonOptions, locks: locking.Locks, t
             note = ""
             if options.state == "uncordoned":
                 task.wanted = None
-                note = _await_schedulable(ctx, task.name)
+                note = others.await_schedulable(ctx, task.name)
             task.message += note
             ctx.tell(task.outcome, _done(options.state, change) + note, node=task.name)
+
+
+def _still_to_give_back(
+    ctx: context.Context, options: CordonOptions, task: _Task, raw: objects.Raw
+) -> node_records.Record | None:
+    """The record of the node, planned anew under its lock."""
+    task.raw = raw
+    _plan(ctx, options, task)
+    return None if task.failed else task.record
+
+
+def _held_by(nonce: str, raw: objects.Raw) -> node_records.Record | None:
+    """The record of the node, if it was not taken over since it was written."""
+    with contextlib.suppress(node_records.BadRecordError):
+        record = node_records.record_of(objects.Node.of(raw))
+        return record if record and record.nonce == nonce else None
+    return None
+
+
+def _notice_left(ctx: context.Context, options: CordonOptions, task: _Task) -> float:
+    """For how long others may still react to the planned maintenance of the node, in seconds."""
+    if not options.planned_notice or options.state != "cordoned" or not task.node or not task.wanted or task.failed:
+        return 0.0
+    return lifecycle.notice_left(task.node, task.wanted, options.planned_notice, ctx.clock.server())
 
 
 def _done(state: State, change: api_changes.Change) -> str:
@@ -322,12 +397,15 @@ def _refuse_done(ctx: context.Context, tasks: list[_Task]) -> list[str]:
     return list(why)
 
 
-def _refuse_undrained(ctx: context.Context, tasks: list[_Task]) -> None:
-    """Prove once more that the nodes are drained, right before the user's tasks; a few lists for all of them."""
+def _refuse_undrained(ctx: context.Context, tasks: list[_Task], rules: tuple[pod_rules.Rule, ...]) -> None:
+    """Prove once more that the nodes are drained, right before the user's tasks; a few lists for all of them.
+
+    What ``rules`` leave on the nodes does not count.
+    """
     nodes = {task.name for task in tasks}
     found = observe.lists(ctx.cluster, ("nodes", "pods", "leases"))
     found |= observe.lists(ctx.cluster, observe.owners_of(pod for pod in found["pods"] if pod.node in nodes))
-    left = migrate.left_to_move(snapshots.Snapshot.of(found), nodes, pod_plan.Choices())
+    left = migrate.left_to_move(snapshots.Snapshot.of(found), nodes, pod_plan.Choices(rules=rules))
     for task in tasks:
         mine = [pod for pod in left if pod.node == task.name]
         step = task.record.step if task.record else "none"
@@ -337,38 +415,3 @@ def _refuse_undrained(ctx: context.Context, tasks: list[_Task]) -> None:
         task.outcome, task.change = outcomes.CordonOutcome.NOT_DRAINED, None
         text = f"is not drained ({where}); no task may run on it. Drain it again with node_drain."
         task.message = f"Node {task.name} {text}"
-
-
-def _let_balancers_settle(ctx: context.Context, tasks: list[_Task]) -> None:
-    """Wait until load balancers outside of the cluster have removed the nodes, before work on their hosts starts."""
-    now = ctx.clock.server()
-    wait = max((plan.balanced_for(task.record, now) for task in tasks if task.record), default=0.0)
-    if not wait or not _has_balancers(ctx):
-        return
-    names_of = ", ".join(task.name for task in tasks)
-    ctx.tell(phases.What.WAITING, f"{wait:.0f} s for external load balancers to remove {names_of}")
-    ctx.clock.sleep(wait)
-
-
-def _has_balancers(ctx: context.Context) -> bool:
-    """Whether a Service has an external load balancer; if Services may not be listed, one may."""
-    try:
-        found = ctx.cluster.items(kinds.SERVICES, patience=act.PATIENCE).items
-    except errors.Forbidden:
-        return True
-    return any((service.get("spec") or {}).get("type") == "LoadBalancer" for service in found)
-
-
-def _await_schedulable(ctx: context.Context, name: str) -> str:
-    """Wait for the end of the unschedulable taint, some milliseconds after the cordon; returns a note if it stays."""
-    until = ctx.clock.now() + 10.0
-    while ctx.clock.now() < until:
-        try:
-            node = objects.Node.of(ctx.cluster.send(verbs.get(kinds.NODES, name)))
-        except errors.ClusterError:
-            # It was given back, even if it cannot be read now.
-            return ""
-        if node.unschedulable or not any(x.get("key") == names.UNSCHEDULABLE_TAINT for x in node.taints):
-            return ""
-        ctx.clock.sleep(0.02)
-    return f"; the taint {names.UNSCHEDULABLE_TAINT} is still there, is the node lifecycle controller running?"

@@ -3,28 +3,34 @@
 
 """The gates of nodes that come back: evaluated once, or watched until all of them are passed.
 
-During the watch the locks of the caller's own nodes are renewed: a run that waits for a node is not dead.
+During the watch the locks of the caller's own nodes are renewed: a run that waits for a node is not dead. A soak
+watches nodes that are back already; there the caller's run is shown to be alive.
 """
 
 from __future__ import annotations
 
 import contextlib
 import typing as t
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import (
     node_records,
+    objects,
     outcomes,
     phases,
     reasons,
     snapshots,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.nodes import verify
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import context, locking, observe
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import context, life, locking, observe
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.nodes import reading
 
 TICK = 1.0
 """Longest pause of the loop, in seconds; any change in what is watched ends it early."""
+
+SOAK_LINES = 10
+LEAST_BETWEEN_LINES, MOST_BETWEEN_LINES = 10.0, 300.0
+"""A soak tells about so many times how it stands, and so many seconds apart."""
 
 Missing = t.Mapping[str, tuple[reasons.Finding, ...]]
 """What each node lacks to pass its gates; empty for one that passes them."""
@@ -32,13 +38,23 @@ Missing = t.Mapping[str, tuple[reasons.Finding, ...]]
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """``stable``: seconds for which the gates have to hold; ``timeout`` in seconds or ``None``."""
+    """``stable``: seconds for which the gates have to hold; ``timeout`` in seconds or ``None``.
+
+    ``not_rebooted`` are nodes to which the gate ``rebooted`` does not apply.
+    ``soak``: seconds for which the gates have to hold from ``soak_since`` (RFC 3339, by the API server's clock) or, if
+    that is ``None``, from now; ``None`` without a soak. ``before`` stands for the records of nodes that have none.
+    """
 
     nodes: tuple[str, ...]
     gates: tuple[str, ...]
     stable: float
     wait: bool
     timeout: float | None
+    expected: verify.Expected = verify.NOTHING
+    not_rebooted: tuple[str, ...] = ()
+    soak: float | None = None
+    soak_since: str | None = None
+    before: t.Mapping[str, node_records.Record] = field(default_factory=dict)
 
 
 def judge(ctx: context.Context, nodes: snapshots.Snapshot, asked: Asked) -> context.Result:
@@ -50,16 +66,56 @@ def judge(ctx: context.Context, nodes: snapshots.Snapshot, asked: Asked) -> cont
     if wrong:
         known = ", ".join(verify.GATES)
         raise context.StopRun("unknown_gate", f"There is no gate {', '.join(wrong)}.", f"The gates are {known}.")
+    if asked.soak is not None:
+        return _result(nodes, _soak(ctx, nodes, asked, asked.soak))
     reading.refuse_unknown(nodes.nodes, asked.nodes)
-    watched = ["nodes", *(("pods", "daemon_sets") if "daemonsets" in asked.gates else ())]
+    watched = _watched(asked)
     if not asked.wait:
-        return _result(_look(observe.gather(ctx.cluster, watched), asked, {}))
+        return _result(nodes, _look(observe.gather(ctx.cluster, watched), asked, {}))
     locks = locking.Locks(ctx)
     try:
         refused = locks.take_recorded(_own(ctx, nodes, asked.nodes))
-        return _result(_watch(ctx, asked, watched, lambda: {**refused, **locks.lost()}))
+        return _result(nodes, _watch(ctx, asked, watched, lambda: {**refused, **locks.lost()}))
     finally:
         locks.leave()
+
+
+def _watched(asked: Asked) -> list[str]:
+    return ["nodes", *(("pods", "daemon_sets") if "daemonsets" in asked.gates else ())]
+
+
+def _soak(ctx: context.Context, nodes: snapshots.Snapshot, asked: Asked, seconds: float) -> Missing:
+    """Evaluate the gates for the rest of the soak, once at least; ends at once when one of them fails.
+
+    Nodes that are gone before it begins are left out: an autoscaler may have removed them since they came back.
+    """
+    names = tuple(name for name in asked.nodes if name in nodes.nodes)
+    there = replace(asked, nodes=names, before={name: _as_it_is(nodes.nodes[name]) for name in names})
+    if gone := [name for name in asked.nodes if name not in nodes.nodes]:
+        ctx.tell(phases.What.NOTE, f"not watched, because no longer there: {', '.join(gone)}")
+    if (since := objects.moment(asked.soak_since or "")) and (now := objects.moment(ctx.clock.server())):
+        seconds -= (now - since).total_seconds()
+    start, every = ctx.clock.now(), min(max(seconds / SOAK_LINES, LEAST_BETWEEN_LINES), MOST_BETWEEN_LINES)
+    told = shown = start - MOST_BETWEEN_LINES
+    with observe.Live(ctx, _watched(asked)) as live:
+        while True:
+            found, at = _look(live.snapshot(), there, {}), ctx.clock.now()
+            left = seconds - (at - start)
+            if left <= 0 or any(found.values()):
+                return found
+            if at - told >= every:
+                told = at
+                ctx.tell(phases.What.SOAKING, f"the gates hold; nodes watched: {len(found)}, {left:.0f} s left")
+            if ctx.run and ctx.run.nonce and at - shown >= locking.IDLE / 3:
+                shown = at
+                life.show(ctx, ctx.run)
+            live.wait(min(TICK, left))
+
+
+def _as_it_is(node: objects.Node) -> node_records.Record:
+    """Stands for the record, which went with the return, so that conditions that were bad before fail no gate."""
+    conditions = verify.state_before(node)["conditions"]
+    return node_records.Record("", "", "", "", "", "returning", node.uid, "", {"conditions": conditions})
 
 
 def _own(ctx: context.Context, nodes: snapshots.Snapshot, wanted: t.Iterable[str]) -> dict[str, node_records.Record]:
@@ -122,13 +178,14 @@ def _gates(snapshot: snapshots.Snapshot, name: str, asked: Asked, left: float) -
         gone = f"Node {name} no longer exists."
         return (reasons.Finding.of_node(name, "unknown_node", gone, "Check whether it registers again."),)
     try:
-        record = node_records.record_of(node)
+        record = node_records.record_of(node) or asked.before.get(name)
     except node_records.BadRecordError as error:
         return (reasons.Finding.of_node(name, "bad_record", str(error), "Repair it by hand."),)
-    return verify.gates(snapshot, node, record, asked.gates, missing_seconds=left)
+    wanted = [gate for gate in asked.gates if gate != "rebooted" or name not in asked.not_rebooted]
+    return verify.gates(snapshot, node, record, wanted, expected=asked.expected, missing_seconds=left)
 
 
-def _result(found: Missing) -> context.Result:
+def _result(nodes: snapshots.Snapshot, found: Missing) -> context.Result:
     failed = [finding for missing in found.values() for finding in missing]
     return context.Result(
         {
@@ -136,15 +193,16 @@ def _result(found: Missing) -> context.Result:
             "findings": [finding.to_dict() for finding in failed],
             "pods": [],
             "waves": [],
+            "wave_seconds": [],
             "estimate_seconds": 0,
-            "nodes": [_node(name, missing) for name, missing in found.items()],
+            "nodes": [_node(nodes.nodes.get(name), name, missing) for name, missing in found.items()],
         },
         failed=bool(failed),
         message=" ".join(finding.message for finding in failed),
     )
 
 
-def _node(name: str, missing: tuple[reasons.Finding, ...]) -> dict[str, t.Any]:
+def _node(node: objects.Node | None, name: str, missing: tuple[reasons.Finding, ...]) -> dict[str, t.Any]:
     outcome = outcomes.GateOutcome.FAILED if missing else outcomes.GateOutcome.PASSED
     message = " ".join(finding.message for finding in missing) or f"Node {name} passed its gates."
-    return outcomes.entry(name, outcome, message)
+    return {**outcomes.entry(name, outcome, message), "address": node.address if node else ""}

@@ -29,12 +29,13 @@ State = t.Literal["present", "absent", "exact"]
 
 @dataclass(frozen=True, slots=True)
 class TaintOptions:
-    """Options of the module; ``taints`` are valid."""
+    """Options of the module; ``taints`` are valid; ``keep`` has keys that ``exact`` leaves, ``example.com/*`` too."""
 
     state: State
     nodes: tuple[str, ...]
     taints: tuple[node_taints.DesiredTaint, ...]
     allow_no_execute: bool = False
+    keep: tuple[str, ...] = ()
 
 
 @dataclass
@@ -97,7 +98,7 @@ def taint(ctx: context.Context, options: TaintOptions) -> context.Result:
 
 def _plan(options: TaintOptions, task: _Task) -> None:
     exact = options.state == "exact"
-    task.after = node_taints.desired_taints(task.node.taints, options.taints, exact=exact)
+    task.after = node_taints.desired_taints(task.node.taints, options.taints, exact=exact, keep=options.keep)
     task.change = node_taints.rewrite(task.node, task.after)
     if task.change or not task.outcome:
         task.before = task.node.taints

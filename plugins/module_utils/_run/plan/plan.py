@@ -7,12 +7,15 @@ nodes that come back may take pods. Reads only.
 
 from __future__ import annotations
 
+import contextlib
+import difflib
 import typing as t
 from dataclasses import dataclass, field, replace
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import errors, kinds
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs import estimate
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import (
+    hooks,
     names,
     node_records,
     objects,
@@ -22,12 +25,20 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.mod
     selectors,
     snapshots,
 )
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.nodes import verify
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.preflight import (
+    gang_findings,
+    node_order,
     permissions,
     preflight,
     waves,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.routes import dead, migrate, volumes
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.routes import (
+    dead,
+    devices,
+    migrate,
+    volumes,
+)
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import (
     act,
     context,
@@ -42,7 +53,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.jobs
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.nodes import gates
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.plan import access
 
-BAD_INPUT = frozenset({"unknown_node", "selector_matches_nothing"})
+BAD_INPUT = frozenset({"unknown_node", "selector_matches_nothing", "unknown_zone_key"})
 """Findings that make the call fail: its input names something that does not exist."""
 
 Goal = t.Literal["maintained", "evacuated"]
@@ -52,22 +63,30 @@ Goal = t.Literal["maintained", "evacuated"]
 class PlanOptions:
     """Options of the module; times in seconds, ``None`` without a limit.
 
-    With ``goal`` ``evacuated``, nodes that are out and empty already join no wave. ``settle`` is for the estimate.
-    With ``gates`` nothing is planned.
+    With ``goal`` ``evacuated``, nodes that are out and empty already join no wave. ``settle`` and ``planned_notice``
+    are for the estimate. With ``gates`` nothing is planned; ``expected`` is for them.
     """
 
     nodes: tuple[str, ...] = ()
     node_selector: str = ""
     choices: pod_plan.Choices = field(default_factory=pod_plan.Choices)
     goal: Goal = "maintained"
+    order: node_order.Order = "given"
     max_parallel: int = 1
     zone_key: str = "topology.kubernetes.io/zone"
     max_per_zone: int | None = None
     settle: float = 0.0
+    node_conditions: bool = False
+    planned_notice: float | None = None
     gates: tuple[str, ...] = ()
+    expected: verify.Expected = verify.NOTHING
     stable: float = 10.0
     wait: bool = False
     timeout: float | None = None
+    before_pod: tuple[hooks.Rule, ...] = ()
+    not_rebooted: tuple[str, ...] = ()
+    soak: float | None = None
+    soak_since: str | None = None
 
 
 def make_plan(ctx: context.Context, options: PlanOptions) -> context.Result:
@@ -81,7 +100,9 @@ def make_plan(ctx: context.Context, options: PlanOptions) -> context.Result:
         nodes = observe.gather(ctx.cluster, ("nodes",))
         wanted = _wanted(nodes, options)
         if options.gates:
-            asked = gates.Asked(wanted, options.gates, options.stable, options.wait, options.timeout)
+            times = (options.stable, options.wait, options.timeout)
+            soak = (options.soak, options.soak_since)
+            asked = gates.Asked(wanted, options.gates, *times, options.expected, options.not_rebooted, *soak)
             return gates.judge(ctx, nodes, asked)
         return _plan(ctx, nodes, wanted, options)
     except errors.Forbidden as error:
@@ -110,10 +131,19 @@ def _plan(
     plans = migrate.routes(snapshot, present, choices, now=now)
     there = {name for name in present if _at_goal(snapshot, name, options)}
     todo = [snapshot.nodes[name] for name in present if name not in there]
-    groups = waves.waves(todo, options.max_parallel, zone_key=options.zone_key, max_per_zone=options.max_per_zone)
+    todo = node_order.ordered(todo, plans, options.order, zone_key=options.zone_key)
     plans = tuple(plan for plan in plans if plan.pod.node not in there)
+    groups = waves.waves(
+        todo,
+        options.max_parallel,
+        zone_key=options.zone_key,
+        max_per_zone=options.max_per_zone,
+        together=gang_findings.together(snapshot, plans),
+    )
     snapshot, unread = _room(ctx, snapshot, plans)
+    snapshot = _requested(ctx, snapshot, plans)
     namespaces = _namespaces(ctx) if todo else {}
+    snapshot = _medik8s(ctx, snapshot, namespaces)
     asked = preflight.Asked(
         nodes=wanted,
         waves=groups,
@@ -128,25 +158,40 @@ def _plan(
         found += preflight.unapproved(job_view.listed(ctx), plans, choices.job_wait)
     if not wanted:
         found.append(_nothing_selected(options))
+    found += _unknown_zone_key(nodes.nodes.values(), options)
     if todo:
-        absent = bool(namespaces) and names.NAMESPACE not in namespaces
-        locks = names.MEDIK8S_NAMESPACE if names.MEDIK8S_NAMESPACE in namespaces else names.NAMESPACE
-        needs = permissions.needs(snapshot, plans, choices, namespace_missing=absent, locks=locks)
-        found = [*rights.ask(ctx, needs), *found]
+        conditions = options.node_conditions or any(record.conditions for record in _records(todo))
+        needs = _needs(snapshot, plans, choices, namespaces, conditions=conditions)
+        found = [*rights.ask(ctx, (*needs, *permissions.for_hooks(plans, options.before_pod))), *found]
     blockers = [finding for finding in found if finding.severity == "blocker"]
     wrong = [finding.message for finding in blockers if finding.code in BAD_INPUT]
+    emptied = estimate.wave_seconds(snapshot, plans, groups, settle=options.settle, choices=choices, now=now)
+    seconds = [int(options.planned_notice or 0) + each for each in emptied]
     data = {
         "feasible": not blockers,
         "findings": [finding.to_dict() for finding in found],
         "pods": [_pod(plan, dead.fate(snapshot, plan.pod, now)) for plan in plans],
         "waves": [list(wave) for wave in groups],
-        "estimate_seconds": estimate.estimate_seconds(
-            snapshot, plans, groups, settle=options.settle, choices=choices, now=now
-        ),
+        "wave_seconds": seconds,
+        "estimate_seconds": sum(seconds),
         "fence": access.standing(ctx),
         "nodes": [_node(snapshot, name, there, blockers) for name in wanted],
     }
     return context.Result(data, failed=bool(wrong), message=" ".join(wrong))
+
+
+def _needs(
+    snapshot: snapshots.Snapshot,
+    plans: t.Sequence[pod_plan.PodPlan],
+    choices: pod_plan.Choices,
+    namespaces: t.Collection[str],
+    *,
+    conditions: bool,
+) -> t.Sequence[permissions.Need]:
+    """The permissions that the maintenance needs, where these namespaces exist; none are known if none may be read."""
+    absent = bool(namespaces) and names.NAMESPACE not in namespaces
+    locks = names.MEDIK8S_NAMESPACE if names.MEDIK8S_NAMESPACE in namespaces else names.NAMESPACE
+    return permissions.needs(snapshot, plans, choices, namespace_missing=absent, locks=locks, conditions=conditions)
 
 
 def _gather(ctx: context.Context, nodes: snapshots.Snapshot, present: tuple[str, ...]) -> snapshots.Snapshot:
@@ -161,7 +206,12 @@ def _gather(ctx: context.Context, nodes: snapshots.Snapshot, present: tuple[str,
         more.append("autoscalers")
     if volumes.claimants(here):
         more += ["claims", "volumes"]
+    if devices.claimants(here):
+        more += devices.KINDS
+    more += observe.groups_of(here)
     found.update(observe.lists(ctx.cluster, more))
+    if found.get("device_claims"):
+        found["device_rules"] = observe.device_rules(ctx.cluster)
     found["leases"] += _foreign_leases(ctx, [nodes.nodes[name] for name in present])
     if away := [name for name in present if dead.lost(nodes.nodes[name])]:
         leases, found["attachments"] = dead_nodes.vital_signs(ctx, away)
@@ -177,6 +227,18 @@ def _foreign_leases(ctx: context.Context, nodes: list[objects.Node]) -> list[obj
     return [lease for lease in life.leases_in(ctx, others) if life.place_of(lease) in places]
 
 
+def _medik8s(ctx: context.Context, snapshot: snapshots.Snapshot, namespaces: t.Collection[str]) -> snapshots.Snapshot:
+    """With the leases of Medik8s, where its namespace exists; if they may not be read, the lock finds out."""
+    if names.MEDIK8S_NAMESPACE not in namespaces:
+        return snapshot
+    try:
+        found = life.leases_in(ctx, [names.MEDIK8S_NAMESPACE])
+    except errors.Forbidden:
+        return snapshot
+    known = {life.place_of(lease) for lease in found}
+    return replace(snapshot, leases=(*(x for x in snapshot.leases if life.place_of(x) not in known), *found))
+
+
 def _room(
     ctx: context.Context, snapshot: snapshots.Snapshot, plans: t.Iterable[pod_plan.PodPlan]
 ) -> tuple[snapshots.Snapshot, list[reasons.Finding]]:
@@ -189,6 +251,18 @@ def _room(
         message = f"It is unknown whether quotas and limit ranges have room for the replacement pods: {error}"
         return snapshot, [reasons.Finding("not_checked", message, severity="info", object="ResourceQuota, LimitRange")]
     return replace(snapshot, quotas=tuple(found["quotas"]), limits=tuple(found["limits"])), []
+
+
+def _requested(
+    ctx: context.Context, snapshot: snapshots.Snapshot, plans: t.Iterable[pod_plan.PodPlan]
+) -> snapshots.Snapshot:
+    """EvictionRequests, if pods to be evicted have responders; a missing permission is found with the others."""
+    if not any(plan.route == "evict" and plan.pod.responders for plan in plans):
+        return snapshot
+    with contextlib.suppress(errors.Forbidden):
+        found = observe.lists(ctx.cluster, ("eviction_requests",))["eviction_requests"]
+        return replace(snapshot, eviction_requests=tuple(found))
+    return snapshot
 
 
 def _namespaces(ctx: context.Context) -> dict[str, str]:
@@ -207,6 +281,10 @@ def _at_goal(snapshot: snapshots.Snapshot, name: str, options: PlanOptions) -> b
     return not migrate.left_to_move(snapshot, {name}, options.choices)
 
 
+def _records(nodes: t.Iterable[objects.Node]) -> list[node_records.Record]:
+    return list(stored_runs.records(nodes)[0].values())
+
+
 def _record(node: objects.Node) -> node_records.Record | None:
     return stored_runs.records([node])[0].get(node.name)
 
@@ -219,6 +297,18 @@ def _nothing_selected(options: PlanOptions) -> reasons.Finding:
         "blocker",
         f"node_selector {options.node_selector}",
     )
+
+
+def _unknown_zone_key(nodes: t.Iterable[objects.Node], options: PlanOptions) -> list[reasons.Finding]:
+    """A limit or an order by a label that no node of the cluster has would silently mean one zone for all."""
+    key, labels = options.zone_key, {label for node in nodes for label in node.labels}
+    if key in labels or (options.max_per_zone is None and options.order != "zone"):
+        return []
+    close = difflib.get_close_matches(key, labels, n=3, cutoff=0.75)
+    close = close or sorted(label for label in labels if "zone" in label)
+    hint = f" Similar labels are {', '.join(close)}." if close else ""
+    remedy = "Name the label with the zones in maintain_zone_key (zone_key of maintenance_plan)."
+    return [reasons.Finding("unknown_zone_key", f"No node has the label {key}.{hint}", remedy, "blocker", key)]
 
 
 def _node(
@@ -250,6 +340,7 @@ def _pod(plan: pod_plan.PodPlan, fate: dead.Fate | None) -> dict[str, t.Any]:
         **{key: getattr(plan.pod, key) for key in ("namespace", "name", "uid", "node")},
         "owner": str(plan.workload) if plan.workload else "",
         **{key: getattr(plan, key) for key in ("route", "code", "reason", "remedy")},
+        "rule": plan.manner.rule,
         "budgets": [str(budget) for budget in plan.budgets],
         "fits": plan.fits,
         "target": plan.target,

@@ -23,10 +23,11 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.mod
     objects,
     outcomes,
     pod_plan,
+    pod_rules,
     reasons,
     snapshots,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.routes import migrate, volumes
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.routes import devices, migrate, volumes
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap import guards, surge_records, swap
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import (
     context,
@@ -56,6 +57,7 @@ class GuardOptions:
     swap_blocked: bool = False
     pin_budgets: bool = False
     reactive_budgets: tuple[str, ...] = ()
+    rules: tuple[pod_rules.Rule, ...] = ()
     settle: float = 2.0
     timeout: float | None = 600.0
 
@@ -98,7 +100,9 @@ def _read_record(work: guard_call.GuardCall, site: guard_call.GuardedNode, *, pr
 
 def _present(work: guard_call.GuardCall, options: GuardOptions) -> None:
     pods = work.snapshot.pods_on(work.nodes)
-    work.read(*observe.owners_of(pods), *(("claims", "volumes") if volumes.claimants(pods) else ()))
+    stored = ("claims", "volumes") if volumes.claimants(pods) else ()
+    devised = devices.KINDS if devices.claimants(pods) else ()
+    work.read(*observe.owners_of(pods), *observe.groups_of(pods), *stored, *devised)
     if any(pod.owner for pod in pods):
         work.read("autoscalers")
     work.read(scales=owners.scales(work.ctx, work.snapshot, pods))
@@ -171,10 +175,10 @@ class _Wave:
         What is refused in the end stops the run before any pod is moved; the plan reports that.
         """
         choices = pod_plan.Choices(
-            force=True,
             delete_emptydir_data=True,
             swap_blocked=self.options.swap_blocked,
             reactive_budgets=self.options.reactive_budgets,
+            rules=self.options.rules,
         )
         return migrate.routes(seen, nodes, choices, now=self.call.ctx.clock.server())
 

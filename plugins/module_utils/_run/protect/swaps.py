@@ -50,13 +50,14 @@ class Swaps:
     """All swaps of a drain; each is ended as a whole or not at all.
 
     ``failures`` maps the UID of a workload whose swap cannot be ended to the reason. A failed surge stays recorded:
-    ``pdb_guard`` with ``state: absent`` undoes it.
+    ``pdb_guard`` with ``state: absent`` undoes it. ``hooks_of`` says for which hooks pods still wait.
     """
 
     ctx: context.Context
     surges: t.Sequence[surge_records.Surge]
     fence: surge_lease.NodesFence = lambda nodes: None
     failures: dict[str, str] = field(default_factory=dict)
+    hooks_of: t.Callable[[t.Iterable[objects.Pod]], str] = lambda pods: ""
 
     def __post_init__(self) -> None:
         run = self.ctx.run
@@ -77,12 +78,17 @@ class Swaps:
         """Whether no surge serves the node any more."""
         return all(one.state == "done" for one in self._swaps.values() if node in one.held.nodes)
 
-    def step(self, snapshot: snapshots.Snapshot) -> None:
-        """Do what can be done now for every swap; one that is refused for good fails alone."""
+    def step(self, snapshot: snapshots.Snapshot, held: t.Container[str] = ()) -> None:
+        """Do what can be done now for every swap; one that is refused for good fails alone.
+
+        ``held`` are the UIDs of workloads of which no pod may leave yet.
+        """
         endpoints = serving.Endpoints(snapshot.slices)
 
         def work(one: _Swap) -> None:
             self._hold(one)
+            if one.state == "open" and one.held.uid in held:
+                return
             one.fewer = one.fewer or surge_writer.strays(snapshot, one.held)
             if not one.fewer or self._writer.let_go(one, snapshot):
                 self._step(one, snapshot, endpoints)
@@ -154,7 +160,7 @@ class Swaps:
         if self._rebased(one, snapshot) or (one.raising and not self._raise(one, snapshot)):
             return
         surge = one.held
-        one.waiting = swap.settled(snapshot, surge)
+        one.waiting = swap.settled(snapshot, surge) or self.hooks_of(swap.alive(snapshot, surge))
         if one.waiting:
             return
         count = swap.lowered_count(snapshot, surge, workload)

@@ -45,7 +45,9 @@ def resumable(ctx: context.Context, given: t.Mapping[str, t.Any] | None) -> dict
     mark, now = state.fingerprint(given), ctx.clock.server()
     for run in stored_runs.stored(ctx):
         if run.id == ctx.run.id if ctx.run else run.fingerprint == mark and run.resumable(now):
-            return {"run": run.id, "finished": list(run.finished), "by": run.by, "since": run.since}
+            # After a failure nodes have to prove themselves anew.
+            finished = {"finished": list(run.finished), "noted": max(run.noted, run.ended)}
+            return {"run": run.id, **finished, "by": run.by, "since": run.since}
     return None
 
 
@@ -134,7 +136,7 @@ def _going(
 ) -> context.Result:
     me = context.Run(run.id, ctx.clock.token())
     life.show(ctx, me, seconds)
-    data = {"run": str(me), "run_id": run.id, "resumed": resumed, "finished": list(run.finished), "nodes": []}
+    data = {"run": str(me), "run_id": run.id, "resumed": resumed, "finished_nodes": list(run.finished), "nodes": []}
     return context.Result(data, message=message)
 
 
@@ -160,7 +162,7 @@ def noted(ctx: context.Context, nodes: t.Sequence[str], seconds: float = locking
     finished = tuple(dict.fromkeys(name for known, _text in told for name in known))
     entries = [outcomes.entry(name, outcomes.StateOutcome.NOTED) for name in nodes]
     text = " ".join(text for _known, text in told if text)
-    return context.Result({"nodes": entries, "finished": list(finished)}, message=text)
+    return context.Result({"nodes": entries, "finished_nodes": list(finished)}, message=text)
 
 
 def _note(ctx: context.Context, run_id: str, nodes: t.Sequence[str], *, by_hand: bool) -> tuple[tuple[str, ...], str]:
@@ -177,7 +179,9 @@ def _note(ctx: context.Context, run_id: str, nodes: t.Sequence[str], *, by_hand:
             # No node is left that it could be resumed for.
             return _deletion(run)
         sentence = f"Note {', '.join(nodes)} as finished in run {run_id}"
-        return None if finished == run.finished else _rewrite(run, sentence, finished=finished)
+        return (
+            None if finished == run.finished else _rewrite(run, sentence, finished=finished, noted=ctx.clock.server())
+        )
 
     change = writing.write(ctx, stored_runs.run_ref(run_id), decide).change
     if not seen:
@@ -232,7 +236,7 @@ def ended(ctx: context.Context, *, failed: bool) -> context.Result:
         now = state.stored_run(raw) if raw else None
         if now is None or now.ended:
             return None
-        return _rewrite(now, f"Note that run {now.id} ended with failures", ended=ctx.clock.wall())
+        return _rewrite(now, f"Note that run {now.id} ended with failures", ended=ctx.clock.server())
 
     writing.write(ctx, stored_runs.run_ref(run.id), decide)
     life.hide(ctx, me.id, me.nonce)

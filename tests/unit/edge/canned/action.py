@@ -20,7 +20,7 @@ class ActionModule(ActionBase):
         answer: dict[str, Any] = {"changed": False, "failed": False, "msg": "", "nodes": nodes}
         module = self._task.action.rpartition(".")[2]
         if module == "maintenance_plan":
-            answer.update(feasible=True, findings=[], pods=[], waves=[names[:1], names[1:]], estimate_seconds=1)
+            answer.update(feasible=True, findings=[], pods=[], waves=[names[:1], names[1:]], wave_seconds=[1, 1])
         if module == "maintenance_state":
             answer.update(traces=[], resumable=None, run="ab12/00000001", msg="Run ab12.")
         if module == "maintenance_report":

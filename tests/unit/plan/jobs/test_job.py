@@ -178,3 +178,23 @@ def test_a_bare_job_of_somebody_else_is_read() -> None:
     assert not found.ours
     assert found.pod == Ref("Pod", "", "", "", "v1")
     assert (found.ttl, found.mode, found.new_pod) == (0, "", None)
+
+
+@pytest.mark.parametrize(
+    ("meta", "maker"),
+    [
+        ({"ownerReferences": [{"kind": "Roll", "name": "r"}], "labels": {RUN_LABEL: "night"}}, "Roll r"),
+        ({"labels": {RUN_LABEL: "night"}, "annotations": {TRIGGER: "descheduler"}}, "run night"),
+        ({"annotations": {TRIGGER: "descheduler"}, "managedFields": [{"manager": "kubectl"}]}, "descheduler"),
+        ({"labels": {"app.kubernetes.io/created-by": "koord-descheduler"}}, "koord-descheduler"),
+        ({"labels": {"app.kubernetes.io/managed-by": "helm"}}, "helm"),
+        (
+            {"managedFields": [{"manager": "late", "time": "2026-01-02"}, {"manager": "early", "time": "2026-01-01"}]},
+            "early",
+        ),
+        ({}, "an unknown client"),
+    ],
+)
+def test_who_made_a_job(meta: dict[str, t.Any], maker: str) -> None:
+    raw = manifest("x", POD, JobSettings())
+    assert Job.of({**raw, "metadata": {"name": "x", **meta}}).made_by == maker

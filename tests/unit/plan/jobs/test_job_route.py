@@ -10,8 +10,8 @@ import pytest
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs import causes
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs.estimate import (
-    estimate_seconds,
     limiter_seconds,
+    wave_seconds,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs.object_limiter import ALLOCATED
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.migration_controller import (
@@ -173,7 +173,7 @@ def test_the_estimate_follows_the_limits() -> None:
 
     def seconds(controller: Controller, **choices: t.Any) -> int:
         plans = planned(found, controller=controller)
-        return estimate_seconds(found, plans, [("n1",)], choices=Choices(controller=controller, **choices))
+        return sum(wave_seconds(found, plans, [("n1",)], choices=Choices(controller=controller, **choices)))
 
     each = 5 + 10
     assert seconds(Controller(object_limiters={})) == 5 + 2 * each
@@ -197,7 +197,7 @@ def test_each_wave_waits_for_what_the_limiter_remembers_of_those_before() -> Non
     found, choices = snapshot(deployment("web", 3), pods=pods), Choices(controller=Controller(), backend="koordinator")
     plans = routes(found, {"n1", "n2"}, choices)
     alone = 5 + 5 + 10
-    assert estimate_seconds(found, plans, [("n1",), ("n2",)], choices=choices) == 2 * alone + 300 - alone
+    assert sum(wave_seconds(found, plans, [("n1",), ("n2",)], choices=choices)) == 2 * alone + 300 - alone
 
 
 def test_the_plan_counts_the_evictions_that_the_limiter_remembers() -> None:
@@ -208,8 +208,8 @@ def test_the_plan_counts_the_evictions_that_the_limiter_remembers() -> None:
     [plan] = planned(found, controller=Controller())
     assert limiter_seconds(found, [plan], Controller(), now) == {"uid-Deployment-web": 180.0}
     choices = Choices(controller=Controller(), backend="koordinator")
-    assert estimate_seconds(found, [plan], [("n1",)], choices=choices, now=now) == 5 + 15 + 180
-    assert estimate_seconds(found, [plan], [("n1",)], choices=choices) == 5 + 15, "nobody knows when that was"
+    assert sum(wave_seconds(found, [plan], [("n1",)], choices=choices, now=now)) == 5 + 15 + 180
+    assert sum(wave_seconds(found, [plan], [("n1",)], choices=choices)) == 5 + 15, "nobody knows when that was"
 
     def routed(when: str) -> str:
         by_auto = Choices(controller=Controller())

@@ -198,7 +198,8 @@ def test_a_reservation_and_a_pod(raw: Raw, code: str) -> None:
 
 def test_a_reservation_is_completed_from_the_pod() -> None:
     made = reserve.manifest("r", koord_pod(), {"spec": {}}, 300.0, "night")
-    assert made["spec"]["owners"][0]["controller"]["uid"] == "uid-ReplicaSet-web"
+    (owner,) = made["spec"]["owners"]
+    assert (owner["controller"]["uid"], owner["controller"]["controller"]) == ("uid-ReplicaSet-web", True)
     assert made["spec"]["allocateOnce"] is True
     assert made["spec"]["ttl"] == "300s"
     inner = made["spec"]["template"]["spec"]

@@ -165,6 +165,20 @@ def test_a_successor_of_the_name_is_not_the_pod() -> None:
 
 
 @pytest.mark.parametrize(
+    ("status", "said"),
+    [
+        ({"phase": "Failed", "reason": "Odd", "message": "It broke."}, "It broke."),
+        ({"phase": "Failed", "reason": "Odd"}, "Odd"),
+        ({"phase": "Failed"}, "its phase is Failed"),
+    ],
+)
+def test_a_job_that_ended_for_an_unknown_reason_says_what_there_is(status: Raw, said: str) -> None:
+    found = verdict(Job.of(raw(status)), world())
+    assert found is not None
+    assert (found.code, found.message) == ("failed", f"The job has ended: {said}")
+
+
+@pytest.mark.parametrize(
     ("job", "words"),
     [
         (raw({}), "waits for arbitration"),

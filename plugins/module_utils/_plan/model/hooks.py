@@ -1,0 +1,224 @@
+# Copyright: Contributors to the kubeops.node_maintenance collection
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""Hooks: what an application or its owner does before and after a pod is moved, or a node taken out.
+
+A rule selects pods or nodes and names one action. What ran for which pod (by UID) or node is in the node's record, so
+that another run knows it: ``due`` is written before the pod leaves, ``begun`` before the action, ``done`` or ``failed``
+after it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import re
+import typing as t
+from dataclasses import dataclass, replace
+
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import (
+    names,
+    node_records,
+    objects,
+    pod_plan,
+    pod_selectors,
+    selectors,
+)
+
+Hook = t.Literal["before_pod", "after_pod", "before_node", "after_node"]
+Action = t.Literal["tasks", "http", "annotation"]
+State = t.Literal["due", "begun", "done", "failed"]
+
+HOOKS: tuple[Hook, ...] = ("before_pod", "after_pod", "before_node", "after_node")
+ACTIONS: tuple[Action, ...] = ("tasks", "http", "annotation")
+DEADLINE = 300.0
+"""Seconds that a hook may take unless its rule says otherwise."""
+MOVING: frozenset[pod_plan.Route] = frozenset({"evict", "swap", "job"})
+"""The routes by which the collection ends a pod; only such pods have hooks."""
+EVERY = pod_selectors.PodSelector({})
+PLACEHOLDERS: t.Mapping[Hook, tuple[str, ...]] = {
+    "before_pod": ("namespace", "name", "uid", "ip", "owner", "node", "again"),
+    "after_pod": ("namespace", "name", "uid", "owner", "node", "again", "moved"),
+    "before_node": ("node", "again"),
+    "after_node": ("node", "again"),
+}
+"""What ``{...}`` in a URL or a header may name; a pod that is gone has no address."""
+BRACES = re.compile(r"\{(\w*)\}")
+REPEATED = frozenset({202, 408, 409, 425, 429, 500, 502, 503, 504})
+"""HTTP statuses that mean "not yet": the call is repeated until the deadline, unless its rule expects them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Http:
+    """An HTTP call; ``status`` are the expected statuses. ``headers`` may be secret and appear nowhere else."""
+
+    url: str
+    method: str = "POST"
+    headers: tuple[tuple[str, str], ...] = ()
+    status: tuple[int, ...] = (200, 201, 204)
+    validate_certs: bool = True
+
+    def shown(self) -> str:
+        """The URL without what may be secret in it: user, password and query."""
+        scheme, slashes, rest = self.url.partition("?")[0].partition("#")[0].rpartition("://")
+        host, slash, path = rest.partition("/")
+        return f"{scheme}{slashes}{host.rpartition('@')[2]}{slash}{path}"
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """Which pods or nodes it is for (all that is given has to match), and what is done.
+
+    ``selects`` are pods; for hooks of nodes only its labels count, as those of nodes. ``deadline`` is in seconds,
+    ``tasks`` the path of a task file.
+    """
+
+    hook: Hook
+    name: str
+    action: Action
+    deadline: float = DEADLINE
+    selects: pod_selectors.PodSelector = EVERY
+    tasks: str = ""
+    http: Http | None = None
+
+    @property
+    def key(self) -> str:
+        """Names the rule in records by what it does to what, so that an edited rule is another one.
+
+        Neither name, deadline nor headers count.
+        """
+        call = [self.http.method, self.http.url] if self.http else []
+        parts = [dataclasses.asdict(self.selects), self.action, self.tasks, call]
+        return f"{self.hook}/{hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:8]}"
+
+    def for_pod(self, plan: pod_plan.PodPlan) -> bool:
+        """Whether it is for the pod of this plan."""
+        return self.selects.matches(plan.pod, plan.workload)
+
+    def for_node(self, node: objects.Node) -> bool:
+        """Whether it is for this node."""
+        return selectors.matches(self.selects.labels, node.labels)
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """The rules for the pods of a drain."""
+
+    before: tuple[Rule, ...] = ()
+    after: tuple[Rule, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.before or self.after)
+
+
+NO_RULES = Rules()
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One rule for one pod, or for a node (then the pod's fields are empty); ``owner`` is ``<kind>/<name>``."""
+
+    rule: Rule
+    node: str
+    namespace: str = ""
+    name: str = ""
+    uid: str = ""
+    owner: str = ""
+    ip: str = ""
+
+    @classmethod
+    def of_pod(cls, rule: Rule, plan: pod_plan.PodPlan) -> Call:
+        """For the pod of this plan."""
+        pod, owner = plan.pod, plan.workload or plan.pod.owner
+        text = f"{owner.kind}/{owner.name}" if owner else ""
+        return cls(rule, pod.node, pod.namespace, pod.name, pod.uid, text, pod.ip)
+
+    @property
+    def key(self) -> str:
+        """Names it in the node's record."""
+        return f"{self.rule.key}/{self.uid}" if self.uid else self.rule.key
+
+    @property
+    def subject(self) -> str:
+        """The pod or the node, as text."""
+        return f"Pod {self.namespace}/{self.name}" if self.uid else f"Node {self.node}"
+
+    @property
+    def what(self) -> str:
+        """The call in words."""
+        doing = {"tasks": self.rule.tasks, "annotation": names.READY_TO_MOVE}
+        how = self.rule.http.shown() if self.rule.http else doing[self.rule.action]
+        return f"hook {self.rule.hook}, rule {self.rule.name} ({self.rule.action} {how})"
+
+    def entry(self, state: State) -> dict[str, str]:
+        """What the record says of it."""
+        return entry_of({**self.variables(again=False), "action": self.rule.action}, state)
+
+    def variables(self, *, again: bool, moved: bool = True) -> dict[str, t.Any]:
+        """What the action is told; ``again``: it was begun before, and may have been carried out."""
+        told: dict[str, t.Any] = {"hook": self.rule.hook, "rule": self.rule.name, "node": self.node, "again": again}
+        if self.uid:
+            told |= {"namespace": self.namespace, "name": self.name, "uid": self.uid, "owner": self.owner}
+        if self.rule.hook == "before_pod":
+            told["ip"] = self.ip
+        if self.rule.hook == "after_pod":
+            told["moved"] = moved
+        return told
+
+    def to_dict(self, state: str, *, moved: bool = True) -> dict[str, t.Any]:
+        """As modules return it and take it; for ``tasks`` with the file and the variables."""
+        again = state in ("begun", "failed")
+        found = {"key": self.key, "state": state, "action": self.rule.action, "deadline": int(self.rule.deadline)}
+        return {**self.variables(again=again, moved=moved), **found, "tasks": self.rule.tasks}
+
+
+def entry_of(told: t.Mapping[str, t.Any], state: State) -> dict[str, str]:
+    """What the record says of a call with these variables."""
+    about = {key: str(told.get(key) or "") for key in ("rule", "action", "namespace", "name", "owner")}
+    return {"state": state, **{key: value for key, value in about.items() if value}}
+
+
+def filled(http: Http, variables: t.Mapping[str, t.Any]) -> Http:
+    """The call with the variables in its URL and headers; an IPv6 address gets the brackets of a URL."""
+
+    def text(found: re.Match[str], *, url: bool) -> str:
+        value = variables.get(found[1], "")
+        shown = str(value).lower() if isinstance(value, bool) else str(value)
+        return f"[{shown}]" if url and found[1] == "ip" and ":" in shown else shown
+
+    headers = tuple((key, BRACES.sub(lambda m: text(m, url=False), value)) for key, value in http.headers)
+    return replace(http, url=BRACES.sub(lambda m: text(m, url=True), http.url), headers=headers)
+
+
+def state_of(record: node_records.Record, key: str) -> str:
+    """How far it is according to the record; empty for what it does not name."""
+    return record.hooks.get(key, {}).get("state", "")
+
+
+def before(rules: t.Iterable[Rule], plan: pod_plan.PodPlan) -> tuple[Call, ...]:
+    """The calls for a pod that is to be moved; none for a pod that does not run, which has nobody to ask."""
+    if plan.route not in MOVING or plan.pod.deleting or plan.pod.phase != "Running":
+        return ()
+    return tuple(Call.of_pod(rule, plan) for rule in rules if rule.for_pod(plan))
+
+
+def left(rules: t.Iterable[Rule], node: str, record: node_records.Record) -> tuple[Call, ...]:
+    """The calls for pods that have left the node, or were to, which the record says are not over."""
+    found = []
+    for rule in rules:
+        for key, entry in record.hooks.items():
+            prefix, _slash, uid = key.rpartition("/")
+            if prefix == rule.key and uid and entry["state"] != "done":
+                about = (entry.get("namespace", ""), entry.get("name", ""), uid, entry.get("owner", ""))
+                found.append(Call(rule, node, *about))
+    return tuple(found)
+
+
+def planned(record: node_records.Record) -> dict[str, tuple[str, str]]:
+    """The pods that carry our annotation because of this record, by UID: namespace and name."""
+    return {
+        key.rpartition("/")[2]: (entry.get("namespace", ""), entry.get("name", ""))
+        for key, entry in record.hooks.items()
+        if entry.get("action") == "annotation" and entry["state"] != "due"
+    }

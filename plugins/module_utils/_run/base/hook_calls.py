@@ -1,0 +1,103 @@
+# Copyright: Contributors to the kubeops.node_maintenance collection
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""HTTP calls of hooks: sent by worker threads and repeated until they have the expected answer, or time is up."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import dataclasses
+import threading
+import typing as t
+
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import hooks
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import context
+
+AT_ONCE = 8
+"""Calls that are under way at the same time."""
+PAUSES = (1.0, 2.0, 5.0)
+"""Seconds before a call is repeated; the last one for all further times."""
+PATIENCE = 30.0
+"""Seconds one attempt may take."""
+REMEDY = "Find out why at the other end, then run the same command again."
+
+
+class NoAnswerError(Exception):
+    """There was no HTTP answer; the message says why."""
+
+
+Variables = t.Mapping[str, t.Any]
+Send = t.Callable[[hooks.Http, Variables, float], int]
+"""Sends a call with these variables, within so many seconds, and returns the HTTP status; raises NoAnswerError."""
+
+
+def nobody(http: hooks.Http, variables: Variables, timeout: float) -> int:
+    """Where no call is possible."""
+    raise NoAnswerError(f"{http.shown()} cannot be called from here")
+
+
+@dataclasses.dataclass
+class HttpCalls:
+    """The calls of one engine; ``wake`` is called for each one that has ended."""
+
+    ctx: context.Context
+    send: Send = nobody
+    wake: t.Callable[[], None] = lambda: None
+    _pool: concurrent.futures.Executor | None = None
+    _busy: int = 0
+
+    def __post_init__(self) -> None:
+        self._stop: threading.Event = self.ctx.clock.event()
+        self._lock = self.ctx.clock.lock()
+
+    @property
+    def free(self) -> int:
+        """How many more calls can start now."""
+        return AT_ONCE - self._busy
+
+    def start(self, call: hooks.Call, *, again: bool, moved: bool = True) -> concurrent.futures.Future[str]:
+        """Carry the call out; the result says why it failed, and is empty if it did not."""
+        if self._pool is None:
+            self._pool = self.ctx.clock.pool(AT_ONCE, "hook")
+        self._busy += 1
+        return self._pool.submit(self._work, call, again, moved)
+
+    def close(self) -> None:
+        """Repeat nothing any more, and wait for what is under way."""
+        self._stop.set()
+        if self._pool:
+            self._pool.shutdown(wait=True, cancel_futures=True)
+
+    def _work(self, call: hooks.Call, again: bool, moved: bool) -> str:
+        try:
+            return self._repeated(call, again, moved)
+        finally:
+            with self._lock:
+                self._busy -= 1
+            self.wake()
+
+    def _repeated(self, call: hooks.Call, again: bool, moved: bool) -> str:
+        http, clock = t.cast("hooks.Http", call.rule.http), self.ctx.clock
+        until, tries, said = clock.now() + call.rule.deadline, 0, ""
+        while not self._stop.is_set() and (left := until - clock.now()) > 0:
+            variables = call.variables(again=again or tries > 0, moved=moved)
+            try:
+                status = self.send(hooks.filled(http, variables), variables, min(left, PATIENCE))
+            except NoAnswerError as error:
+                said = str(error)
+            else:
+                if status in http.status:
+                    return ""
+                said = f"it answered {status} instead of {', '.join(map(str, http.status))}"
+                if status not in hooks.REPEATED:
+                    return said
+            pause = PAUSES[min(tries, len(PAUSES) - 1)]
+            self._stop.wait(min(pause, max(until - clock.now(), 0.0)))
+            tries += 1
+        return f"it was not done within {call.rule.deadline:g} s" + (f"; at last {said}" if said else "")
+
+
+def failure(call: hooks.Call, why: str) -> str:
+    """Why a pod is not moved, or a node not gone on with."""
+    remedy = "Run the same command again, which runs it." if call.rule.action == "tasks" else REMEDY
+    return f"{call.what} failed: {why}. {remedy}"

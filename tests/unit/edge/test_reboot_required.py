@@ -1,0 +1,132 @@
+# Copyright: Contributors to the kubeops.node_maintenance collection
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The tasks that ask a host whether it has to be rebooted, on real files of hosts in folders of their own."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import ansible_collections.kubeops.node_maintenance as collection
+from ansible_collections.kubeops.node_maintenance.plugins.filter import maintain_summary
+
+TREE = next(iter(collection.__path__)).removesuffix("/ansible_collections/kubeops/node_maintenance")
+SUMMED = maintain_summary.FilterModule().filters()["maintain_summary"]
+RUNNING = platform.release()
+NEWER = f"9{RUNNING}"
+PLAY = """
+- hosts: all
+  gather_facts: false
+  tasks:
+    - ansible.builtin.include_role: {name: kubeops.node_maintenance.preflight, tasks_from: reboot_required}
+    - ansible.builtin.copy:
+        content: "{{ preflight_reboot | to_json }}"
+        dest: "{{ preflight_reboot_root }}/answer"
+      check_mode: false
+"""
+
+
+def kernel(root: Path, release: str, *, removed: bool = False) -> None:
+    folder = root / "lib/modules" / release
+    folder.mkdir(parents=True)
+    (folder / ("modules.dep" if removed else "modules.builtin")).touch()
+
+
+def command(root: Path, name: str, words: str, code: int) -> None:
+    """An executable that has this exit code if it is called with these words."""
+    path = root / "usr/bin" / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f'#!/bin/sh\n[ "$*" = "{words}" ] && exit {code}\nexit 99\n')
+    path.chmod(0o755)
+
+
+def prepared(folder: Path) -> dict[str, tuple[Path, dict[str, Any], str]]:
+    """Hosts, each with its root, its variables, and what is said of it (nothing if it need not be rebooted)."""
+    hosts: dict[str, tuple[Path, dict[str, Any], str]] = {}
+
+    def host(name: str, said: str, **variables: Any) -> Path:
+        root = folder / name
+        root.mkdir()
+        hosts[name] = root, variables, said
+        return root
+
+    host("bare", "")
+    marked = host("marked", "/var/run/reboot-required exists")
+    (marked / "var/run").mkdir(parents=True)
+    (marked / "var/run/reboot-required").touch()
+    other = host("other-file", "/etc/please exists", preflight_reboot_files=["/etc/please"])
+    (other / "etc").mkdir()
+    (other / "etc/please").touch()
+    command(host("updated", "needs-restarting says so"), "needs-restarting", "-r", 1)
+    command(host("current", ""), "needs-restarting", "-r", 0)
+    command(host("broken", ""), "needs-restarting", "-r", 2)
+    command(host("dnf5", "needs-restarting says so"), "dnf5", "needs-restarting", 1)
+    newer = host("newer-kernel", f"kernel {RUNNING} runs, and {NEWER} is installed")
+    kernel(newer, RUNNING)
+    kernel(newer, NEWER)
+    left = host("removed-kernel", "")
+    kernel(left, RUNNING)
+    kernel(left, NEWER, removed=True)
+    kernel(host("not-asked", "", preflight_reboot_checks=["file"]), NEWER)
+    return hosts
+
+
+def test_each_host_says_whether_and_why_in_check_mode_too(tmp_path: Path) -> None:
+    hosts = prepared(tmp_path)
+    known = {"ansible_connection": "local", "ansible_python_interpreter": sys.executable}
+    inventory = {
+        name: {**known, "preflight_reboot_root": str(root), **variables}
+        for name, (root, variables, _said) in hosts.items()
+    }
+    (tmp_path / "hosts.json").write_text(json.dumps({"all": {"hosts": inventory}}))
+    (tmp_path / "play.yml").write_text(PLAY)
+    (tmp_path / "ansible.cfg").touch()
+    environ = {
+        **os.environ,
+        "ANSIBLE_COLLECTIONS_PATH": TREE,
+        "ANSIBLE_HOME": str(tmp_path / "home"),
+        "ANSIBLE_CONFIG": str(tmp_path / "ansible.cfg"),
+        "ANSIBLE_INVENTORY_ENABLED": "yaml",
+        "ANSIBLE_PIPELINING": "1",
+    }
+    words = [sys.executable, "-m", "ansible", "playbook", "-i", "hosts.json", "play.yml", "--check"]
+    done = subprocess.run(words, cwd=tmp_path, env=environ, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "changed=2" not in done.stdout, "nothing but the file with the answer"
+    for name, (root, _variables, said) in hosts.items():
+        answer = json.loads((root / "answer").read_text())
+        whether = f"has to be rebooted: {said}." if said else "does not have to be rebooted."
+        assert answer == {"required": bool(said), "message": f"Host {name} {whether}"}
+
+
+ASKED = {
+    "a": {"required": True, "message": "Host a has to be rebooted: /x exists."},
+    "b": {"required": False, "message": "Host b does not have to be rebooted."},
+    "c": {},
+}
+
+
+def test_nodes_whose_hosts_need_no_reboot_are_left_out_and_named() -> None:
+    found = SUMMED({"listed": {}}, "choice", {"asked": ASKED})
+    assert found["nodes"] == ["a", "c"], "who cannot be asked is not left out"
+    assert found["lines"] == [
+        "Host a has to be rebooted: /x exists.",
+        "Host b does not have to be rebooted. Its node is not taken out of service.",
+        "Host c could not be asked.",
+    ]
+
+
+@pytest.mark.parametrize(("run", "nodes"), [("ab12", ["a", "b", "c"]), ("ef56", ["a", "c"])])
+def test_a_node_that_the_resumed_run_has_left_out_is_not_left_there(run: str, nodes: list[str]) -> None:
+    traces = [{"object": "Node b", "run": "ab12", "nodes": ["b"]}, {"object": "Lease b", "run": "ef56", "nodes": ["b"]}]
+    listed = {"resumable": {"run": run, "finished": []}, "traces": traces}
+    assert SUMMED({"listed": listed}, "choice", {"asked": ASKED})["nodes"] == nodes

@@ -1,0 +1,450 @@
+# Copyright: Contributors to the kubeops.node_maintenance collection
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Hooks of pods while nodes are drained: what they hold back, what is told, and what a kill at any point leaves."""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import dataclass, field
+
+import pytest
+
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import hooks, names, selectors
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.pod_plan import Choices
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.pod_selectors import PodSelector
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import Result
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.hook_calls import NoAnswerError
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drain.drain import DrainOptions, drain
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.nodes.cordon import CordonOptions, cordon
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.nodes.hooks import HookOptions, call_hooks
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.protect.guard import GuardOptions, guard
+from ansible_collections.kubeops.node_maintenance.tests.unit.simulator import manifests
+from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.faults import Fault
+from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.machine import Task
+from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.world import Actor, World
+
+RUN = "r1/first"
+PODS, NODES = kinds.PODS.resource, kinds.NODES.resource
+
+
+def pods(labels: str) -> PodSelector:
+    return PodSelector(selectors.parse(labels))
+
+
+def rule(hook: hooks.Hook, action: hooks.Action, app: str = "web", deadline: float = 60.0, **more: t.Any) -> hooks.Rule:
+    http = hooks.Http("http://{name}.example/drain", **more) if action == "http" else None
+    tasks = "/tasks.yml" if action == "tasks" else ""
+    return hooks.Rule(hook, f"{app}-{action}", action, deadline, pods(f"app={app}"), http=http, tasks=tasks)
+
+
+BEFORE, AFTER = rule("before_pod", "http"), rule("after_pod", "http")
+HANDSHAKE = rule("before_pod", "annotation")
+
+
+@dataclass
+class Scene:
+    """A world with one node to drain, the application's side of its hooks, and what it saw."""
+
+    world: World
+    rules: hooks.Rules
+    answer: t.Callable[[int], int] = lambda count: 200
+    calls: list[tuple[float, str, t.Mapping[str, t.Any]]] = field(default_factory=list)
+    asked: set[str] = field(default_factory=set)
+
+    def send(self, http: hooks.Http, variables: t.Mapping[str, t.Any], timeout: float) -> int:
+        assert timeout > 0
+        self.calls.append((self.world.machine.now, http.url, dict(variables)))
+        return self.answer(len(self.calls))
+
+    def begin(self) -> Actor:
+        me = self.world.process("me")
+        assert not me.run(lambda ctx: cordon(ctx, CordonOptions("cordoned", ("n1",))), RUN).failed
+        assert not me.run(lambda ctx: guard(ctx, GuardOptions("present", ("n1",))), RUN).failed
+        return me
+
+    def drain(self, me: Actor, *, check: bool = False) -> Task:
+        options = DrainOptions(("n1",), Choices(), hooks=self.rules, send=self.send)
+        if check:
+            return me.spawn(lambda: drain(me.ctx(RUN, check=True), options))
+        return me.call(lambda ctx: drain(ctx, options), RUN)
+
+    def ended(self, task: Task) -> Result:
+        self.world.machine.run_until(lambda: not task.alive, within=900)
+        assert not task.alive, "the call does not end"
+        return t.cast("Result", task.value())
+
+    def record(self) -> str:
+        return str(self.world.get(kinds.NODES, "n1")["metadata"]["annotations"][names.RECORD])
+
+    def evicted(self) -> list[tuple[float, str]]:
+        found = [s for s in self.world.log if s.request.resource == "pods/eviction" and s.status == 201]
+        return [(sent.arrived, sent.request.name) for sent in found]
+
+    def agree(self, after: float) -> None:
+        """The application: it agrees so long after the announcement, with its value."""
+
+        def look() -> None:
+            for pod in self.world.pods(app="web"):
+                self._answer(pod, after)
+            self.world.machine.after(1.0, look, "look")
+
+        self.world.machine.after(1.0, look, "look")
+
+    def _answer(self, pod: t.Any, after: float) -> None:
+        notes, name = pod["metadata"].get("annotations") or {}, pod["metadata"]["name"]
+        if names.PLANNED not in notes or name in self.asked:
+            return
+        self.asked.add(name)
+        ready = {"metadata": {"annotations": {names.READY_TO_MOVE: notes[names.PLANNED]}}}
+
+        def patch() -> None:
+            if self.world.find(kinds.PODS, name):
+                self.world.patch(kinds.PODS, name, ready)
+
+        self.world.machine.after(after, patch, "agree")
+
+
+@pytest.fixture
+def scene() -> t.Iterator[t.Callable[..., Scene]]:
+    made: list[World] = []
+
+    def make(*rules: hooks.Rule, replicas: int = 2, **more: t.Any) -> Scene:
+        world = World([manifests.node("n1"), manifests.deployment("web", replicas), manifests.deployment("other", 2)])
+        world.apply(manifests.service("web"), manifests.node("n8"), manifests.node("n9"))
+        made.append(world)
+        before = tuple(one for one in rules if one.hook == "before_pod")
+        return Scene(world, hooks.Rules(before, tuple(one for one in rules if one.hook == "after_pod")), **more)
+
+    yield make
+    for world in made:
+        world.close()
+
+
+def outcome(result: Result) -> tuple[str, str]:
+    (node,) = result.data["nodes"]
+    return node["outcome"], node["message"]
+
+
+def states(result: Result) -> set[tuple[str, str]]:
+    (node,) = result.data["nodes"]
+    return {(hook["hook"], hook["state"]) for hook in node.get("hooks", [])}
+
+
+def test_a_pod_is_called_before_it_is_evicted_and_after_it_has_gone(scene: t.Callable[..., Scene]) -> None:
+    one = scene(BEFORE, AFTER)
+    result = one.ended(one.drain(one.begin()))
+    assert outcome(result)[0] == "drained"
+    calls = {(told["hook"], told["name"]): (at, url, told) for at, url, told in one.calls}
+    assert len(calls) == len(one.calls) == 4, "once for each pod of the rule, before and after"
+    for at, name in one.evicted():
+        if name.startswith("web-"):
+            assert calls["before_pod", name][0] < at < calls["after_pod", name][0]
+            assert calls["before_pod", name][1] == f"http://{name}.example/drain"
+            assert calls["before_pod", name][2] == {
+                "hook": "before_pod",
+                "rule": "web-http",
+                "node": "n1",
+                "again": False,
+                "namespace": "shop",
+                "name": name,
+                "uid": calls["before_pod", name][2]["uid"],
+                "owner": "Deployment/web",
+                "ip": calls["before_pod", name][2]["ip"],
+            }
+            assert calls["after_pod", name][2]["moved"] is True
+    assert states(result) == {("before_pod", "done"), ("after_pod", "done")}
+
+
+def test_every_call_is_in_the_record_before_it_is_made(scene: t.Callable[..., Scene]) -> None:
+    one = scene(BEFORE, AFTER)
+    seen: list[str] = []
+
+    def answer(count: int) -> int:
+        told = one.calls[-1][2]
+        key = f"{BEFORE.key if told['hook'] == 'before_pod' else AFTER.key}/{told['uid']}"
+        seen.append(one.record().partition(f'"{key}":')[2].partition('"state":"')[2].partition('"')[0])
+        assert told["hook"] == "after_pod" or f'"{AFTER.key}/{told["uid"]}"' in one.record(), "what follows is due"
+        return 200
+
+    one.answer = answer
+    assert outcome(one.ended(one.drain(one.begin())))[0] == "drained"
+    assert seen == ["begun"] * 4
+
+
+def test_an_application_is_waited_for_and_its_agreement_to_an_earlier_maintenance_does_not_count(
+    scene: t.Callable[..., Scene],
+) -> None:
+    one = scene(HANDSHAKE)
+    for pod in one.world.pods(app="web"):
+        old = {"metadata": {"annotations": {names.READY_TO_MOVE: "2025-01-01T00:00:00.000Z"}}}
+        one.world.patch(kinds.PODS, pod["metadata"]["name"], old)
+    me = one.begin()
+    began = one.world.machine.now
+    task = one.drain(me)
+    one.world.machine.run_until(lambda: one.world.machine.now > began + 20, within=60)
+    web = {pod["metadata"]["name"] for pod in one.world.pods(app="web", on="n1")}
+    assert len(web) == 2, "they stay, and the others go"
+    assert not [name for _at, name in one.evicted() if name in web]
+    assert len([name for _at, name in one.evicted()]) == 2
+    for pod in one.world.pods(app="web", on="n1"):
+        since = pod["metadata"]["annotations"][names.PLANNED]
+        one.world.patch(
+            kinds.PODS, pod["metadata"]["name"], {"metadata": {"annotations": {names.READY_TO_MOVE: since}}}
+        )
+    assert outcome(one.ended(task))[0] == "drained"
+
+
+def test_without_an_agreement_the_pod_stays_and_nothing_of_ours_is_left_on_it(scene: t.Callable[..., Scene]) -> None:
+    one = scene(HANDSHAKE, replicas=3)
+    before = {pod["metadata"]["name"]: pod["metadata"].get("annotations") for pod in one.world.pods(app="web")}
+    me = one.begin()
+    result = one.ended(one.drain(me))
+    word, message = outcome(result)
+    assert word == "failed"
+    for text in (
+        "hook before_pod",
+        "rule web-annotation",
+        "Pod shop/web-",
+        "within 60 s",
+        "run the same command again",
+    ):
+        assert text in message
+    assert {pod["metadata"]["name"] for pod in one.world.pods(app="web", on="n1")} == set(before)
+    assert not me.run(lambda ctx: guard(ctx, GuardOptions("absent", ("n1",))), RUN).failed
+    assert not me.run(lambda ctx: cordon(ctx, CordonOptions("uncordoned", ("n1",))), RUN).failed
+    after = {pod["metadata"]["name"]: pod["metadata"].get("annotations") for pod in one.world.pods(app="web")}
+    assert {name: notes or None for name, notes in after.items()} == {n: notes or None for n, notes in before.items()}
+
+
+@pytest.mark.parametrize(
+    ("answers", "outcome_", "count"),
+    [
+        pytest.param([200], "drained", 1, id="expected"),
+        pytest.param([503, NoAnswerError("refused"), 202, 200], "drained", 4, id="repeated until it is there"),
+        pytest.param([404], "failed", 1, id="unexpected"),
+        pytest.param([503], "failed", 14, id="never"),
+    ],
+)
+def test_what_a_pod_answers(
+    scene: t.Callable[..., Scene], answers: list[int | Exception], outcome_: str, count: int
+) -> None:
+    one = scene(BEFORE, replicas=1)
+
+    def answer(number: int) -> int:
+        given = answers[min(number, len(answers)) - 1]
+        if isinstance(given, Exception):
+            raise given
+        return given
+
+    one.answer = answer
+    result = one.ended(one.drain(one.begin()))
+    assert outcome(result)[0] == outcome_
+    assert len(one.calls) == count
+    assert [told["again"] for _at, _url, told in one.calls] == [False] + [True] * (count - 1)
+    swapped = [pod for pod in one.world.pods(app="web") if pod["spec"]["nodeName"] == "n1"]
+    assert bool(swapped) == (outcome_ == "failed")
+
+
+def test_a_swap_is_not_ended_before_the_hook_is_done_and_its_new_pod_serves_by_then(
+    scene: t.Callable[..., Scene],
+) -> None:
+    one = scene(BEFORE, AFTER, replicas=1)
+    serving: list[int] = []
+
+    def answer(count: int) -> int:
+        serving.append(one.world.serving("web"))
+        return 503 if count < 5 else 200
+
+    one.answer = answer
+    result = one.ended(one.drain(one.begin()))
+    (pod,) = [pod for pod in result.data["nodes"][0]["pods"] if pod["name"].startswith("web-")]
+    assert (pod["route"], pod["outcome"]) == ("swap", "swapped")
+    assert serving[:5] == [2] * 5
+
+
+def test_a_pod_whose_task_file_has_not_run_is_not_moved_and_nothing_else_is_begun(
+    scene: t.Callable[..., Scene],
+) -> None:
+    tasks = rule("before_pod", "tasks")
+    one = scene(tasks, rule("before_pod", "http", "other"))
+    result = one.ended(one.drain(one.begin()))
+    word, message = outcome(result)
+    assert (word, one.calls, one.evicted()) == ("failed", [], [])
+    assert "task file has not run" in message
+    assert "/tasks.yml" in message
+
+
+def test_check_mode_calls_nothing_and_says_what_it_would_call(scene: t.Callable[..., Scene]) -> None:
+    one = scene(BEFORE, AFTER, rule("before_pod", "tasks"))
+    me = one.begin()
+    record = one.record()
+    result = one.ended(one.drain(me, check=True))
+    assert outcome(result)[0] == "drained"
+    assert (one.calls, one.record()) == ([], record)
+    assert states(result) == {("before_pod", "due"), ("after_pod", "due")}
+    due = [hook for hook in result.data["nodes"][0]["hooks"] if hook["action"] == "tasks"]
+    assert [(hook["tasks"], hook["again"], hook["deadline"]) for hook in due] == [("/tasks.yml", False, 60)] * 2
+
+
+def writes(world: World) -> int:
+    """How many requests of the drain write nodes or pods: each is a point to be killed at."""
+    return sum(s.request.writes and s.request.resource in (NODES, PODS) for s in world.log)
+
+
+@pytest.mark.parametrize("fault", [Fault("killed before"), Fault("killed after")], ids=str)
+@pytest.mark.parametrize("nth", range(1, 9))
+def test_killed_at_any_write_it_is_resumed_and_whoever_is_called_twice_is_told(
+    scene: t.Callable[..., Scene], fault: Fault, nth: int
+) -> None:
+    one = scene(BEFORE, rule("before_pod", "annotation", deadline=120), AFTER)
+    one.agree(5.0)
+    me, count = one.begin(), 0
+
+    def chosen(request: t.Any) -> bool:
+        nonlocal count
+        count += request.writes and request.resource in (NODES, PODS)
+        return bool(count == nth and request.writes and request.resource in (NODES, PODS))
+
+    me.faults.when(chosen, fault)
+    task = one.drain(me)
+    one.world.machine.run_until(lambda: not task.alive or bool(me.faults.met), within=900)
+    if task.alive:
+        one.world.machine.run_until(lambda: not task.alive, within=60)
+    assert me.faults.met, "there is such a write"
+    again = one.world.process("me")
+    result = one.ended(one.drain(again))
+    assert outcome(result)[0] == "drained"
+    assert not one.world.pods(app="web", on="n1")
+    called: dict[tuple[str, str], list[bool]] = {}
+    for _at, _url, told in one.calls:
+        called.setdefault((told["hook"], told["name"]), []).append(told["again"])
+    assert {hook for hook, _name in called} == {"before_pod", "after_pod"}
+    assert len(called) == 4
+    for again_ in called.values():
+        assert again_[1:] == [True] * (len(again_) - 1), "a second call is told that it is one"
+
+
+def test_killed_while_a_pod_is_called_it_is_called_again_and_told_so(scene: t.Callable[..., Scene]) -> None:
+    one = scene(BEFORE, replicas=1)
+    me = one.begin()
+
+    def answer(count: int) -> int:
+        if count == 1:
+            me.process.kill()
+        return 200
+
+    one.answer = answer
+    task = one.drain(me)
+    one.world.machine.run_until(lambda: not task.alive, within=120)
+    result = one.ended(one.drain(one.world.process("me")))
+    assert outcome(result)[0] == "drained"
+    assert [told["again"] for _at, _url, told in one.calls] == [False, True]
+
+
+# -- nodes, and the record of task files ---------------------------------------------------------------
+
+
+def of_node(hook: hooks.Hook, action: hooks.Action, selector: str = "kubernetes.io/hostname") -> hooks.Rule:
+    http = hooks.Http("http://ceph.example/{node}") if action == "http" else None
+    return hooks.Rule(hook, action, action, 60.0, pods(selector), tasks="/t.yml" * (not http), http=http)
+
+
+def called(one: Scene, me: Actor, state: t.Any, *rules: hooks.Rule, listed: t.Any = (), run: str = RUN) -> Result:
+    options = HookOptions(state, ("n1",), rules, tuple(listed), one.send)
+    return me.run(lambda ctx: call_hooks(ctx, options), run)
+
+
+def test_a_node_is_called_once_and_its_record_says_so(scene: t.Callable[..., Scene]) -> None:
+    one, rule_ = scene(), of_node("before_node", "http")
+    me = one.begin()
+    first, second = (called(one, me, "called", rule_) for _time in range(2))
+    assert (first.failed, second.failed) == (False, False)
+    assert [(url, told) for _at, url, told in one.calls] == [
+        ("http://ceph.example/n1", {"hook": "before_node", "rule": "http", "node": "n1", "again": False})
+    ]
+    assert f'"{rule_.key}":{{"action":"http","rule":"http","state":"done"}}' in one.record()
+    assert not called(one, me, "called", of_node("before_node", "http", "other")).data["hooks"]
+
+
+def test_a_node_whose_hook_fails_says_which_and_a_restart_calls_again(scene: t.Callable[..., Scene]) -> None:
+    one, rule_ = scene(answer=lambda count: 404 if count == 1 else 200), of_node("after_node", "http")
+    me = one.begin()
+    ((node,), failed) = (result := called(one, me, "called", rule_)).data["nodes"], result.failed
+    assert (node["outcome"], failed) == ("failed", True)
+    for text in ("Node n1", "hook after_node", "rule http", "404", "run the same command again"):
+        assert text in node["message"]
+    assert not called(one, me, "called", rule_).failed
+    assert [told["again"] for _at, _url, told in one.calls] == [False, True]
+
+
+def test_a_task_file_is_listed_until_it_is_done_and_told_if_it_may_have_run(scene: t.Callable[..., Scene]) -> None:
+    one, rule_ = scene(), of_node("before_node", "tasks")
+    me = one.begin()
+    (due,) = called(one, me, "listed", rule_).data["hooks"]
+    assert (due["tasks"], due["again"], due["state"], due["deadline"]) == ("/t.yml", False, "due", 60)
+    assert called(one, me, "called", rule_).failed, "it has not run"
+    (first,) = called(one, me, "begun", listed=[due]).data["hooks"]
+    (second,) = called(one, me, "begun", listed=[due]).data["hooks"]
+    assert (first["again"], second["again"]) == (False, True)
+    lease = one.world.get(kinds.LEASES, names.node_lease_name("n1"), names.NAMESPACE)
+    assert lease["spec"]["leaseDurationSeconds"] == 60 + due["deadline"], "nobody takes the node meanwhile"
+    assert called(one, me, "failed", listed=[due]).failed
+    assert called(one, me, "listed", rule_).data["hooks"][0]["again"]
+    assert not called(one, me, "done", listed=[due]).failed
+    assert called(one, me, "listed", rule_).data["hooks"] == []
+    assert not called(one, me, "called", rule_).failed
+    assert one.calls == []
+
+
+def test_the_hooks_of_another_run_are_left_alone(scene: t.Callable[..., Scene]) -> None:
+    one = scene()
+    one.begin()
+    record = one.record()
+    result = called(one, one.world.process("other"), "called", of_node("before_node", "http"), run="r2/x")
+    assert result.data["nodes"][0]["outcome"] == "adopted_by"
+    assert (one.calls, one.record()) == ([], record)
+
+
+@pytest.mark.parametrize("fault", [Fault("killed before"), Fault("killed after")], ids=str)
+@pytest.mark.parametrize("nth", [1, 2])
+def test_a_node_hook_that_is_killed_is_called_again_and_told_so(
+    scene: t.Callable[..., Scene], fault: Fault, nth: int
+) -> None:
+    one, rule_, count = scene(), of_node("before_node", "http"), 0
+    me = one.begin()
+
+    def chosen(request: t.Any) -> bool:
+        nonlocal count
+        count += request.writes and request.resource == NODES
+        return bool(count == nth and request.writes and request.resource == NODES)
+
+    me.faults.when(chosen, fault)
+    options = HookOptions("called", ("n1",), (rule_,), (), one.send)
+    task = me.call(lambda ctx: call_hooks(ctx, options), RUN)
+    one.world.machine.run_until(lambda: not task.alive, within=120)
+    assert me.faults.met
+    assert not called(one, one.world.process("me"), "called", rule_).failed
+    told = [call["again"] for _at, _url, call in one.calls]
+    assert told in ([False], [True], [False, True])
+    assert len(told) == (2 if (nth, fault.what) == (2, "killed before") else 1)
+
+
+def test_the_task_files_of_pods_are_run_before_and_after_and_then_the_drain_goes_through(
+    scene: t.Callable[..., Scene],
+) -> None:
+    one = scene(rule("before_pod", "tasks"), rule("after_pod", "tasks"))
+    me = one.begin()
+    due = one.ended(one.drain(me, check=True)).data["nodes"][0]["hooks"]
+    before = [hook for hook in due if hook["hook"] == "before_pod"]
+    assert len(before) == 2
+    assert not called(one, me, "begun", listed=before).failed
+    assert not called(one, me, "done", listed=before).failed
+    (node,) = one.ended(one.drain(me)).data["nodes"]
+    after = [hook for hook in node["hooks"] if hook["hook"] == "after_pod"]
+    assert node["outcome"] == "drained"
+    assert [(hook["state"], hook["moved"], hook["action"]) for hook in after] == [("due", True, "tasks")] * 2
+    assert not called(one, me, "done", listed=after).failed
+    (node,) = one.ended(one.drain(me)).data["nodes"]
+    assert not [hook for hook in node.get("hooks", []) if hook["hook"] == "after_pod"], "nothing is left to run"
