@@ -13,6 +13,9 @@ from dataclasses import dataclass, field
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import objects, selectors
 
+SERVICE = "kubernetes.io/service-name"
+"""The label by which an EndpointSlice names its Service."""
+
 
 @dataclass(frozen=True)
 class Snapshot:
@@ -152,6 +155,22 @@ class Snapshot:
     def claim(self, namespace: str, name: str) -> objects.Raw | None:
         """The PersistentVolumeClaim of this name."""
         return self._claims_by_place.get((namespace, name))
+
+    @functools.cached_property
+    def endpoints(self) -> dict[tuple[str, str], set[str]]:
+        """The ready endpoints of each Service by namespace and name: UIDs of pods, addresses where there is none."""
+        ready: dict[tuple[str, str], set[str]] = {}
+        for piece in self.slices:
+            meta = piece["metadata"]
+            name = (meta.get("labels") or {}).get(SERVICE)
+            if not name:
+                continue
+            found = ready.setdefault((meta["namespace"], name), set())
+            for endpoint in piece.get("endpoints") or ():
+                if (endpoint.get("conditions") or {}).get("ready") is not False:
+                    target = endpoint.get("targetRef") or {}
+                    found.add(target.get("uid") or ",".join(endpoint.get("addresses") or ()))
+        return ready
 
     @functools.cached_property
     def _device_claims_by_place(self) -> dict[tuple[str, str], objects.Raw]:

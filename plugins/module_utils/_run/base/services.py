@@ -7,29 +7,11 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import objects, snapshots
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import snapshots
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import context
-
-SERVICE = "kubernetes.io/service-name"
 
 STEPS = 200
 """Steps kept of one Service at most: what a report can show of it."""
-
-
-def endpoints(slices: t.Iterable[objects.Raw]) -> dict[tuple[str, str], set[str]]:
-    """The ready endpoints of each Service, by namespace and name: UIDs of pods, or addresses where there is no pod."""
-    ready: dict[tuple[str, str], set[str]] = {}
-    for piece in slices:
-        meta = piece["metadata"]
-        name = (meta.get("labels") or {}).get(SERVICE)
-        if not name:
-            continue
-        found = ready.setdefault((meta["namespace"], name), set())
-        for endpoint in piece.get("endpoints") or ():
-            if (endpoint.get("conditions") or {}).get("ready") is not False:
-                target = endpoint.get("targetRef") or {}
-                found.add(target.get("uid") or ",".join(endpoint.get("addresses") or ()))
-    return ready
 
 
 class Services:
@@ -46,7 +28,7 @@ class Services:
 
     def sample(self, snapshot: snapshots.Snapshot) -> None:
         """Record the present counts; only a changed count adds a step."""
-        ready, at = endpoints(snapshot.slices), self._ctx.clock.wall()
+        ready, at = snapshot.endpoints, self._ctx.clock.wall()
         for service in ready.keys() | self._series.keys():
             count = len(ready.get(service, ()))
             series = self._series.setdefault(service, [])

@@ -9,7 +9,7 @@ import typing as t
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import pod_plan, snapshots
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.routes import dead
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import context, observe, services
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import context, observe
 
 LOOK_EVERY = 1.0
 """Seconds between two lists of VolumeAttachments while one is waited for."""
@@ -32,8 +32,6 @@ class Replacements:
         self._volumes: set[tuple[str, str]] = set()
         self._attached: list[str] = []
         self._looked = float("-inf")
-        self._listed: snapshots.Snapshot | None = None
-        self._by_service: dict[tuple[str, str], set[str]] = {}
         self._judged: snapshots.Snapshot | None = None
         self._judged_at = float("-inf")
         self.waited_for: list[str] = []
@@ -58,14 +56,14 @@ class Replacements:
         if workload and workload.uid not in self._ready:
             ready = {p.uid for p in snapshot.pods_of(workload) if p.ready and not p.deleting}
             self._ready[workload.uid] = len(ready)
-            for place, uids in self._endpoints(snapshot).items():
-                if ready & uids:
+            for place, uids in snapshot.endpoints.items():
+                if place[0] == workload.namespace and ready & uids:
                     self._served[place] = max(len(uids), self._served.get(place, 0))
 
     def missing(self, snapshot: snapshots.Snapshot) -> list[str]:
         now = self._ctx.clock.now()
-        changed = self._judged is not snapshot or self._complete_at is not None
-        if changed and not (self.waited_for and now - self._judged_at < JUDGE_EVERY):
+        known = now - self._judged_at < JUDGE_EVERY if self.waited_for else self._judged is snapshot
+        if not known:
             self._judged, self._judged_at, wanted = snapshot, now, self._wait_for
             short = self._lacking(snapshot) if "replacement" in wanted else []
             self.waited_for = short or (self._still_attached() if self._volumes and "volumes" in wanted else [])
@@ -81,15 +79,9 @@ class Replacements:
         self._complete_at = now if self._complete_at is None else self._complete_at
         return self._unlisted(snapshot) if now - self._complete_at < SLICES_BEHIND else []
 
-    def _endpoints(self, snapshot: snapshots.Snapshot) -> dict[tuple[str, str], set[str]]:
-        if self._listed is not snapshot:
-            self._listed, self._by_service = snapshot, services.endpoints(snapshot.slices)
-        return self._by_service
-
     def _unlisted(self, snapshot: snapshots.Snapshot) -> list[str]:
         """The Services that lack endpoints although the pods are ready: traffic follows the EndpointSlices."""
-        listed = self._endpoints(snapshot)
-        counts = {place: len(listed.get(place, ())) for place in self._served}
+        counts = {place: len(snapshot.endpoints.get(place, ())) for place in self._served}
         return [
             f"Service {'/'.join(place)} has {counts[place]} of {before} ready endpoints"
             for place, before in self._served.items()
