@@ -23,7 +23,7 @@ from support import reruns, rights, sampling  # noqa: E402
 from support.arena import Arena, arena_name  # noqa: E402
 from support.lab import Lab, adopted, lab_playbook, started  # noqa: E402
 from support.plays import Player  # noqa: E402
-from support.sharing import Clusters, last_of_its_group, together  # noqa: E402
+from support.sharing import Clusters, together  # noqa: E402
 from support.watching import Watch, Watching  # noqa: E402
 
 CLUSTERS = Clusters()
@@ -31,6 +31,7 @@ CLUSTERS = Clusters()
 
 def pytest_configure(config: pytest.Config) -> None:
     reruns.register(config)
+    config.pluginmanager.register(CLUSTERS, "shared-clusters")
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -40,17 +41,6 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     sampling.select(config, items)
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> Iterator[None]:
-    yield
-    if last_of_its_group(item, nextitem):
-        CLUSTERS.end()
-
-
-def pytest_sessionfinish() -> None:
-    CLUSTERS.end()
 
 
 @contextlib.contextmanager

@@ -16,7 +16,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +39,7 @@ def group(file: str) -> str:
 
 
 class Clusters:
-    """Those that the files of a group share: each is started for the first test that asks."""
+    """Those that the files of a group share: each is started for the first test that asks. A plugin of pytest."""
 
     def __init__(self) -> None:
         self._labs: dict[str, Lab] = {}
@@ -49,6 +49,19 @@ class Clusters:
         if name not in self._labs:
             self._labs[name] = self._ends.enter_context(start())
         return self._labs[name]
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_protocol(
+        self, item: pytest.Item, nextitem: pytest.Item | None
+    ) -> Generator[None, object, object]:
+        # Not at the end of an attempt: a test that is run again gets the clusters that it had.
+        done = yield
+        if last_of_its_group(item, nextitem):
+            self.end()
+        return done
+
+    def pytest_sessionfinish(self) -> None:
+        self.end()
 
     def end(self) -> None:
         self._labs.clear()
