@@ -377,13 +377,18 @@ class Arena:
 
     def wait_for_autoscaler(self, name: str) -> None:
         """Until an autoscaler has seen metrics and acts on them."""
+        said: list[str] = []
 
         def acting() -> bool:
             found = self.find("HorizontalPodAutoscaler", name) or {}
             conditions = (found.get("status") or {}).get("conditions") or []
+            said[:] = [f"{c['type']}={c['status']} ({c['reason']}: {c.get('message', '')})" for c in conditions]
             return any(c["type"] == "ScalingActive" and c["status"] == "True" for c in conditions)
 
-        until(acting, 90, f"autoscaler {name} has metrics", every=0.5)
+        try:
+            until(acting, 90, f"autoscaler {name} has metrics", every=0.5)
+        except AssertionError as late:
+            raise AssertionError(f"{late}; it says {said or 'nothing, so nobody looks at it'}") from late
 
     # -- the end
 
