@@ -6,12 +6,17 @@
 from __future__ import annotations
 
 import typing as t
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pytest
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import hooks, names, selectors
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import (
+    hooks,
+    names,
+    pod_rules,
+    selectors,
+)
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.pod_plan import Choices
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.pod_selectors import PodSelector
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import Result
@@ -20,7 +25,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drai
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.nodes.cordon import CordonOptions, cordon
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.nodes.hooks import HookOptions, call_hooks
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.protect.guard import GuardOptions, guard
-from ansible_collections.kubeops.node_maintenance.tests.unit.simulator import manifests
+from ansible_collections.kubeops.node_maintenance.tests.unit.simulator import manifests, nodes
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.faults import Fault
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.machine import Task
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.world import Actor, World
@@ -448,3 +453,77 @@ def test_the_task_files_of_pods_are_run_before_and_after_and_then_the_drain_goes
     assert not called(one, me, "done", listed=after).failed
     (node,) = one.ended(one.drain(me)).data["nodes"]
     assert not [hook for hook in node.get("hooks", []) if hook["hook"] == "after_pod"], "nothing is left to run"
+
+
+# -- who stood still ----------------------------------------------------------------------------------------
+
+
+def begins_a_hook(request: t.Any) -> bool:
+    return bool(request.resource == NODES and request.writes and '"state":"begun"' in str(request.body))
+
+
+def test_a_run_that_stood_still_calls_nobody_once_another_has_its_node(scene: t.Callable[..., Scene]) -> None:
+    one, callers = scene(rule("before_pod", "http", deadline=900.0), replicas=1), list[str]()
+
+    def answer(count: int) -> int:
+        del count
+        current = one.world.machine.current
+        callers.append(current.process.name if current else "")
+        return 503 if callers == ["me"] else 200
+
+    one.answer = answer
+    me = one.begin()
+    task = one.drain(me)
+    one.world.machine.run_until(lambda: bool(callers), within=60)
+    me.process.freeze(400.0)
+    one.world.machine.run_for(20.0)
+    other = one.world.process("other")
+    options = DrainOptions(("n1",), Choices(), hooks=one.rules, send=one.send)
+    assert not other.run(lambda ctx: cordon(ctx, CordonOptions("cordoned", ("n1",))), "r1/second").failed
+    assert not other.run(lambda ctx: drain(ctx, options), "r1/second").failed
+    assert callers == ["me", "other"]
+    result = one.ended(task)
+    assert outcome(result)[0] == "adopted_by"
+    assert callers == ["me", "other"], "what it was about to repeat is another run's by now"
+
+
+def test_a_node_hook_is_not_called_by_a_run_that_stood_still(scene: t.Callable[..., Scene]) -> None:
+    one, rule_ = scene(), replace(of_node("before_node", "http"), deadline=900.0)
+    me = one.begin()
+    me.faults.when(begins_a_hook, Fault("frozen sent", 400.0))
+    options = HookOptions("called", ("n1",), (rule_,), (), one.send)
+    task = me.call(lambda ctx: call_hooks(ctx, options), RUN)
+    one.world.machine.run_until(lambda: bool(me.faults.met), within=60)
+    one.world.machine.run_for(20.0)
+    other = one.world.process("other")
+    assert not other.run(lambda ctx: cordon(ctx, CordonOptions("cordoned", ("n1",))), "r1/second").failed
+    assert not called(one, other, "called", rule_, run="r1/second").failed
+    assert len(one.calls) == 1
+    result = one.ended(task)
+    assert outcome(result)[0] == "adopted_by"
+    assert [told["again"] for _at, _url, told in one.calls] == [True]
+
+
+def test_a_pod_that_started_meanwhile_is_called_before_it_leaves(scene: t.Callable[..., Scene]) -> None:
+    """It has nobody to ask while it starts; by the time that it is its turn, it serves."""
+    one = scene(rule("before_pod", "http", "late"), rule("after_pod", "http", "late"))
+    world = one.world
+    for name in ("n8", "n9"):
+        world.cordon(name)
+    world.apply(manifests.deployment("late", 2, annotations={nodes.START: "30s"}))
+    world.apply(manifests.deployment("slow", 2, annotations={nodes.STOP: "50s"}, terminationGracePeriodSeconds=60))
+    world.machine.run_for(5.0)
+    for name in ("n8", "n9"):
+        world.cordon(name, False)
+    late = {pod["metadata"]["name"] for pod in world.pods(app="late", on="n1")}
+    assert [pod["status"]["phase"] for pod in world.pods(app="late", on="n1")] == ["Pending", "Pending"]
+    last, faults = pod_rules.read([{"name": "last", "pods": "app=late", "last": True}])
+    assert faults == []
+    me = one.begin()
+    options = DrainOptions(("n1",), Choices(rules=last), hooks=one.rules, send=one.send)
+    assert outcome(one.ended(me.call(lambda ctx: drain(ctx, options), RUN)))[0] == "drained"
+    called_ = {(told["hook"], told["name"]): at for at, _url, told in one.calls}
+    gone = {name: at for at, name in one.evicted() if name in late}
+    assert set(gone) == late
+    assert set(called_) == {(hook, name) for hook in ("before_pod", "after_pod") for name in late}
+    assert all(called_["before_pod", name] < at for name, at in gone.items())

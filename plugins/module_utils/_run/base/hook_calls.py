@@ -11,7 +11,7 @@ import threading
 import typing as t
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import hooks
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import context
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import context, node_locks
 
 AT_ONCE = 8
 """Calls that are under way at the same time."""
@@ -38,9 +38,14 @@ def nobody(http: hooks.Http, variables: Variables, timeout: float) -> int:
 
 @dataclasses.dataclass
 class HttpCalls:
-    """The calls of one engine; ``wake`` is called for each one that has ended."""
+    """The calls of one engine; ``wake`` is called for each one that has ended.
+
+    Before each attempt, ``fence`` proves the lock of the call's node: who stood still until another run took the node
+    over leaves the call to that run.
+    """
 
     ctx: context.Context
+    fence: t.Callable[[t.Collection[str]], None]
     send: Send = nobody
     wake: t.Callable[[], None] = lambda: None
     _pool: concurrent.futures.Executor | None = None
@@ -82,9 +87,13 @@ class HttpCalls:
         while not self._stop.is_set() and (left := until - clock.now()) > 0:
             variables = call.variables(again=again or tries > 0, moved=moved)
             try:
+                self.fence((call.node,))
                 status = self.send(hooks.filled(http, variables), variables, min(left, PATIENCE))
             except NoAnswerError as error:
                 said = str(error)
+            except node_locks.LostLockError as lost:
+                # The caller learns the same at its next write, which records how the call ended.
+                return lost.reason.sentence
             else:
                 if status in http.status:
                     return ""

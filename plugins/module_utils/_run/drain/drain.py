@@ -113,7 +113,7 @@ class _Drain:
         self.budgets: frozenset[tuple[str, str]] = frozenset()
         self.progress = Progress(ctx)
         wake, grace, delete = self.live.nudge, options.grace_period, options.choices.disable_eviction
-        sender = hook_calls.HttpCalls(ctx, options.send, wake)
+        sender = hook_calls.HttpCalls(ctx, self.locks.fence, options.send, wake)
         self.hooks = pod_hooks.PodHooks(ctx, options.hooks, self.sites, sender, self.locks.fence)
         self.swaps = swaps.Swaps(ctx, routes.ended(), self.locks.fence, hooks_of=self.hooks.held)
         runs = {name: site.record.run for name, site in self.sites.items() if site.record}

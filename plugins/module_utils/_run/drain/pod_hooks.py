@@ -10,6 +10,7 @@ playbook before the drain; here a pod whose task file has not run is not moved.
 
 from __future__ import annotations
 
+import dataclasses
 import typing as t
 from dataclasses import dataclass, field
 
@@ -19,6 +20,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.mod
     node_records,
     objects,
     outcomes,
+    pod_plan,
     snapshots,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.nodes import cordon, standing
@@ -45,6 +47,7 @@ class PodHooks:
     _before: dict[str, list[hook_actions.PodHook]] = field(default_factory=dict)
     _after: dict[str, list[hook_actions.PodHook]] = field(default_factory=dict)
     _lost: set[str] = field(default_factory=set)
+    _starting: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         self._actions = hook_actions.Actions(self.ctx, self.calls, self.fence)
@@ -115,11 +118,14 @@ class PodHooks:
 
     def _look(self, site: node_sites.NodeDrain, snapshot: snapshots.Snapshot) -> None:
         """Take in new pods, what was answered, and pods that have gone."""
-        new = [move for move in site.left() if site.open and move.pod.uid not in self._before]
+        asked = self._before.keys() - self._starting
+        new = [move for move in site.left() if site.open and move.pod.uid not in asked]
         for move in new:
             if move.state == "waiting" and not move.held and move.plan.route in hooks.MOVING:
-                calls = hooks.before(self.rules.before, move.plan)
-                self._before[move.pod.uid] = [_recorded(site, call) for call in calls]
+                plan = _as_it_is(move, snapshot)
+                self._before[move.pod.uid] = [_recorded(site, call) for call in hooks.before(self.rules.before, plan)]
+                # It has nobody to ask yet, and may leave so; if it starts before its turn, it is asked.
+                (self._starting.discard if plan.pod.phase == "Running" else self._starting.add)(move.pod.uid)
         record = site.taken
         known = {one.call.key for one in self._after.get(site.name, ())}
         http = [rule for rule in self.rules.after if rule.action == "http"]
@@ -148,8 +154,8 @@ class PodHooks:
         if site.open:
             for move in site.left():
                 _refuse(move, self._before.get(move.pod.uid, ()))
-                for call in hooks.before(self.rules.after, move.plan) if move.state == "waiting" else ():
-                    if not hooks.state_of(record, call.key):
+                for call in hooks.before(self.rules.after, _as_it_is(move, snapshot)):
+                    if move.state == "waiting" and not hooks.state_of(record, call.key):
                         entries[call.key] = call.entry("due")
         begin = self._next(site)
         ended = []
@@ -233,6 +239,11 @@ class PodHooks:
             if not stays or any(one.until or one.state == "done" for one in self._before.get(call.uid, ())):
                 found.append((call, hooks.state_of(site.record, call.key), not stays))
         return found
+
+
+def _as_it_is(move: pod_moves.Move, snapshot: snapshots.Snapshot) -> pod_plan.PodPlan:
+    """The plan of the move, with its pod as it is now."""
+    return dataclasses.replace(move.plan, pod=snapshot.pod(move.pod.uid) or move.pod)
 
 
 def _recorded(site: node_sites.NodeDrain, call: hooks.Call, moved: bool = True) -> hook_actions.PodHook:

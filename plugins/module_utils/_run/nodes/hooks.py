@@ -121,7 +121,7 @@ def _under_locks(ctx: context.Context, options: HookOptions, sites: t.Mapping[st
         for name, why in locks.take_recorded(records).items():
             sites[name].end(outcomes.HookOutcome.HELD, why)
         going = [site for site in sites.values() if not site.failed]
-        work = _Work(ctx, options, locks, hook_calls.HttpCalls(ctx, options.send))
+        work = _Work(ctx, options, locks, hook_calls.HttpCalls(ctx, locks.fence, options.send))
         try:
             with ctx.clock.pool(act.AT_ONCE, "hooks") as pool:
                 told = [one for some in pool.map(work.on, going) for one in some]
@@ -212,7 +212,6 @@ def _decided(
     record = node_records.record_of(node) if node else None
     known = t.cast("node_records.Record", site.record)
     if node is None or record is None or (record.run, record.nonce) != (known.run, known.nonce):
-        text = f"Node {site.name} was deleted, given back or taken over meanwhile."
-        raise context.StopRun("adopted_by", text, "Look at who did that.", f"Node {site.name}")
+        raise node_locks.LostLockError(site.name, "it was deleted, given back or taken over meanwhile")
     site.node, site.record = node, cordon.hooked(record, entries)
     return cordon.with_hooks(node, record, entries, sentence)
