@@ -171,6 +171,20 @@ def test_an_operator_that_answers_by_a_webhook_is_waited_for_until_it_moves_the_
     assert "admission webhook" in waits[0]
 
 
+def test_a_pod_is_evicted_within_ten_seconds_after_its_operator_s_webhook_allows_it(operated: Make) -> None:
+    """As EDB Postgres Distributed hands leaderships over: it denies evictions until it has, and gives no sign."""
+    pg = operated(None)
+    pg.world.delete(kinds.BUDGETS, "postgres-pg-pdb")
+    me, task = begun(pg.world)
+    allowed = pg.world.machine.now + 160.0
+    me.faults.when(lambda request: of_evictions(request) and pg.world.machine.now < allowed, Fault("webhook"), 100)
+    assert said(ended(pg.world, task))[0] == "drained"
+    ((at, _name),) = evictions(pg.world)
+    assert allowed <= at < allowed + 11.0
+    asked = [sent.arrived for sent in pg.world.log if of_evictions(sent.request)]
+    assert 16 <= len(asked) <= 24, "and it is not asked more often than others are"
+
+
 def test_a_webhook_that_never_lets_go_ends_the_wait(operated: Make) -> None:
     pg = operated(None)
     me, task = begun(pg.world, choices=Choices(operator_budget_wait=60.0))

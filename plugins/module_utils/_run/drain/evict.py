@@ -50,6 +50,8 @@ AGAIN = (
     errors.UnknownOutcome,
 )
 """Refusals after which the same request may succeed; it is sent again after growing pauses."""
+LONGEST = 30.0
+"""Seconds that these pauses grow to, unless the server asks for more."""
 
 
 @dataclass
@@ -304,31 +306,37 @@ class Evictor:
         if not isinstance(error, errors.Conflict):
             move.block("Pod", pod.namespace, pod.name, str(error))
             self._note(phases.What.REFUSED, move, str(error))
-        if isinstance(error, errors.DeniedByWebhook) and not server_fence.by_the_fence(error):
-            self._wait_for_operator(move, error.message)
-        pause = again_after(error, move.tries)
+        denied = isinstance(error, errors.DeniedByWebhook) and not server_fence.by_the_fence(error)
+        # An operator lets the pod go without a sign that a watch would show.
+        longest = ASK_AGAIN if denied and self._wait_for_operator(move, error.message) else LONGEST
+        pause = again_after(error, move.tries, longest)
         if pause is None:
             move.end("failed", outcomes.PodOutcome.FAILED, now, str(error))
         else:
             move.not_before = now + pause
 
-    def _wait_for_operator(self, move: pod_moves.Move, answer: str) -> None:
-        """A webhook denied the eviction: where the pod has an operator, this is how it takes notice of it."""
+    def _wait_for_operator(self, move: pod_moves.Move, answer: str) -> bool:
+        """Whether the pod has an operator: that a webhook denied the eviction is how it takes notice of it."""
         snapshot, now = self._view[0], self.ctx.clock.now()
         pod, budget = snapshot.pod(move.pod.uid) or move.pod, self._budget_of(move, snapshot)
         operator = operators.operator_of(snapshot, pod, budget, self.waits.wanted)
-        if operator and not self.delete:
-            blocking = budget if budget and budget.allowed <= 0 else None
-            self.waits.hold(move, budgets.of_operator(pod, blocking, operator, answer), now)
+        if operator is None or self.delete:
+            return False
+        blocking = budget if budget and budget.allowed <= 0 else None
+        self.waits.hold(move, budgets.of_operator(pod, blocking, operator, answer), now)
+        return True
 
 
-def again_after(error: errors.ClusterError, tries: int) -> float | None:
-    """Seconds after which a refused eviction may be sent again; ``None`` where it would be refused for ever."""
+def again_after(error: errors.ClusterError, tries: int, longest: float = LONGEST) -> float | None:
+    """Seconds after which a refused eviction may be sent again; ``None`` where it would be refused for ever.
+
+    They double with each try, up to ``longest``, unless the server asks for more.
+    """
     if isinstance(error, errors.Conflict | errors.TwoBudgets):
         # Conflict: its name belongs to another pod now, which the UID precondition protected, or somebody wrote its
         # budget. Two budgets: the watch has not shown the second one yet, and one of them may be ours to remove.
         return 1.0
     if isinstance(error, AGAIN) and not server_fence.by_the_fence(error):
-        growing = min(2.0 ** (tries - 1), 30.0)
+        growing = min(2.0 ** (tries - 1), longest)
         return max(growing, error.retry_after or growing)
     return None
