@@ -10,7 +10,6 @@ import contextlib
 import json
 import os
 import re
-import resource
 import shutil
 import signal
 import socket
@@ -41,11 +40,17 @@ class Answer:
 
     code: int
     text: str
-    effort: float  # seconds of computing: those of the clock depend on what else the machine does
 
     @property
     def changed(self) -> int:
-        found = re.search(r"changed=(\d+)", self.text)
+        return self._counted("changed")
+
+    @property
+    def ok(self) -> int:
+        return self._counted("ok")
+
+    def _counted(self, what: str) -> int:
+        found = re.search(rf"{what}=(\d+)", self.text)
         assert found, self.text
         return int(found.group(1))
 
@@ -65,7 +70,6 @@ class Labs:
         return [ansible("ansible-playbook"), "kubeops.node_maintenance.lab", "-e", json.dumps(given)]
 
     def run(self, name: str, *words: str, env: Mapping[str, str] | None = None, **options: Any) -> Answer:
-        before = resource.getrusage(resource.RUSAGE_CHILDREN)
         done = subprocess.run(
             [*self.command(name, options), *words],
             env=environment(self.tmp, env),
@@ -75,9 +79,7 @@ class Labs:
             timeout=1800,
             check=False,
         )
-        after = resource.getrusage(resource.RUSAGE_CHILDREN)
-        effort = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-        return Answer(done.returncode, done.stdout + done.stderr, effort)
+        return Answer(done.returncode, done.stdout + done.stderr)
 
     def start(self, name: str, **options: Any) -> Answer:
         answer = self.run(name, **options)
@@ -178,11 +180,11 @@ def switch(api: Api, name: str, value: str | None) -> None:
     api.patch(f"/api/v1/nodes/{name}", {"metadata": {"annotations": {"lab.kubeops.io/node": value}}})
 
 
-def test_a_second_start_changes_nothing_and_is_quick(labs: Labs, options: Json, api: Api) -> None:
+def test_a_second_start_changes_nothing_and_takes_few_tasks(labs: Labs, options: Json, api: Api) -> None:
     before = labs.processes("one")
     second = labs.start("one", **options)
     assert second.changed == 0, second.text
-    assert second.effort < 20
+    assert second.ok <= 35
     assert "runs already" in second.text
     assert labs.processes("one") == before
     checked = labs.run("one", "--check", **options)
