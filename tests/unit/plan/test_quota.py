@@ -8,6 +8,7 @@ from fractions import Fraction
 
 import pytest
 
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import quantities
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap import quota
 from ansible_collections.kubeops.node_maintenance.tests.unit.plan.objects import Raw
 
@@ -31,13 +32,13 @@ from ansible_collections.kubeops.node_maintenance.tests.unit.plan.objects import
     ],
 )
 def test_quantities(text: str | int, number: Fraction) -> None:
-    assert quota.quantity(text) == number
+    assert quantities.quantity(text) == number
 
 
 @pytest.mark.parametrize("text", ["", "x", "1X", "1K", "1ki", "1 Gi", "mi", "1mi"])
 def test_what_is_no_quantity(text: str) -> None:
     with pytest.raises(ValueError, match="not a resource quantity"):
-        quota.quantity(text)
+        quantities.quantity(text)
 
 
 def container(name: str = "c", requests: Raw | None = None, limits: Raw | None = None, **more: str) -> Raw:
@@ -170,7 +171,7 @@ DEFAULTS: Raw = {
 )
 def test_what_one_pod_takes(spec: Raw, limits: list[Raw], resource: str, amount: str | None) -> None:
     taken = quota.usage(spec, limits)
-    assert taken.get(resource) == (quota.quantity(amount) if amount is not None else None)
+    assert taken.get(resource) == (quantities.quantity(amount) if amount is not None else None)
 
 
 def limited(hard: Raw, used: Raw, **spec: object) -> Raw:
@@ -241,11 +242,11 @@ def test_limit_ranges(found: Raw, broken: bool) -> None:
 
 def test_suffixes_are_powers_of_a_thousand_and_of_1024() -> None:
     steps = {"n": -3, "u": -2, "m": -1, "": 0, "k": 1, "M": 2, "G": 3, "T": 4, "P": 5, "E": 6}
-    assert {suffix: quota.quantity(f"7{suffix}") for suffix in steps} == {
+    assert {suffix: quantities.quantity(f"7{suffix}") for suffix in steps} == {
         suffix: 7 * Fraction(1000) ** step for suffix, step in steps.items()
     }
     binary = ["Ki", "Mi", "Gi", "Ti", "Pi", "Ei"]
-    assert [quota.quantity(f"7{suffix}") for suffix in binary] == [7 * 1024**step for step in range(1, 7)]
+    assert [quantities.quantity(f"7{suffix}") for suffix in binary] == [7 * 1024**step for step in range(1, 7)]
 
 
 @pytest.mark.parametrize(
@@ -301,7 +302,7 @@ def test_suffixes_are_powers_of_a_thousand_and_of_1024() -> None:
 def test_what_a_quota_counts_of_a_pod(spec: Raw, limits: list[Raw], taken: dict[str, str | None]) -> None:
     found = quota.usage(spec, limits)
     assert {name: found.get(name) for name in taken} == {
-        name: None if amount is None else quota.quantity(amount) for name, amount in taken.items()
+        name: None if amount is None else quantities.quantity(amount) for name, amount in taken.items()
     }
 
 

@@ -8,12 +8,13 @@ An object keeps only what a decision reads. Kinds of which a decision reads a fi
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
 import functools
 import typing as t
 from dataclasses import dataclass
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names, selectors
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names, pod_specs, selectors
 
 Raw = t.Mapping[str, t.Any]
 
@@ -136,6 +137,7 @@ class Node(Object):
     address: str
     ready_since: str = ""
     lifecycle: tuple[Raw, ...] = ()
+    allocatable: t.Mapping[str, str] = dataclasses.field(default_factory=dict)
 
     @property
     def ready(self) -> bool:
@@ -156,6 +158,7 @@ class Node(Object):
             address=addresses.get("InternalIP") or addresses.get("Hostname") or "",
             ready_since=changed.get("Ready") or "",
             lifecycle=tuple(c for c in status.get("conditions") or () if c["type"] in names.LIFECYCLE),
+            allocatable=status.get("allocatable") or {},
         )
 
 
@@ -167,7 +170,8 @@ class Pod(Object):
     other pods for this one or, without that message, binds it soon (since Kubernetes 1.35, where volumes or devices are
     allocated first). ``device_claims`` are names of ResourceClaims, each with whether the pod names it and so
     may share it; the others were made for it. ``group`` is the PodGroup of its scheduling
-    group (Kubernetes 1.36). ``responders`` are the names in its ``evictionResponders``.
+    group (Kubernetes 1.36). ``responders`` are the names in its ``evictionResponders``. ``placed`` is what decides
+    where it fits (``pod_specs``), ``looked_at`` says that a scheduler has seen it.
     """
 
     KIND, API_VERSION = "Pod", "v1"
@@ -190,6 +194,8 @@ class Pod(Object):
     group: str = ""
     responders: tuple[str, ...] = ()
     ip: str = ""
+    placed: Raw = dataclasses.field(default_factory=dict)
+    looked_at: bool = False
 
     @property
     def finished(self) -> bool:
@@ -241,6 +247,8 @@ class Pod(Object):
             group=(spec.get("schedulingGroup") or {}).get("podGroupName") or "",
             responders=tuple(one.get("name", "") for one in spec.get("evictionResponders") or ()),
             ip=status.get("podIP") or "",
+            placed=pod_specs.trimmed(spec, status),
+            looked_at="PodScheduled" in conditions,
         )
 
 
@@ -397,6 +405,9 @@ UNPARSED = (
     "leases",
     "attachments",
     "eviction_requests",
+    "csi_nodes",
+    "storage_classes",
+    "namespaces",
     *DEVICES,
     "pod_groups",
 )

@@ -23,7 +23,8 @@ class Snapshot:
 
     The fields after ``autoscalers`` are raw objects; ``claims`` are PersistentVolumeClaims, ``volumes`` their
     PersistentVolumes, ``slices`` EndpointSlices, ``attachments`` VolumeAttachments; ``device_*`` are ResourceClaims,
-    ResourceSlices, DeviceClasses and DeviceTaintRules.
+    ResourceSlices, DeviceClasses and DeviceTaintRules; ``csi_nodes``, ``storage_classes`` and ``namespaces`` are for
+    the placement forecast.
     """
 
     nodes: t.Mapping[str, objects.Node] = field(default_factory=dict)
@@ -45,6 +46,9 @@ class Snapshot:
     device_rules: tuple[objects.Raw, ...] = ()
     pod_groups: tuple[objects.Raw, ...] = ()
     eviction_requests: tuple[objects.Raw, ...] = ()
+    csi_nodes: tuple[objects.Raw, ...] = ()
+    storage_classes: tuple[objects.Raw, ...] = ()
+    namespaces: tuple[objects.Raw, ...] = ()
 
     @classmethod
     def of(cls, found: t.Mapping[str, t.Iterable[t.Any]]) -> Snapshot:

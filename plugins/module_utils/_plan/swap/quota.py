@@ -10,38 +10,17 @@ about new pods, so a pod that was resized in place counts as its template: that 
 
 from __future__ import annotations
 
-import re
 import typing as t
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import objects
-
-SUFFIXES: Mapping[str, Fraction] = {
-    "": Fraction(1),
-    **{s: Fraction(1000) ** (i - 3) for i, s in enumerate(("n", "u", "m"))},
-    **{s: Fraction(1000) ** (i + 1) for i, s in enumerate(("k", "M", "G", "T", "P", "E"))},
-    **{s: Fraction(1024) ** (i + 1) for i, s in enumerate(("Ki", "Mi", "Gi", "Ti", "Pi", "Ei"))},
-}
-_QUANTITY = re.compile(r"([+-]?[0-9.]+)(?:[eE]([+-]?[0-9]+)|([numkKMGTPE]i?|))")
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import objects, quantities
 
 Amounts = dict[str, Fraction]
 
 MUST_BE_SET = frozenset({"cpu", "memory", "requests.cpu", "requests.memory", "limits.cpu", "limits.memory"})
 """What a pod has to specify where a quota limits it, or the API server rejects the pod."""
-
-
-def quantity(text: str | int | float) -> Fraction:
-    """A resource quantity as an exact number.
-
-    Raises:
-        ValueError: the text is not a quantity.
-    """
-    found = _QUANTITY.fullmatch(str(text))
-    if not found or (found[3] or "") not in SUFFIXES:
-        raise ValueError(f"{text!r} is not a resource quantity")
-    return Fraction(found[1]) * Fraction(10) ** int(found[2] or 0) * SUFFIXES[found[3] or ""]
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +58,7 @@ def exceeded(
             _add(needed, {name: amount * newcomer.count for name, amount in usage(newcomer.spec, limits).items()})
         for resource, top in hard.items():
             used = (status.get("used") or {}).get(resource, "0")
-            if resource in needed and quantity(used) + needed[resource] > quantity(top):
+            if resource in needed and quantities.quantity(used) + needed[resource] > quantities.quantity(top):
                 found[name] = f"{resource}: {used} of {top} are used, and {_shown(needed[resource])} more are needed"
             elif counted and resource not in needed and resource in MUST_BE_SET:
                 found[name] = f"it limits {resource}, and the new pods do not specify it"
@@ -106,11 +85,11 @@ def _broken(item: objects.Raw, spec: objects.Raw) -> str:
     for what, said in parts:
         for resource, bound in (item.get("max") or {}).items():
             most = max((amounts[resource] for amounts in said.values() if resource in amounts), default=None)
-            if most is not None and most > quantity(bound):
+            if most is not None and most > quantities.quantity(bound):
                 return f"{what} asks for {_shown(most)} {resource}, more than {bound}"
         for resource, bound in (item.get("min") or {}).items():
             least = said["requests"].get(resource)
-            if least is not None and least < quantity(bound):
+            if least is not None and least < quantities.quantity(bound):
                 return f"{what} asks for {_shown(least)} {resource}, less than {bound}"
     return ""
 
@@ -131,14 +110,14 @@ def _own(container: objects.Raw, side: str, defaults: Mapping[str, objects.Raw])
     own: objects.Raw = said.get(side) or {}
     if side == "requests":
         own = {**(said.get("limits") or {}), **own}
-    return {name: quantity(amount) for name, amount in {**defaults.get(side, {}), **own}.items()}
+    return {name: quantities.quantity(amount) for name, amount in {**defaults.get(side, {}), **own}.items()}
 
 
 def _of_pod(spec: objects.Raw, side: str, defaults: Mapping[str, objects.Raw]) -> Amounts:
     total = _of_containers(spec, side, defaults) | _of_whole_pod(spec, side)
     for name, text in (spec.get("overhead") or {}).items():
         if name in total or side == "requests":
-            _add(total, {name: quantity(text)})
+            _add(total, {name: quantities.quantity(text)})
     return total
 
 
@@ -149,10 +128,10 @@ def _of_whole_pod(spec: objects.Raw, side: str) -> Amounts:
     later, so their defaults do not count.
     """
     said: objects.Raw = spec.get("resources") or {}
-    limits = {name: quantity(amount) for name, amount in (said.get("limits") or {}).items()}
+    limits = {name: quantities.quantity(amount) for name, amount in (said.get("limits") or {}).items()}
     if side == "limits":
         return limits
-    own = {name: quantity(amount) for name, amount in (said.get("requests") or {}).items()}
+    own = {name: quantities.quantity(amount) for name, amount in (said.get("requests") or {}).items()}
     if not limits:
         return own
     containers = _of_containers(spec, side, {})

@@ -1,0 +1,63 @@
+# Copyright: Contributors to the kubeops.node_maintenance collection
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""What the scheduler reads of a pod's spec, kept as small as a snapshot of many thousands of pods asks for."""
+
+from __future__ import annotations
+
+import typing as t
+
+Raw = t.Mapping[str, t.Any]
+
+WHOLE = (
+    "affinity",
+    "nodeSelector",
+    "overhead",
+    "preemptionPolicy",
+    "resourceClaims",
+    "resources",
+    "schedulingGates",
+    "topologySpreadConstraints",
+)
+"""Fields of a pod's spec that are kept as they are, where they are not empty."""
+
+
+def trimmed(spec: Raw, status: Raw) -> Raw:
+    """The fields of the spec that decide where the pod fits; ``counted`` are its containers' resources of the status.
+
+    Containers keep their name, requests, ports and restart policy. ``counted`` has, by container, the requests in force
+    and those allocated, which differ from the spec during a resize; ``infeasible`` says that a resize cannot be done.
+    """
+    found: dict[str, t.Any] = {key: spec[key] for key in WHOLE if spec.get(key)}
+    for key in ("containers", "initContainers"):
+        if spec.get(key):
+            found[key] = [_container(one) for one in spec[key]]
+    counted = {}
+    for key in ("containerStatuses", "initContainerStatuses"):
+        for one in status.get(key) or ():
+            if one.get("resources"):
+                counted[one.get("name", "")] = [
+                    requests
+                    for requests in (one["resources"].get("requests"), one.get("allocatedResources"))
+                    if requests
+                ]
+    if counted:
+        found["counted"] = counted
+    whole = [((status.get("resources") or {}).get("requests")), status.get("allocatedResources")]
+    if status.get("resources") and any(whole):
+        found["countedWhole"] = [requests for requests in whole if requests]
+    for condition in status.get("conditions") or ():
+        if condition.get("type") == "PodResizePending" and condition.get("reason") == "Infeasible":
+            found["infeasible"] = True
+    return found
+
+
+def _container(raw: Raw) -> Raw:
+    found: dict[str, t.Any] = {"name": raw.get("name", "")}
+    if requests := (raw.get("resources") or {}).get("requests"):
+        found["requests"] = requests
+    if ports := [port for port in raw.get("ports") or () if port.get("hostPort")]:
+        found["ports"] = ports
+    if raw.get("restartPolicy"):
+        found["restartPolicy"] = raw["restartPolicy"]
+    return found

@@ -1,0 +1,214 @@
+# Copyright: Contributors to the kubeops.node_maintenance collection
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""Where the pods of a maintenance go, one after the other: each takes its room before the next is placed.
+
+While a wave is out its nodes take no pods; nodes that wait for their turn do. A pod that is evicted leaves before its
+successor comes, one that is swapped after. The choice among several nodes follows the scheduler's scores: preferences
+first, then the emptiest node, then the name; the real one draws lots between equals.
+"""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import dataclass
+
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import (
+    names,
+    objects,
+    pod_plan,
+    snapshots,
+)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.placement import (
+    filters,
+    node_rules,
+    preemption,
+    room,
+    world,
+)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.routes import held
+
+DEFAULT_SCHEDULER = "default-scheduler"
+MOVED = frozenset({"evict", "swap", "job"})
+"""Routes of pods that get a successor on another node."""
+BEFORE = frozenset({"swap", "job"})
+"""Routes on which the successor comes before the pod leaves."""
+ENOUGH = 100
+"""Nodes among which the best is chosen: in large clusters the scheduler does not look at all of them either."""
+
+
+@dataclass(frozen=True, slots=True)
+class Forecast:
+    """Where a pod's successor goes: ``fits`` is ``None`` if that is not forecast, and ``text`` says why.
+
+    If it fits nowhere, ``reasons`` are numbers of nodes by reason, and ``text`` is the scheduler's message. ``first``:
+    it would fit if it were placed before the other pods of its wave. ``victims`` would be preempted for it, ``starved``
+    are those of them that fit nowhere else.
+    """
+
+    fits: bool | None = None
+    target: str | None = None
+    text: str = ""
+    reasons: t.Mapping[str, int] | None = None
+    first: bool = False
+    victims: tuple[str, ...] = ()
+    starved: tuple[str, ...] = ()
+
+
+def forecasts(
+    snapshot: snapshots.Snapshot,
+    plans: t.Sequence[pod_plan.PodPlan],
+    waves: t.Iterable[t.Collection[str]],
+    *,
+    stay_out: bool = False,
+    with_volumes: bool = True,
+) -> dict[str, Forecast]:
+    """The forecast of each pod that moves, by UID; ``stay_out``: the nodes do not come back after their wave.
+
+    Without ``with_volumes`` the snapshot lacks what the volumes of pods need.
+    """
+    moving = [plan for plan in plans if plan.route in MOVED and plan.workload is not None]
+    if not moving:
+        return {}
+    sequence = _Sequence(snapshot, with_volumes=with_volumes)
+    found: dict[str, Forecast] = {}
+    for wave in waves:
+        sequence.out(wave)
+        for plan in moving:
+            if plan.pod.node in wave:
+                found[plan.pod.uid] = sequence.move(plan)
+        if not stay_out:
+            sequence.back(wave)
+    return found
+
+
+def place(scheduler: filters.Filters, guest: world.Guest) -> tuple[str | None, filters.Answer | None]:
+    """The node for the pod, which takes its room there, or the answer if no node can take it."""
+    look = scheduler.look(guest)
+    best: tuple[t.Any, ...] | None = None
+    if not look.refusal:
+        enough = 0
+        for spot in _from_the_emptiest(scheduler, guest):
+            if look.reasons(spot):
+                continue
+            score = (*node_rules.preference(guest, spot), room.load(guest, spot), spot.name)
+            best = score if best is None else min(best, score)
+            enough += 1
+            if enough >= ENOUGH:
+                break
+    if best is None:
+        return None, scheduler.answer(guest)
+    scheduler.around.take(guest, best[-1])
+    return best[-1], None
+
+
+def _from_the_emptiest(scheduler: filters.Filters, guest: world.Guest) -> t.Sequence[world.Place]:
+    places = scheduler.by_itself(guest)[1]
+    if len(places) <= ENOUGH:
+        return places
+    return sorted(places, key=lambda spot: len(spot.guests))
+
+
+class _Sequence:
+    """The cluster while wave after wave goes out and comes back."""
+
+    def __init__(self, snapshot: snapshots.Snapshot, *, with_volumes: bool) -> None:
+        self.snapshot = snapshot
+        self.with_volumes = with_volumes
+        self.around = world.World(snapshot)
+        self.scheduler = filters.Filters(self.around)
+        self.placed: list[tuple[world.Guest, str]] = []
+        self.unserved = _unserved(snapshot)
+
+    def out(self, wave: t.Collection[str]) -> None:
+        self.placed = []
+        for name in wave:
+            if name in self.around.places:
+                self.around.close(name)
+
+    def back(self, wave: t.Collection[str]) -> None:
+        for name in wave:
+            node = self.snapshot.nodes.get(name)
+            # Somebody else's cordon stays.
+            if node is not None and (not node.unschedulable or held.recorded(node)):
+                self.around.reopen(name, tuple(x for x in node.taints if x.get("key") != names.TAINT_KEY))
+
+    def move(self, plan: pod_plan.PodPlan) -> Forecast:
+        """The pod goes to another node."""
+        pod = plan.pod
+        template = _template(self.snapshot, pod)
+        unknown = _not_forecast(pod, template, self.unserved)
+        if unknown is None and pod.claims and not self.with_volumes:
+            unknown = Forecast(text="Not forecast: these credentials may not list csinodes and storageclasses.")
+        if unknown is None and not self.snapshot.namespaces and '"namespaceSelector"' in world.key_of(pod.placed):
+            unknown = Forecast(text="Not forecast: these credentials may not list namespaces, which its rules select.")
+        old = self.around.by_uid.get(pod.uid)
+        if unknown is not None:
+            if old is not None:
+                self.around.leave(old)
+            return unknown
+        guest = world.Guest.successor(pod, template)
+        if old is not None and plan.route not in BEFORE:
+            self.around.leave(old)
+        found = self._placed(guest)
+        if old is not None:
+            self.around.leave(old)
+        return found
+
+    def _placed(self, guest: world.Guest) -> Forecast:
+        target, answer = place(self.scheduler, guest)
+        if answer is None and target is not None:
+            self.placed.append((guest, target))
+            return Forecast(fits=True, target=target)
+        if answer is None:
+            return Forecast()
+        eviction = preemption.preempted(self.scheduler, guest)
+        if eviction is None:
+            return Forecast(False, None, answer.text, answer.reasons, first=self._first(guest))
+        for victim in eviction.victims:
+            self.around.leave(victim)
+        self.around.take(guest, eviction.node)
+        self.placed.append((guest, eviction.node))
+        starved = [victim.words for victim in eviction.victims if place(self.scheduler, victim)[0] is None]
+        victims = tuple(victim.words for victim in eviction.victims)
+        return Forecast(True, eviction.node, answer.text, answer.reasons, victims=victims, starved=tuple(starved))
+
+    def _first(self, guest: world.Guest) -> bool:
+        """Whether the pod would fit without the pods that the forecast placed before it in this wave."""
+        for other, _name in self.placed:
+            self.around.leave(other)
+        fits = bool(self.placed) and bool(self.scheduler.answer(guest).nodes)
+        for other, name in self.placed:
+            self.around.take(other, name)
+        return fits
+
+
+def _template(snapshot: snapshots.Snapshot, pod: objects.Pod) -> objects.Raw:
+    workload = snapshot.workload_of(pod)
+    return workload.pod_spec if workload else {}
+
+
+def _unserved(snapshot: snapshots.Snapshot) -> dict[str, str]:
+    """Scheduler names that nobody serves, each with a pod that no scheduler has looked at."""
+    served = {pod.scheduler for pod in snapshot.pods if pod.node or pod.looked_at}
+    waiting = [pod for pod in snapshot.pods if not pod.node and not pod.looked_at and not pod.finished]
+    return {pod.scheduler: str(pod.ref) for pod in waiting if pod.scheduler not in served}
+
+
+def _not_forecast(pod: objects.Pod, template: objects.Raw, unserved: t.Mapping[str, str]) -> Forecast | None:
+    scheduler = template.get("schedulerName") or pod.scheduler or DEFAULT_SCHEDULER
+    if scheduler in unserved:
+        text = f"No scheduler serves the name {scheduler}: none has looked at {unserved[scheduler]} yet."
+        return Forecast(fits=False, text=text)
+    if scheduler != DEFAULT_SCHEDULER:
+        return Forecast(text=f"Not forecast: the scheduler {scheduler} decides by rules of its own.")
+    if gates := template.get("schedulingGates"):
+        listed = ", ".join(gate.get("name", "") for gate in gates)
+        return Forecast(text=f"Not forecast: its successor waits until somebody removes the scheduling gate {listed}.")
+    if template.get("nodeName"):
+        return Forecast(text=f"Not forecast: its workload names the node {template['nodeName']} itself.")
+    if pod.device_claims or pod.placed.get("resourceClaims"):
+        return Forecast(text="Not forecast: it needs devices by resource claims.")
+    if pod.group:
+        return Forecast(text=f"Not forecast: it is scheduled together with the other pods of PodGroup {pod.group}.")
+    return None

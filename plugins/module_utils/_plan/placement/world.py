@@ -1,0 +1,260 @@
+# Copyright: Contributors to the kubeops.node_maintenance collection
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""The cluster as the scheduler would see it while pods move: nodes with their pods, indexed once and then kept current.
+
+Built in one pass over nodes and pods. What depends on all pods, the counts of topology spread and pod affinity, is kept
+in tallies: one for each selector that was asked for, with its matches by node.
+"""
+
+from __future__ import annotations
+
+import json
+import typing as t
+from collections import Counter
+from dataclasses import dataclass, field
+
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import (
+    objects,
+    quantities,
+    selectors,
+    snapshots,
+)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.placement import demands
+
+Wanted = tuple[tuple[frozenset[str] | None, objects.Raw | None], ...]
+"""Pairs of namespaces (``None``: all) and a label selector that a pod has to match, all of them."""
+
+
+@dataclass(eq=False, slots=True)
+class Guest:
+    """A pod, on a node or to be placed; ``deleting`` pods do not count for topology spread.
+
+    ``spec`` is trimmed, ``requests`` and ``ports`` are what it takes; ``newcomer``: the forecast placed it.
+    """
+
+    namespace: str
+    name: str
+    labels: t.Mapping[str, str]
+    spec: objects.Raw
+    tolerations: tuple[objects.Raw, ...]
+    volumes: tuple[objects.Raw, ...]
+    requests: demands.Amounts
+    ports: tuple[demands.Port, ...]
+    priority: int = 0
+    deleting: bool = False
+    newcomer: bool = False
+    group: str = ""
+
+    @property
+    def words(self) -> str:
+        """As messages name it."""
+        return f"Pod {self.namespace}/{self.name}"
+
+    def terms(self, kind: str) -> t.Sequence[objects.Raw]:
+        """The required terms of its ``podAffinity`` or ``podAntiAffinity``."""
+        affinity = (self.spec.get("affinity") or {}).get(kind) or {}
+        return affinity.get("requiredDuringSchedulingIgnoredDuringExecution") or ()
+
+    @classmethod
+    def of(cls, pod: objects.Pod) -> Guest:
+        """A pod as it runs."""
+        return cls._of(pod, pod.placed, running=True)
+
+    @classmethod
+    def successor(cls, pod: objects.Pod, template: objects.Raw) -> Guest:
+        """The pod that replaces it: as it is, but with the requests of its workload's ``template`` (a raw pod spec).
+
+        The template counts because a resize changes only the pod; the pod counts for the rest, because admission adds
+        to the template.
+        """
+        spec = dict(pod.placed)
+        for key in ("containers", "initContainers"):
+            said = {one.get("name"): (one.get("resources") or {}).get("requests") for one in template.get(key) or ()}
+            if spec.get(key):
+                spec[key] = [
+                    {**one, "requests": said[one["name"]]} if said.get(one["name"]) else one for one in spec[key]
+                ]
+        return cls._of(pod, spec, running=False)
+
+    @classmethod
+    def _of(cls, pod: objects.Pod, spec: objects.Raw, *, running: bool) -> Guest:
+        return cls(
+            namespace=pod.namespace,
+            name=pod.name,
+            labels=pod.labels,
+            spec=spec,
+            tolerations=pod.tolerations,
+            volumes=pod.volumes,
+            requests=demands.requests(spec, running=running),
+            ports=demands.ports(spec),
+            priority=pod.priority,
+            deleting=running and pod.deleting,
+            newcomer=not running,
+        )
+
+
+@dataclass(eq=False, slots=True)
+class Place:
+    """A node with what is on it; ``taints`` and ``closed`` (unschedulable) are as they will be."""
+
+    node: objects.Node
+    taints: tuple[objects.Raw, ...]
+    closed: bool
+    room: demands.Amounts
+    most_pods: int
+    used: demands.Amounts = field(default_factory=dict)
+    ports: Counter[demands.Port] = field(default_factory=Counter)
+    guests: dict[int, Guest] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        return self.node.name
+
+    @property
+    def labels(self) -> t.Mapping[str, str]:
+        return self.node.labels
+
+
+class Tally:
+    """How many pods on each node match all of some selectors."""
+
+    def __init__(self, wanted: Wanted, *, living: bool) -> None:
+        self.wanted = wanted
+        self.living = living
+        self.by_node: Counter[str] = Counter()
+
+    def counts(self, guest: Guest) -> bool:
+        """Whether the pod matches; with ``living``, one that is being deleted does not."""
+        if self.living and guest.deleting:
+            return False
+        return all(
+            (spaces is None or guest.namespace in spaces) and selectors.matches(selector, guest.labels)
+            for spaces, selector in self.wanted
+        )
+
+    @property
+    def hint(self) -> tuple[str, str] | None:
+        """A label that every match has."""
+        for _spaces, selector in self.wanted:
+            exact: t.Mapping[str, str] = (selector or {}).get("matchLabels") or {}
+            for label in exact.items():
+                return label
+        return None
+
+
+class World:
+    """All nodes and pods; ``take``, ``leave``, ``close`` and ``reopen`` change it."""
+
+    def __init__(self, snapshot: snapshots.Snapshot) -> None:
+        self.snapshot = snapshot
+        self.places = {name: _place(node) for name, node in sorted(snapshot.nodes.items())}
+        self.by_uid: dict[str, Guest] = {}
+        self.where: dict[int, str] = {}
+        self.epoch = 0
+        self.claims_used: Counter[tuple[str, str]] = Counter()
+        self.anti: dict[str, tuple[Guest, Counter[str]]] = {}
+        self.namespace_labels = {n["metadata"]["name"]: n["metadata"].get("labels") or {} for n in snapshot.namespaces}
+        self._tallies: dict[str, Tally] = {}
+        self._hinted: dict[tuple[str, str], list[Tally]] = {}
+        self._unhinted: list[Tally] = []
+        self._labelled: dict[tuple[str, str], dict[int, Guest]] = {}
+        for pod in snapshot.pods:
+            if pod.node in self.places and not pod.finished:
+                guest = Guest.of(pod)
+                self.by_uid[pod.uid] = guest
+                self.take(guest, pod.node)
+
+    def take(self, guest: Guest, name: str) -> None:
+        """The pod is on the node from now on."""
+        self.where[id(guest)] = name
+        place = self.places[name]
+        place.guests[id(guest)] = guest
+        self._change(guest, place, 1)
+        for label in guest.labels.items():
+            self._labelled.setdefault(label, {})[id(guest)] = guest
+
+    def leave(self, guest: Guest) -> str | None:
+        """The pod is gone; its node."""
+        name = self.where.pop(id(guest), None)
+        if name is None:
+            return None
+        place = self.places[name]
+        del place.guests[id(guest)]
+        self._change(guest, place, -1)
+        for label in guest.labels.items():
+            del self._labelled[label][id(guest)]
+        return name
+
+    def close(self, name: str) -> None:
+        """The node takes no pods: as a cordon, with the taint that the node controller adds."""
+        place = self.places[name]
+        if not place.closed:
+            place.closed = True
+            place.taints = (*place.taints, {"key": UNSCHEDULABLE, "effect": "NoSchedule"})
+            self.epoch += 1
+
+    def reopen(self, name: str, taints: tuple[objects.Raw, ...]) -> None:
+        """The node takes pods again, with these taints."""
+        place = self.places[name]
+        place.closed, place.taints = False, tuple(x for x in taints if x.get("key") != UNSCHEDULABLE)
+        self.epoch += 1
+
+    def _change(self, guest: Guest, place: Place, step: int) -> None:
+        for resource, amount in guest.requests.items():
+            place.used[resource] = place.used.get(resource, 0) + step * amount
+        for port in guest.ports:
+            place.ports[port] += step
+        for volume in guest.volumes:
+            if claim := volume.get("persistentVolumeClaim"):
+                self.claims_used[guest.namespace, claim["claimName"]] += step
+        if terms := guest.terms("podAntiAffinity"):
+            guest.group = guest.group or key_of(guest.namespace, terms)
+            self.anti.setdefault(guest.group, (guest, Counter()))[1][place.name] += step
+        for label in guest.labels.items():
+            for tally in self._hinted.get(label, ()):
+                if tally.counts(guest):
+                    tally.by_node[place.name] += step
+        for tally in self._unhinted:
+            if tally.counts(guest):
+                tally.by_node[place.name] += step
+
+    def tally(self, wanted: Wanted, *, living: bool = False) -> Tally:
+        """The count of the pods that match, current from now on."""
+        key = key_of(
+            [[sorted(spaces) if spaces is not None else None, selector] for spaces, selector in wanted], living
+        )
+        found = self._tallies.get(key)
+        if found is None:
+            found = self._tallies[key] = Tally(wanted, living=living)
+            hint = found.hint
+            guests: t.Iterable[Guest]
+            if hint:
+                self._hinted.setdefault(hint, []).append(found)
+                guests = self._labelled.get(hint, {}).values()
+            else:
+                self._unhinted.append(found)
+                guests = (guest for place in self.places.values() for guest in place.guests.values())
+            for guest in guests:
+                if found.counts(guest):
+                    found.by_node[self.where[id(guest)]] += 1
+        return found
+
+    def namespaces(self, selector: objects.Raw) -> frozenset[str] | None:
+        """The namespaces that a namespace selector selects, ``None`` for all."""
+        if not selector.get("matchLabels") and not selector.get("matchExpressions"):
+            return None
+        return frozenset(name for name, labels in self.namespace_labels.items() if selectors.matches(selector, labels))
+
+
+UNSCHEDULABLE = "node.kubernetes.io/unschedulable"
+
+
+def key_of(*parts: t.Any) -> str:
+    """The same text for equal data."""
+    return json.dumps(parts, sort_keys=True)
+
+
+def _place(node: objects.Node) -> Place:
+    room = {name: quantities.counted(name, text) for name, text in node.allocatable.items()}
+    return Place(node, node.taints, node.unschedulable, room, room.get("pods", 0))

@@ -1,0 +1,119 @@
+# Copyright: Contributors to the kubeops.node_maintenance collection
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Where the pods of a maintenance go, wave after wave."""
+
+from __future__ import annotations
+
+import typing as t
+
+import pytest
+
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import objects, pod_plan
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import PARSERS
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.snapshots import Snapshot
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.placement import findings, forecast
+
+Raw = dict[str, t.Any]
+WEB = objects.Ref("Deployment", "web", "shop")
+
+
+def node(name: str, cpu: str = "2", **spec: t.Any) -> Raw:
+    status = {"allocatable": {"cpu": cpu, "pods": "10"}, "conditions": [{"type": "Ready", "status": "True"}]}
+    return {"metadata": {"name": name, "uid": name, "labels": {"host": name}}, "spec": spec, "status": status}
+
+
+def pod(name: str, on: str, cpu: str = "1500m", **spec: t.Any) -> Raw:
+    containers = [{"name": "c", "resources": {"requests": {"cpu": cpu}}}]
+    meta = {"name": name, "uid": name, "namespace": "shop", "labels": {"app": "web"}}
+    return {"metadata": meta, "spec": {"nodeName": on, "containers": containers, **spec}, "status": {}}
+
+
+def made(
+    nodes: list[Raw], pods: list[Raw], waves: list[tuple[str, ...]], route: pod_plan.Route = "evict", **more: t.Any
+) -> tuple[list[pod_plan.PodPlan], dict[str, forecast.Forecast]]:
+    found = {"nodes": [PARSERS["nodes"](raw) for raw in nodes], "pods": [PARSERS["pods"](raw) for raw in pods]}
+    snapshot = Snapshot.of(found)
+    plans = [pod_plan.PodPlan(each, route, "", "", WEB) for each in snapshot.pods if each.node]
+    return plans, forecast.forecasts(snapshot, plans, waves, **more)
+
+
+def test_a_pod_goes_where_there_is_room_and_the_next_wave_knows() -> None:
+    _plans, found = made([node("n1"), node("n2"), node("n3")], [pod("a", "n1"), pod("b", "n2")], [("n1",), ("n2",)])
+    assert (found["a"].target, found["b"].target) == ("n3", "n1")
+    assert (found["a"].fits, found["b"].fits) == (True, True)
+
+
+def test_nodes_that_stay_out_take_nothing() -> None:
+    nodes, pods = [node("n1"), node("n2"), node("n3")], [pod("a", "n1"), pod("b", "n2")]
+    _plans, found = made(nodes, pods, [("n1",), ("n2",)], stay_out=True)
+    assert found["b"].fits is False
+    assert found["b"].text == "0/3 nodes are available: 1 Insufficient cpu, 2 node(s) were unschedulable."
+    assert found["b"].reasons == {"Insufficient cpu": 1, "node(s) were unschedulable": 2}
+
+
+@pytest.mark.parametrize(("route", "severity"), [("evict", "warning"), ("swap", "blocker"), ("job", "warning")])
+def test_what_fits_nowhere_is_found(route: pod_plan.Route, severity: str) -> None:
+    plans, found = made([node("n1"), node("n2", "1")], [pod("a", "n1")], [("n1",)], route)
+    (finding,) = findings.findings(plans, found)
+    assert (finding.code, finding.severity, finding.object) == ("fits_nowhere", severity, str(WEB))
+    assert "0/2 nodes are available: 1 Insufficient cpu, 1 node(s) were unschedulable." in finding.message
+    assert "Add a node" in finding.remedy
+
+
+def test_a_swap_for_which_others_leave_no_room_is_no_blocker() -> None:
+    plans, found = made([node("n1"), node("n2")], [pod("a", "n1"), pod("b", "n1")], [("n1",)], "swap")
+    assert [found[name].first for name in ("a", "b")] == [False, True]
+    (finding,) = findings.findings(plans, found)
+    assert finding.severity == "warning"
+    assert "after the pods that are placed before it" in finding.message
+
+
+def test_an_evicted_pod_is_gone_when_its_successor_comes_and_a_swapped_one_is_not() -> None:
+    term = {"topologyKey": "host", "labelSelector": {"matchLabels": {"app": "web"}}}
+    zone = [{"topologyKey": "zone", "labelSelector": term["labelSelector"]}]
+    rule: Raw = {"affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": zone}}}
+    nodes = [node("n1"), node("n2")]
+    for one in nodes:
+        one["metadata"]["labels"]["zone"] = "a"
+    assert made(nodes, [pod("a", "n1", **rule)], [("n1",)])[1]["a"].target == "n2"
+    assert made(nodes, [pod("a", "n1", **rule)], [("n1",)], "swap")[1]["a"].fits is False
+
+
+def test_whom_it_preempts_and_who_starves() -> None:
+    pods = [pod("a", "n1", priority=9), pod("low", "n2")]
+    plans, found = made([node("n1"), node("n2")], pods, [("n1",)])
+    assert (found["a"].fits, found["a"].target) == (True, "n2")
+    assert found["a"].victims == found["a"].starved == ("Pod shop/low",)
+    assert [finding.code for finding in findings.findings(plans, found)] == ["preempts"]
+
+
+@pytest.mark.parametrize(
+    ("spec", "text"),
+    [
+        ({"schedulerName": "volcano"}, "Not forecast: the scheduler volcano decides by rules of its own."),
+        ({"resourceClaims": [{"name": "gpu"}]}, "Not forecast: it needs devices by resource claims."),
+        ({"schedulingGroup": {"podGroupName": "g"}}, "of PodGroup g."),
+    ],
+)
+def test_what_is_not_forecast_says_so(spec: Raw, text: str) -> None:
+    plans, found = made([node("n1"), node("n2")], [pod("a", "n1", **spec)], [("n1",)])
+    assert found["a"].fits is None
+    assert text in found["a"].text
+    assert findings.findings(plans, found) == []
+
+
+def test_a_scheduler_that_nobody_runs() -> None:
+    nodes = [node("n1"), node("n2")]
+    waiting = pod("b", "", schedulerName="mine")
+    _plans, found = made(nodes, [pod("a", "n1"), waiting], [("n1",)])
+    assert found["a"].fits is True
+    template: Raw = {"metadata": {"name": "web", "uid": "w", "namespace": "shop"}, "spec": {"replicas": 1}}
+    template["spec"]["template"] = {"spec": {"schedulerName": "mine"}}
+    owned = pod("a", "n1")
+    owned["metadata"]["ownerReferences"] = [{"kind": "Deployment", "name": "web", "uid": "w", "controller": True}]
+    kinds = {"nodes": nodes, "pods": [owned, waiting], "deployments": [template]}
+    snapshot = Snapshot.of({kind: [PARSERS[kind](raw) for raw in raws] for kind, raws in kinds.items()})
+    plans = [pod_plan.PodPlan(snapshot.pods[0], "evict", "", "", WEB)]
+    one = forecast.forecasts(snapshot, plans, [("n1",)])["a"]
+    assert (one.fits, one.text) == (False, "No scheduler serves the name mine: none has looked at Pod shop/b yet.")

@@ -1,0 +1,288 @@
+# Copyright: Contributors to the kubeops.node_maintenance collection
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Where a pod fits, in the scheduler's words."""
+
+from __future__ import annotations
+
+import typing as t
+
+import pytest
+
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import PARSERS, Pod
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.snapshots import Snapshot
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.placement import (
+    affinity,
+    demands,
+    filters,
+    forecast,
+    node_rules,
+    preemption,
+    room,
+    spread,
+    storage,
+    world,
+)
+
+Raw = dict[str, t.Any]
+HOST, ZONE = "kubernetes.io/hostname", "topology.kubernetes.io/zone"
+
+
+def node(name: str, zone: str = "a", **more: t.Any) -> Raw:
+    room_ = {"cpu": "2", "memory": "4Gi", "pods": "10", **more.get("room", {})}
+    return {
+        "metadata": {"name": name, "uid": name, "labels": {HOST: name, ZONE: zone, **more.get("labels", {})}},
+        "spec": {"taints": more.get("taints", []), "unschedulable": more.get("closed", False)},
+        "status": {"allocatable": room_, "conditions": [{"type": "Ready", "status": "True"}]},
+    }
+
+
+def pod(name: str, on: str = "", app: str = "web", cpu: str = "500m", **more: t.Any) -> Raw:
+    container: Raw = {"name": "c", "resources": {"requests": {"cpu": cpu}}, "ports": more.pop("ports", [])}
+    meta = {"name": name, "uid": name, "namespace": more.pop("namespace", "shop"), "labels": {"app": app}}
+    return {"metadata": meta, "spec": {"nodeName": on, "containers": [container], **more}, "status": {}}
+
+
+def scheduler(*raws: Raw, **kinds: list[Raw]) -> filters.Filters:
+    listed = {"nodes": [r for r in raws if "allocatable" in r["status"]], **kinds}
+    listed["pods"] = [r for r in raws if "allocatable" not in r["status"]]
+    found = {kind: [PARSERS[kind](raw) for raw in given] for kind, given in listed.items()}
+    return filters.Filters(world.World(Snapshot.of(found)))
+
+
+def guest(raw: Raw) -> world.Guest:
+    return world.Guest.successor(Pod.of(raw), {})
+
+
+def terms(kind: str, *found: Raw) -> Raw:
+    return {"affinity": {kind: {"requiredDuringSchedulingIgnoredDuringExecution": list(found)}}}
+
+
+def node_terms(*expressions: Raw, fields: t.Sequence[Raw] = ()) -> Raw:
+    term: Raw = {"matchExpressions": list(expressions), "matchFields": list(fields)}
+    wanted = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}
+    return {"affinity": {"nodeAffinity": wanted}}
+
+
+def near(app: str, key: str = ZONE, **more: t.Any) -> Raw:
+    return {"topologyKey": key, "labelSelector": {"matchLabels": {"app": app}}, **more}
+
+
+def evenly(key: str = ZONE, **more: t.Any) -> Raw:
+    one = {
+        "maxSkew": 1,
+        "topologyKey": key,
+        "whenUnsatisfiable": "DoNotSchedule",
+        "labelSelector": near("web")["labelSelector"],
+    }
+    return {"topologySpreadConstraints": [{**one, **more}]}
+
+
+def named(*names: str) -> Raw:
+    return {"key": "metadata.name", "operator": "In", "values": list(names)}
+
+
+PORT = [{"hostPort": 80, "containerPort": 80}]
+CLOSED, TAINTED = node("n1", closed=True), node("n1", taints=[{"key": "db", "effect": "NoSchedule"}])
+SMALL = node("n1", room={"cpu": "600m", "memory": "1Mi", "pods": "1"})
+CASES: list[tuple[str, list[Raw], Raw, dict[str, int]]] = [
+    ("cordon", [CLOSED], pod("p"), {node_rules.CLOSED: 1}),
+    ("taint", [TAINTED], pod("p"), {node_rules.TAINTED: 1}),
+    ("selector", [node("n1")], pod("p", nodeSelector={"disk": "ssd"}), {node_rules.NOT_SELECTED: 1}),
+    (
+        "greater",
+        [node("n1", labels={"size": "4"}), node("n2", labels={"size": "x"})],
+        pod("p", **node_terms({"key": "size", "operator": "Gt", "values": ["4"]})),
+        {node_rules.NOT_SELECTED: 2},
+    ),
+    (
+        "by name",
+        [node("n1", closed=True), node("n2")],
+        pod("p", **node_terms(fields=[named("n1")])),
+        {node_rules.CLOSED: 1, node_rules.NOT_NAMED: 1},
+    ),
+    ("port", [node("n1"), pod("o", "n1", ports=PORT)], pod("p", ports=PORT), {room.PORTS: 1}),
+    ("all that is short", [SMALL, pod("o", "n1")], pod("p"), {room.PODS: 1, "Insufficient cpu": 1}),
+    ("extended", [node("n1")], pod("p", overhead={"example.com/gpu": "1"}), {"Insufficient example.com/gpu": 1}),
+    (
+        "nobody near",
+        [node("n1"), pod("o", "n1", "db")],
+        pod("p", **terms("podAffinity", near("cache"))),
+        {affinity.NO_COMPANY: 1},
+    ),
+    (
+        "shunned",
+        [node("n1"), pod("o", "n1", "db")],
+        pod("p", **terms("podAntiAffinity", near("db"))),
+        {affinity.BAD_COMPANY: 1},
+    ),
+    (
+        "unwelcome",
+        [node("n1"), node("n2"), pod("o", "n2", **terms("podAntiAffinity", near("web")))],
+        pod("p"),
+        {affinity.UNWELCOME: 2},
+    ),
+    (
+        "uneven: a closed node's domain counts",
+        [node("n1"), node("n2", "b", closed=True), pod("o", "n1")],
+        pod("p", **evenly()),
+        {spread.UNEVEN: 1, node_rules.CLOSED: 1},
+    ),
+    ("domains", [node("n1"), pod("o", "n1")], pod("p", **evenly(minDomains=2)), {spread.UNEVEN: 1}),
+    ("no domain", [node("n1")], pod("p", **evenly("rack")), {spread.NO_LABEL: 1}),
+]
+
+
+@pytest.mark.parametrize(("raws", "new", "reasons"), [case[1:] for case in CASES], ids=[case[0] for case in CASES])
+def test_a_node_that_cannot_take_it_says_why(raws: list[Raw], new: Raw, reasons: dict[str, int]) -> None:
+    answer = scheduler(*raws).answer(guest(new))
+    assert (answer.nodes, dict(answer.reasons)) == ((), reasons)
+    assert answer.text.startswith(f"0/{answer.total} nodes are available: ")
+
+
+@pytest.mark.parametrize(
+    ("raws", "new"),
+    [
+        ([CLOSED], pod("p", tolerations=[{"key": "node.kubernetes.io/unschedulable", "operator": "Exists"}])),
+        ([TAINTED], pod("p", tolerations=[{"key": "db", "operator": "Exists"}])),
+        (
+            [node("n1"), pod("o", "n1", ports=[{"hostPort": 80, "hostIP": "10.0.0.1"}])],
+            pod("p", ports=[{"hostPort": 80, "hostIP": "10.0.0.2"}]),
+        ),
+        ([node("n1")], pod("p", **terms("podAffinity", near("web")))),
+        ([node("n1"), pod("o", "n1", "db", namespace="other")], pod("p", **terms("podAntiAffinity", near("db")))),
+        (
+            [node("n1"), node("n2", "b", closed=True), pod("o", "n1")],
+            pod("p", **evenly(nodeTaintsPolicy="Honor", maxSkew=2)),
+        ),
+        ([node("n1"), pod("o", "n1")], pod("p", **evenly(minDomains=1, maxSkew=1))),
+    ],
+    ids=["cordon", "taint", "address", "first of its kind", "other namespace", "taints honored", "one domain"],
+)
+def test_a_node_that_can_take_it(raws: list[Raw], new: Raw) -> None:
+    assert scheduler(*raws).answer(guest(new)).nodes == ("n1",)
+
+
+def test_terms_of_one_name_that_exclude_each_other_are_no_look_at_all() -> None:
+    answer = scheduler(node("n1")).answer(guest(pod("p", **node_terms(fields=[named("n1"), named("n2")]))))
+    assert answer.text == "0/1 nodes are available: pod affinity terms conflict."
+
+
+def test_a_namespace_selector_selects_namespaces() -> None:
+    spaces = [{"metadata": {"name": name, "labels": {"team": name}}} for name in ("shop", "other")]
+    raws = [node("n1"), pod("o", "n1", "db", namespace="other")]
+    for team, nodes in (("shop", ("n1",)), ("other", ())):
+        term = near("db", namespaceSelector={"matchLabels": {"team": team}})
+        new = guest(pod("p", **terms("podAntiAffinity", term)))
+        assert scheduler(*raws, namespaces=spaces).answer(new).nodes == nodes
+
+
+def claim(name: str, volume: str = "", mode: str = "ReadWriteOnce", cls: str = "") -> Raw:
+    notes = {storage.BOUND: "yes"} if volume else {}
+    meta = {"name": name, "namespace": "shop", "uid": name, "annotations": notes}
+    return {"metadata": meta, "spec": {"volumeName": volume, "accessModes": [mode], "storageClassName": cls}}
+
+
+def mounts(name: str) -> Raw:
+    return {"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": name}}]}
+
+
+def volume(name: str, zone: str = "", on: str = "") -> Raw:
+    spec: Raw = {"csi": {"driver": "csi.example.com", "volumeHandle": name}, "capacity": {"storage": "1Gi"}}
+    if on:
+        expressions = [{"key": HOST, "operator": "In", "values": [on]}]
+        spec["nodeAffinity"] = {"required": {"nodeSelectorTerms": [{"matchExpressions": expressions}]}}
+    return {"metadata": {"name": name, "labels": {ZONE: zone} if zone else {}}, "spec": spec, "status": {}}
+
+
+LIMITED = {"metadata": {"name": "n1"}, "spec": {"drivers": [{"name": "csi.example.com", "allocatable": {"count": 1}}]}}
+
+
+@pytest.mark.parametrize(
+    ("claims", "volumes", "more", "reason"),
+    [
+        ([claim("c", "v")], [volume("v", on="n9")], [], storage.ELSEWHERE),
+        ([claim("c", "v")], [volume("v", zone="b__c")], [], storage.OTHER_ZONE),
+        ([claim("c", "v")], [], [], storage.GONE),
+        ([claim("c", "v", "ReadWriteOncePod")], [volume("v")], [pod("o", "n1", **mounts("c"))], storage.ONE_POD),
+        (
+            [claim("c", "v"), claim("d", "w")],
+            [volume("v"), volume("w")],
+            [pod("o", "n1", **mounts("d"))],
+            storage.LIMIT,
+        ),
+        ([claim("c", cls="late")], [], [], storage.NONE_FREE),
+    ],
+    ids=["node affinity", "zone", "gone", "one pod", "attach limit", "no volume"],
+)
+def test_volumes_keep_a_pod_off(claims: list[Raw], volumes: list[Raw], more: list[Raw], reason: str) -> None:
+    late = {
+        "metadata": {"name": "late"},
+        "volumeBindingMode": "WaitForFirstConsumer",
+        "provisioner": storage.NOT_PROVISIONED[1],
+    }
+    asked = scheduler(node("n1"), *more, claims=claims, volumes=volumes, csi_nodes=[LIMITED], storage_classes=[late])
+    assert dict(asked.answer(guest(pod("p", **mounts("c")))).reasons) == {reason: 1}
+
+
+@pytest.mark.parametrize(
+    ("claims", "text"),
+    [([], 'persistentvolumeclaim "c" not found'), ([claim("c", cls="now")], storage.UNBOUND)],
+)
+def test_claims_that_no_node_can_satisfy(claims: list[Raw], text: str) -> None:
+    answer = scheduler(node("n1"), claims=claims).answer(guest(pod("p", **mounts("c"))))
+    assert answer.text == f"0/1 nodes are available: {text}."
+
+
+def container(cpu: str, **more: t.Any) -> Raw:
+    return {"name": f"c{cpu}", "requests": {"cpu": cpu}, **more}
+
+
+@pytest.mark.parametrize(
+    ("spec", "running", "milli"),
+    [
+        ({"containers": [container("1"), container("250m")]}, False, 1250),
+        ({"containers": [container("1")], "initContainers": [container("3")]}, False, 3000),
+        (
+            {
+                "containers": [container("1")],
+                "initContainers": [container("500m", restartPolicy="Always"), container("1")],
+            },
+            False,
+            1500,
+        ),
+        (
+            {"containers": [container("1")], "resources": {"requests": {"cpu": "2"}}, "overhead": {"cpu": "100m"}},
+            False,
+            2100,
+        ),
+        ({"containers": [container("1")], "counted": {"c1": [{"cpu": "2"}]}}, True, 2000),
+        ({"containers": [container("1")], "counted": {"c1": [{"cpu": "2"}]}}, False, 1000),
+        ({"containers": [container("3")], "counted": {"c3": [{"cpu": "2"}]}, "infeasible": True}, True, 2000),
+    ],
+    ids=["sum", "init", "sidecar", "whole pod", "resized", "its successor", "resize that cannot be"],
+)
+def test_requests(spec: Raw, running: bool, milli: int) -> None:
+    assert demands.requests(spec, running=running) == {"cpu": milli}
+
+
+def test_pods_take_room_one_after_the_other() -> None:
+    asked = scheduler(node("n1"), node("n2", room={"cpu": "1"}))
+    found = [forecast.place(asked, guest(pod(f"p{i}", cpu="900m")))[0] for i in range(4)]
+    assert sorted(name or "" for name in found) == ["", "n1", "n1", "n2"]
+    assert found[3] is None
+
+
+def test_preemption_takes_the_least_important_and_spares_whom_it_can() -> None:
+    raws = [
+        pod("low", "n1", cpu="1500m", priority=1),
+        pod("lower", "n1", cpu="400m"),
+        pod("mid", "n2", cpu="2", priority=5),
+    ]
+    asked = scheduler(node("n1"), node("n2"), *raws)
+    found = preemption.preempted(asked, guest(pod("p", cpu="1", priority=9)))
+    assert found is not None
+    assert (found.node, [victim.name for victim in found.victims]) == ("n1", ["low"])
+    assert preemption.preempted(asked, guest(pod("p", cpu="1", priority=9, preemptionPolicy="Never"))) is None
+    assert preemption.preempted(asked, guest(pod("p", cpu="1"))) is None
+    assert asked.around.places["n1"].used["cpu"] == 1900, "nothing has changed"
