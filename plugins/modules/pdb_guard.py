@@ -36,6 +36,14 @@ options:
       - Whether to scale up workloads. Without it, only budgets are created.
     type: bool
     default: true
+  allow_interruption:
+    description:
+      - Whether the drain may interrupt workloads whose replicas somebody resets while their second pod starts, such as
+        the operator of the custom resource that owns a Deployment. Without it, such a workload fails.
+      - The owner of a workload can allow the same with the annotation
+        C(maintenance.kubeops.io/allow-interruption=true). Neither overrides a budget.
+    type: bool
+    default: false
   pin_budgets:
     description:
       - Whether to replace percentages in foreign budgets by an absolute minimum during the surge, and restore them.
@@ -91,6 +99,7 @@ workloads:
         - V(given_back) - its state before the surge is restored.
         - V(given_back_in_part) - its surge continues for other nodes.
         - V(kept) - its surge is undone, except for what somebody else changed meanwhile.
+        - V(interruption_allowed) - somebody reset its replicas; as it may be interrupted, its pods are evicted.
         - V(unguarded) - its guard was removed.
         - V(adopted_by), a failure - another run has its surge or its nodes now.
         - V(bad_surge), a failure - the record of its surge cannot be read.

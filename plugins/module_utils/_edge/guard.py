@@ -25,6 +25,7 @@ SPEC = specs.ClusterModuleSpec(
         "surge": {"type": "bool", "default": True},
         **specs.BUDGETS,
         **specs.RULES,
+        "allow_interruption": {"type": "bool", "default": False},
         "pin_budgets": {"type": "bool", "default": False},
         "settle": {"type": "str"},
         "timeout": {"type": "str"},

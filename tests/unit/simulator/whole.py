@@ -247,7 +247,12 @@ class _Playbook:
             return []
         given = self.given
         options = GuardOptions(
-            "present", tuple(nodes), swap_blocked=given.choices.swap_blocked, settle=given.settle, timeout=given.timeout
+            "present",
+            tuple(nodes),
+            swap_blocked=given.choices.swap_blocked,
+            allow_interruption=given.choices.allow_interruption,
+            settle=given.settle,
+            timeout=given.timeout,
         )
         return _good(self.call_nodes("present", lambda ctx: guard(ctx, options), self.outcome.run, told))
 

@@ -126,6 +126,10 @@ class WorkloadOutcome(Outcome):
     GIVEN_BACK = "given_back", "its state before the surge is restored"
     GIVEN_BACK_IN_PART = "given_back_in_part", "its surge continues for other nodes"
     KEPT = "kept", "its surge is undone, except for what somebody else changed meanwhile"
+    INTERRUPTION_ALLOWED = (
+        "interruption_allowed",
+        "somebody reset its replicas; as it may be interrupted, its pods are evicted",
+    )
     UNGUARDED = "unguarded", "its guard was removed"
     ADOPTED_BY = _failure("adopted_by", "another run has its surge or its nodes now")
     BAD_SURGE = _failure("bad_surge", "the record of its surge cannot be read")

@@ -72,14 +72,22 @@ class RoutingContext:
     def keeps_out(self, node: str) -> tuple[tuple[objects.Raw, ...], bool]:
         """The taints that keep pods off the node in its maintenance, and whether it has been emptied already."""
         ours: objects.Raw = {"key": names.TAINT_KEY, "effect": "NoSchedule"}
-        found = self.snapshot.nodes.get(node)
-        try:
-            record = node_records.record_of(found) if found else None
-        except node_records.BadRecordError:
-            record = None
+        record = self._record_of(node)
         if record is None:
             return (node_taints.CORDON, ours), False
         return (node_taints.CORDON, *record.added), record.step != "cordoned"
+
+    def run_of(self, node: str) -> str | None:
+        """The id of the run that has the node, ``None`` if none has, or if that cannot be read."""
+        record = self._record_of(node)
+        return record.run if record else None
+
+    def _record_of(self, node: str) -> node_records.Record | None:
+        found = self.snapshot.nodes.get(node)
+        try:
+            return node_records.record_of(found) if found else None
+        except node_records.BadRecordError:
+            return None
 
 
 @dataclass(frozen=True)
@@ -99,9 +107,11 @@ class Case:
 
     @functools.cached_property
     def surge(self) -> surge_records.Surge | None:
-        """The surge prepared for this pod."""
+        """The surge prepared for this pod, or that this run could not prepare because somebody reset the replicas."""
         found = self.context.surges.get(self.workload.uid) if self.workload else None
-        return found if found and self.pod.uid in found.leaving else None
+        if found is None or self.pod.uid not in found.leaving:
+            return None
+        return found if found.stage != "reverted" or found.run == self.context.run_of(self.pod.node) else None
 
     @property
     def bad_surge(self) -> surge_records.BadSurgeError | None:

@@ -270,6 +270,11 @@ def _not_ready(case: cases.Case) -> pod_plan.PodPlan | None:
 def _prepared(case: cases.Case) -> pod_plan.PodPlan | None:
     if case.surge is None:
         return None
+    if case.surge.stage == "reverted":
+        why = f"A second pod of {case.owner} was started, but somebody reset its replicas."
+        if case.consent:
+            return _evictable(case, "interruption_allowed", f"{why} Its interruption was allowed.")
+        return case.to("refuse", "surge_reverted", why, f"Pause what resets them, or {protect.ACCEPT}.")
     code = "single_replica" if case.replicas == 1 else "swap_blocked"
     return case.to("swap", code, "The surge of its workload is prepared: it is deleted once a new pod serves.")
 

@@ -25,7 +25,7 @@ VERSION = 1
 HOLD = 60
 RENEW = 20.0
 
-Stage = t.Literal["raising", "ready"]
+Stage = t.Literal["raising", "ready", "reverted"]
 
 
 class BadSurgeError(ValueError):
@@ -81,7 +81,8 @@ class Surge:
 
     ``nodes`` maps the leaving nodes to their UIDs, ``leaving`` is by pod UID. ``run`` is a run's id without its
     nonce; ``holder`` is ``<run>/<nonce>`` from the lease. ``stage`` ``ready``: the new pods have served for the
-    settle time. The fields that are not compared are the lease's and empty before it is written.
+    settle time; ``reverted``: somebody reset the count, and the leaving pods may be interrupted instead. The fields
+    that are not compared are the lease's and empty before it is written.
     """
 
     api_version: str

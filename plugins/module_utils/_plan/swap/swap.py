@@ -207,11 +207,7 @@ def blocked(
     if workload is None:
         return reasons.Reason("workload_gone", f"{surge.workload} is gone.", "Nothing to do.")
     if workload.replicas < surge.target:
-        why = f"Somebody reset {workload.ref} to {workload.replicas} replicas while {surge.target} were needed."
-        remedy = (
-            "Pause what reverts it (GitOps self-heal, an operator) for the maintenance, or make it ignore replicas."
-        )
-        return reasons.Reason("surge_reverted", why, remedy)
+        return _reverted(workload, surge)
     for owner in (workload, *snapshot.owned_by(workload)):
         if owner.failure and owner.current < owner.replicas:
             why = f"One more pod of {workload.ref} is rejected: {owner.failure.rstrip('.')}."
@@ -232,6 +228,16 @@ def blocked(
             remedy = "Remove the toleration, or accept the interruption."
             return reasons.Reason("surge_on_leaving_node", why, remedy)
     return None
+
+
+def _reverted(workload: objects.Workload, surge: surge_records.Surge) -> reasons.Reason:
+    """Names the custom resource whose operator sets the replicas of the Deployment that it made."""
+    why = f"Somebody reset {workload.ref} to {workload.replicas} replicas while {surge.target} were needed."
+    remedy = "Pause what reverts it (GitOps self-heal, an operator) for the maintenance, or make it ignore replicas"
+    if owner := workload.owner:
+        why += f" It belongs to {owner} ({owner.api_version}), whose operator probably sets its count."
+        remedy = f"Set {surge.target} replicas in {owner} for the maintenance, or pause its operator"
+    return reasons.Reason("surge_reverted", why, f"{remedy}; or {protect.ACCEPT}.")
 
 
 def rebased(

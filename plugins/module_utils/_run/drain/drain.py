@@ -83,7 +83,8 @@ def drain(ctx: context.Context, options: DrainOptions) -> context.Result:
     deadline = began + options.timeout if options.timeout is not None else float("inf")
     before = observe.gather(ctx.cluster, ("leases",))
     wanted = dict.fromkeys(options.nodes)
-    surges = {surge.uid: surge for surge in surge_records.surges_for(before, wanted)}
+    found = surge_records.surges_for(before, wanted)
+    surges = {surge.uid: surge for surge in found if surge.stage != "reverted"}
     with observe.Live(ctx, ("nodes", "pods", "budgets", "slices", *observe.surged(surges.values()))) as live:
         live.seed({"leases": list(before.leases)})
         nodes = live.snapshot().nodes

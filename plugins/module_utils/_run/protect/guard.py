@@ -41,7 +41,12 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.prot
     surge_machine,
 )
 
-PREPARED = (outcomes.WorkloadOutcome.RAISED, outcomes.WorkloadOutcome.GUARDED, outcomes.WorkloadOutcome.ENDED)
+PREPARED = (
+    outcomes.WorkloadOutcome.RAISED,
+    outcomes.WorkloadOutcome.GUARDED,
+    outcomes.WorkloadOutcome.ENDED,
+    outcomes.WorkloadOutcome.INTERRUPTION_ALLOWED,
+)
 """Outcomes of workloads for which this call did something."""
 BAD_SURGE = outcomes.WorkloadOutcome.BAD_SURGE
 REMEDY = "Once that is over, run recover -e recover_state=undone."
@@ -55,6 +60,7 @@ class GuardOptions:
     nodes: tuple[str, ...]
     surge: bool = True
     swap_blocked: bool = False
+    allow_interruption: bool = False
     pin_budgets: bool = False
     reactive_budgets: tuple[str, ...] = ()
     rules: tuple[pod_rules.Rule, ...] = ()
@@ -195,7 +201,14 @@ class _Wave:
         call, ctx = self.call, self.call.ctx
         watched = (*guard_call.SURGING, *observe.surged(self.wanted.values())) if self.cases else ("budgets", "pods")
         surging = surge_machine.Surging(
-            ctx, self.me, self.options.settle, self.plan, call.fence, self.nodes, self.cases
+            ctx,
+            self.me,
+            self.options.settle,
+            self.plan,
+            call.fence,
+            self.nodes,
+            self.cases,
+            self.options.allow_interruption,
         )
         with observe.Live(ctx, watched) as live, contextlib.closing(surging):
             live.seed(call.found)

@@ -22,7 +22,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.mod
     serving,
     snapshots,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap import surge_records, swap
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap import protect, surge_records, swap
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import context, node_locks, writing
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.protect import (
     surge_lease,
@@ -107,7 +107,8 @@ class Surging:
     """The surges of one call, each stepped until it is ready or undone.
 
     ``planner`` gives the surges wanted now, by the UID of the workload; ``leaving`` are the nodes that
-    this call empties, where no new pod may be.
+    this call empties, where no new pod may be. ``allow_interruption``: where somebody resets the replicas, the drain
+    may interrupt the workload instead, as its owner may allow, too.
     """
 
     ctx: context.Context
@@ -117,12 +118,14 @@ class Surging:
     fence: surge_lease.NodesFence
     leaving: t.Collection[str]
     cases: list[WorkloadSurge]
+    allow_interruption: bool = False
 
     def __post_init__(self) -> None:
         self._lost = set[str]()
         self._writer = surge_writer.SurgeWriter(self.ctx, str(self.me), self.fence)
         leaving = frozenset(self.leaving)
-        self._raising = _Raising(self.ctx, self.me, self.settle, leaving, self._writer, self._lost)
+        allowed = self.allow_interruption
+        self._raising = _Raising(self.ctx, self.me, self.settle, leaving, self._writer, self._lost, allowed)
 
     @property
     def done(self) -> bool:
@@ -196,7 +199,10 @@ class Surging:
             case.waiting = undo.waiting or surge_writer.unseen(surge)
             return
         case.waiting = undo.waiting
-        if not undo.waiting:
+        if not undo.waiting and case.outcome is outcomes.WorkloadOutcome.INTERRUPTION_ALLOWED:
+            # The drain learns it from the record, which goes when the nodes are given back.
+            case.surge, case.state = self._writer.leases.hold(replace(surge, stage="reverted")), "undone"
+        elif not undo.waiting:
             self._writer.leases.forget(surge)
             case.forgotten = surge.lease_uid
             case.tell(self.ctx, phases.What.GIVEN_BACK, surge_writer.RESTORED)
@@ -237,6 +243,7 @@ class _Raising:
     _leaving: frozenset[str]
     _writer: surge_writer.SurgeWriter
     _lost: t.AbstractSet[str]
+    _allow_interruption: bool
 
     def plan(self, case: WorkloadSurge, look: Look) -> None:
         """Find out who has the workload, and write our record if nobody has."""
@@ -351,7 +358,13 @@ class _Raising:
         if not acting and not patient:
             gone = why.code == "workload_gone"
             outcome = outcomes.WorkloadOutcome.ENDED if gone else outcomes.WorkloadOutcome(why.code)
+            if why.code == "surge_reverted" and self._may_interrupt(case, snapshot):
+                outcome = outcomes.WorkloadOutcome.INTERRUPTION_ALLOWED
             case.end(self._ctx, outcome, why.message, why.remedy, undo=True)
+
+    def _may_interrupt(self, case: WorkloadSurge, snapshot: snapshots.Snapshot) -> bool:
+        workload = snapshot.workload(case.workload.uid)
+        return workload is not None and protect.interruptible(workload, self._allow_interruption)
 
     def _ready(self, case: WorkloadSurge, outcome: outcomes.WorkloadOutcome, message: str) -> None:
         case.surge = self._writer.leases.hold(replace(case.held, stage="ready"))
