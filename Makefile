@@ -9,6 +9,7 @@ LAB_NODES ?= 6
 LABS ?= 3
 KUBERNETES ?= v1.34.1 v1.35.4 v1.36.3 v1.37.1
 ORDERS ?= 100000
+FORECASTS ?= 500
 # So many of them in `make test`.
 SAMPLE_OF_ORDERS := 40000
 SANITY := core-2.19 core-2.16 core-2.21
@@ -41,7 +42,7 @@ unexport KUBECONFIG $(filter K8S_AUTH_%,$(.VARIABLES))
 PLAY := ansible-playbook
 LAB_VARS := -e lab_name='$(LAB_NAME)' -e lab_nodes='$(LAB_NODES)'
 
-.PHONY: help env demo test test-whole test-kubernetes explore mutants lab lab-down chaos bench lint docs clean
+.PHONY: help env demo test test-whole test-kubernetes forecast explore mutants lab lab-down chaos bench lint docs clean
 help: ## lists the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 24
 
@@ -90,6 +91,9 @@ test-kubernetes: $(READY) ## never dark, killed anywhere and idempotence on each
 	  WHOLE=1 LAB_KUBERNETES=$$version python -m pytest -v --numprocesses $(LABS) --reruns 1 -rfER --durations=5 \
 	    $(addprefix tests/e2e/test_,$(addsuffix .py,kubernetes kubernetes_next api_errors never_dark killed idempotence)); \
 	done
+
+forecast: $(READY) ## where pods fit, beside what the real scheduler does with them, in FORECASTS generated clusters
+	@FORECASTS='$(FORECASTS)' python -m pytest -v --numprocesses 2 -rP tests/e2e/test_placement.py
 
 # Several go on at a time, so each line says whose it is.
 tagged = 2>&1 | sed -u 's/^/$(1) | /'

@@ -208,6 +208,12 @@ pods:
     budgets: {description: The budgets that apply to it., type: list, elements: str}
     fits: {description: Whether there is room for it elsewhere; C(null) if no forecast was made., type: bool}
     target: {description: The node where it will likely be scheduled; C(null) if no forecast was made., type: str}
+    forecast:
+      description:
+        - Why it fits nowhere, in the scheduler's words; whom the scheduler would preempt for it; or why no forecast was
+          made. Empty if it fits.
+      type: str
+      sample: "0/3 nodes are available: 1 node(s) were unschedulable, 2 Insufficient cpu."
     fate:
       description: If its node is lost, what happens to the pod without intervention; otherwise C(null).
       type: dict

@@ -24,6 +24,7 @@ SAYING = (
     "_plan/swap/protect.py",
     "_plan/swap/surge_room.py",
     "_plan/nodes/verify.py",
+    "_plan/placement/findings.py",
     "_plan/preflight/neighbours.py",
     "_plan/preflight/preflight.py",
     "_plan/preflight/gang_findings.py",

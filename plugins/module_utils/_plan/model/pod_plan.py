@@ -59,8 +59,7 @@ class PodPlan:
 
     ``workload`` is the top controller, or the pod's own if that is unknown. ``budgets`` are those that the API server
     checks for an eviction; ``guarded``: there is none, and a guard of ours has to exist first. ``tolerant``: neither
-    cordon nor taint keeps the pod from coming back. ``manner`` is what rules say of how it leaves. ``fits`` and
-    ``target`` are of the placement forecast, ``None`` without one.
+    cordon nor taint keeps the pod from coming back. ``manner`` is what rules say of how it leaves.
     """
 
     pod: objects.Pod
@@ -73,8 +72,6 @@ class PodPlan:
     guarded: bool = False
     tolerant: bool = False
     manner: pod_rules.Manner = pod_rules.NONE
-    fits: bool | None = None
-    target: str | None = None
 
     @property
     def why(self) -> reasons.Reason:

@@ -38,6 +38,8 @@ KINDS: t.Mapping[str, kinds.Kind] = {
     "device_classes": kinds.DEVICE_CLASSES,
     "pod_groups": kinds.POD_GROUPS,
     "eviction_requests": kinds.EVICTION_REQUESTS,
+    "csi_nodes": kinds.CSI_NODES,
+    "storage_classes": kinds.STORAGE_CLASSES,
 }
 
 OWNER_KINDS: t.Mapping[str, tuple[str, ...]] = {

@@ -26,6 +26,8 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.mod
     snapshots,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.nodes import verify
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.placement import findings as placement
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.placement import forecast
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.preflight import (
     gang_findings,
     node_order,
@@ -142,8 +144,10 @@ def _plan(
     )
     snapshot, unread = _room(ctx, snapshot, plans)
     snapshot = _requested(ctx, snapshot, plans)
-    namespaces = _namespaces(ctx) if todo else {}
-    snapshot = _medik8s(ctx, snapshot, namespaces)
+    spaces = _namespaces(ctx) if todo else ()
+    namespaces = {item["metadata"]["name"]: (item.get("status") or {}).get("phase", "") for item in spaces}
+    snapshot = _medik8s(ctx, replace(snapshot, namespaces=tuple(spaces)), namespaces)
+    placed, unknown = _forecasts(ctx, snapshot, plans, groups, options)
     asked = preflight.Asked(
         nodes=wanted,
         waves=groups,
@@ -153,7 +157,7 @@ def _plan(
         stay_out=options.goal == "evacuated",
         terminating=frozenset(name for name, phase in namespaces.items() if phase == "Terminating"),
     )
-    found = [*said, *preflight.findings(snapshot, plans, asked), *unread]
+    found = [*said, *preflight.findings(snapshot, plans, asked), *placement.findings(plans, placed), *unread, *unknown]
     if any(plan.route == "job" for plan in plans):
         found += preflight.unapproved(job_view.listed(ctx), plans, choices.job_wait)
     if not wanted:
@@ -170,7 +174,7 @@ def _plan(
     data = {
         "feasible": not blockers,
         "findings": [finding.to_dict() for finding in found],
-        "pods": [_pod(plan, dead.fate(snapshot, plan.pod, now)) for plan in plans],
+        "pods": [_pod(plan, dead.fate(snapshot, plan.pod, now), placed.get(plan.pod.uid)) for plan in plans],
         "waves": [list(wave) for wave in groups],
         "wave_seconds": seconds,
         "estimate_seconds": sum(seconds),
@@ -265,13 +269,34 @@ def _requested(
     return snapshot
 
 
-def _namespaces(ctx: context.Context) -> dict[str, str]:
-    """Phase by namespace; empty if they may not be read."""
+def _namespaces(ctx: context.Context) -> t.Sequence[objects.Raw]:
+    """All namespaces; empty if they may not be read."""
     try:
-        found = ctx.cluster.items(kinds.NAMESPACES, patience=act.PATIENCE).items
+        return ctx.cluster.items(kinds.NAMESPACES, patience=act.PATIENCE).items
     except errors.Forbidden:
-        return {}
-    return {item["metadata"]["name"]: (item.get("status") or {}).get("phase", "") for item in found}
+        return ()
+
+
+def _forecasts(
+    ctx: context.Context,
+    snapshot: snapshots.Snapshot,
+    plans: t.Sequence[pod_plan.PodPlan],
+    groups: t.Sequence[t.Collection[str]],
+    options: PlanOptions,
+) -> tuple[dict[str, forecast.Forecast], list[reasons.Finding]]:
+    """Where the pods go; the kinds that only pods with volumes need are read only for those."""
+    unread: list[reasons.Finding] = []
+    if any(plan.pod.claims for plan in plans if plan.route in forecast.MOVED):
+        wanted = ["csi_nodes", "storage_classes", *(() if snapshot.attachments else ("attachments",))]
+        try:
+            listed = observe.lists(ctx.cluster, wanted)
+            found: dict[str, t.Any] = {kind: tuple(items) for kind, items in listed.items()}
+            snapshot = replace(snapshot, **found)
+        except errors.Forbidden as error:
+            message = f"It is not forecast where pods with volumes go: {error}"
+            unread = [reasons.Finding("not_checked", message, severity="info", object="CSINode, StorageClass")]
+    stay_out = options.goal == "evacuated"
+    return forecast.forecasts(snapshot, plans, groups, stay_out=stay_out, with_volumes=not unread), unread
 
 
 def _at_goal(snapshot: snapshots.Snapshot, name: str, options: PlanOptions) -> bool:
@@ -335,15 +360,16 @@ def _node(
     }
 
 
-def _pod(plan: pod_plan.PodPlan, fate: dead.Fate | None) -> dict[str, t.Any]:
+def _pod(plan: pod_plan.PodPlan, fate: dead.Fate | None, placed: forecast.Forecast | None) -> dict[str, t.Any]:
     return {
         **{key: getattr(plan.pod, key) for key in ("namespace", "name", "uid", "node")},
         "owner": str(plan.workload) if plan.workload else "",
         **{key: getattr(plan, key) for key in ("route", "code", "reason", "remedy")},
         "rule": plan.manner.rule,
         "budgets": [str(budget) for budget in plan.budgets],
-        "fits": plan.fits,
-        "target": plan.target,
+        "fits": placed.fits if placed else None,
+        "target": placed.target if placed else None,
+        "forecast": placement.said(placed) if placed else "",
         "fate": fate.to_dict() if fate else None,
     }
 

@@ -1,0 +1,31 @@
+# Copyright: Contributors to the kubeops.node_maintenance collection
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The placement forecast beside the real scheduler, in generated clusters: FORECASTS of them (40), by their seeds."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+from support.forecasts import clusters, comparison
+from support.lab import Lab
+
+COUNT = int(os.environ.get("FORECASTS") or 40)
+AT_ONCE = 10
+
+
+@pytest.mark.parametrize("first", range(1, COUNT + 1, AT_ONCE))
+def test_what_fits_nowhere_stays_pending_for_the_reasons_that_are_forecast(lab: Lab, first: int) -> None:
+    seeds = range(first, min(first + AT_ONCE, COUNT + 1))
+    field = comparison.Field(lab.api, [clusters.cluster(seed) for seed in seeds])
+    try:
+        cases, wholes = field.play()
+    finally:
+        field.clear()
+    print(comparison.report(cases, wholes))
+    assert len(cases) == 6 * len(seeds)
+    assert not [comparison.told(case) for case in cases if case.falsely_promised]
+    assert not [whole.cluster for whole in wholes if whole.promised and not whole.kept]
+    assert not [comparison.told(case) for case in cases if not case.agrees]
