@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""``maintain`` as it is, with modules that answer from a can: how often it sums up a wave."""
+"""``maintain`` as it is, with modules that answer from a can: how often it sums up a wave, and what it calls."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import os
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
 
 HERE = Path(__file__).parents[3]
@@ -35,27 +36,39 @@ def collection(folder: Path) -> Path:
     return folder / "collections"
 
 
-def summed_up(folder: Path, *options: str) -> Counter[str]:
-    """How often each wave was summed up in a run of ``maintain`` on nodes a (first wave), b, c and d (second wave)."""
-    counts = folder / "summed"
+def played(folder: Path, *options: str, failing: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+    """A run of ``maintain`` on nodes a (first wave), b, c and d (second wave); ``failing`` is as in the can."""
     environ = {
         **os.environ,
         "ANSIBLE_COLLECTIONS_PATH": str(collection(folder)),
         "ANSIBLE_HOME": str(folder / "home"),
         "ANSIBLE_CONFIG": str(folder / "ansible.cfg"),
         "COUNTED": str(HERE / "plugins/filter/maintain_summary.py"),
-        "SUMMED": str(counts),
+        "SUMMED": str(folder / "summed"),
+        "CALLED": str(folder / "called"),
+        "FAILING": json.dumps(failing or {}),
     }
     (folder / "ansible.cfg").touch()
     (folder / "work.yml").write_text("- ansible.builtin.meta: noop\n")
     command = [sys.executable, "-m", "ansible", "playbook", "kubeops.node_maintenance.maintain", "-i", "a,b,c,d,"]
     command += ["-e", "maintain_nodes=a,b,c,d", "-e", "ansible_connection=local", *options]
     command += ["-e", f"ansible_python_interpreter={sys.executable}"]
-    done = subprocess.run(command, cwd=folder, env=environ, capture_output=True, text=True, timeout=300, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return Counter(" ".join(json.loads(line)) for line in counts.read_text().splitlines())
+    return subprocess.run(command, cwd=folder, env=environ, capture_output=True, text=True, timeout=300, check=False)
 
 
 def test_a_wave_is_summed_up_after_its_calls_and_not_for_each_of_its_nodes(tmp_path: Path) -> None:
-    found = summed_up(tmp_path, "-e", "maintain_tasks=work.yml", "-e", "maintain_taints=old:NoSchedule-")
+    done = played(tmp_path, "-e", "maintain_tasks=work.yml", "-e", "maintain_taints=old:NoSchedule-")
+    assert done.returncode == 0, done.stdout + done.stderr
+    found = Counter(" ".join(json.loads(line)) for line in (tmp_path / "summed").read_text().splitlines())
     assert found == {"a": 8, "b c d": 8}
+
+
+def test_nodes_that_failed_are_given_back_although_their_hooks_cannot_be_called(tmp_path: Path) -> None:
+    hooks = {"maintain_after_node": [{"nodes": "pool", "http": {"url": "https://example.invalid/back"}}]}
+    failing = {"node_drain": "nodes", "maintenance_hooks called": "call"}
+    done = played(tmp_path, "-e", json.dumps(hooks), failing=failing)
+    assert done.returncode == 2, done.stdout + done.stderr
+    called = (tmp_path / "called").read_text().splitlines()
+    after = called[called.index("maintenance_hooks called") + 1 :]
+    assert after[:2] == ["pdb_guard absent", "node_cordon uncordoned"], done.stdout
+    assert "maintenance_hooks called failed." in done.stdout

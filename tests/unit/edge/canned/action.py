@@ -2,10 +2,17 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Answers every module's call as a cluster would where all goes well: in two waves, of one node and of the others."""
+"""Answers every module's call as a cluster would where all goes well: in two waves, of one node and of the others.
+
+Each call is noted in the file that ``CALLED`` names, as module and state. ``FAILING`` are those that fail, in
+JSON: with "nodes" all its nodes fail, with "call" it fails as a whole.
+"""
 
 from __future__ import annotations
 
+import json
+import os
+from pathlib import Path
 from typing import Any
 
 from ansible.plugins.action import ActionBase
@@ -15,10 +22,17 @@ class ActionModule(ActionBase):
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         super().run(tmp, task_vars)
         args = self._task.args
-        names = list(args.get("nodes") or ())
-        nodes = [{"name": name, "failed": False, "outcome": "ok", "message": "", "address": ""} for name in names]
-        answer: dict[str, Any] = {"changed": False, "failed": False, "msg": "", "nodes": nodes}
         module = self._task.action.rpartition(".")[2]
+        call = f"{module} {self._templar.template(args.get('state', ''))}".strip()
+        with Path(os.environ["CALLED"]).open("a") as file:
+            file.write(f"{call}\n")
+        failing = json.loads(os.environ.get("FAILING", "{}")).get(call)
+        if failing == "call":
+            return {"changed": False, "failed": True, "msg": f"{call} failed."}
+        names = list(args.get("nodes") or ())
+        failed = {"failed": True, "outcome": "failed"} if failing else {"failed": False, "outcome": "ok"}
+        nodes = [{"name": name, **failed, "message": "", "address": ""} for name in names]
+        answer: dict[str, Any] = {"changed": False, "failed": False, "msg": "", "nodes": nodes}
         if module == "maintenance_plan":
             answer.update(feasible=True, findings=[], pods=[], waves=[names[:1], names[1:]], wave_seconds=[1, 1])
         if module == "maintenance_state":
