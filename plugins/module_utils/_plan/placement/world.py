@@ -22,7 +22,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.mod
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.placement import demands
 
-Wanted = tuple[tuple[frozenset[str] | None, objects.Raw | None], ...]
+Wanted: t.TypeAlias = "tuple[tuple[frozenset[str] | None, objects.Raw | None], ...]"
 """Pairs of namespaces (``None``: all) and a label selector that a pod has to match, all of them."""
 
 

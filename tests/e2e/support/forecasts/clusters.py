@@ -184,7 +184,7 @@ class _Maker:
         for node in self.cluster.nodes:
             if any(taint["effect"] == "NoExecute" for taint in node["spec"]["taints"]):
                 continue
-            for _ in range(self.dice.randint(0, min(3, int(node["status"]["allocatable"]["pods"])))):
+            for _number in range(self.dice.randint(0, min(3, int(node["status"]["allocatable"]["pods"])))):
                 pod = self.pod("fill")
                 pod["spec"]["nodeName"] = node["metadata"]["name"]
                 pod["spec"]["containers"][0]["resources"]["requests"] = {"cpu": "200m", "memory": "100Mi"}
@@ -203,7 +203,7 @@ class _Maker:
             *(self.greedy, self.sidecars, self.whole, self.overhead, self.claimed, self.shared, self.missing),
         )
         mild = (self.affine, self.tolerant, self.ports, self.anti, self.spread, self.sidecars, self.claimed)
-        for _ in range(6):
+        for _number in range(6):
             pod = self.pod("probe")
             pod["spec"]["nodeSelector"] = {MARK: self.name}
             chosen = mild if self.easy else rules
@@ -224,8 +224,8 @@ class _Maker:
 
     def affine(self, pod: Json) -> None:
         terms = [
-            {"matchExpressions": [self.expression() for _ in range(self.dice.randint(1, 2))]}
-            for _ in range(self.dice.randint(1, 2))
+            {"matchExpressions": [self.expression() for _number in range(self.dice.randint(1, 2))]}
+            for _number in range(self.dice.randint(1, 2))
         ]
         rules = pod["spec"].setdefault("affinity", {}).setdefault("nodeAffinity", {})
         rules["requiredDuringSchedulingIgnoredDuringExecution"] = {"nodeSelectorTerms": terms}
@@ -286,7 +286,7 @@ class _Maker:
 
     def near(self, pod: Json) -> None:
         rules = pod["spec"].setdefault("affinity", {})
-        terms = [self.term() for _ in range(self.dice.randint(1, 2))]
+        terms = [self.term() for _number in range(self.dice.randint(1, 2))]
         rules["podAffinity"] = {"requiredDuringSchedulingIgnoredDuringExecution": terms}
 
     def spread(self, pod: Json) -> None:
