@@ -52,20 +52,19 @@ def test_nodes_that_stay_out_take_nothing() -> None:
     assert found["b"].reasons == {"Insufficient cpu": 1, "node(s) were unschedulable": 2}
 
 
-@pytest.mark.parametrize(("route", "severity"), [("evict", "warning"), ("swap", "blocker"), ("job", "warning")])
-def test_what_fits_nowhere_is_found(route: pod_plan.Route, severity: str) -> None:
+@pytest.mark.parametrize("route", ["evict", "swap", "job"])
+def test_what_fits_nowhere_is_warned_of(route: pod_plan.Route) -> None:
     plans, found = made([node("n1"), node("n2", "1")], [pod("a", "n1")], [("n1",)], route)
     (finding,) = findings.findings(plans, found)
-    assert (finding.code, finding.severity, finding.object) == ("fits_nowhere", severity, str(WEB))
+    assert (finding.code, finding.severity, finding.object) == ("fits_nowhere", "warning", str(WEB))
     assert "0/2 nodes are available: 1 Insufficient cpu, 1 node(s) were unschedulable." in finding.message
     assert "Add a node" in finding.remedy
 
 
-def test_a_swap_for_which_others_leave_no_room_is_no_blocker() -> None:
+def test_a_swap_for_which_others_leave_no_room_says_so() -> None:
     plans, found = made([node("n1"), node("n2")], [pod("a", "n1"), pod("b", "n1")], [("n1",)], "swap")
     assert [found[name].first for name in ("a", "b")] == [False, True]
     (finding,) = findings.findings(plans, found)
-    assert finding.severity == "warning"
     assert "after the pods that are placed before it" in finding.message
 
 

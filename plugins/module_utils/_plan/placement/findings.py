@@ -12,19 +12,18 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.pla
 
 
 def findings(plans: t.Iterable[pod_plan.PodPlan], found: t.Mapping[str, forecast.Forecast]) -> list[reasons.Finding]:
-    """Pods that fit nowhere, and those for which others would be preempted: one finding for each workload and reason.
+    """Pods that fit nowhere, and those for which others would be preempted: one warning for each workload and reason.
 
-    A swap needs room before its pod leaves, so it is a blocker; an eviction is paced by budgets, so it is a warning.
+    No blocker: the cluster may have room by the time, a swap without room is given back, and budgets pace evictions.
     """
-    groups: dict[tuple[str, reasons.Severity, str, str], list[pod_plan.PodPlan]] = {}
+    groups: dict[tuple[str, str, str], list[pod_plan.PodPlan]] = {}
     for plan in plans:
         one = found.get(plan.pod.uid)
         if one is None or (one.fits is not False and not one.victims):
             continue
         subject = str(plan.workload or plan.pod.ref)
         code = "preempts" if one.victims else "fits_nowhere"
-        blocks = plan.route == "swap" and not one.victims and not one.first
-        groups.setdefault((code, "blocker" if blocks else "warning", subject, said(one)), []).append(plan)
+        groups.setdefault((code, subject, said(one)), []).append(plan)
     return [_finding(*key, group, found) for key, group in groups.items()]
 
 
@@ -40,7 +39,6 @@ def said(one: forecast.Forecast) -> str:
 
 def _finding(
     code: str,
-    severity: reasons.Severity,
     subject: str,
     text: str,
     group: t.Sequence[pod_plan.PodPlan],
@@ -51,10 +49,10 @@ def _finding(
     where = f"{subject}, on {', '.join(nodes)} ({pods})"
     if code == "preempts":
         remedy = "Free room for them first, or accept that pods of lower priority are deleted."
-        return reasons.Finding("preempts", f"{where}: {text}", remedy, severity, subject, nodes)
+        return reasons.Finding("preempts", f"{where}: {text}", remedy, "warning", subject, nodes)
     one = found[group[0].pod.uid]
     message = f"{where}: the successor of {'each pod' if len(group) > 1 else 'the pod'} fits on no other node. {text}"
-    return reasons.Finding("fits_nowhere", message, _remedy(one), severity, subject, nodes)
+    return reasons.Finding("fits_nowhere", message, _remedy(one), "warning", subject, nodes)
 
 
 def _remedy(one: forecast.Forecast) -> str:
