@@ -15,20 +15,24 @@ import yaml
 
 PLUGIN = """\
 import json, os, pathlib, subprocess, sys, time
+def written(path, text):
+    unfinished = path.with_suffix(".new")
+    unfinished.write_text(text)
+    unfinished.rename(path)
 runs = pathlib.Path(sys.argv[1])
 number = int(runs.read_text()) + 1 if runs.exists() else 1
-runs.write_text(str(number))
+written(runs, str(number))
 hang = runs.with_name("hang")
 if hang.exists():
     child = subprocess.Popen(["sleep", "60"])
-    runs.with_name("pids").write_text(f"{os.getpid()} {child.pid}")
+    written(runs.with_name("pids"), f"{os.getpid()} {child.pid}")
     time.sleep(60)
 status = json.loads(sys.argv[2])
 status.setdefault("token", f"token-{number}")
 version = "client.authentication.k8s.io/v1"
 print(json.dumps({"apiVersion": version, "kind": "ExecCredential", "status": status}))
 """
-"""Hangs, with a child, as long as there is a file `hang` beside its counter."""
+"""Hangs, with a child, as long as there is a file `hang` beside its counter. Its files are never seen half written."""
 
 
 def config(server: str, user: dict[str, Any] | None = None, cluster: dict[str, Any] | None = None) -> dict[str, Any]:

@@ -73,7 +73,7 @@ def lives(pid: int) -> bool:
 
 
 def pids(folder: Path) -> list[int]:
-    eventually(lambda: (folder / "pids").exists() and bool((folder / "pids").read_text()), 20.0)
+    eventually((folder / "pids").exists, 20.0)
     return [int(word) for word in (folder / "pids").read_text(encoding="utf-8").split()]
 
 
