@@ -10,7 +10,7 @@ import re
 import typing as t
 from pathlib import Path
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.routes import dead, devices, rules
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.routes import dead, devices, tolerant
 
 HERE = Path(__file__).parents[3]
 UTILS = HERE / "plugins/module_utils"
@@ -62,7 +62,7 @@ def test_every_code_is_documented_and_no_other() -> None:
         "unhealthy_blocked",
         "operator_budget",
         "bad_surge",
-        rules.TOLERATES,
+        tolerant.TOLERATES,
         dead.FENCED,
         devices.NOWHERE,
         "no_job",

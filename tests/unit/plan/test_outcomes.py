@@ -18,7 +18,7 @@ import yaml
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import outcomes
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.outcomes import Outcome
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.report import model
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.routes import dead, rules
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.routes import dead, tolerant
 
 HERE = Path(__file__).parents[3]
 UTILS = HERE / "plugins/module_utils"
@@ -126,7 +126,7 @@ def test_every_pod_that_is_skipped_has_an_outcome_of_that_name() -> None:
     told = [[ast.unparse(arg) for arg in args[:2]] for args in calls("_plan/routes/rules.py", "to")]
     codes = {ast.literal_eval(code) for route, code in told if route == "'skip'"}
     assert codes >= {"mirror", "not_selected"}
-    for code in codes | {rules.TOLERATES, dead.FENCED}:
+    for code in codes | {tolerant.TOLERATES, dead.FENCED}:
         assert not outcomes.PodOutcome(code).failed
 
 

@@ -13,7 +13,13 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.mod
     selectors,
     snapshots,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.routes import cases, dead, job_route, rules
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.routes import (
+    cases,
+    dead,
+    job_route,
+    rules,
+    tolerant,
+)
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap import surge_records
 
 
@@ -64,4 +70,4 @@ def _plan(case: cases.Case) -> pod_plan.PodPlan:
         return dead.fenced(plan)
     if case.bad_surge and plan.route in ("swap", "evict"):
         return case.to("refuse", "bad_surge", str(case.bad_surge))
-    return plan if plan.code in rules.SETTLED else job_route.by_job(case, rules.tolerant(case, plan))
+    return plan if plan.code in tolerant.SETTLED else job_route.by_job(case, tolerant.rerouted(case, plan))

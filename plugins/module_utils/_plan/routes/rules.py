@@ -25,7 +25,6 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.mod
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.routes import cases, devices, volumes
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap import protect
 
-TOLERATES = "tolerates_maintenance"
 JOB_FINALIZER = "batch.kubernetes.io/job-tracking"
 
 
@@ -387,42 +386,3 @@ RULES: tuple[t.Callable[[cases.Case], pod_plan.PodPlan | None], ...] = (
     _several,
 )
 """In order; the last one applies to every pod that is left."""
-
-SETTLED = frozenset(
-    {
-        "mirror",
-        "daemonset",
-        "not_selected",
-        "self_on_node",
-        "left_by_rule",
-        "terminating",
-        "stuck_terminating",
-        "finished",
-    }
-)
-"""Codes that apply to a pod whatever it tolerates."""
-
-
-def tolerant(case: cases.Case, plan: pod_plan.PodPlan) -> pod_plan.PodPlan:
-    """A pod that tolerates both cordon and taint comes straight back: it is moved at most once.
-
-    One that was not there when the drain began has come back, and so has every one on a node that was emptied before.
-    (Timestamps cannot tell: a pod's are by the API server's clock, and ours by our own.) If it cannot simply be
-    evicted it stays, because a swap's new pod may be scheduled to the same node. What would lose data or needs consent
-    is refused as for any other pod.
-    """
-    holding, emptied = case.context.keeps_out(case.pod.node)
-    if node_taints.untolerated(case.pod.tolerations, holding):
-        return plan
-    plan = replace(plan, tolerant=True)
-    if plan.route not in ("evict", "swap") or case.surge or plan.code == "unhealthy_blocked":
-        return plan
-    known = case.context.known
-    if emptied or (known is not None and case.pod.uid not in known):
-        reason = "It came back after it was moved: it tolerates the cordon and our taint."
-        return replace(plan, route="skip", code=TOLERATES, reason=reason, budgets=(), guarded=False)
-    if plan.route == "swap":
-        reason = "It tolerates the cordon and our taint, so a new pod might be scheduled to the same node: it stays."
-        remedy = "Remove the toleration if it should leave nodes in maintenance."
-        return replace(plan, route="skip", code=TOLERATES, reason=reason, remedy=remedy)
-    return replace(plan, code=TOLERATES, reason=f"{plan.reason} It tolerates the taint and is moved only once.")

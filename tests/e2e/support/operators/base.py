@@ -11,6 +11,7 @@ leaves their owners' pods alone.
 
 from __future__ import annotations
 
+import abc
 import contextlib
 import threading
 import time
@@ -56,7 +57,7 @@ class Denial(NamedTuple):
 
 
 @dataclass
-class Operator:
+class Operator(abc.ABC):
     """One operator with one cluster of its own; start makes it, step is a pass of its controller.
 
     home is the node that is going to be emptied. least is how many ready endpoints service has to keep, other
@@ -87,16 +88,17 @@ class Operator:
         """The Service that its users connect to."""
         return self.name
 
+    @abc.abstractmethod
     def start(self) -> None:
         """Make the objects, pods included; the nodes that are to get no pod are cordoned meanwhile."""
-        raise NotImplementedError
 
+    @abc.abstractmethod
     def step(self) -> None:
         """Bring the cluster one step nearer to what the operator wants."""
-        raise NotImplementedError
 
     def clear(self) -> None:
         """After the end: whatever the next cluster in the same namespace could not live beside."""
+        return
 
     def deny(self, pod: Json, dry_run: bool) -> Denial | None:
         """The answer of its webhook to an eviction of a pod; None admits it."""

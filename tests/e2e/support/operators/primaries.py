@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import abc
 import time
 from dataclasses import dataclass
 from typing import ClassVar
@@ -30,9 +31,9 @@ class Primary(Operator):
     roles: ClassVar[tuple[str, str]] = ("primary", "replica")
 
     @property
+    @abc.abstractmethod
     def members(self) -> Json:
         """The labels that all its pods have."""
-        raise NotImplementedError
 
     def elect(self) -> None:
         """At first the instance on `home` is the primary."""
