@@ -74,6 +74,15 @@ def test_who_may_bring_a_node_from_which_step_to_which_state(step: str, state: S
             assert outcome(world, state, run, check=True, adopt=True) != "adopted_by", "the caller vouches"
 
 
+@pytest.mark.parametrize(("step", "state"), [("out", "cordoned"), ("drained", "uncordoned")])
+def test_a_refusal_names_the_node(step: str, state: State) -> None:
+    with alone(step) as world:
+        _ctx, (node,) = brought(world, state, "r2/n2")
+    assert node["outcome"] == "adopted_by"
+    assert node["message"].startswith("Node a ")
+    assert f"step {step}" in node["message"]
+
+
 @pytest.mark.parametrize(
     ("step", "state", "found"),
     [

@@ -187,7 +187,7 @@ def _plan_steps(ctx: context.Context, options: CordonOptions, task: _Task) -> No
     run_id, nonce = ctx.caller
     mine = not record.foreign_to(run_id, nonce)
     if not mine and not _may_adopt(options, record, run_id):
-        task.outcome, task.message = outcomes.CordonOutcome.ADOPTED_BY, _refusal(record, options)
+        task.outcome, task.message = outcomes.CordonOutcome.ADOPTED_BY, _refusal(node.name, record, options)
         return
     task.identity = context.Run(record.run, nonce)
     if options.state in ("returning", "uncordoned") and (why := dead.stays_out(node, record)):
@@ -255,15 +255,15 @@ def _may_adopt(options: CordonOptions, record: node_records.Record, run_id: str)
     return run_id in ("", record.run) or options.state in ("cordoned", "returning")
 
 
-def _refusal(record: node_records.Record, options: CordonOptions) -> str:
+def _refusal(name: str, record: node_records.Record, options: CordonOptions) -> str:
     where = f"run {record.run} of {record.by} (since {record.since}, step {record.step})"
     if record.step == "out":
         return (
-            f"The node is out of service for the tasks of {where}, which may still be running on the host. "
+            f"Node {name} is out of service for the tasks of {where}, which may still be running on the host. "
             f"If they are not: run the playbook again with -e maintain_run={record.run}, "
             f"or `ansible-playbook kubeops.node_maintenance.recover -e recover_run={record.run}`."
         )
-    return f"The node belongs to {where}; a call of another start may not bring it to {options.state}."
+    return f"Node {name} belongs to {where}; a call of another start may not bring it to {options.state}."
 
 
 def _act(ctx: context.Context, options: CordonOptions, todo: list[_Task]) -> None:
