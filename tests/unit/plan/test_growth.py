@@ -13,12 +13,21 @@ from dataclasses import replace
 
 import pytest
 
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs import estimate
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.pod_plan import Choices
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.snapshots import Snapshot
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.routes import migrate
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.placement import forecast
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.routes import devices, migrate
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap import guards, protect, swap
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap.surge_records import Surge
-from ansible_collections.kubeops.node_maintenance.tests.unit.plan.objects import Raw, deployment, owned, pod, snapshot
+from ansible_collections.kubeops.node_maintenance.tests.unit.plan.objects import (
+    Raw,
+    deployment,
+    node,
+    owned,
+    pod,
+    snapshot,
+)
 
 PASSES = 6
 """How often all objects of a kind may be gone through, however many workloads are served."""
@@ -105,3 +114,20 @@ def test_decisions_on_many_workloads_look_at_each_object_a_few_times(
     seen = cluster(200, replicas)
     decide(seen)
     assert {kind: passes for kind, passes in looked_at(seen).items() if passes > PASSES} == {}
+
+
+def planned_waves(nodes: int) -> int:
+    """How often what is planned for so many nodes, one after the other, goes through all pods."""
+    names = [f"n{number:03}" for number in range(nodes)]
+    web = {**deployment("web", nodes), "pods": [pod(f"w-{name}", name, owned("ReplicaSet", "web")) for name in names]}
+    seen = snapshot({"nodes": [node(name) for name in names]}, web)
+    plans = counted(migrate.routes(seen, names, Choices()))
+    waves = [(name,) for name in names]
+    assert len(estimate.wave_seconds(seen, plans, waves)) == nodes
+    assert len(forecast.forecasts(seen, plans, waves)) == nodes
+    assert devices.findings(seen, plans, waves) == []
+    return plans.looked[0] // len(plans)
+
+
+def test_a_plan_goes_through_the_pods_a_few_times_however_many_waves_there_are() -> None:
+    assert planned_waves(20) == planned_waves(60) <= PASSES

@@ -50,13 +50,17 @@ def wave_seconds(
     seconds, choices = list[int](), choices or pod_plan.Choices()
     controller = choices.controller
     start, taken = _remembered(snapshot, now)
+    on_node: dict[str, list[pod_plan.PodPlan]] = {}
+    for plan in plans:
+        on_node.setdefault(plan.pod.node, []).append(plan)
     for wave in waves:
-        by_job = [plan for plan in plans if plan.route == "job" and plan.pod.node in wave]
+        leaving = [plan for name in wave for plan in on_node.get(name, ())]
+        by_job = [plan for plan in leaving if plan.route == "job"]
         jobs = _by_jobs(snapshot, by_job, controller, taken, start + sum(seconds)) if controller and by_job else 0.0
         if choices.backend == "auto" and jobs > choices.job_wait:
-            evicted = _wave(snapshot, [replace(plan, route="evict") for plan in by_job], wave, settle)
+            evicted = _wave(snapshot, [replace(plan, route="evict") for plan in by_job], settle)
             jobs = min(jobs, choices.job_wait + evicted)
-        seconds.append(math.ceil(PER_WAVE + max(_wave(snapshot, plans, wave, settle), jobs)))
+        seconds.append(math.ceil(PER_WAVE + max(_wave(snapshot, leaving, settle), jobs)))
     return seconds
 
 
@@ -133,12 +137,10 @@ def _by_jobs(
     return each + max((max(rounds) - 1) * each, *_limited(snapshot, plans, controller, taken, start).values(), *waits)
 
 
-def _wave(
-    snapshot: snapshots.Snapshot, plans: t.Iterable[pod_plan.PodPlan], wave: t.Collection[str], settle: float
-) -> float:
+def _wave(snapshot: snapshots.Snapshot, plans: t.Iterable[pod_plan.PodPlan], settle: float) -> float:
     bands: dict[tuple[bool, int], dict[str, list[pod_plan.PodPlan]]] = {}
     for plan in plans:
-        if plan.pod.node in wave and plan.route in ("evict", "swap"):
+        if plan.route in ("evict", "swap"):
             band = bands.setdefault((plan.manner.last, plan.manner.order), {})
             band.setdefault(_group(plan), []).append(plan)
     return sum(max(_seconds(snapshot, group, settle) for group in groups.values()) for groups in bands.values())
@@ -161,8 +163,8 @@ def _seconds(snapshot: snapshots.Snapshot, group: list[pod_plan.PodPlan], settle
         allowed = 1
     elif group[0].budgets:
         asked = group[0].budgets[0]
-        found = (b.allowed for b in snapshot.budgets if b.ref == asked)
-        allowed = max(1, next(found, 1))
+        budget = snapshot.budget(asked.namespace, asked.name)
+        allowed = max(1, budget.allowed if budget else 1)
     return math.ceil(len(group) / allowed) * (ends + ready)
 
 

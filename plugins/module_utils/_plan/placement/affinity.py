@@ -53,7 +53,7 @@ def company(around: world.World, guest: world.Guest) -> Company:
     for term in shunned:
         _count(around, bad, around.tally((_wanted(around, guest.namespace, term),)).by_node, term["topologyKey"])
     unwelcome: Domains = Counter()
-    for example, by_node in around.anti.values():
+    for example, by_node in around.shunning(guest):
         for term in example.terms("podAntiAffinity"):
             if _covers(around, example.namespace, term, guest):
                 _count(around, unwelcome, by_node, term["topologyKey"])

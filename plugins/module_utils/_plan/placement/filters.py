@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import typing as t
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.placement import (
     affinity,
@@ -41,13 +41,29 @@ class Answer:
         return f"{said} {', '.join(counted)}." if counted else said
 
 
+@dataclass(slots=True)
+class _Suiting:
+    """For equal pods: reasons by node of what the nodes are by themselves, and the places that are left.
+
+    They are as after the first ``seen`` changes of nodes.
+    """
+
+    seen: int = 0
+    reasons: dict[str, str] = field(default_factory=dict)
+    places: dict[str, world.Place] = field(default_factory=dict)
+
+
 class Filters:
-    """The scheduler's filters over a world; what a pod's nodes have of their own is computed once for equal pods."""
+    """The scheduler's filters over a world; what a pod's nodes have of their own is computed once for equal pods.
+
+    ``looks`` counts how often a pod was held against a node: what a forecast costs.
+    """
 
     def __init__(self, around: world.World) -> None:
         self.around = around
         self.storage = storage.Storage(around.snapshot)
-        self._own: dict[str, tuple[int, dict[str, str], list[world.Place]]] = {}
+        self.looks = 0
+        self._suiting: dict[str, _Suiting] = {}
 
     def answer(self, guest: world.Guest) -> Answer:
         """Every node for the pod."""
@@ -58,13 +74,13 @@ class Filters:
         reasons, open_places = self.by_itself(guest)
         counts = Counter(reasons.values())
         nodes = []
-        for place in open_places:
+        for place in open_places.values():
             found = look.reasons(place)
             if found:
                 counts.update(found)
             else:
                 nodes.append(place.name)
-        return Answer(tuple(nodes), dict(counts), len(around.places))
+        return Answer(tuple(sorted(nodes)), dict(counts), len(around.places))
 
     def look(self, guest: world.Guest) -> Look:
         """What the pod needs of the pods around it, as they are now."""
@@ -82,23 +98,28 @@ class Filters:
             company=affinity.company(self.around, guest),
         )
 
-    def by_itself(self, guest: world.Guest) -> tuple[dict[str, str], list[world.Place]]:
-        """Reasons by node of what the nodes are by themselves, and the places that are left."""
-        spec = guest.spec
-        key = world.key_of(spec.get("nodeSelector"), node_rules.required(guest), guest.tolerations)
-        epoch, reasons, places = self._own.get(key, (-1, {}, []))
-        if epoch != self.around.epoch:
-            named = node_rules.named(guest)
-            reasons, places = {}, []
-            for place in self.around.places.values():
-                if named is not None and place.name not in named:
-                    reasons[place.name] = node_rules.NOT_NAMED
-                elif why := node_rules.reason(guest, place):
-                    reasons[place.name] = why
-                else:
-                    places.append(place)
-            self._own[key] = (self.around.epoch, reasons, places)
-        return reasons, places
+    def by_itself(self, guest: world.Guest) -> tuple[t.Mapping[str, str], t.Mapping[str, world.Place]]:
+        """Reasons by node of what the nodes are by themselves, and the places that are left, by name."""
+        around = self.around
+        key = world.key_of(guest.spec.get("nodeSelector"), node_rules.required(guest), guest.tolerations)
+        found = self._suiting.get(key)
+        again: t.Iterable[str]
+        if found is None:
+            found, again = self._suiting.setdefault(key, _Suiting()), around.places
+        else:
+            again = dict.fromkeys(around.changed[found.seen :])
+        found.seen = len(around.changed)
+        named = node_rules.named(guest)
+        for name in again:
+            place = around.places[name]
+            why = node_rules.NOT_NAMED if named is not None and name not in named else node_rules.reason(guest, place)
+            if why:
+                found.reasons[name] = why
+                found.places.pop(name, None)
+            else:
+                found.places[name] = place
+                found.reasons.pop(name, None)
+        return found.reasons, found.places
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +136,7 @@ class Look:
     def reasons(self, place: world.Place) -> tuple[str, ...]:
         """Why the pod cannot be on a node that suits it by itself; empty if it can."""
         guest = self.guest
+        self.filters.looks += 1
         if guest.ports and room.ports_taken(guest, place):
             return (room.PORTS,)
         if short := room.short(guest, place):

@@ -33,8 +33,13 @@ MOVED = frozenset({"evict", "swap", "job"})
 """Routes of pods that get a successor on another node."""
 BEFORE = frozenset({"swap", "job"})
 """Routes on which the successor comes before the pod leaves."""
-ENOUGH = 100
-"""Nodes among which the best is chosen: in large clusters the scheduler does not look at all of them either."""
+MANY, SCORED = 100, 10
+"""Beyond ``MANY`` nodes the best is chosen among the ``SCORED`` emptiest that take the pod: in large clusters the
+scheduler does not score all of them either.
+"""
+MOST_LOOKS = 5_000_000
+"""How often pods are held against nodes at most, about half a minute: each pod that fits nowhere is against all."""
+TOO_MUCH = "too many pods fit nowhere, or wait for the room of others, to go on. Plan fewer nodes at a time."
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,18 +73,7 @@ def forecasts(
     Without ``with_volumes`` the snapshot lacks what the volumes of pods need.
     """
     moving = [plan for plan in plans if plan.route in MOVED and plan.workload is not None]
-    if not moving:
-        return {}
-    sequence = _Sequence(snapshot, with_volumes=with_volumes)
-    found: dict[str, Forecast] = {}
-    for wave in waves:
-        sequence.out(wave)
-        for plan in moving:
-            if plan.pod.node in wave:
-                found[plan.pod.uid] = sequence.move(plan)
-        if not stay_out:
-            sequence.back(wave)
-    return found
+    return Sequence(snapshot, with_volumes=with_volumes).roll(moving, waves, stay_out=stay_out) if moving else {}
 
 
 def place(scheduler: filters.Filters, guest: world.Guest) -> tuple[str | None, filters.Answer | None]:
@@ -87,14 +81,14 @@ def place(scheduler: filters.Filters, guest: world.Guest) -> tuple[str | None, f
     look = scheduler.look(guest)
     best: tuple[t.Any, ...] | None = None
     if not look.refusal:
-        enough = 0
+        scored, most = 0, SCORED if len(scheduler.around.places) > MANY else MANY
         for spot in _from_the_emptiest(scheduler, guest):
             if look.reasons(spot):
                 continue
             score = (*node_rules.preference(guest, spot), room.load(guest, spot), spot.name)
             best = score if best is None else min(best, score)
-            enough += 1
-            if enough >= ENOUGH:
+            scored += 1
+            if scored >= most:
                 break
     if best is None:
         return None, scheduler.answer(guest)
@@ -102,23 +96,43 @@ def place(scheduler: filters.Filters, guest: world.Guest) -> tuple[str | None, f
     return best[-1], None
 
 
-def _from_the_emptiest(scheduler: filters.Filters, guest: world.Guest) -> t.Sequence[world.Place]:
+def _from_the_emptiest(scheduler: filters.Filters, guest: world.Guest) -> t.Iterator[world.Place]:
     places = scheduler.by_itself(guest)[1]
-    if len(places) <= ENOUGH:
-        return places
-    return sorted(places, key=lambda spot: len(spot.guests))
+    by_crowd = scheduler.around.by_crowd
+    return (spot for crowd in sorted(by_crowd) for name, spot in by_crowd[crowd].items() if name in places)
 
 
-class _Sequence:
+class Sequence:
     """The cluster while wave after wave goes out and comes back."""
 
-    def __init__(self, snapshot: snapshots.Snapshot, *, with_volumes: bool) -> None:
+    def __init__(self, snapshot: snapshots.Snapshot, *, with_volumes: bool = True) -> None:
         self.snapshot = snapshot
         self.with_volumes = with_volumes
         self.around = world.World(snapshot)
         self.scheduler = filters.Filters(self.around)
         self.placed: list[tuple[world.Guest, str]] = []
         self.unserved = _unserved(snapshot)
+
+    def roll(
+        self,
+        moving: t.Iterable[pod_plan.PodPlan],
+        waves: t.Iterable[t.Collection[str]],
+        *,
+        stay_out: bool = False,
+    ) -> dict[str, Forecast]:
+        """The forecast of each of these pods, by UID, in their order within a wave."""
+        on_node: dict[str, list[tuple[int, pod_plan.PodPlan]]] = {}
+        for number, plan in enumerate(moving):
+            on_node.setdefault(plan.pod.node, []).append((number, plan))
+        found: dict[str, Forecast] = {}
+        for wave in waves:
+            self.out(wave)
+            leaving = (one for name in wave for one in on_node.get(name, ()))
+            for _number, plan in sorted(leaving, key=lambda one: one[0]):
+                found[plan.pod.uid] = self.move(plan)
+            if not stay_out:
+                self.back(wave)
+        return found
 
     def out(self, wave: t.Collection[str]) -> None:
         self.placed = []
@@ -138,6 +152,8 @@ class _Sequence:
         pod = plan.pod
         template = _template(self.snapshot, pod)
         unknown = _not_forecast(pod, template, self.unserved)
+        if unknown is None and self.scheduler.looks > MOST_LOOKS:
+            unknown = Forecast(text=f"Not forecast: {TOO_MUCH}")
         if unknown is None and pod.claims and not self.with_volumes:
             unknown = Forecast(text="Not forecast: these credentials may not list csinodes and storageclasses.")
         if unknown is None and not self.snapshot.namespaces and '"namespaceSelector"' in world.key_of(pod.placed):

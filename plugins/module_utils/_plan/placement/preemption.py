@@ -21,13 +21,13 @@ class Eviction:
 def preempted(scheduler: filters.Filters, guest: world.Guest) -> Eviction | None:
     """What would be deleted for the pod: the least important pods, then the fewest; ``None`` if that does not help."""
     around = scheduler.around
-    if guest.priority <= 0 and not any(other.priority < guest.priority for other in around.by_uid.values()):
+    if guest.priority <= around.lowest:
         return None
     if guest.spec.get("preemptionPolicy") == "Never" or scheduler.look(guest).refusal:
         return None
     best: tuple[int, int, int, str] | None = None
     found: Eviction | None = None
-    for place in scheduler.by_itself(guest)[1]:
+    for place in scheduler.by_itself(guest)[1].values():
         if all(other.priority >= guest.priority for other in place.guests.values()):
             continue
         victims = _victims(scheduler, guest, place)

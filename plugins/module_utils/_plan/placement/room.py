@@ -40,9 +40,8 @@ def short(guest: world.Guest, place: world.Place) -> tuple[str, ...]:
 
 def load(guest: world.Guest, place: world.Place) -> float:
     """How full the node is with the pod, of CPU and memory together (the scheduler's LeastAllocated); 0 is empty."""
-    shares = (
-        (place.used.get(name, 0) + guest.requests.get(name, 0)) / place.room[name]
-        for name in ("cpu", "memory")
-        if place.room.get(name)
-    )
-    return round(sum(shares), 6)
+    found = 0.0
+    for name in ("cpu", "memory"):
+        if place.room.get(name):
+            found += (place.used.get(name, 0) + guest.requests.get(name, 0)) / place.room[name]
+    return round(found, 6)

@@ -41,8 +41,7 @@ def constraints(around: world.World, guest: world.Guest) -> tuple[Constraint, ..
     if not raws:
         return ()
     keys = [raw["topologyKey"] for raw in raws]
-    labelled = [place for place in around.places.values() if all(key in place.labels for key in keys)]
-    return tuple(_constraint(around, guest, raw, labelled) for raw in raws)
+    return tuple(_constraint(around, guest, raw, keys) for raw in raws)
 
 
 def reason(found: t.Iterable[Constraint], place: world.Place) -> str:
@@ -56,11 +55,9 @@ def reason(found: t.Iterable[Constraint], place: world.Place) -> str:
     return ""
 
 
-def _constraint(
-    around: world.World, guest: world.Guest, raw: objects.Raw, labelled: t.Sequence[world.Place]
-) -> Constraint:
+def _constraint(around: world.World, guest: world.Guest, raw: objects.Raw, keys: t.Sequence[str]) -> Constraint:
     key, selector = raw["topologyKey"], _selector(guest, raw)
-    counting = {place.name: place.labels[key] for place in labelled if _counts(guest, raw, place)}
+    counting = _counting(around, guest, raw, keys)
     counts = Counter(dict.fromkeys(counting.values(), 0))
     if selector is not None and (selector.get("matchLabels") or selector.get("matchExpressions")):
         # A selector that selects everything counts nothing (countPodsMatchSelector).
@@ -72,6 +69,18 @@ def _constraint(
     if len(counts) < (raw.get("minDomains") or 1):
         fewest = 0
     return Constraint(key, raw.get("maxSkew", 1), int(selectors.matches(selector, guest.labels)), fewest, counts)
+
+
+def _counting(around: world.World, guest: world.Guest, raw: objects.Raw, keys: t.Sequence[str]) -> dict[str, str]:
+    """The nodes that count, with their domain: they have the labels of all constraints, and the policies allow them."""
+
+    def found() -> dict[str, str]:
+        labelled = (place for place in around.places.values() if all(key in place.labels for key in keys))
+        return {place.name: place.labels[raw["topologyKey"]] for place in labelled if _counts(guest, raw, place)}
+
+    policies = (raw.get("nodeAffinityPolicy"), raw.get("nodeTaintsPolicy"))
+    own = (guest.spec.get("nodeSelector"), node_rules.required(guest), guest.tolerations)
+    return around.domains(world.key_of(raw["topologyKey"], keys, policies, own), found)
 
 
 def _selector(guest: world.Guest, raw: objects.Raw) -> objects.Raw | None:

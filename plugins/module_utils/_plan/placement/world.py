@@ -136,26 +136,31 @@ class Tally:
     @property
     def hint(self) -> tuple[str, str] | None:
         """A label that every match has."""
-        for _spaces, selector in self.wanted:
-            exact: t.Mapping[str, str] = (selector or {}).get("matchLabels") or {}
-            for label in exact.items():
-                return label
-        return None
+        return next((label for _spaces, selector in self.wanted if (label := _label_of(selector))), None)
 
 
 class World:
-    """All nodes and pods; ``take``, ``leave``, ``close`` and ``reopen`` change it."""
+    """All nodes and pods; ``take``, ``leave``, ``close`` and ``reopen`` change it.
+
+    ``changed`` are the nodes that were closed or reopened, one after the other; ``by_crowd`` are the nodes by number of
+    pods; ``anti`` are the pods with required anti-affinity, one of each group of equal terms, with their numbers by
+    node.
+    """
 
     def __init__(self, snapshot: snapshots.Snapshot) -> None:
         self.snapshot = snapshot
         self.places = {name: _place(node) for name, node in sorted(snapshot.nodes.items())}
         self.by_uid: dict[str, Guest] = {}
         self.where: dict[int, str] = {}
-        self.epoch = 0
+        self.lowest = min((pod.priority for pod in snapshot.pods if not pod.finished), default=0)
+        self.changed: list[str] = []
         self.claims_used: Counter[tuple[str, str]] = Counter()
+        self.by_crowd: dict[int, dict[str, Place]] = {0: dict(self.places)}
         self.anti: dict[str, tuple[Guest, Counter[str]]] = {}
+        self._anti_by_label: dict[tuple[str, str] | None, dict[str, None]] = {}
         self.namespace_labels = {n["metadata"]["name"]: n["metadata"].get("labels") or {} for n in snapshot.namespaces}
         self._tallies: dict[str, Tally] = {}
+        self._domains: dict[str, tuple[int, dict[str, str]]] = {}
         self._hinted: dict[tuple[str, str], list[Tally]] = {}
         self._unhinted: list[Tally] = []
         self._labelled: dict[tuple[str, str], dict[int, Guest]] = {}
@@ -169,6 +174,7 @@ class World:
         """The pod is on the node from now on."""
         self.where[id(guest)] = name
         place = self.places[name]
+        self._moved(place, 1)
         place.guests[id(guest)] = guest
         self._change(guest, place, 1)
         for label in guest.labels.items():
@@ -180,6 +186,7 @@ class World:
         if name is None:
             return None
         place = self.places[name]
+        self._moved(place, -1)
         del place.guests[id(guest)]
         self._change(guest, place, -1)
         for label in guest.labels.items():
@@ -192,13 +199,32 @@ class World:
         if not place.closed:
             place.closed = True
             place.taints = (*place.taints, {"key": UNSCHEDULABLE, "effect": "NoSchedule"})
-            self.epoch += 1
+            self.changed.append(name)
 
     def reopen(self, name: str, taints: tuple[objects.Raw, ...]) -> None:
         """The node takes pods again, with these taints."""
         place = self.places[name]
         place.closed, place.taints = False, tuple(x for x in taints if x.get("key") != UNSCHEDULABLE)
-        self.epoch += 1
+        self.changed.append(name)
+
+    def domains(self, key: str, found: t.Callable[[], dict[str, str]]) -> dict[str, str]:
+        """What ``found`` says, nodes with their domain, once for each ``key`` until a node is closed or reopened."""
+        seen, known = self._domains.get(key, (-1, {}))
+        if seen != len(self.changed):
+            known = found()
+            self._domains[key] = (len(self.changed), known)
+        return known
+
+    def shunning(self, guest: Guest) -> list[tuple[Guest, Counter[str]]]:
+        """Those of ``anti`` whose terms may mean the pod, by a label that a term asks for."""
+        labels = (None, *guest.labels.items())
+        groups = dict.fromkeys(group for label in labels for group in self._anti_by_label.get(label, ()))
+        return [self.anti[group] for group in groups]
+
+    def _moved(self, place: Place, step: int) -> None:
+        crowd = len(place.guests)
+        del self.by_crowd[crowd][place.name]
+        self.by_crowd.setdefault(crowd + step, {})[place.name] = place
 
     def _change(self, guest: Guest, place: Place, step: int) -> None:
         for resource, amount in guest.requests.items():
@@ -210,7 +236,11 @@ class World:
                 self.claims_used[guest.namespace, claim["claimName"]] += step
         if terms := guest.terms("podAntiAffinity"):
             guest.group = guest.group or key_of(guest.namespace, terms)
-            self.anti.setdefault(guest.group, (guest, Counter()))[1][place.name] += step
+            if guest.group not in self.anti:
+                self.anti[guest.group] = (guest, Counter())
+                for term in terms:
+                    self._anti_by_label.setdefault(_label_of(term.get("labelSelector")), {})[guest.group] = None
+            self.anti[guest.group][1][place.name] += step
         for label in guest.labels.items():
             for tally in self._hinted.get(label, ()):
                 if tally.counts(guest):
@@ -253,6 +283,12 @@ UNSCHEDULABLE = "node.kubernetes.io/unschedulable"
 def key_of(*parts: t.Any) -> str:
     """The same text for equal data."""
     return json.dumps(parts, sort_keys=True)
+
+
+def _label_of(selector: objects.Raw | None) -> tuple[str, str] | None:
+    """A label that everything has that the selector matches."""
+    exact: t.Mapping[str, str] = (selector or {}).get("matchLabels") or {}
+    return next(iter(exact.items()), None)
 
 
 def _place(node: objects.Node) -> Place:

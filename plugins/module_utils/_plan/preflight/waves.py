@@ -27,20 +27,25 @@ def waves(
     if need be a larger one, unless there are too many of a zone among them.
     """
     found: list[list[objects.Node]] = []
+    with_room: list[list[objects.Node]] = []
     for unit in _units(nodes, together):
         units = [unit] if _fits(unit, len(nodes), zone_key, max_per_zone) else [[node] for node in unit]
         for some in units:
-            wave = next((w for w in found if _fits([*w, *some], max_parallel, zone_key, max_per_zone)), None)
+            wave = next((w for w in with_room if _fits([*w, *some], max_parallel, zone_key, max_per_zone)), None)
             if wave is None:
-                found.append(list(some))
-            else:
-                wave += some
+                wave = []
+                found.append(wave)
+                with_room.append(wave)
+            wave += some
+            if len(wave) >= max_parallel:
+                with_room = [other for other in with_room if other is not wave]
     return tuple(tuple(node.name for node in wave) for wave in found)
 
 
 def _fits(wave: t.Sequence[objects.Node], most: int, zone_key: str, max_per_zone: int | None) -> bool:
-    zones = collections.Counter(node.labels.get(zone_key) for node in wave)
-    return len(wave) <= most and (max_per_zone is None or max(zones.values()) <= max_per_zone)
+    if len(wave) > most or max_per_zone is None:
+        return len(wave) <= most
+    return max(collections.Counter(node.labels.get(zone_key) for node in wave).values()) <= max_per_zone
 
 
 def _units(nodes: t.Sequence[objects.Node], together: t.Iterable[t.Collection[str]]) -> list[list[objects.Node]]:

@@ -84,8 +84,10 @@ def findings(
     snapshot: snapshots.Snapshot, plans: t.Collection[pod_plan.PodPlan], waves: t.Iterable[t.Collection[str]]
 ) -> list[reasons.Finding]:
     """Tainted devices of the pods, and what is not known of their successors; second pods of a wave exist at once."""
-    found = {(finding.code, finding.object): finding for wave in waves for finding in _together(snapshot, plans, wave)}
-    for plan in plans:
+    concerned = [plan for plan in plans if plan.pod.device_claims]
+    swaps = [plan for plan in concerned if plan.route == "swap" and _claims(snapshot, plan.pod, shared=False)]
+    found = {(finding.code, finding.object): finding for wave in waves for finding in _together(snapshot, swaps, wave)}
+    for plan in concerned:
         pod, subject = plan.pod, str(plan.workload or plan.pod.ref)
         if plan.route in ("evict", "job") and plan.code != NOWHERE and nowhere(snapshot, pod):
             message = f"{pod.ref}: no other node has free devices for its successor, which starts when one has."
@@ -100,14 +102,14 @@ def findings(
 
 
 def _together(
-    snapshot: snapshots.Snapshot, plans: t.Iterable[pod_plan.PodPlan], wave: t.Collection[str]
+    snapshot: snapshots.Snapshot, swaps: t.Iterable[pod_plan.PodPlan], wave: t.Collection[str]
 ) -> t.Iterator[reasons.Finding]:
     """The swaps of a wave whose second pods find no devices beside those of the others."""
     promised: set[Place] = set()
-    for plan in plans:
-        claims = _claims(snapshot, plan.pod, shared=False)
-        if plan.route != "swap" or plan.pod.node not in wave or not claims:
+    for plan in swaps:
+        if plan.pod.node not in wave:
             continue
+        claims = _claims(snapshot, plan.pod, shared=False)
         nodes = [node for node in _others(snapshot, plan.pod) if node.name not in wave]
         left = ([place for place in _free(snapshot, node) if place not in promised] for node in nodes)
         choices = (_choice(snapshot, _requests(claims), free) for free in left)
