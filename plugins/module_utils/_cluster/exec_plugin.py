@@ -72,7 +72,7 @@ class Plugin:
         words = [self._command, *(str(word) for word in self._spec.get("args") or ())]
         try:
             # Not Ansible's run_command: that has no deadline. A session of its own, to end it with its children.
-            process = subprocess.Popen(
+            process = subprocess.Popen(  # pylint: disable=ansible-bad-function
                 words,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
