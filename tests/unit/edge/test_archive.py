@@ -1,0 +1,47 @@
+# Copyright: Contributors to the kubeops.node_maintenance collection
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The archive that users install holds what they can use, and nothing that needs a checkout."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import tarfile
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).parents[3]
+OURS = {"LICENSE", "LICENSES", "README.md", "CODE_OF_CONDUCT.md", "requirements.txt"}
+FOLDERS = {"changelogs", "docs", "meta", "playbooks", "plugins", "roles", "tests"}
+MADE = {"FILES.json", "MANIFEST.json"}
+
+
+@pytest.fixture(scope="module")
+def archived(tmp_path_factory: pytest.TempPathFactory) -> set[str]:
+    """Its files."""
+    to = tmp_path_factory.mktemp("archive")
+    subprocess.run(["ansible-galaxy", "collection", "build", "--output-path", to, HERE], check=True, timeout=120)
+    (path,) = to.iterdir()
+    with tarfile.open(path) as archive:
+        return {member.name for member in archive if member.isfile()}
+
+
+def test_it_holds_these_files_and_folders_only(archived: set[str]) -> None:
+    assert {name.partition("/")[0] for name in archived} == OURS | FOLDERS | MADE
+    assert {name for name in archived if name.startswith("tests/")} == {"tests/config.yml"}
+    assert {name.split("/")[1] for name in archived if name.startswith("docs/")} == {"docsite"}
+
+
+def test_it_holds_all_of_the_collection(archived: set[str]) -> None:
+    listed = subprocess.run(["git", "ls-files"], cwd=HERE, check=True, capture_output=True, text=True, timeout=60)
+    kept = {name for name in listed.stdout.splitlines() if re.match("(changelogs|meta|playbooks|plugins|roles)/", name)}
+    assert len(kept) > 400
+    assert kept <= archived
+
+
+def test_its_readme_shows_pictures_without_the_sources() -> None:
+    pictures = re.findall(r"!\[[^]]*\]\(([^)]*)\)", (HERE / "README.md").read_text(encoding="utf-8"))
+    assert pictures
+    assert all(address.startswith("https://") for address in pictures)
