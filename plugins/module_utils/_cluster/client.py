@@ -29,9 +29,9 @@ _REFUSED = 30.0
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """All items of a list at one resourceVersion, each with its `apiVersion` and `kind`."""
+    """All items of a list at one resourceVersion, as they were kept."""
 
-    items: list[dict[str, Any]]
+    items: list[Any]
     resource_version: str
 
 
@@ -148,12 +148,16 @@ class Cluster:
         fields: str = "",
         patience: float = 0.0,
         limit: int = verbs.PAGE,
+        keep: Callable[[dict[str, Any]], Any] = lambda item: item,
     ) -> Listing:
         """The whole list, fetched page by page; starts over if the pages expire on the way.
 
+        `keep` makes of each item, a JSON object with its `apiVersion` and `kind`, what the list holds of it. It is
+        called page by page, so that what it leaves out needs memory for one page only.
+
         Raises ClusterError as `send` does; Expired only if the list cannot be had in one piece either.
         """
-        items: list[dict[str, Any]] = []
+        items: list[Any] = []
         restarts, token = 0, ""
         while True:
             page = verbs.list_page(kind, namespace, labels, fields, limit, token)
@@ -169,7 +173,7 @@ class Cluster:
             for item in answer.get("items") or ():
                 item.setdefault("apiVersion", kind.api_version)
                 item.setdefault("kind", kind.kind)
-                items.append(item)
+                items.append(keep(item))
             metadata = answer.get("metadata") or {}
             token = metadata.get("continue") or ""
             if not token:

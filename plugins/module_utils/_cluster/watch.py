@@ -113,7 +113,9 @@ class Reflector:
             began = self._clock.now()
             try:
                 if not self._resource_version:
-                    self._take(self._cluster.items(self._kind, namespace=self._namespace, labels=self._labels))
+                    self._take(
+                        self._cluster.items(self._kind, namespace=self._namespace, labels=self._labels, keep=self._keep)
+                    )
                 if not self._stopping.is_set():
                     self._follow()
                 if self._clock.now() - began > 1.0:
@@ -167,12 +169,13 @@ class Reflector:
     def _see(self, what: str, obj: Object) -> bool:
         """Takes in one event; False if the watch is to stop."""
         version = str((obj.get("metadata") or {}).get("resourceVersion") or "")
+        kept = obj if what == "BOOKMARK" else self._keep(obj)
         with self._wake:
             if self._stopping.is_set():
                 return False
             self._resource_version = version or self._resource_version
             if what != "BOOKMARK":
-                self._change(what, self._keep(obj))
+                self._change(what, kept)
                 self._quiet_since = self._clock.now()
                 self._wake.notify_all()
         return True
@@ -182,7 +185,7 @@ class Reflector:
         with self._wake:
             if self._stopping.is_set():
                 return
-            fresh = {_key(obj): self._keep(obj) for obj in listing.items}
+            fresh = {_key(obj): obj for obj in listing.items}
             for key in [key for key in self.objects if key not in fresh]:
                 self._change("DELETED", self.objects[key])
             for key, obj in fresh.items():

@@ -182,11 +182,11 @@ def test_kinds_that_are_not_watched_are_read_once_or_again(world: World) -> None
     assert asked(world) == ["list pods", budgets, budgets]
 
 
-def test_an_object_is_given_as_it_was_sent_without_its_managed_fields(world: World) -> None:
+def test_a_node_is_given_as_it_was_sent_without_its_managed_fields(world: World) -> None:
     world.patch(kinds.NODES, "n1", {"metadata": {"managedFields": [{"manager": "x"}]}})
 
     def loop(_ctx: Context, live: observe.Live) -> list[t.Any]:
-        return [live.raw("nodes", "n1"), live.raw("nodes", "n2")]
+        return [live.raw_node("n1"), live.raw_node("n2")]
 
     found, missing = watching(world, loop)
     assert (found["metadata"]["name"], "managedFields" in found["metadata"], missing) == ("n1", False, None)

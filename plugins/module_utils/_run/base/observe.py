@@ -73,8 +73,9 @@ def lists(cluster: client.Cluster, wanted: t.Collection[str]) -> dict[str, list[
     found: dict[str, list[t.Any]] = {name: [] for name in wanted}
     for name in wanted:
         with contextlib.suppress(errors.NotFound, *((errors.Forbidden,) if name == "pod_groups" else ())):
-            listing = cluster.items(KINDS[name], namespace=_namespace(name), patience=act.PATIENCE)
-            found[name] = [objects.PARSERS[name](item) for item in listing.items]
+            found[name] = cluster.items(
+                KINDS[name], namespace=_namespace(name), patience=act.PATIENCE, keep=objects.PARSERS[name]
+            ).items
     return found
 
 
@@ -109,9 +110,12 @@ def surged(surges: t.Collection[surge_records.Surge]) -> list[str]:
     return list(dict.fromkeys(found))
 
 
-def _trimmed(raw: dict[str, t.Any]) -> dict[str, t.Any]:
-    raw.get("metadata", {}).pop("managedFields", None)
-    return raw
+def _kept(name: str, raw: dict[str, t.Any]) -> dict[str, t.Any]:
+    """What a watch keeps of an object: what names it, its parsed form, and of nodes also what the API server sent."""
+    meta = raw["metadata"]
+    meta.pop("managedFields", None)
+    named = {field: meta.get(field) for field in ("namespace", "name", "uid", "resourceVersion")}
+    return {"metadata": named, "parsed": objects.PARSERS[name](raw), "raw": raw if name == "nodes" else None}
 
 
 def begin(ctx: context.Context, reflectors: t.Mapping[str, watch.Reflector], wake: threading.Condition) -> None:
@@ -154,7 +158,7 @@ class Live:
         self._seen: int | None = None
         self._looked = float("-inf")
         self._parsed: dict[str, dict[tuple[str, str], t.Any]] = {name: {} for name in watched}
-        self._changed: dict[str, dict[tuple[str, str], dict[str, t.Any] | None]] = {name: {} for name in watched}
+        self._changed: dict[str, dict[tuple[str, str], t.Any]] = {name: {} for name in watched}
         self._reflectors = {name: self._reflector(name) for name in watched}
 
     def __enter__(self) -> Live:
@@ -187,10 +191,11 @@ class Live:
             self._reflectors.update(fresh)
         begin(self._ctx, fresh, self._wake)
 
-    def raw(self, name: str, key: str) -> dict[str, t.Any] | None:
-        """An object of a watched kind without namespaces, as the API server sent it."""
+    def raw_node(self, name: str) -> dict[str, t.Any] | None:
+        """A node as the API server sent it; nodes have to be watched."""
         with self._wake:
-            return self._reflectors[name].objects.get(("", key))
+            found = self._reflectors["nodes"].objects.get(("", name))
+            return found["raw"] if found else None
 
     def fetch(self, wanted: t.Collection[str], *, again: bool = False) -> None:
         """Read kinds that are not watched; those that were read already only with ``again``."""
@@ -238,23 +243,23 @@ class Live:
             KINDS[name],
             namespace=_namespace(name),
             wake=self._wake,
-            keep=_trimmed,
+            keep=functools.partial(_kept, name),
             on_event=functools.partial(self._note, name),
         )
 
-    def _note(self, name: str, what: str, raw: dict[str, t.Any]) -> None:
+    def _note(self, name: str, what: str, kept: dict[str, t.Any]) -> None:
         """Called by the reflectors, with the lock held."""
-        meta = raw["metadata"]
-        self._changed[name][meta.get("namespace") or "", meta["name"]] = None if what == "DELETED" else raw
+        meta = kept["metadata"]
+        self._changed[name][meta["namespace"] or "", meta["name"]] = None if what == "DELETED" else kept["parsed"]
 
-    def _take_in(self, name: str, changed: t.Mapping[tuple[str, str], dict[str, t.Any] | None]) -> None:
-        """Parse what changed since the last snapshot."""
-        known, parser = self._parsed[name], objects.PARSERS[name]
-        for key, raw in changed.items():
-            if raw is None:
+    def _take_in(self, name: str, changed: t.Mapping[tuple[str, str], t.Any]) -> None:
+        """What changed since the last snapshot."""
+        known = self._parsed[name]
+        for key, parsed in changed.items():
+            if parsed is None:
                 known.pop(key, None)
             else:
-                known[key] = parser(raw)
+                known[key] = parsed
 
     def _version(self) -> int:
         return sum(r.version for r in self._reflectors.values())

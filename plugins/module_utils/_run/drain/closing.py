@@ -113,7 +113,7 @@ class Closing:
     def begin(self) -> None:
         """Let others know that the drain of the open nodes begins."""
         for site in self._sites.values():
-            site.raw = site.raw or self._live.raw("nodes", site.name)
+            site.raw = site.raw or self._live.raw_node(site.name)
             if site.open and (why := site.show(self.ctx, "draining", self.locks.fence)):
                 self._close(site, why.outcome, why.message)
 
@@ -174,7 +174,7 @@ class Closing:
 
     def prove(self, site: node_sites.NodeDrain) -> None:
         """Record the node as drained, on the condition that it is still out."""
-        known = self._live.raw("nodes", site.name)
+        known = self._live.raw_node(site.name)
         why, _made = site.write(self.ctx, node_sites.drained, self.locks.fence, known=known)
         if why := why or site.show(self.ctx, "drained", self.locks.fence):
             self._close(site, why.outcome, why.message)

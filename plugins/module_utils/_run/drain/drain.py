@@ -178,7 +178,7 @@ class _Drain:
             site.message = f"Node {site.name} would lose the selected pods."
             return
         proven = node_sites.drained(site.node, site.record) if site.node and site.record else None
-        shown = node_sites.predicted(self.ctx, site, self.live.raw("nodes", site.name))
+        shown = node_sites.predicted(self.ctx, site, self.live.raw_node(site.name))
         for change in (*shown[:-1], proven, *shown[-1:]):
             if change:
                 act.apply(self.ctx, change)
