@@ -8,8 +8,10 @@ from __future__ import annotations
 import functools
 import http.client
 import json
+import queue
 import re
 import ssl
+import threading
 import typing as t
 import urllib.error
 import urllib.parse
@@ -217,6 +219,30 @@ def _tls(validate: bool) -> ssl.SSLContext:
 
 def send(call: hooks.Http, variables: hook_calls.Variables, timeout: float) -> int:
     """Send one call and return its HTTP status; see ``hook_calls.Send``.
+
+    The timeout of a socket holds for each read, and none for the search of an address; so a thread of its own makes the
+    call, and is left alone when the time is over.
+    """
+    said: queue.SimpleQueue[int | Exception] = queue.SimpleQueue()
+
+    def make() -> None:
+        try:
+            said.put(_send(call, variables, timeout))
+        except Exception as error:
+            said.put(error)
+
+    threading.Thread(target=make, name="http", daemon=True).start()
+    try:
+        answer = said.get(timeout=timeout)
+    except queue.Empty:
+        raise hook_calls.NoAnswerError(f"{call.shown()} gave no answer within {timeout:.0f} s") from None
+    if isinstance(answer, Exception):
+        raise answer
+    return answer
+
+
+def _send(call: hooks.Http, variables: hook_calls.Variables, timeout: float) -> int:
+    """Send one call.
 
     The variables are the JSON body of POST, PUT and PATCH. Proxies are those of the environment, as with Ansible's
     ``open_url``. That function itself is not for threads: it replaces the opener of the whole process for each call.

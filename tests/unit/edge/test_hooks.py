@@ -213,6 +213,31 @@ def test_proxies_of_the_environment_are_used(monkeypatch: pytest.MonkeyPatch) ->
     assert [path for _verb, path, _headers, _body in proxy.got] == ["http://queue.example/drain"]
 
 
+def test_a_server_that_never_ends_its_answer_takes_no_longer_than_the_timeout() -> None:
+    over = threading.Event()
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            self.wfile.write(b"HTTP/1.0 200 OK\r\n")
+            # Each byte comes in time for the timeout of a read.
+            for _ in range(100):
+                if not over.wait(0.05):
+                    self.wfile.write(b"x")
+
+        def log_message(self, format: str, *args: t.Any) -> None:
+            del format, args
+
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        with pytest.raises(NoAnswerError, match="gave no answer within 1 s"):
+            hooks.send(model.Http(f"http://127.0.0.1:{server.server_port}/"), {"again": False}, 1.0)
+    finally:
+        over.set()
+        server.shutdown()
+        server.server_close()
+
+
 def test_no_answer_is_said_without_what_may_be_secret() -> None:
     server = Server(200)
     server.close()
