@@ -22,7 +22,7 @@ MADE = {"FILES.json", "MANIFEST.json"}
 def archived(tmp_path_factory: pytest.TempPathFactory) -> set[str]:
     """Its files."""
     to = tmp_path_factory.mktemp("archive")
-    subprocess.run(["ansible-galaxy", "collection", "build", "--output-path", to, HERE], check=True, timeout=120)
+    subprocess.run(["ansible-galaxy", "collection", "build", "--output-path", to, HERE], check=True, timeout=600)
     (path,) = to.iterdir()
     with tarfile.open(path) as archive:
         return {member.name for member in archive if member.isfile()}
