@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names
+from ansible_collections.kubeops.node_maintenance.tests.explore import promises
 from ansible_collections.kubeops.node_maintenance.tests.explore.budgets import Budgets
 from ansible_collections.kubeops.node_maintenance.tests.explore.people import PERSON
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.store import Event, Raw
@@ -63,6 +64,7 @@ class Judge:
     def __post_init__(self) -> None:
         self.before = picture(self.world)
         self._budgets = Budgets(self.world)
+        promises.attend(self.world, self.broken)
         self.world.on_event.append(self._event)
         for (_place, name), lease in self.world.store.of(LEASES).items():
             self._holders[name] = holder_of(lease)
@@ -249,20 +251,26 @@ def ours(world: World) -> t.Iterator[tuple[str, str]]:
         for (namespace, name), raw in objects.items():
             meta = raw["metadata"]
             labelled = (meta.get("labels") or {}).get(names.MANAGED_BY_LABEL) == names.MANAGED_BY
-            noted = any(key.startswith(names.PREFIX) for key in meta.get("annotations") or {})
-            if (labelled and resource != kinds.NAMESPACES.resource) or (noted and resource == NODES):
+            notes = meta.get("annotations") or {}
+            noted = any(key.startswith(names.PREFIX) for key in notes) if resource == NODES else names.PLANNED in notes
+            if (labelled and resource != kinds.NAMESPACES.resource) or noted:
                 yield resource, f"{namespace}/{name}"
 
 
 def picture(world: World) -> dict[str, t.Any]:
-    """What has to be the same afterwards, byte for byte: spec, labels and annotations."""
+    """What has to be the same afterwards, byte for byte: spec, labels, annotations and conditions of a maintenance."""
     found: dict[str, t.Any] = {}
     for kind in KEPT:
         for (namespace, name), raw in world.store.of(kind.resource).items():
             meta = {key: raw["metadata"].get(key) for key in ("labels", "annotations", "uid")}
-            spec = copy.deepcopy(raw.get("spec") or {})
-            found[f"{kind.kind} {namespace}/{name}"] = json.dumps(_bare({**meta, "spec": spec}), sort_keys=True)
+            kept = {"spec": copy.deepcopy(raw.get("spec") or {}), "conditions": _shown(raw)}
+            found[f"{kind.kind} {namespace}/{name}"] = json.dumps(_bare({**meta, **kept}), sort_keys=True)
     return found
+
+
+def _shown(raw: Raw) -> list[Raw]:
+    """The conditions by which others are told of a maintenance."""
+    return [c for c in (raw.get("status") or {}).get("conditions") or () if c["type"] in names.LIFECYCLE]
 
 
 def _bare(value: t.Any) -> t.Any:

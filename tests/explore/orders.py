@@ -11,7 +11,8 @@ import json
 import typing as t
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds
-from ansible_collections.kubeops.node_maintenance.tests.explore import invariants, stories
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names
+from ansible_collections.kubeops.node_maintenance.tests.explore import invariants, people, stories
 from ansible_collections.kubeops.node_maintenance.tests.explore.judge import Judge, Violation, ours, record
 from ansible_collections.kubeops.node_maintenance.tests.explore.states import difference
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.machine import Choices, Task
@@ -66,6 +67,10 @@ def made_good(world: World, judge: Judge, story: stories.Story, *, told: bool = 
 
     People have had their will, and a load is what it was at first, only in a story that was ``told`` to its end.
     """
+    if not told:
+        for name, _raw in nodes(world):
+            for kind in names.LIFECYCLE:
+                people.condition(world, name, kind, wanted=False)
     runs = {str(known["run"]) for _name, raw in nodes(world) if (known := record(raw))}
     # The last, without a name, is for what belongs to no node any more.
     for run in [*sorted(runs), ""]:

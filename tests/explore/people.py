@@ -79,6 +79,17 @@ def untaint(world: World, name: str) -> None:
     _tainted(world, name, [found for found in taints(world, name) if found["key"] != names.TAINT_KEY])
 
 
+def condition(world: World, name: str, kind: str, wanted: bool = True) -> None:
+    """Another tool that shows what it does with a node: sets a condition to True, or takes its own away."""
+    raw = world.get(kinds.NODES, name)
+    now = raw["status"]["conditions"]
+    others = [found for found in now if found["type"] != kind or found.get("reason") != PERSON]
+    if wanted and not any(found["type"] == kind for found in others):
+        others.append({"type": kind, "status": "True", "reason": PERSON, "lastTransitionTime": world.objects.wall()})
+    if others != now:
+        world.objects.replace(kinds.NODES, raw, {**raw, "status": {**raw["status"], "conditions": others}}, "status")
+
+
 def taints(world: World, name: str) -> list[Raw]:
     return list(world.get(kinds.NODES, name)["spec"].get("taints") or ())
 

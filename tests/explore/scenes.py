@@ -11,9 +11,16 @@ import json
 import typing as t
 from dataclasses import dataclass, field, replace
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import (
+    hooks,
+    names,
+    pod_rules,
+    pod_selectors,
+    selectors,
+)
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.pod_plan import Choices
-from ansible_collections.kubeops.node_maintenance.tests.unit.simulator import koordinator, manifests
+from ansible_collections.kubeops.node_maintenance.tests.unit.simulator import applications, koordinator, manifests
+from ansible_collections.kubeops.node_maintenance.tests.unit.simulator import nodes as on_nodes
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.store import Raw
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.whole import Input
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.world import Actor, Saved, World
@@ -162,6 +169,58 @@ def crowd() -> Scene:
     )
     given = Input(("n1",), settle=0.0, gap=0.05, gates=("ready",), timeout=120.0)
     return Scene("crowd", objects, {}, given)
+
+
+def _hook(hook: hooks.Hook, selector: str, action: hooks.Action = "http") -> hooks.Rule:
+    http = hooks.Http("http://{node}.example/maintenance") if action == "http" else None
+    selects = pod_selectors.PodSelector(selectors.parse(selector))
+    return hooks.Rule(hook, f"{hook} {selector}", action, 60.0, selects, http=http)
+
+
+def participants() -> Scene:
+    """On one node pods of all who take part in its maintenance, and another node that takes them.
+
+    A single pod is called by HTTP, a pair agrees by annotations, an operator moves a master, a Job is waited for until
+    it has finished, a gang goes as a whole. The node has conditions, hooks of its own, and a taint after each boot.
+    """
+    host = manifests.node("n1")
+    host["metadata"]["annotations"] = {applications.STARTUP: "4s"}
+    master = manifests.stateful_set("pg", 2, annotations={applications.SWITCHES: "5s"})
+    labels = {applications.CLUSTER: "pg", applications.ROLE: applications.REPLICA, "application": "spilo"}
+    master["spec"]["template"]["metadata"]["labels"] |= labels
+    ruled = manifests.budget("postgres-pg-pdb", minAvailable=1)
+    ruled["spec"]["selector"] = {"matchLabels": {**labels, applications.ROLE: applications.MASTER}}
+    gang = manifests.deployment("workers", 2)
+    gang["metadata"]["annotations"] = {names.ALLOW_INTERRUPTION: "true"}
+    group = {f"leaderworkerset.sigs.k8s.io/{key}": value for key, value in (("name", "workers"), ("group-key", "g1"))}
+    gang["spec"]["template"]["metadata"]["labels"] |= group
+    batch = manifests.template("batch", annotations={on_nodes.COMPLETE: "45s"}, restartPolicy="Never")
+    meta = {"name": "batch", "namespace": manifests.SHOP}
+    job = {"apiVersion": "batch/v1", "kind": "Job", "metadata": meta, "spec": {"template": batch}}
+    pair = manifests.deployment("pair", 2, annotations={applications.AGREES: "3s"})
+    first = (host, manifests.deployment("single", 1), pair, master, gang, job)
+    services = (manifests.service("single"), manifests.service("pair"))
+    rules, _faults = pod_rules.read([{"name": "batch", "pods": "app=batch", "wait": "finished", "deadline": "5m"}])
+    given = Input(
+        ("n1",),
+        work=reboot,
+        choices=Choices(backend="eviction", rules=rules),
+        settle=0.0,
+        gap=0.05,
+        gates=("ready", "schedulable", "conditions"),
+        timeout=300.0,
+        node_conditions=True,
+        planned_notice=2.0,
+        hook_rules=(
+            _hook("before_node", "kubernetes.io/hostname"),
+            _hook("before_pod", "app=single"),
+            _hook("before_pod", "app=pair", "annotation"),
+            _hook("after_pod", "app=single"),
+            _hook("after_node", "kubernetes.io/hostname"),
+        ),
+    )
+    objects = (manifests.node("n2"), *services, ruled)
+    return Scene("participants", objects, {"single": 1, "pair": 1}, given, first=first)
 
 
 def locked() -> Scene:

@@ -250,6 +250,48 @@ def _changing_load(world: World) -> list[Task]:
     ]
 
 
+def _conditions(world: World) -> list[Task]:
+    """Two runs that show what they do by conditions of the node, and another tool with conditions of its own."""
+    planned, drained_ = names.LIFECYCLE[0], names.LIFECYCLE[2]
+    return [
+        calls(world.process("a"), "a/a1", to("cordoned", node_conditions=True), to("parked")),
+        calls(world.process("b"), "b/b1", to("cordoned", node_conditions=True), to("returning"), to("uncordoned")),
+        people.person(
+            world,
+            *(
+                lambda kind=kind, wanted=wanted: people.condition(world, "n1", kind, wanted)
+                for wanted in (True, False)
+                for kind in (planned, drained_)
+            ),
+        ),
+    ]
+
+
+def _participants(world: World) -> list[Task]:
+    """A run that stands still at some time, the same command once more, and another tool with its conditions."""
+    a, b, fate = world.process("a"), world.process("b"), world.process("fate")
+
+    def again() -> object:
+        b.clock.sleep(people.some_time(world))
+        return maintain(b, PARTICIPANTS.given)
+
+    def suspended() -> None:
+        fate.clock.sleep(people.some_time(world))
+        a.process.freeze(people.some_time(world))
+
+    kind = names.LIFECYCLE[1]
+    return [
+        a.spawn(lambda: maintain(a, PARTICIPANTS.given)),
+        b.spawn(again),
+        fate.spawn(suspended),
+        people.person(
+            world,
+            lambda: people.condition(world, "n1", kind),
+            lambda: people.condition(world, "n1", kind, False),
+        ),
+    ]
+
+
 def _crowd(world: World) -> list[Task]:
     a, b, carl = world.process("a"), world.process("b"), world.process("carl")
     given = CROWD.given
@@ -282,12 +324,13 @@ def _crowd(world: World) -> list[Task]:
     ]
 
 
-SMALL, CROWD = scenes.small(), scenes.crowd()
+SMALL, CROWD, PARTICIPANTS = scenes.small(), scenes.crowd(), scenes.participants()
 ALL: tuple[Story, ...] = (
-    Story("two want one lock", scenes.locked(), _one_lock, 0.34),
+    Story("two want one lock", scenes.locked(), _one_lock, 0.31),
     Story("two runs take one node", SMALL, _locks, 0.28),
     Story("a run, a call by hand and a person", SMALL, _hands, 0.26, ("Node",)),
     Story("two starts of one run on two nodes", SMALL, _starts, 0.05),
+    Story("two runs and a tool with conditions", scenes.locked(), _conditions, 0.03),
     Story("two runs guard one workload", scenes.small(nodes=3), _guards, 0.008),
     Story("a drain and a person", SMALL, _drain_and_person, 0.01, ("Node", "Deployment")),
     Story("a drain of a node that registers again", SMALL, _node_again, 0.008, ("Node",)),
@@ -296,5 +339,6 @@ ALL: tuple[Story, ...] = (
     Story("a surge and an HPA that changes its mind", scenes.scaled(), _changing_load, 0.008, ("Deployment",)),
     Story("two runs of the playbook", scenes.small(nodes=3), _two_maintains, 0.005),
     Story("a run and a recover", SMALL, _maintain_and_recover, 0.005),
-    Story("everybody at once", CROWD, _crowd, 0.01, ("Node", "Deployment", "HorizontalPodAutoscaler")),
+    Story("a run that others take part in", PARTICIPANTS, _participants, 0.001),
+    Story("everybody at once", CROWD, _crowd, 0.009, ("Node", "Deployment", "HorizontalPodAutoscaler")),
 )

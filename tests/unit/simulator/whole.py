@@ -9,11 +9,13 @@ calls passes the time that Ansible needs (`gap`). Called again with the same inp
 
 from __future__ import annotations
 
+import contextlib
 import enum
 import typing as t
 from dataclasses import dataclass, field
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.errors import ClusterError
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import hooks
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.node_records import BadRecordError
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.pod_plan import Choices
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap.surge_records import BadSurgeError
@@ -21,12 +23,13 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import Context, Result, StopRun
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drain.drain import DrainOptions, drain
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.nodes.cordon import CordonOptions, cordon
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.nodes.hooks import HookOptions, call_hooks
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.plan.plan import PlanOptions, make_plan
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.protect.guard import GuardOptions, guard
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.runs.state import StateOptions, state
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.world import Actor
 
-GATES = ("ready", "daemonsets", "pressure", "stable")
+GATES = ("ready", "daemonsets", "schedulable", "conditions", "pressure", "stable")
 
 Loop = t.Callable[[Context], Result]
 
@@ -35,6 +38,7 @@ Loop = t.Callable[[Context], Result]
 class Input:
     """What a user gives `maintain`, in its final types. `work` is what the tasks do to the nodes that are out.
 
+    `hook_rules` are those of all hooks; rules with task files are not for a simulated run.
     `run` is `maintain_run`; `evacuates`: the nodes stay out; `check` is `--check`. Times in seconds.
     """
 
@@ -53,6 +57,11 @@ class Input:
     check: bool = False
     node_conditions: bool = False
     planned_notice: float | None = None
+    hook_rules: tuple[hooks.Rule, ...] = ()
+
+    def rules(self, *wanted: hooks.Hook) -> tuple[hooks.Rule, ...]:
+        """The rules of these hooks."""
+        return tuple(rule for rule in self.hook_rules if rule.hook in wanted)
 
     @property
     def fingerprint(self) -> dict[str, t.Any]:
@@ -210,14 +219,14 @@ class _Playbook:
             marks |= {"node_conditions": given.node_conditions, "planned_notice": given.planned_notice}
             result = self.call_nodes("cordoned", self._cordon("cordoned", nodes, **marks), run, told)
             cordoned = _good(result)
-            protected = self._protect(cordoned, told)
+            protected = self._protect(self._hooked("before_node", cordoned, told), told)
             ready = self._drain(protected, told)
             if given.check:
                 self.outcome.failed.update({name: _said(name, told) for name in nodes if name not in ready})
                 return
             if ready and given.work and not given.evacuates:
-                lease = given.tasks_timeout
-                ready = _good(self.call_nodes("out", self._cordon("out", ready, lease_duration=lease), run, told))
+                out = self._cordon("out", ready, lease_duration=given.tasks_timeout, rules=given.choices.rules)
+                ready = _good(self.call_nodes("out", out, run, told))
         except _Broken as error:
             broken, ready = str(error), []
             if given.check:
@@ -251,6 +260,7 @@ class _Playbook:
             tuple(nodes),
             swap_blocked=given.choices.swap_blocked,
             allow_interruption=given.choices.allow_interruption,
+            rules=given.choices.rules,
             settle=given.settle,
             timeout=given.timeout,
         )
@@ -259,9 +269,19 @@ class _Playbook:
     def _drain(self, nodes: list[str], told: list[Result]) -> list[str]:
         if not nodes:
             return []
-        options = DrainOptions(tuple(nodes), self.given.choices, timeout=self.given.timeout)
+        rules = hooks.Rules(self.given.rules("before_pod"), self.given.rules("after_pod"))
+        send = self.actor.world.endpoint.sender(self.actor)
+        options = DrainOptions(tuple(nodes), self.given.choices, timeout=self.given.timeout, hooks=rules, send=send)
         result = self.call_nodes("drain", lambda ctx: drain(ctx, options), self.outcome.run, told)
         return [node["name"] for node in result.data["nodes"] if not node["failed"] and node["outcome"] != "gone"]
+
+    def _hooked(self, name: hooks.Hook, nodes: list[str], told: list[Result]) -> list[str]:
+        """tasks/hooks.yml; gives the nodes of which no hook failed."""
+        rules, send = self.given.rules(name), self.actor.world.endpoint.sender(self.actor)
+        if not rules or not nodes:
+            return nodes
+        options = HookOptions("called", tuple(nodes), rules, (), send)
+        return _good(self.call_nodes(name, lambda ctx: call_hooks(ctx, options), self.outcome.run, told))
 
     def _work(self, ready: list[str]) -> tuple[list[str], dict[str, str]]:
         """Which nodes the tasks were done on, and why not on others."""
@@ -289,7 +309,10 @@ class _Playbook:
         try:
             back = self.call_nodes("returning", self._cordon("returning", returning), run, told)
             there = [node["name"] for node in back.data["nodes"] if not node["failed"] and node["outcome"] != "gone"]
-            verified = self._gates(there, told)
+            passed = self._gates(there, told)
+            verified = self._hooked("after_node", passed, told)
+            if held := [name for name in passed if name not in verified]:
+                self.call_nodes("parked", self._cordon("parked", held), run, told)
             if noted := [name for name in verified if name not in worked]:
                 self.call_nodes("noted", self._state("noted", nodes=tuple(noted)), run, told)
             released = _good(back) if given.on_failure == "release" else verified
@@ -323,6 +346,9 @@ class _Playbook:
 
     def _give_back_lost(self, nodes: list[str], told: list[Result]) -> None:
         run = self.outcome.run
+        if self.given.on_failure != "keep":
+            with contextlib.suppress(_Broken):
+                self._hooked("after_node", nodes, told)
         options = GuardOptions("absent", tuple(nodes))
         told.append(self._call("absent", lambda ctx: guard(ctx, options), run))
         goal: t.Literal["parked", "uncordoned"] = "parked" if self.given.on_failure == "keep" else "uncordoned"

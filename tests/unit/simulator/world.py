@@ -23,7 +23,8 @@
 * **Invariants**: append to `world.machine.on_step`; called after each step. `world.on_event` hears each change.
 * **States**: `world.saved()` and `World.of(state)` begin any number of worlds where one has come to; settling anew
   for each would be dear.
-* `world.log` are all requests, `world.close()` ends what still runs: use the world as a context manager.
+* `world.log` are all requests, `world.endpoint` is the other end of HTTP hooks. `world.close()` ends what still runs:
+  use the world as a context manager.
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.client import Cluster
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import Context, Event, Run
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator import (
+    applications,
     koordinator,
     manifests,
     nodes,
@@ -73,6 +75,9 @@ CONTROLLERS: tuple[type[Controller], ...] = (
     serving.Autoscalers,
     scheduling.Reservations,
     koordinator.Migrations,
+    applications.Applications,
+    applications.StartupTaints,
+    applications.Operators,
 )
 
 C = t.TypeVar("C", bound=Controller)
@@ -179,6 +184,7 @@ class World:
         self.log: list[Sent] = []
         self.on_event: list[t.Callable[[Change], None]] = []
         self.actors: dict[str, Actor] = {}
+        self.endpoint = applications.Endpoint()
         self._tokens, self._chance, self._fine = itertools.count(1), chance, fine
         self._index = Index()
         self.controllers = [kind(self.server, self._index) for kind in CONTROLLERS]
