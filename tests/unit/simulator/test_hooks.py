@@ -14,6 +14,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import (
     hooks,
     names,
+    phases,
     pod_rules,
     selectors,
 )
@@ -527,3 +528,25 @@ def test_a_pod_that_started_meanwhile_is_called_before_it_leaves(scene: t.Callab
     assert set(gone) == late
     assert set(called_) == {(hook, name) for hook in ("before_pod", "after_pod") for name in late}
     assert all(called_["before_pod", name] < at for name, at in gone.items())
+
+
+def test_progress_names_no_hook_that_is_done(scene: t.Callable[..., Scene]) -> None:
+    """Pods wait on, for the budget of others: by then their own hooks are over."""
+    one = scene(BEFORE)
+    one.world.patch(kinds.DEPLOYMENTS, "web", {"spec": {"replicas": 0}})
+    one.world.settle()
+    one.rules = hooks.Rules((rule("before_pod", "http", "slow"),), ())
+    for name in ("n8", "n9"):
+        one.world.cordon(name)
+    one.world.apply(manifests.deployment("slow", 3, annotations={nodes.START: "30s"}))
+    one.world.machine.run_for(40.0)
+    for name in ("n8", "n9"):
+        one.world.cordon(name, False)
+    me = one.begin()
+    assert outcome(one.ended(one.drain(me)))[0] == "drained"
+    said = [event.message for event in me.told]
+    done = [place for place, text in enumerate(said) if text.endswith(": done")]
+    assert len(done) == 3
+    lines = [event.message for event in me.told[done[-1] :] if event.what == phases.What.PROGRESS]
+    assert any("pods left" in text for text in lines)
+    assert [text for text in lines if "slow-http" in text] == []

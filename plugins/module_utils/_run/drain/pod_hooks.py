@@ -217,10 +217,14 @@ class PodHooks:
     def _fail(self, site: node_sites.NodeDrain) -> None:
         for move in site.left():
             for one in self._before.get(move.pod.uid, ()):
+                said = f"{one.call.subject}: {one.call.what}"
                 if one.failure and move.state == "waiting":
                     move.end("failed", outcomes.PodOutcome.HOOK_FAILED, self.ctx.clock.now(), one.failure)
                 elif not one.over and move.state == "waiting":
-                    move.block("Pod", move.pod.namespace, move.pod.name, f"{one.call.subject}: {one.call.what}")
+                    move.block("Pod", move.pod.namespace, move.pod.name, said)
+                elif one.over and move.blocked_by and move.blocked_by["message"] == said:
+                    # Whatever it waits for now says so itself.
+                    move.blocked_by = None
 
     def _owed(self, site: node_sites.NodeDrain) -> list[hook_actions.PodHook]:
         if site.name in self._lost:
