@@ -12,7 +12,7 @@ import pytest
 from support import operators, sampling
 from support.arena import Arena
 from support.lab import Lab
-from support.operators import outcomes, primaries
+from support.operators import machines, outcomes, primaries
 from support.operators.base import Operator
 from support.plays import Player
 from support.watching import Seen, Watch
@@ -46,6 +46,31 @@ def test_a_node_is_emptied_where_kubectl_drain_empties_it_and_never_darker(
     assert ours.foreign_dark(seen.log, outcomes.SLACK) == [], f"dark outside of its own hand-over: {ours.switching}"
     assert dark(ours, seen) <= rows["kubectl drain"]["dark_seconds"] + outcomes.SLACK
     assert ours.wrong(seen.violations()) == []
+
+
+@pytest.mark.whole
+def test_a_virtual_machine_that_only_a_webhook_keeps_is_migrated(arena: Arena, play: Player, watching: Watch) -> None:
+    here, *_others, spare = arena.nodes(4)
+    with operators.running(machines.KubeVirtByWebhook, arena, "vm", here, [spare]) as operator, watching() as seen:
+        run = play("maintain", maintain_nodes=[here], maintain_delete_emptydir_data=True, within=300)
+    assert run.ok, run.text
+    assert "migrat" in run.finding("operator_budget")["message"]
+    assert operator.foreign_dark(seen.log, outcomes.SLACK) == []
+    seen.all_held()
+
+
+@pytest.mark.whole
+def test_a_virtual_machine_that_cannot_be_migrated_blocks_with_the_words_of_kubevirt(
+    arena: Arena, play: Player
+) -> None:
+    here, *_others, spare = arena.nodes(4)
+    why = {"type": "LiveMigratable", "status": "False", "reason": "HostDeviceNotLiveMigratable", "message": "a GPU"}
+    with operators.running(machines.KubeVirtByWebhook, arena, "vm", here, [spare]) as operator:
+        operator.api.patch(operator.machine, {"status": {"conditions": [why]}})
+        run = play("maintain", maintain_nodes=[here], maintain_delete_emptydir_data=True)
+    assert not run.ok
+    assert "cannot be migrated (a GPU)" in run.finding("not_migratable")["message"]
+    assert not arena.is_cordoned(here)
 
 
 @pytest.mark.parametrize("acts", [True, *sampling.first(0, [False])], ids=["acts", "does-not-act"])

@@ -5,8 +5,8 @@
 No discovery is needed to address them: Kubernetes' own have been stable since 1.25 at the latest (autoscaling/v2
 since 1.23, policy/v1 and CronJobs in batch/v1 since 1.21), except admission policies, which are stable since 1.30, and
 devices, stable since 1.34 (DeviceTaintRules since 1.37). EvictionRequests exist since 1.37 where their gate is on,
-NodeFences where `maintenance_access` has installed them, and Argo's Rollouts, Kruise's CloneSets and Koordinator's
-kinds where these projects are installed.
+NodeFences where `maintenance_access` has installed them, and Argo's Rollouts, Kruise's CloneSets, KubeVirt's and
+Koordinator's kinds where these projects are installed.
 """
 
 from __future__ import annotations
@@ -72,6 +72,8 @@ DEVICE_TAINT_RULES = Kind("resource.k8s.io", "v1", "devicetaintrules", "DeviceTa
 DEVICE_TAINT_RULES_BETA = Kind("resource.k8s.io", "v1beta2", "devicetaintrules", "DeviceTaintRule", namespaced=False)
 PRIORITY_CLASSES = Kind("scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", namespaced=False)
 POD_GROUPS = Kind("scheduling.k8s.io", "v1beta1", "podgroups", "PodGroup")
+VIRTUAL_MACHINES = Kind("kubevirt.io", "v1", "virtualmachineinstances", "VirtualMachineInstance")
+KUBEVIRTS = Kind("kubevirt.io", "v1", "kubevirts", "KubeVirt")
 PODMIGRATIONJOBS = Kind(
     "scheduling.koordinator.sh", "v1alpha1", "podmigrationjobs", "PodMigrationJob", namespaced=False
 )

@@ -20,6 +20,7 @@ SAYING = (
     "_plan/routes/devices.py",
     "_plan/routes/eviction_requests.py",
     "_plan/routes/held.py",
+    "_plan/routes/machines.py",
     "_plan/routes/rules.py",
     "_plan/swap/protect.py",
     "_plan/swap/surge_room.py",

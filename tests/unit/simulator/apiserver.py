@@ -24,7 +24,7 @@ from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.store imp
 _BY_PATH: t.Mapping[tuple[str, str, str], Kind] = {
     (kind.group, kind.version, kind.plural): kind for kind in kinds.KINDS.values()
 }
-ADD_ONS = frozenset({"argoproj.io", "apps.kruise.io", "scheduling.koordinator.sh"})
+ADD_ONS = frozenset({"argoproj.io", "apps.kruise.io", "kubevirt.io", "scheduling.koordinator.sh"})
 """Groups that are there only where somebody installed them."""
 _FIELDS = {
     "pods": {"spec.nodeName", "spec.schedulerName", "status.phase", "spec.restartPolicy"},

@@ -410,6 +410,8 @@ UNPARSED = (
     "namespaces",
     *DEVICES,
     "pod_groups",
+    "virtual_machines",
+    "kubevirts",
 )
 PARSERS: t.Mapping[str, t.Callable[[Raw], t.Any]] = {
     "nodes": Node.of,

@@ -24,7 +24,7 @@ class Snapshot:
     The fields after ``autoscalers`` are raw objects; ``claims`` are PersistentVolumeClaims, ``volumes`` their
     PersistentVolumes, ``slices`` EndpointSlices, ``attachments`` VolumeAttachments; ``device_*`` are ResourceClaims,
     ResourceSlices, DeviceClasses and DeviceTaintRules; ``csi_nodes``, ``storage_classes`` and ``namespaces`` are for
-    the placement forecast.
+    the placement forecast. ``virtual_machines`` are KubeVirt's VirtualMachineInstances, ``kubevirts`` its own settings.
     """
 
     nodes: t.Mapping[str, objects.Node] = field(default_factory=dict)
@@ -49,6 +49,8 @@ class Snapshot:
     csi_nodes: tuple[objects.Raw, ...] = ()
     storage_classes: tuple[objects.Raw, ...] = ()
     namespaces: tuple[objects.Raw, ...] = ()
+    virtual_machines: tuple[objects.Raw, ...] = ()
+    kubevirts: tuple[objects.Raw, ...] = ()
 
     @classmethod
     def of(cls, found: t.Mapping[str, t.Iterable[t.Any]]) -> Snapshot:
@@ -216,6 +218,14 @@ class Snapshot:
         allocations = ((claim.get("status") or {}).get("allocation") or {} for claim in self.device_claims)
         results = (result for one in allocations for result in (one.get("devices") or {}).get("results") or ())
         return frozenset((r["driver"], r["pool"], r["device"]) for r in results if not r.get("adminAccess"))
+
+    @functools.cached_property
+    def _virtual_machines_by_uid(self) -> dict[str, objects.Raw]:
+        return {machine["metadata"]["uid"]: machine for machine in self.virtual_machines}
+
+    def virtual_machine(self, uid: str) -> objects.Raw | None:
+        """The VirtualMachineInstance with this UID."""
+        return self._virtual_machines_by_uid.get(uid)
 
     def owned_by(self, workload: objects.Workload) -> tuple[objects.Workload, ...]:
         """The workloads that this one controls, such as a Deployment's ReplicaSets."""

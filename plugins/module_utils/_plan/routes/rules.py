@@ -22,7 +22,12 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.mod
     reasons,
     selectors,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.routes import cases, devices, volumes
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.routes import (
+    cases,
+    devices,
+    machines,
+    volumes,
+)
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap import protect
 
 JOB_FINALIZER = "batch.kubernetes.io/job-tracking"
@@ -211,6 +216,12 @@ def _pending(case: cases.Case) -> pod_plan.PodPlan | None:
     return None
 
 
+def _denied_machine(case: cases.Case) -> pod_plan.PodPlan | None:
+    """Before all that consent could change."""
+    denied = machines.denied(case)
+    return case.to("refuse", denied.code, denied.message, denied.remedy) if denied else None
+
+
 def _empty_dir(case: cases.Case) -> pod_plan.PodPlan | None:
     if not case.pod.empty_dirs or case.choices.delete_emptydir_data:
         return None
@@ -290,6 +301,18 @@ def _gang(case: cases.Case) -> pod_plan.PodPlan | None:
     return case.to("refuse", "gang", why, remedy)
 
 
+def _machine(case: cases.Case) -> pod_plan.PodPlan | None:
+    if verdict := machines.waited_for(case):
+        plan = _evictable(case, verdict.code, verdict.message)
+        return plan if plan.remedy else replace(plan, remedy=verdict.remedy)
+    why = machines.shut_down(case)
+    if not why:
+        return None
+    if case.consent:
+        return _evictable(case, "interruption_allowed", f"{why} Its interruption was allowed.")
+    return case.to("refuse", "not_surgeable", why, f"Stop it by hand, or {protect.ACCEPT}.")
+
+
 def _unknown_owner(case: cases.Case) -> pod_plan.PodPlan | None:
     """A controller without a known replica count: judged by the pods it has."""
     if case.workload is not None:
@@ -304,7 +327,7 @@ def _unknown_owner(case: cases.Case) -> pod_plan.PodPlan | None:
         return found
     why = f"{case.pod.owner} has no replica count that could be raised, and no other pod of it serves meanwhile."
     allow = option.options(allow_interruption=True)
-    remedy = f'Set {allow}, or annotate the pod with {names.ALLOW_INTERRUPTION}: "true".'
+    remedy = f'Set {allow}, or annotate the pod with {names.ALLOW_INTERRUPTION}: "true".{machines.unread(case)}'
     return case.to("refuse", "not_surgeable", why, remedy)
 
 
@@ -371,6 +394,7 @@ RULES: tuple[t.Callable[[cases.Case], pod_plan.PodPlan | None], ...] = (
     _job,
     _bare,
     _pending,
+    _denied_machine,
     _empty_dir,
     _two_budgets,
     _local_volume,
@@ -380,6 +404,7 @@ RULES: tuple[t.Callable[[cases.Case], pod_plan.PodPlan | None], ...] = (
     _scaled_down,
     _not_ready,
     _prepared,
+    _machine,
     _unknown_owner,
     _single,
     _sharing,

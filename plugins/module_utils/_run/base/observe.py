@@ -11,7 +11,12 @@ import threading
 import typing as t
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import client, errors, kinds, watch
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names, objects, snapshots
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import (
+    names,
+    objects,
+    snapshots,
+    virtual_machines,
+)
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap import surge_records
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import act, context
 
@@ -40,7 +45,12 @@ KINDS: t.Mapping[str, kinds.Kind] = {
     "eviction_requests": kinds.EVICTION_REQUESTS,
     "csi_nodes": kinds.CSI_NODES,
     "storage_classes": kinds.STORAGE_CLASSES,
+    "virtual_machines": kinds.VIRTUAL_MACHINES,
+    "kubevirts": kinds.KUBEVIRTS,
 }
+
+OPTIONAL = frozenset({"pod_groups", *virtual_machines.KINDS})
+"""What may be refused to be read: it then counts as empty."""
 
 OWNER_KINDS: t.Mapping[str, tuple[str, ...]] = {
     "ReplicaSet": ("replica_sets", "deployments"),
@@ -72,7 +82,7 @@ def lists(cluster: client.Cluster, wanted: t.Collection[str]) -> dict[str, list[
     """Parsed objects by kind: one list request (in pages) for each kind."""
     found: dict[str, list[t.Any]] = {name: [] for name in wanted}
     for name in wanted:
-        with contextlib.suppress(errors.NotFound, *((errors.Forbidden,) if name == "pod_groups" else ())):
+        with contextlib.suppress(errors.NotFound, *((errors.Forbidden,) if name in OPTIONAL else ())):
             found[name] = cluster.items(
                 KINDS[name], namespace=_namespace(name), patience=act.PATIENCE, keep=objects.PARSERS[name]
             ).items
@@ -101,6 +111,11 @@ def owners_of(pods: t.Iterable[t.Any]) -> list[str]:
 def groups_of(pods: t.Iterable[objects.Pod]) -> list[str]:
     """The kinds to list so that it is known which pods are disrupted together; unread, each PodGroup is a gang."""
     return ["pod_groups"] if any(pod.group for pod in pods) else []
+
+
+def machines_of(pods: t.Iterable[objects.Pod]) -> list[str]:
+    """The kinds to list so that it is known what an eviction makes of KubeVirt's virtual machines."""
+    return [*virtual_machines.KINDS] if any(virtual_machines.runs_in(pod) for pod in pods) else []
 
 
 def surged(surges: t.Collection[surge_records.Surge]) -> list[str]:

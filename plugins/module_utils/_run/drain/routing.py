@@ -141,6 +141,7 @@ class Routing:
         """The cluster, with the owners and volumes of these pods."""
         self.live.follow(observe.owners_of(pods))
         self.live.fetch(observe.groups_of(pods))
+        self.live.fetch(observe.machines_of(pods), again=True)
         if volumes.claimants(pods):
             self.live.fetch(("claims", "volumes"), again=True)
         if devices.claimants(pods):

@@ -212,7 +212,7 @@ def _gather(ctx: context.Context, nodes: snapshots.Snapshot, present: tuple[str,
         more += ["claims", "volumes"]
     if devices.claimants(here):
         more += devices.KINDS
-    more += observe.groups_of(here)
+    more += [*observe.groups_of(here), *observe.machines_of(here)]
     found.update(observe.lists(ctx.cluster, more))
     if found.get("device_claims"):
         found["device_rules"] = observe.device_rules(ctx.cluster)

@@ -108,7 +108,8 @@ def _present(work: guard_call.GuardCall, options: GuardOptions) -> None:
     pods = work.snapshot.pods_on(work.nodes)
     stored = ("claims", "volumes") if volumes.claimants(pods) else ()
     devised = devices.KINDS if devices.claimants(pods) else ()
-    work.read(*observe.owners_of(pods), *observe.groups_of(pods), *stored, *devised)
+    grouped = (*observe.groups_of(pods), *observe.machines_of(pods))
+    work.read(*observe.owners_of(pods), *grouped, *stored, *devised)
     if any(pod.owner for pod in pods):
         work.read("autoscalers")
     work.read(scales=owners.scales(work.ctx, work.snapshot, pods))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Sequence
+from typing import TypeVar
 
 from support.arena import Arena
 from support.operators import base, webhook
@@ -30,10 +31,13 @@ ALL: tuple[type[Operator], ...] = (
 )
 
 
+Some = TypeVar("Some", bound=Operator)
+
+
 @contextlib.contextmanager
 def running(
-    kind: type[Operator], arena: Arena, name: str, home: str, without: Sequence[str], acts: bool = True
-) -> Iterator[Operator]:
+    kind: type[Some], arena: Arena, name: str, home: str, without: Sequence[str], acts: bool = True
+) -> Iterator[Some]:
     """One of them with a cluster of its own, until the block ends; its controller is down unless it `acts`."""
     operator = kind(arena, name, home)
     operator.install()

@@ -9,6 +9,7 @@ from __future__ import annotations
 import secrets
 import time
 from dataclasses import dataclass
+from typing import ClassVar
 
 from witness import objects as o
 from witness.log import Json
@@ -84,6 +85,7 @@ class KubeVirt(Operator):
     kinds = (Kind("kubevirt.io", "v1", "VirtualMachineInstance", "virtualmachineinstances"),)
     migrates = 3.0
     """Seconds from the readiness of the target to the end of the source."""
+    with_budget: ClassVar[bool] = True
 
     @property
     def machine(self) -> str:
@@ -97,11 +99,14 @@ class KubeVirt(Operator):
         self.protection = f"kubevirt-disruption-budget-{secrets.token_hex(3)}"
         self.migrating: tuple[str, float] | None = None
         self.owner = self.resource(self.kinds[0], self.name, {"evictionStrategy": "LiveMigrate"})
-        self.budget(self.protection, self.members, 1, self.owner)
+        if self.with_budget:
+            self.budget(self.protection, self.members, 1, self.owner)
         self.serve({"vm.kubevirt.io/name": self.name})
         self.launch(self.home)
         self.settle(self.members, 1)
-        self.api.patch(self.machine, {"status": {"nodeName": self.home, "phase": "Running"}})
+        conditions = [{"type": "LiveMigratable", "status": "True"}, {"type": "Ready", "status": "True"}]
+        running = {"nodeName": self.home, "phase": "Running", "conditions": conditions}
+        self.api.patch(self.machine, {"status": running})
 
     def launch(self, node: str = "") -> str:
         name = f"virt-launcher-{self.name}-{secrets.token_hex(3)}"
@@ -129,7 +134,7 @@ class KubeVirt(Operator):
         if not leaving:
             return
         if self.migrating is None:
-            self.arena.patch("PodDisruptionBudget", self.protection, {"spec": {"minAvailable": 2}})
+            self.protect(2)
             self.migrating = (self.launch(), 0.0)
             return
         target, since = self.migrating
@@ -149,5 +154,16 @@ class KubeVirt(Operator):
                 no = [{"type": kind, "status": "False", "reason": "PodCompleted"} for kind in kinds]
                 done = {"status": {"phase": "Succeeded", "conditions": no}}
                 self.api.patch(f"{self.arena.path('Pod', o.name(pod))}/status", done)
-        self.arena.patch("PodDisruptionBudget", self.protection, {"spec": {"minAvailable": 1}})
+        self.protect(1)
         self.migrating = None
+
+    def protect(self, least: int) -> None:
+        if self.with_budget:
+            self.arena.patch("PodDisruptionBudget", self.protection, {"spec": {"minAvailable": least}})
+
+
+class KubeVirtByWebhook(KubeVirt):
+    """Only its webhook keeps the pod of a machine."""
+
+    source = "kubevirt d923fdb: pod-eviction-admitter.go, migration/migration.go"
+    with_budget = False
