@@ -6,12 +6,13 @@
 Reads one JSON object from stdin, prints one to stdout; a failure is one sentence on stderr and exit
 code 1. Input, by command:
 
-    up    {name, state, binaries, port, wait, check, beside, crds} -> {changed, what, kubeconfig, audit_log, ...}
+    up    {name, state, binaries, port, wait, check, metrics, beside, crds} -> {changed, what, kubeconfig, ...}
     down  {name, state, check} -> {changed, what}
 
 `state` is the directory of all clusters; in it, `clusters/<name>` is kwokctl's, and `labs/<name>` is ours: the
 configuration (written by the caller), the kubeconfig, links to the binaries, and finally `lab.json`, without which a
-cluster is incomplete. `check` only returns what would be done. `beside` names what runs next to the cluster
+cluster is incomplete. `check` only returns what would be done. `metrics`: with metrics-server. `beside` names what
+runs next to the cluster
 (lab_beside.py), `crds` the directory with the CRDs that it needs.
 """
 
@@ -25,12 +26,12 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from lab_beside import equip
-from lab_place import STAGES, LabError, Place, alone, components, end, kubeconfig_option, processes
+from lab_place import STAGES, LabError, Place, alone, command_line, components, end, kubeconfig_option, processes
 
 
 def trouble(place: Place, kubectl: str) -> str:
@@ -67,12 +68,14 @@ def check_port(port: int) -> None:
             ) from error
 
 
+COMPONENTS = frozenset({"etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kwok-controller"})
+ATTEMPTS = 3
 GOGC = "300"
 """How far the heap of a server may grow before Go collects garbage, in percent: a lab's is small, its cores are few."""
 
 
 def create(place: Place, binaries: Mapping[str, str], wait: int) -> None:
-    """Starts the cluster under a lock, because two kwokctl at once would choose the same free ports."""
+    """Has kwokctl start the cluster."""
     environment = {
         **{key: value for key, value in os.environ.items() if not key.startswith("KWOK_") and key != "KUBECONFIG"},
         "GOGC": GOGC,
@@ -82,8 +85,7 @@ def create(place: Place, binaries: Mapping[str, str], wait: int) -> None:
     }
     command = [binaries["kwokctl"], "create", "cluster", f"--name={place.name}", f"--wait={wait}s"]
     command += [f"--config={place.lab / 'config.yaml'}", kubeconfig_option(place)]
-    with alone(Path(tempfile.gettempdir()) / f"kubeops-lab-{os.getuid()}.lock"):
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     if done.returncode:
         reason = said(done.stderr)
         logs = place.cluster / "logs"
@@ -94,6 +96,48 @@ def create(place: Place, binaries: Mapping[str, str], wait: int) -> None:
         shutil.copytree(logs, kept)
         end(place)
         raise LabError(f"the lab {place.name} did not start within {wait} s: {reason} (logs: {kept})")
+
+
+def ended(place: Place, metrics: bool, wait: int) -> list[str]:
+    """Waits until all components serve; those that do not run any more.
+
+    kwokctl returns when the API server is ready. A component that serves later than that ends if somebody has taken its
+    port since kwokctl found it free, and kwokctl says nothing of it.
+    """
+    wanted = COMPONENTS | ({"metrics-server"} if metrics else set())
+    until = time.monotonic() + wait
+    while True:
+        running = processes(place)
+        gone = wanted - set(running.values())
+        silent = [name for pid, name in running.items() if name in wanted and not serves(command_line(pid))]
+        if gone or not silent:
+            return sorted(gone)
+        if time.monotonic() > until:
+            raise LabError(f"{', '.join(silent)} of the lab {place.name} did not serve within {wait} s")
+        time.sleep(0.05)
+
+
+def serves(words: Sequence[str]) -> bool:
+    """Whether somebody listens on the port that a command line names."""
+    port = next((word.partition("=")[2] for word in words if word.startswith("--secure-port=")), "")
+    with socket.socket() as probe:
+        probe.settimeout(1.0)
+        return not port or probe.connect_ex(("127.0.0.1", int(port))) == 0
+
+
+def start(place: Place, binaries: Mapping[str, str], metrics: bool, wait: int) -> None:
+    """Creates the cluster with all of its components, if need be with other ports once more.
+
+    Under a lock until all of them serve, because two kwokctl at once would choose the same free ports.
+    """
+    for _attempt in range(ATTEMPTS):
+        with alone(Path(tempfile.gettempdir()) / f"kubeops-lab-{os.getuid()}.lock"):
+            create(place, binaries, wait)
+            gone = ended(place, metrics, wait)
+        if not gone:
+            return
+        end(place)
+    raise LabError(f"{', '.join(gone)} of the lab {place.name} ended at each of {ATTEMPTS} starts")
 
 
 def direct(place: Place, kubectl: str, wait: int) -> None:
@@ -159,7 +203,7 @@ def up(given: Mapping[str, Any]) -> dict[str, Any]:
             if given["port"]:
                 check_port(given["port"])
             link(place, binaries)
-            create(place, binaries, given["wait"])
+            start(place, binaries, given["metrics"], given["wait"])
             direct(place, binaries["kubectl"], given["wait"])
             finish(place)
         beside = [] if given["check"] else equip(place, binaries, given["crds"], given["beside"], given["wait"])
