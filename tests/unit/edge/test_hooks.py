@@ -220,7 +220,7 @@ def test_a_server_that_never_ends_its_answer_takes_no_longer_than_the_timeout() 
         def do_POST(self) -> None:
             self.wfile.write(b"HTTP/1.0 200 OK\r\n")
             # Each byte comes in time for the timeout of a read.
-            for _ in range(100):
+            for _turn in range(100):
                 if not over.wait(0.05):
                     self.wfile.write(b"x")
 
