@@ -226,6 +226,30 @@ def test_volumes_keep_a_pod_off(claims: list[Raw], volumes: list[Raw], more: lis
 
 
 @pytest.mark.parametrize(
+    ("change", "fits"),
+    [
+        ({}, True),
+        ({"selector": {"matchLabels": {"disk": "ssd"}}}, True),
+        ({"selector": {"matchLabels": {"disk": "hdd"}}}, False),
+        ({"accessModes": ["ReadWriteMany"]}, False),
+        ({"resources": {"requests": {"storage": "2Gi"}}}, False),
+        ({"resources": {"requests": {"storage": "1Gi"}}}, True),
+    ],
+    ids=["any", "selected", "not selected", "another mode", "too small", "just large enough"],
+)
+def test_a_claim_that_waits_takes_a_free_volume_that_is_as_it_wants(change: Raw, fits: bool) -> None:
+    wanted, free = claim("c", cls="late"), volume("v")
+    wanted["spec"].update(change)
+    free["metadata"]["labels"] = {"disk": "ssd"}
+    free["spec"].update({"storageClassName": "late", "accessModes": ["ReadWriteOnce"]})
+    free["status"] = {"phase": "Available"}
+    late: Raw = {"metadata": {"name": "late"}, "volumeBindingMode": "WaitForFirstConsumer"}
+    late["provisioner"] = storage.NOT_PROVISIONED[1]
+    asked = scheduler(node("n1"), claims=[wanted], volumes=[free], storage_classes=[late])
+    assert bool(asked.answer(guest(pod("p", **mounts("c")))).nodes) is fits
+
+
+@pytest.mark.parametrize(
     ("claims", "text"),
     [([], 'persistentvolumeclaim "c" not found'), ([claim("c", cls="now")], storage.UNBOUND)],
 )

@@ -127,3 +127,30 @@ def test_a_forecast_that_takes_too_long_says_so_of_the_other_pods(monkeypatch: p
     found = [one.fits for one in forecast.forecasts(seen, plans, [("n0",)]).values()]
     assert found == [False, False, None, None]
     assert "too many pods fit nowhere" in forecast.forecasts(seen, plans, [("n0",)])["p3"].text
+
+
+def spread_over(*pods: Raw, **rule: t.Any) -> tuple[str, ...]:
+    """The nodes, one in each of two zones, that take a pod of web that is to be spread evenly."""
+    nodes = {"n1": node("n1", "a"), "n2": node("n2", "b")}
+    seen = snapshots.Snapshot(nodes=nodes, pods=tuple(map(objects.Pod.of, pods)))
+    guest = world.Guest.successor(pod("new", "web", "", **evenly(**rule.pop("policies", {})), **rule), {})
+    return filters.Filters(world.World(seen)).answer(guest).nodes
+
+
+def web_on(name: str, **meta: str) -> Raw:
+    return {
+        "metadata": {"name": name, "uid": name, "namespace": "shop", "labels": {"app": "web"}, **meta},
+        "spec": {"nodeName": name},
+        "status": {},
+    }
+
+
+def test_a_pod_that_is_being_deleted_does_not_count_for_spread() -> None:
+    assert spread_over(web_on("n1")) == ("n2",)
+    assert spread_over(web_on("n1", deletionTimestamp="2026-01-01T00:00:00Z")) == ("n1", "n2")
+
+
+def test_nodes_that_the_pod_does_not_select_are_domains_only_if_their_policy_says_so() -> None:
+    selects = {"nodeSelector": {ZONE: "a"}}
+    assert spread_over(web_on("n1"), **selects) == ("n1",)
+    assert spread_over(web_on("n1"), policies={"nodeAffinityPolicy": "Ignore"}, **selects) == ()

@@ -71,6 +71,11 @@ def test_a_window_that_is_never_long_enough_says_so() -> None:
     assert "maintain_serial" in said
 
 
+@pytest.mark.parametrize(("seconds", "said"), [(119, "119 s"), (120, "2 min"), (7140, "119 min"), (7200, "2 h 0 min")])
+def test_times_are_told_in_the_unit_that_one_would_use(seconds: float, said: str) -> None:
+    assert f"takes about {said}," in windows.closed([WEEKEND], at("2026-11-29 03:59"), seconds)
+
+
 def test_the_next_window_is_one_that_is_long_enough() -> None:
     both = [window(SAT, start="10:00", end="10:30"), window(SUN, start="10:00", end="14:00")]
     assert windows.closed(both, at("2026-11-28 11:00"), 3600).endswith("It opens Sun 2026-11-29 10:00 CET.")

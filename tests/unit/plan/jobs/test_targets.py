@@ -13,6 +13,7 @@ import pytest
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs import causes, check, reserve
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs.migration_jobs import (
+    RUN_LABEL,
     Job,
     JobSettings,
     manifest,
@@ -198,6 +199,7 @@ def test_a_reservation_and_a_pod(raw: Raw, code: str) -> None:
 
 def test_a_reservation_is_completed_from_the_pod() -> None:
     made = reserve.manifest("r", koord_pod(), {"spec": {}}, 300.0, "night")
+    assert made["metadata"]["labels"][RUN_LABEL] == "night"
     (owner,) = made["spec"]["owners"]
     assert (owner["controller"]["uid"], owner["controller"]["controller"]) == ("uid-ReplicaSet-web", True)
     assert made["spec"]["allocateOnce"] is True
@@ -224,6 +226,7 @@ def test_what_the_template_says_stays() -> None:
     }
     before = copy.deepcopy(template)
     made = reserve.manifest("r", pod, template, 300.0)
+    assert RUN_LABEL not in made["metadata"]["labels"]
     assert template == before
     assert made["spec"]["ttl"] == "1h"
     assert made["metadata"]["labels"]["a"] == "b"
