@@ -12,8 +12,7 @@ code 1. Input, by command:
 `state` is the directory of all clusters; in it, `clusters/<name>` is kwokctl's, and `labs/<name>` is ours: the
 configuration (written by the caller), the kubeconfig, links to the binaries, and finally `lab.json`, without which a
 cluster is incomplete. `check` only returns what would be done. `metrics`: with metrics-server. `beside` names what
-runs next to the cluster
-(lab_beside.py), `crds` the directory with the CRDs that it needs.
+runs next to the cluster (lab_beside.py), `crds` the directory with the CRDs that it needs.
 """
 
 from __future__ import annotations

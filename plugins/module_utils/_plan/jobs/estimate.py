@@ -50,11 +50,7 @@ def wave_seconds(
     seconds, choices = list[int](), choices or pod_plan.Choices()
     controller = choices.controller
     start, taken = _remembered(snapshot, now)
-    on_node: dict[str, list[pod_plan.PodPlan]] = {}
-    for plan in plans:
-        on_node.setdefault(plan.pod.node, []).append(plan)
-    for wave in waves:
-        leaving = [plan for name in wave for plan in on_node.get(name, ())]
+    for _nodes, leaving in pod_plan.by_wave(plans, waves):
         by_job = [plan for plan in leaving if plan.route == "job"]
         jobs = _by_jobs(snapshot, by_job, controller, taken, start + sum(seconds)) if controller and by_job else 0.0
         if choices.backend == "auto" and jobs > choices.job_wait:

@@ -77,3 +77,16 @@ class PodPlan:
     def why(self) -> reasons.Reason:
         """Why it has this route, and how to change it."""
         return reasons.Reason(self.code, self.reason, self.remedy)
+
+
+def by_wave(
+    plans: t.Iterable[PodPlan], waves: t.Iterable[t.Collection[str]]
+) -> t.Iterator[tuple[t.Collection[str], list[PodPlan]]]:
+    """Each wave of nodes with the plans of its pods, in their order; a node is in one wave at most."""
+    waves = list(waves)
+    number = {name: index for index, wave in enumerate(waves) for name in wave}
+    found: list[list[PodPlan]] = [[] for _wave in waves]
+    for plan in plans:
+        if plan.pod.node in number:
+            found[number[plan.pod.node]].append(plan)
+    return zip(waves, found, strict=True)

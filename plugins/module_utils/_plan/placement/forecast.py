@@ -121,14 +121,10 @@ class Sequence:
         stay_out: bool = False,
     ) -> dict[str, Forecast]:
         """The forecast of each of these pods, by UID, in their order within a wave."""
-        on_node: dict[str, list[tuple[int, pod_plan.PodPlan]]] = {}
-        for number, plan in enumerate(moving):
-            on_node.setdefault(plan.pod.node, []).append((number, plan))
         found: dict[str, Forecast] = {}
-        for wave in waves:
+        for wave, leaving in pod_plan.by_wave(moving, waves):
             self.out(wave)
-            leaving = (one for name in wave for one in on_node.get(name, ()))
-            for _number, plan in sorted(leaving, key=lambda one: one[0]):
+            for plan in leaving:
                 found[plan.pod.uid] = self.move(plan)
             if not stay_out:
                 self.back(wave)

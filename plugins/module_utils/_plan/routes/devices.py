@@ -86,7 +86,8 @@ def findings(
     """Tainted devices of the pods, and what is not known of their successors; second pods of a wave exist at once."""
     concerned = [plan for plan in plans if plan.pod.device_claims]
     swaps = [plan for plan in concerned if plan.route == "swap" and _claims(snapshot, plan.pod, shared=False)]
-    found = {(finding.code, finding.object): finding for wave in waves for finding in _together(snapshot, swaps, wave)}
+    scarce = (one for wave, beside in pod_plan.by_wave(swaps, waves) for one in _together(snapshot, beside, wave))
+    found = {(finding.code, finding.object): finding for finding in scarce}
     for plan in concerned:
         pod, subject = plan.pod, str(plan.workload or plan.pod.ref)
         if plan.route in ("evict", "job") and plan.code != NOWHERE and nowhere(snapshot, pod):
@@ -107,8 +108,6 @@ def _together(
     """The swaps of a wave whose second pods find no devices beside those of the others."""
     promised: set[Place] = set()
     for plan in swaps:
-        if plan.pod.node not in wave:
-            continue
         claims = _claims(snapshot, plan.pod, shared=False)
         nodes = [node for node in _others(snapshot, plan.pod) if node.name not in wave]
         left = ([place for place in _free(snapshot, node) if place not in promised] for node in nodes)
