@@ -44,13 +44,13 @@ class Scene:
         self.moves = [Move(p, "waiting", 0.0, reason=p.reason) for p in routes(self.snapshot(), {"n1"}, self.choices)]
         self.begin()
 
-    def begin(self) -> None:
+    def begin(self, grace: int | None = None) -> None:
         """A process begins, and the one before it is dead."""
         if "me" in self.world.actors:
             self.world.actors["me"].process.kill()
         self.me = self.world.process("me")
         self.ctx = self.me.ctx()
-        self.feed = JobDispatcher(self.ctx, self.choices, lambda: None, lambda: None, {"n1": "r1"})
+        self.feed = JobDispatcher(self.ctx, self.choices, lambda: None, lambda: None, {"n1": "r1"}, grace)
         self.me.run(lambda _ctx: self.feed.start())
 
     def snapshot(self) -> Snapshot:

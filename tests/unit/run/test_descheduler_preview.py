@@ -189,6 +189,16 @@ def test_recover_finds_what_a_killed_call_left(on: Site) -> None:
     assert left(on) == []
 
 
+def test_pods_that_a_killed_call_left_end_at_once(on: Site) -> None:
+    kill_at(on, 4, "killed after")
+    on.world.process("bob").run(previewing.sweep)
+    deleted = [sent.request for sent in on.world.log if sent.request.verb == "delete" and sent.arrived]
+    assert {(one.resource, (one.body or {}).get("gracePeriodSeconds")) for one in deleted} == {
+        ("pods", 0),
+        ("configmaps", None),
+    }
+
+
 @pytest.mark.parametrize(("run", "finished"), [("night", False), ("", True)])
 def test_a_recovery_of_less_than_all_leaves_them(on: Site, run: str, finished: bool) -> None:
     kill_at(on, 4, "killed after")

@@ -13,6 +13,7 @@ import pytest
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import errors, kinds
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.budgets import Verdict
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Pod
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.operators import selectors_of
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.pod_plan import PodPlan
@@ -131,6 +132,22 @@ def test_a_budget_of_an_operator_is_tried_every_ten_seconds(
 ) -> None:
     assert asks(objects.budget("web", 0), line, operator=operator)[0] is expected
     assert line.ask_again == ask_again
+
+
+@pytest.mark.parametrize(("evicted", "over"), [(False, True), (True, False)])
+def test_the_time_of_an_operator_begins_anew_once_it_has_let_a_pod_go(evicted: bool, over: bool) -> None:
+    """A pod that is held no longer for another reason says nothing of its operator."""
+    waits = OperatorWaits(seconds=60.0)
+    one, other = (
+        Move(PodPlan(Pod.of(objects.pod(name)), "evict", "replicas", "", None), "waiting", 0.0, budget=WEB)
+        for name in ("p0", "p1")
+    )
+    for move in (one, other):
+        waits.hold(move, Verdict("operator_budget", "Its operator keeps it."), 0.0)
+    waits.let_go(one, 30.0, evicted=evicted)
+    assert not waits.end_if_late(other, 59.0)
+    assert waits.end_if_late(other, 60.0) is over
+    assert over or waits.end_if_late(other, 90.0)
 
 
 def test_a_budget_of_an_operator_is_tried_from_the_beginning() -> None:

@@ -56,6 +56,28 @@ def test_as_many_as_admitted_with_uid_run_node_and_a_ttl(world: World) -> None:
     assert scene.step() == ["web-0", "web-1", "web-2"]
 
 
+@pytest.mark.parametrize("grace", [None, 0, 5])
+def test_a_job_evicts_with_the_grace_that_was_asked_for(world: World, grace: int | None) -> None:
+    scene = Scene(world, 1)
+    scene.begin(grace)
+    scene.step()
+    options = jobs_of(world)[scene.job("web-0")]["spec"]["deleteOptions"]
+    assert options.get("gracePeriodSeconds") == grace
+
+
+def test_only_a_pod_whose_own_job_has_ended_gets_one_of_another_name(world: World) -> None:
+    scene = Scene(world, 2)
+    scene.step()
+    failed, deleted = scene.job("web-0"), scene.job("web-1")
+    scene.becomes("web-0", passed=True, phase="Failed", reason="Timeout")
+    world.delete(kinds.PODMIGRATIONJOBS, deleted)
+    scene.begin()
+    scene.step()
+    made = jobs_of(world)
+    assert {failed, deleted} < set(made)
+    assert sorted(raw["spec"]["podRef"]["name"] for raw in made.values()) == ["web-0", "web-0", "web-1"]
+
+
 def test_a_job_that_waits_for_arbitration_is_never_written(world: World) -> None:
     scene = Scene(world, 1)
     scene.step()

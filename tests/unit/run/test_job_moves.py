@@ -167,6 +167,18 @@ def test_a_second_pod_of_the_workload_gets_its_job_when_the_first_has_moved(buil
     assert [one.outcome for one in moves] == ["moved", "moved"]
 
 
+def test_a_job_that_somebody_deleted_holds_no_place_of_its_workload(build: Build) -> None:
+    def deletes(scene: Scene) -> None:
+        scene.world.delete(kinds.PODMIGRATIONJOBS, JOB)
+
+    scene = build()
+    moves = scene.move(), scene.move(2)
+    starts = functools.partial(Scene.becomes, phase="Running")
+    ends = functools.partial(Scene.becomes, name="job-2", phase="Succeeded", podRef=ARRIVED, conditions=EVICTED)
+    scene.follow(*moves, steps=[starts, deletes, nothing, ends])
+    assert [one.outcome for one in moves] == ["deleted", "moved"]
+
+
 def test_a_job_that_ends_without_a_new_pod_waits_for_one_that_is_ready(build: Build) -> None:
     def evicts(scene: Scene) -> None:
         scene.vanishes()

@@ -226,6 +226,21 @@ def test_a_run_whose_lock_is_written_meanwhile_lives(world: World, how: str) -> 
     assert [trace["alive"] for trace in shown] == [True]
 
 
+def test_a_lock_in_another_namespace_is_looked_at_where_its_record_says(world: World) -> None:
+    at(world, "cordoned", "n1", run="aa/1")
+    world.apply(manifests.namespace("other"))
+    elsewhere = world.get(kinds.NODES, "n1")["metadata"]["annotations"][names.RECORD]
+    elsewhere = elsewhere.replace(f"{names.NAMESPACE}/node-n1", "other/node-n1")
+    world.patch(kinds.NODES, "n1", {"metadata": {"annotations": {names.RECORD: elsewhere}}})
+    world.delete(kinds.LEASES, "node-n1", names.NAMESPACE)
+    lock = a_lease("node-n1", "aa/1")
+    world.apply({**lock, "metadata": {**lock["metadata"], "namespace": "other"}})
+    renewed = {"spec": {"renewTime": "2026-02-02T00:00:00.000000Z"}}
+    world.machine.after(3.0, lambda: world.patch(kinds.LEASES, "node-n1", renewed, "other"), "renewed")
+    shown = call(world, StateOptions("listed")).data["traces"]
+    assert {trace["alive"] for trace in shown} == {True}
+
+
 def test_a_run_that_is_alive_is_told_and_stays_stored(world: World) -> None:
     run = begun(world, "n1")
     tina = world.process("tina")

@@ -156,6 +156,17 @@ def test_a_node_is_noted_once_and_in_order(world: World) -> None:
     assert runs(world) == {id_of(mine)}, "a playbook ends its run itself"
 
 
+def test_what_another_call_noted_meanwhile_counts(world: World) -> None:
+    mine = begun(world)
+
+    def overtakes() -> None:
+        world.patch(kinds.CONFIGMAPS, names.run_name(id_of(mine)), {"data": {"finished": '["b"]'}}, names.NAMESPACE)
+
+    world.process("me").faults.overtaken(lambda r: (r.method, r.resource) == ("PATCH", "configmaps"), overtakes)
+    result = noted(world, mine.data["run"], "a")
+    assert (result.data["finished_nodes"], result.message) == (["b", "a"], "")
+
+
 def test_nodes_of_a_run_that_is_not_stored_need_no_note(world: World) -> None:
     assert noted(world, "gone/n", "a").message == "Run gone is not stored: nothing to note."
     assert noted(world, "gone/n").message == ""

@@ -21,7 +21,10 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.mod
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.pod_plan import Choices
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.pod_selectors import PodSelector
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import Result
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.hook_calls import NoAnswerError
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.hook_calls import (
+    AT_ONCE,
+    NoAnswerError,
+)
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drain.drain import DrainOptions, drain
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.nodes.cordon import CordonOptions, cordon
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.nodes.hooks import HookOptions, call_hooks
@@ -161,6 +164,22 @@ def test_a_pod_is_called_before_it_is_evicted_and_after_it_has_gone(scene: t.Cal
             }
             assert calls["after_pod", name][2]["moved"] is True
     assert states(result) == {("before_pod", "done"), ("after_pod", "done")}
+
+
+def test_as_many_pods_are_called_at_once_as_can_be_sent_and_the_others_follow(scene: t.Callable[..., Scene]) -> None:
+    one = scene(BEFORE, replicas=AT_ONCE + 2)
+    me, told = one.begin(), list[int]()
+
+    def answer(count: int) -> int:
+        me.clock.sleep(10.0)
+        told.append(sum(event.message.endswith(": called") for event in me.told))
+        return 200
+
+    one.answer = answer
+    assert outcome(one.ended(one.drain(me)))[0] == "drained"
+    began = sorted(at - one.calls[0][0] for at, _url, _told in one.calls)
+    assert [at // 10.0 for at in began] == [0.0] * AT_ONCE + [1.0] * 2
+    assert told[0] == AT_ONCE, "whoever waits for a place is not said to be called"
 
 
 def test_every_call_is_in_the_record_before_it_is_made(scene: t.Callable[..., Scene]) -> None:

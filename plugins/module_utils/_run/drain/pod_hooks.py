@@ -53,14 +53,17 @@ class PodHooks:
         self._actions = hook_actions.Actions(self.ctx, self.calls, self.fence)
         self.close = self._actions.close
 
-    def held(self, pods: t.Iterable[objects.Pod]) -> str:
+    def held(self, pods: t.Sequence[objects.Pod]) -> str:
         """What pods that are to leave still wait for; empty if nothing."""
-        waits = [one.call for pod in pods for one in self._before.get(pod.uid, ()) if one.state != "done"]
-        if waits:
-            return f"{waits[0].subject}: {waits[0].what}"
-        new = [pod for pod in pods if self.rules and not pod.deleting and pod.uid not in self._before]
-        unsaid = [pod for pod in new if pod.node in self.sites and self.sites[pod.node].open]
-        return f"the hooks of {unsaid[0].ref}" if unsaid else ""
+        for pod in pods:
+            for one in self._before.get(pod.uid, ()):
+                if one.state != "done":
+                    return f"{one.call.subject}: {one.call.what}"
+        for pod in pods:
+            new = self.rules and not pod.deleting and pod.uid not in self._before
+            if new and pod.node in self.sites and self.sites[pod.node].open:
+                return f"the hooks of {pod.ref}"
+        return ""
 
     @property
     def idle(self) -> bool:
@@ -104,9 +107,9 @@ class PodHooks:
             return
         entries: dict[str, dict[str, str]] = {}
         for move in site.left():
-            found = [_recorded(site, call) for call in hooks.before(self.rules.before, move.plan)]
+            found = [_recorded(site, call, moved=True) for call in hooks.before(self.rules.before, move.plan)]
             self._before[move.pod.uid] = found
-            after = [_recorded(site, call) for call in hooks.before(self.rules.after, move.plan)]
+            after = [_recorded(site, call, moved=True) for call in hooks.before(self.rules.after, move.plan)]
             self._after.setdefault(site.name, []).extend(after)
             for one in (one for one in (*found, *after) if one.state != "done"):
                 entries[one.call.key] = one.call.entry("done")
@@ -123,7 +126,9 @@ class PodHooks:
         for move in new:
             if move.state == "waiting" and not move.held and move.plan.route in hooks.MOVING:
                 plan = _as_it_is(move, snapshot)
-                self._before[move.pod.uid] = [_recorded(site, call) for call in hooks.before(self.rules.before, plan)]
+                self._before[move.pod.uid] = [
+                    _recorded(site, call, moved=True) for call in hooks.before(self.rules.before, plan)
+                ]
                 # It has nobody to ask yet, and may leave so; if it starts before its turn, it is asked.
                 (self._starting.discard if plan.pod.phase == "Running" else self._starting.add)(move.pod.uid)
         record = site.taken
@@ -133,7 +138,7 @@ class PodHooks:
             if call.key in known:
                 continue
             if (moved := self._over(site, call, snapshot)) is not None:
-                self._after.setdefault(site.name, []).append(_recorded(site, call, moved))
+                self._after.setdefault(site.name, []).append(_recorded(site, call, moved=moved))
         for one in [*_on(self._before, site.name), *_on(self._after, site.name)]:
             if one.until and not one.over:
                 self._actions.follow(one, record, snapshot)
@@ -250,7 +255,7 @@ def _as_it_is(move: pod_moves.Move, snapshot: snapshots.Snapshot) -> pod_plan.Po
     return dataclasses.replace(move.plan, pod=snapshot.pod(move.pod.uid) or move.pod)
 
 
-def _recorded(site: node_sites.NodeDrain, call: hooks.Call, moved: bool = True) -> hook_actions.PodHook:
+def _recorded(site: node_sites.NodeDrain, call: hooks.Call, *, moved: bool) -> hook_actions.PodHook:
     """The call, as far as it is according to the node's record."""
     state = hooks.state_of(site.record, call.key) if site.record else ""
     return hook_actions.PodHook(call, state or "due", moved, again=state in ("begun", "failed"))

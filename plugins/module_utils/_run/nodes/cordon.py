@@ -309,7 +309,7 @@ def _write(ctx: context.Context, options: CordonOptions, locks: locking.Locks, t
         nonlocal kept
         task.raw = raw
         _plan(ctx, options, task)
-        if task.failed or task.change is None:
+        if task.change is None:
             return None
         kept = task.kept
         if options.state == "uncordoned":

@@ -57,7 +57,7 @@ class Swaps:
     surges: t.Sequence[surge_records.Surge]
     fence: surge_lease.NodesFence = lambda nodes: None
     failures: dict[str, str] = field(default_factory=dict)
-    hooks_of: t.Callable[[t.Iterable[objects.Pod]], str] = lambda pods: ""
+    hooks_of: t.Callable[[t.Sequence[objects.Pod]], str] = lambda pods: ""
 
     def __post_init__(self) -> None:
         run = self.ctx.run

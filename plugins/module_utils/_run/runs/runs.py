@@ -189,8 +189,9 @@ def _note(ctx: context.Context, run_id: str, nodes: t.Sequence[str], *, by_hand:
         return (), f"Run {run_id} is not stored: nothing to note." if nodes else ""
     if change and change.verb == "delete":
         life.hide(ctx, run_id)
-    finished = _with(seen[-1], nodes)
-    return finished, _to_do(seen[-1], finished)
+    run = seen[-1]
+    finished = _with(run, nodes)
+    return finished, _to_do(run, finished)
 
 
 def _rewrite(run: state.StoredRun, sentence: str, **fields: t.Any) -> api_changes.Change:
