@@ -112,6 +112,15 @@ def kubernetes_next(request: pytest.FixtureRequest) -> Lab:
     return CLUSTERS.get("kubernetes_next", lambda: running(request, "k137", **KUBERNETES_NEXT))
 
 
+@pytest.fixture(scope="module")
+def medik8s(request: pytest.FixtureRequest) -> Iterator[Lab]:
+    """A cluster with the namespace in which Medik8s' operators lease nodes."""
+    with running(request, "medik8s") as made:
+        made.api.create("/api/v1/namespaces", {"metadata": {"name": "medik8s-leases"}})
+        rights.bind(made.api, "locks", "medik8s-leases")
+        yield made
+
+
 @pytest.fixture
 def arena(lab: Lab, request: pytest.FixtureRequest) -> Iterator[Arena]:
     made = Arena(lab.api, arena_name(request.node.name))

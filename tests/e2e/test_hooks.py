@@ -54,7 +54,7 @@ class Applications:
                 told = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
                 assert self.headers["Authorization"] == SECRET
                 again = self.headers["X-Maintenance-Again"] == "true"
-                outer.calls.append((self.path, told, again, outer.there(told["name"])))
+                outer.calls.append((self.path, told, again, "name" in told and outer.there(told["name"])))
                 self.send_response(200 if outer.open.is_set() else 503)
                 self.end_headers()
 
@@ -235,3 +235,30 @@ def test_an_application_that_never_agrees_keeps_its_node_and_nothing_of_ours_sta
     assert (pod["metadata"]["name"], PLANNED in pod["metadata"].get("annotations", {})) == (name, False)
     assert not arena.is_cordoned(here)
     assert [word.split()[2] for word in apps.commands] == ["set-group", "unset-group"]
+
+
+@pytest.mark.whole
+def test_a_node_is_released_once_whoever_was_told_that_it_left_has_been_told_that_it_is_back(
+    arena: Arena, play: Player, apps: Applications
+) -> None:
+    """Another person may release it, later: what is owed to others is theirs to name."""
+    here, _there = arena.nodes(2)
+    rules = apps.rules()
+    before, after = ({key: rules[key]} for key in ("maintain_before_node", "maintain_after_node"))
+    assert play("evacuate", maintain_nodes=[here], env=apps.env, **before).ok
+    assert apps.commands == [f"ceph osd set-group noout {here}"]
+
+    call = {"url": f"{apps.url}/back", "headers": {"Authorization": SECRET}}
+    deaf = {"nodes": "kubernetes.io/hostname", "name": "deaf", "http": call, "deadline": "3s"}
+    failed = play("release", maintain_nodes=[here], maintain_after_node=[deaf])
+    assert not failed.ok
+    for text in ("hook after_node", "rule deaf", f"Node {here}", "same command again"):
+        assert text in failed.words
+    assert arena.is_cordoned(here), "it waits, verified"
+
+    assert play("release", maintain_nodes=[here], env=apps.env, check=True, **after).ok
+    assert apps.commands[1:] == [], "check mode calls nobody"
+    run = play("release", maintain_nodes=[here], env=apps.env, **after)
+    assert run.ok, run.text
+    assert apps.commands[1:] == [f"ceph osd unset-group noout {here}"]
+    assert not arena.is_cordoned(here)

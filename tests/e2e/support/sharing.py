@@ -26,7 +26,7 @@ from support.lab import Lab
 
 E2E = Path(__file__).resolve().parents[1]
 # Fixture: group. The first that a file asks for counts; those of one module keep their file together.
-SHARED = {"koord_next": "koord_next", "koord": "koord", "kubernetes_next": "kubernetes_next", "labs": ""}
+SHARED = {"koord_next": "koord_next", "koord": "koord", "kubernetes_next": "kubernetes_next", "medik8s": "", "labs": ""}
 ASKED = re.compile(r"^def \w+\(([^)]*)\)", re.MULTILINE)
 WORD = re.compile(r"\w+(?=:)")
 
