@@ -7,6 +7,7 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.summary import (
+    announced,
     back,
     hooked,
     lines,
@@ -37,7 +38,7 @@ options:
   of:
     description: What to summarize.
     type: str
-    choices: [plan, traces, reboot, choice, start, wave, run, soak, release, recovery, hooks, task_files]
+    choices: [plan, traces, reboot, choice, start, wave, run, soak, release, recovery, hooks, task_files, announced]
     required: true
   known:
     description: What else the playbook knows, by the names that the summary uses for it.
@@ -69,6 +70,7 @@ SUMMARIES: dict[str, t.Callable[..., dict[str, t.Any]]] = {
     "recovery": back.recovery,
     "hooks": hooked.hooked,
     "task_files": hooked.task_files,
+    "announced": announced.announced,
 }
 
 

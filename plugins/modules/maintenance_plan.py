@@ -84,6 +84,11 @@ options:
     description:
       - See O(kubeops.node_maintenance.node_cordon#module:planned_notice); for the estimate. Needs O(node_conditions).
     type: str
+  announce_events:
+    description:
+      - Whether M(kubeops.node_maintenance.maintenance_event) is going to create Events, to check the permissions.
+    type: bool
+    default: false
   gates:
     description:
       - Instead of planning, check whether the nodes may take pods.

@@ -54,6 +54,7 @@ POD_RULES: dict[str, t.Any] = {
 
 EXAMPLE = "a list of rules such as [{pods: app=web, http: {url: 'http://{ip}:8080/drain'}, deadline: 5m}]"
 HEADER = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+HEADERS = "names of headers with their values, each of one line"
 AGAIN = "X-Maintenance-Again"
 
 Faults = list[tuple[str, t.Any, str]]
@@ -164,11 +165,8 @@ def _http(where: str, given: t.Any, hook: hooks.Hook, faults: Faults) -> hooks.H
         faults.append((f"{where}.status", status, "statuses of HTTP such as [200, 204]"))
         numbers = []
     headers = found.get("headers", {})
-    wrong = not isinstance(headers, t.Mapping) or any(
-        not HEADER.fullmatch(str(key)) or re.search(r"[\r\n\0]", str(value)) for key, value in headers.items()
-    )
-    if wrong:
-        faults.append((f"{where}.headers", "it", "names of headers with their values, each of one line"))
+    if not are_headers(headers):
+        faults.append((f"{where}.headers", "it", HEADERS))
         headers = {}
     else:
         faults += [fault for value in headers.values() if (fault := _unknown(f"{where}.headers", str(value), hook))]
@@ -182,12 +180,24 @@ def _http(where: str, given: t.Any, hook: hooks.Hook, faults: Faults) -> hooks.H
 def _url_faults(where: str, call: hooks.Http, hook: hooks.Hook) -> Faults:
     if fault := _unknown(where, call.url, hook):
         return [fault]
-    try:
-        parts = urllib.parse.urlsplit(hooks.BRACES.sub("1", call.url))
-        good = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-    except ValueError:
-        good = False
+    good = is_url(hooks.BRACES.sub("1", call.url))
     return [] if good else [(where, call.shown(), "a URL such as https://host:8080/path")]
+
+
+def is_url(text: str) -> bool:
+    """Whether it is a URL that can be called."""
+    try:
+        parts = urllib.parse.urlsplit(text)
+        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        return False
+
+
+def are_headers(value: t.Any) -> bool:
+    """Whether these are names of headers with values that can be sent."""
+    return isinstance(value, t.Mapping) and all(
+        HEADER.fullmatch(str(key)) and not re.search(r"[\r\n\0]", str(each)) for key, each in value.items()
+    )
 
 
 def _unknown(where: str, text: str, hook: hooks.Hook) -> tuple[str, t.Any, str] | None:
@@ -247,7 +257,9 @@ def _send(call: hooks.Http, variables: hook_calls.Variables, timeout: float) -> 
     The variables are the JSON body of POST, PUT and PATCH. Proxies are those of the environment, as with Ansible's
     ``open_url``. That function itself is not for threads: it replaces the opener of the whole process for each call.
     """
-    own = {AGAIN: str(variables["again"]).lower(), "Content-Type": "application/json"}
+    own = {"Content-Type": "application/json"}
+    if "again" in variables:
+        own[AGAIN] = str(variables["again"]).lower()
     body = json.dumps(dict(variables)).encode() if call.method in ("POST", "PUT", "PATCH") else None
     try:
         request = urllib.request.Request(call.url, body, {**own, **dict(call.headers)}, method=call.method)

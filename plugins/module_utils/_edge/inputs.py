@@ -20,6 +20,7 @@ from pathlib import Path
 from ansible.module_utils.parsing.convert_bool import boolean
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge import (
+    announce_input,
     conditions,
     durations,
     errors,
@@ -285,6 +286,14 @@ VARIABLES: t.Mapping[str, Variable] = {
     "taints": Variable(_taints, ()),
     "descheduler": Variable(_descheduler, {}),
     "report_dir": Variable(_text, ""),
+    "announce_on": Variable(_some_of(*announce_input.MOMENTS), list(announce_input.MOMENTS)),
+    "announce_events": Variable(_truth, False),
+    "announce_webhook": Variable(announce_input.url, ""),
+    "announce_headers": Variable(announce_input.headers, {}),
+    "announce_format": Variable(_one_of("json", "slack"), "json"),
+    "announce_deadline": Variable(announce_input.deadline, 30),
+    "announce_calendar": Variable(announce_input.path, ""),
+    "announce_plan": Variable(_truth, False),
 }
 
 
@@ -309,7 +318,7 @@ def read(raw: t.Mapping[str, t.Any], playbook: str) -> dict[str, t.Any]:
                 values[name] = VARIABLES[name].convert(full, value)
             except errors.BadOption as error:
                 wrong.append(str(error))
-    wrong += _cross_checks(values, playbook)
+    wrong += [*_cross_checks(values, playbook), *announce_input.cross_checks(values)]
     for name in ("tasks", "fence_tasks"):
         if values[name]:
             values[name], missing = _file(name, values[name])
@@ -319,6 +328,7 @@ def read(raw: t.Mapping[str, t.Any], playbook: str) -> dict[str, t.Any]:
     if playbook != "maintain":
         values["soak"] = 0
     values["gates"] = values["gates"] or _usual_gates(values)
+    values["announce_on"] = announce_input.moments(values)
     values["report_dir"] = str(Path(values["report_dir"] or ".").expanduser().absolute())
     mark = fingerprint(values, playbook)
     values["asks_hosts"] = values["nodes"] == [CHOSEN] or _only_reboots(values, playbook)

@@ -45,6 +45,7 @@ SPEC = specs.ClusterModuleSpec(
         "run": {"type": "str"},
         **choices.CHOICES,
         "before_pod": hooks.POD_RULES["before_pod"],
+        "announce_events": {"type": "bool", "default": False},
         "goal": {"type": "str", "choices": ["maintained", "evacuated"], "default": "maintained"},
         "order": {"type": "str", "choices": list(node_order.ORDERS), "default": "given"},
         "max_parallel": {"type": "int", "default": 1},

@@ -43,11 +43,23 @@ def read(name: str, value: t.Any) -> list[dict[str, t.Any]]:
 
 def closed(given: t.Iterable[t.Mapping[str, t.Any]], now: float | str, seconds: float) -> str:
     """``windows.closed`` for results of ``read``; ``now`` is in seconds since the epoch."""
+    return windows.closed(_windows(given), datetime.datetime.fromtimestamp(float(now), datetime.UTC), seconds)
+
+
+def fitting(
+    given: t.Iterable[t.Mapping[str, t.Any]], now: float | str, seconds: float
+) -> tuple[datetime.datetime, datetime.datetime] | None:
+    """Start and end of ``windows.fitting`` for results of ``read``; ``now`` is in seconds since the epoch."""
+    span = windows.fitting(_windows(given), datetime.datetime.fromtimestamp(float(now), datetime.UTC), seconds)
+    return (span.start, span.end) if span else None
+
+
+def _windows(given: t.Iterable[t.Mapping[str, t.Any]]) -> list[windows.Window]:
     found = []
     for each in given:
         start, end = (datetime.time.fromisoformat(each[key]) for key in ("start", "end"))
         found.append(windows.Window(frozenset(each["days"]), start, end, zoneinfo.ZoneInfo(each["tz"])))
-    return windows.closed(found, datetime.datetime.fromtimestamp(float(now), datetime.UTC), seconds)
+    return found
 
 
 def _window(name: str, item: t.Mapping[str, t.Any]) -> dict[str, t.Any]:

@@ -17,6 +17,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.spe
 MODULES = (
     "descheduler_config",
     "maintenance_access",
+    "maintenance_event",
     "maintenance_hooks",
     "maintenance_plan",
     "maintenance_report",
@@ -97,6 +98,7 @@ def test_the_engine_takes_what_the_module_offers(name: str) -> None:
     spec: Any = spec_of(importlib.import_module(f"{PLUGINS}.modules.{name}"))
     given = {name: option.get("default") for name, option in spec.options.items()}
     given["nodes"] = ["a"]
+    given["moment"] = "planned"
     given["config"] = {"apiVersion": "descheduler/v1alpha2", "kind": "DeschedulerConfiguration"}
     seen: list[Any] = []
 

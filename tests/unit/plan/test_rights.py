@@ -21,6 +21,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.mod
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.preflight.permissions import (
     READS,
     Need,
+    for_events,
     needs,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.routes import dead
@@ -131,7 +132,8 @@ def test_no_role_allows_a_write_that_nobody_asks_for() -> None:
         ("create", "", "pods/portforward"),
         *((verb, *what) for verb in ("create", "patch", "delete") for what in fence),
     }
-    wanted = {(need.verb, need.group, need.resource) for need in everything_asked()}
+    asked = (*everything_asked(), *for_events(()))
+    wanted = {(need.verb, need.group, need.resource) for need in asked}
     needless = {
         f"{name}: {verb} {resource}.{group}"
         for name, role in roles().items()

@@ -43,7 +43,7 @@ def write_report(results: t.Iterable[t.Any], dest: str, check: bool) -> dict[str
     before = {path: _content(path) for path in files}
     stale = [path for path in files if before[path] != files[path]]
     for path in stale if not check else ():
-        _write(path, files[path])
+        _put(path, files[path])
     return {
         "changed": bool(stale),
         "diff": [_diff(path, before[path], files[path]) for path in stale],
@@ -88,8 +88,15 @@ def _content(path: pathlib.Path) -> str | None:
         raise _refused(path, error) from error
 
 
-def _write(path: pathlib.Path, content: str) -> None:
-    """Put a file in place at once, so that nobody opens half a report."""
+def _put(path: pathlib.Path, content: str) -> None:
+    try:
+        write(path, content)
+    except OSError as error:
+        raise _refused(path, error) from error
+
+
+def write(path: pathlib.Path, content: str) -> None:
+    """Put a file in place at once, so that nobody opens half of it; raises OSError."""
     temporary = None
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -98,11 +105,11 @@ def _write(path: pathlib.Path, content: str) -> None:
             file.write(content.encode())
             os.fchmod(file.fileno(), MODE)
         pathlib.Path(temporary).replace(path)
-    except OSError as error:
+    except OSError:
         if temporary:
             with contextlib.suppress(OSError):
                 pathlib.Path(temporary).unlink()
-        raise _refused(path, error) from error
+        raise
 
 
 def _refused(path: pathlib.Path, error: OSError) -> ReportError:

@@ -51,18 +51,24 @@ REPEATED = frozenset({202, 408, 409, 425, 429, 500, 502, 503, 504})
 
 @dataclass(frozen=True, slots=True)
 class Http:
-    """An HTTP call; ``status`` are the expected statuses. ``headers`` may be secret and appear nowhere else."""
+    """An HTTP call; ``status`` are the expected statuses. ``headers`` may be secret and appear nowhere else.
+
+    ``secret_path``: whoever knows the URL's path may make the call, as with webhooks of chats.
+    """
 
     url: str
     method: str = "POST"
     headers: tuple[tuple[str, str], ...] = ()
     status: tuple[int, ...] = (200, 201, 204)
     validate_certs: bool = True
+    secret_path: bool = False
 
     def shown(self) -> str:
-        """The URL without what may be secret in it: user, password and query."""
+        """The URL without what may be secret in it: user, password and query, or all but scheme and host."""
         scheme, slashes, rest = self.url.partition("?")[0].partition("#")[0].rpartition("://")
         host, slash, path = rest.partition("/")
+        if self.secret_path:
+            slash = path = ""
         return f"{scheme}{slashes}{host.rpartition('@')[2]}{slash}{path}"
 
 

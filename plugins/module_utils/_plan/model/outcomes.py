@@ -282,6 +282,14 @@ class AccessOutcome(Outcome):
     ALREADY_ABSENT = "already_absent", "the object was not there"
 
 
+class EventOutcome(Outcome):
+    """Of the Events of ``maintenance_event``."""
+
+    CREATED = "created", "the Event was created"
+    ALREADY_CREATED = "already_created", "another start of the run, or of the same plan, has created the Event"
+    FAILED = _failure("failed", "the Event could not be created")
+
+
 class ConfigOutcome(Outcome):
     """Of the configuration of ``descheduler_config``."""
 

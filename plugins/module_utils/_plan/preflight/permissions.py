@@ -130,6 +130,12 @@ def for_hooks(plans: t.Sequence[pod_plan.PodPlan], rules: t.Sequence[hooks.Rule]
     return tuple(_all("get patch", "", "pods", _namespaces(announced))) if announced else ()
 
 
+def for_events(plans: t.Sequence[pod_plan.PodPlan]) -> tuple[Need, ...]:
+    """What Events about the nodes and about these pods' workloads need; those about nodes are in ``default``."""
+    concerned = _namespaces(plan for plan in plans if plan.route != "skip" and plan.pod.owner)
+    return tuple(_all("get create", "events.k8s.io", "events", tuple(dict.fromkeys(("default", *concerned)))))
+
+
 def _for_swaps(snapshot: snapshots.Snapshot, swapped: list[pod_plan.PodPlan]) -> list[Need]:
     # A write whose answer was lost is read before it is repeated, so whatever is patched needs get as well.
     found = _all("get patch", "", "pods", _namespaces(swapped))

@@ -68,6 +68,12 @@ def spans(windows: t.Iterable[Window], now: datetime.datetime) -> list[Span]:
     return joined
 
 
+def fitting(windows: t.Iterable[Window], now: datetime.datetime, seconds: float) -> Span | None:
+    """The next open time, from now on, in which a wave that takes ``seconds`` can start; ``None`` without one."""
+    ahead = (Span(max(now, span.start), span.end, span.zone) for span in spans(windows, now))
+    return next((span for span in ahead if span.seconds > 0 and span.seconds >= seconds), None)
+
+
 def closed(windows: t.Sequence[Window], now: datetime.datetime, seconds: float) -> str:
     """Why a wave that takes ``seconds`` must not start now, and when it can; empty if it may, or without windows."""
     if not windows:

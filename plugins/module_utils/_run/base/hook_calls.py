@@ -10,6 +10,7 @@ import dataclasses
 import threading
 import typing as t
 
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import clocks
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import hooks
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import context, node_locks
 
@@ -82,28 +83,47 @@ class HttpCalls:
             self.wake()
 
     def _repeated(self, call: hooks.Call, again: bool, moved: bool) -> str:
-        http, clock = t.cast("hooks.Http", call.rule.http), self.ctx.clock
-        until, tries, said = clock.now() + call.rule.deadline, 0, ""
-        while not self._stop.is_set() and (left := until - clock.now()) > 0:
+        http = t.cast("hooks.Http", call.rule.http)
+
+        def attempt(tries: int, timeout: float) -> int:
             variables = call.variables(again=again or tries > 0, moved=moved)
-            try:
-                self.fence((call.node,))
-                status = self.send(hooks.filled(http, variables), variables, min(left, PATIENCE))
-            except NoAnswerError as error:
-                said = str(error)
-            except node_locks.LostLockError as lost:
-                # The caller learns the same at its next write, which records how the call ended.
-                return lost.reason.sentence
-            else:
-                if status in http.status:
-                    return ""
-                said = f"it answered {status} instead of {', '.join(map(str, http.status))}"
-                if status not in hooks.REPEATED:
-                    return said
-            pause = PAUSES[min(tries, len(PAUSES) - 1)]
-            self._stop.wait(min(pause, max(until - clock.now(), 0.0)))
-            tries += 1
-        return f"it was not done within {call.rule.deadline:g} s" + (f"; at last {said}" if said else "")
+            self.fence((call.node,))
+            return self.send(hooks.filled(http, variables), variables, timeout)
+
+        try:
+            return repeated(self.ctx.clock, attempt, http.status, call.rule.deadline, self._stop)
+        except node_locks.LostLockError as lost:
+            # The caller learns the same at its next write, which records how the call ended.
+            return lost.reason.sentence
+
+
+Attempt = t.Callable[[int, float], int]
+"""Makes a call after so many tries, within so many seconds, and returns the HTTP status; raises NoAnswerError."""
+
+
+def repeated(
+    clock: clocks.Clock, attempt: Attempt, status: t.Collection[int], deadline: float, stop: threading.Event
+) -> str:
+    """Make a call until it is answered as expected, refused, stopped, or ``deadline`` seconds are over.
+
+    Returns why it failed; empty if it did not.
+    """
+    until, tries, said = clock.now() + deadline, 0, ""
+    while not stop.is_set() and (left := until - clock.now()) > 0:
+        try:
+            answer = attempt(tries, min(left, PATIENCE))
+        except NoAnswerError as error:
+            said = str(error)
+        else:
+            if answer in status:
+                return ""
+            said = f"it answered {answer} instead of {', '.join(map(str, status))}"
+            if answer not in hooks.REPEATED:
+                return said
+        pause = PAUSES[min(tries, len(PAUSES) - 1)]
+        stop.wait(min(pause, max(until - clock.now(), 0.0)))
+        tries += 1
+    return f"it was not done within {deadline:g} s" + (f"; at last {said}" if said else "")
 
 
 def failure(call: hooks.Call, why: str) -> str:

@@ -86,6 +86,7 @@ class PlanOptions:
     wait: bool = False
     timeout: float | None = None
     before_pod: tuple[hooks.Rule, ...] = ()
+    announce_events: bool = False
     not_rebooted: tuple[str, ...] = ()
     soak: float | None = None
     soak_since: str | None = None
@@ -166,7 +167,9 @@ def _plan(
     if todo:
         conditions = options.node_conditions or any(record.conditions for record in _records(todo))
         needs = _needs(snapshot, plans, choices, namespaces, conditions=conditions)
-        found = [*rights.ask(ctx, (*needs, *permissions.for_hooks(plans, options.before_pod))), *found]
+        needs = (*needs, *permissions.for_hooks(plans, options.before_pod))
+        needs = (*needs, *(permissions.for_events(plans) if options.announce_events else ()))
+        found = [*rights.ask(ctx, needs), *found]
     blockers = [finding for finding in found if finding.severity == "blocker"]
     wrong = [finding.message for finding in blockers if finding.code in BAD_INPUT]
     emptied = estimate.wave_seconds(snapshot, plans, groups, settle=options.settle, choices=choices, now=now)

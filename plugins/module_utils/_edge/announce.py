@@ -1,0 +1,78 @@
+# Copyright: Contributors to the kubeops.node_maintenance collection
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""Arguments of ``maintenance_event``."""
+
+from __future__ import annotations
+
+import typing as t
+from pathlib import Path
+
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge import durations, errors, hooks, specs
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.report_page import files
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import hooks as model
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.report import announcement, read
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.runs import announcing
+
+WEBHOOK: dict[str, t.Any] = {
+    "url": {"type": "str", "required": True, "no_log": True},
+    "headers": {"type": "dict", "no_log": True},
+    "format": {"type": "str", "choices": list(announcement.FORMATS), "default": "json"},
+    "deadline": {"type": "str", "default": "30s"},
+}
+URL = "a URL such as https://chat.example.com/hooks/maintenance"
+
+
+def _prepared(params: specs.Params, environ: t.Mapping[str, str]) -> specs.Params:
+    del environ
+    for name in ("start", "end"):
+        if params[name] and read.instant(params[name]) is None:
+            raise errors.BadOption(name, params[name], "a timestamp such as 2026-11-21T05:30:00Z")
+        params[name] = read.instant(params[name])
+    calendar = params["calendar"]
+    return {
+        **params,
+        "results": tuple(params["results"] or ()),
+        "errors": tuple(params["errors"] or ()),
+        "calendar": str(Path(calendar).expanduser().absolute()) if calendar else "",
+        "webhook": _webhook(params["webhook"]) if params["webhook"] else None,
+        "send": hooks.send,
+        "write": lambda path, content: files.write(Path(path), content),
+    }
+
+
+def _webhook(given: t.Mapping[str, t.Any]) -> announcing.Webhook:
+    """Raises BadOption, with neither the URL nor a header in the message."""
+    headers = given.get("headers") or {}
+    if not hooks.is_url(given["url"]):
+        raise errors.BadOption("webhook.url", "it", URL)
+    if not hooks.are_headers(headers):
+        raise errors.BadOption("webhook.headers", "it", hooks.HEADERS)
+    deadline = durations.seconds("webhook.deadline", given.get("deadline"))
+    if deadline == 0:
+        raise errors.BadOption("webhook.deadline", given["deadline"], "more than 0 seconds")
+    pairs = tuple((str(key), str(value)) for key, value in headers.items())
+    http = model.Http(given["url"], "POST", pairs, announcing.STATUS, secret_path=True)
+    return announcing.Webhook(http, given.get("format") or "json", 30.0 if deadline is None else deadline)
+
+
+SPEC = specs.ClusterModuleSpec(
+    name="maintenance_event",
+    options={
+        "moment": {"type": "str", "choices": list(announcement.MOMENTS), "required": True},
+        "results": {"type": "list", "elements": "dict"},
+        "run": {"type": "str"},
+        "resumed": {"type": "bool", "default": False},
+        "reason": {"type": "str"},
+        "errors": {"type": "list", "elements": "str"},
+        "start": {"type": "str"},
+        "end": {"type": "str"},
+        "events": {"type": "bool", "default": False},
+        "webhook": {"type": "dict", "options": WEBHOOK},
+        "calendar": {"type": "path"},
+    },
+    prepare=_prepared,
+    # The URL and the headers are secrets.
+    unshown=("results", "webhook"),
+    engine=lambda ctx, params: announcing.announce(ctx, specs.from_params(announcing.EventOptions, params)),
+)

@@ -1,0 +1,223 @@
+# Copyright: Contributors to the kubeops.node_maintenance collection
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""What others are told of a run: Events, the body of a webhook, and a calendar entry, all from the run's report."""
+
+from __future__ import annotations
+
+import collections
+import hashlib
+import typing as t
+from dataclasses import asdict, dataclass
+
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import api_changes, objects
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.report import (
+    icalendar,
+    model,
+    read,
+    text,
+    timeline,
+)
+
+VERSION = 1
+"""Of a webhook's body: increases when a field changes its meaning or is removed, not when one is added."""
+MOMENTS = ("planned", "started", "ended", "failed")
+FORMATS = ("json", "slack")
+CONTROLLER = "maintenance.kubeops.io/node-maintenance"
+NOTE, INSTANCE = 1024, 128
+"""The longest note and reportingInstance of an Event, in bytes (events.k8s.io/v1)."""
+EVENTS_OF_NODES = "default"
+"""The namespace of Events about objects without one."""
+SHOWN = 10
+"""Names in one sentence."""
+
+Moment = t.Literal["planned", "started", "ended", "failed"]
+Format = t.Literal["json", "slack"]
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """A workload with pods on the nodes that have to move, or have moved, and how many they are."""
+
+    kind: str
+    namespace: str
+    name: str
+    pods: int
+    nodes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Announcement:
+    """What is announced at one moment of a run; ``at``, ``start`` and ``end`` are seconds since the epoch.
+
+    ``run`` is the run's id, empty before there is one; then ``key``, which is the same for all that is told of the same
+    run or plan, is made of what is planned. ``errors`` are the sentences that the run ended with.
+    """
+
+    moment: Moment
+    at: float
+    by: str
+    report: model.Report
+    run: str = ""
+    resumed: bool = False
+    reason: str = ""
+    errors: tuple[str, ...] = ()
+    start: float | None = None
+    end: float | None = None
+
+    @property
+    def nodes(self) -> tuple[model.NodeLine, ...]:
+        """The nodes that it concerns: not those that are as wanted already, or gone."""
+        return tuple(node for node in self.report.nodes if node.outcome not in ("unchanged", "gone"))
+
+    @property
+    def window(self) -> tuple[float, float]:
+        """From when to when the maintenance takes place, by its forecast until it has ended."""
+        start = self.at if self.start is None else self.start
+        return start, max(start, start + (self.report.totals.forecast_seconds or 0.0) if self.end is None else self.end)
+
+    @property
+    def key(self) -> str:
+        """The run; without one, what identifies the plan: its nodes and the day on which it begins."""
+        parts = [*sorted(node.name for node in self.nodes), text.day(self.window[0])]
+        return self.run or f"plan-{_digest(*parts)}"
+
+    @property
+    def id(self) -> str:
+        """Names what is announced once. A run that is resumed may fail again."""
+        again = [str(text.rfc3339(self.at))] if self.moment == "failed" else []
+        return "/".join([self.key, self.moment, *again])
+
+    @property
+    def workloads(self) -> tuple[Workload, ...]:
+        """The workloads of the pods that have to move, or have moved."""
+        nodes = collections.defaultdict[tuple[str, str, str], list[str]](list)
+        for pod in self.report.pods:
+            kind, _space, place = pod.owner.partition(" ")
+            if place and not timeline.stays(pod) and not text.refused(pod):
+                nodes[kind, pod.namespace, place.rpartition("/")[2]].append(pod.node)
+        return tuple(Workload(*key, len(on), tuple(dict.fromkeys(on))) for key, on in sorted(nodes.items()))
+
+    @property
+    def sentence(self) -> str:
+        """The announcement in one sentence or two."""
+        totals, names = self.report.totals, _names([node.name for node in self.nodes]) or "no node"
+        if self.moment in ("planned", "started"):
+            again = " again" if self.resumed else ""
+            size = f"{text.count(totals.waves, 'wave')}, {text.count(len(text.to_move(self.report)), 'pod')} to move"
+            lasts = f", about {text.duration(totals.forecast_seconds)}" if totals.forecast_seconds is not None else ""
+            return f"Maintenance {self.moment}{again}: {names} ({size}{lasts})."
+        return f"Maintenance {self.moment}: {names}. {text.headline(self.report)}. {text.subline(self.report)}"
+
+    def body(self) -> dict[str, t.Any]:
+        """The body of a webhook in our own shape, which the guide to announcements documents."""
+        report, (start, end) = self.report, self.window
+        return {
+            "version": VERSION,
+            "id": self.id,
+            "moment": self.moment,
+            "at": text.rfc3339(self.at),
+            "run": self.run,
+            "resumed": self.resumed,
+            "by": self.by,
+            "reason": self.reason,
+            "text": self.sentence,
+            "start": text.rfc3339(start),
+            "end": text.rfc3339(end),
+            "nodes": [{"name": n.name, "wave": n.wave, "outcome": n.outcome, "message": n.message} for n in self.nodes],
+            "workloads": [{**asdict(each), "nodes": list(each.nodes)} for each in self.workloads],
+            "summary": {"verdict": report.verdict, "headline": text.headline(report), **asdict(report.totals)},
+            "errors": list(self.errors),
+        }
+
+    def slack(self) -> dict[str, t.Any]:
+        """The same for people, as incoming webhooks of Slack and of those who read its format take it."""
+        facts = {"run": self.run, "by": self.by, "reason": self.reason}
+        lines = [f"*{_slacked(self.sentence)}*"]
+        lines += [f"{name}: {_slacked(value)}" for name, value in facts.items() if value]
+        lines += [f"• {_slacked(error)}" for error in self.errors[:SHOWN]]
+        more = len(self.errors) - SHOWN
+        return {"text": "\n".join([*lines, *([f"… and {more} more"] if more > 0 else [])])}
+
+    def entry(self) -> icalendar.Entry:
+        """The calendar entry; each later moment of a run replaces that of the one before."""
+        start, end = self.window
+        facts = [self.sentence, f"Run: {self.run}" if self.run else "", f"By: {self.by}", *self.errors]
+        names = _names([node.name for node in self.nodes])
+        return icalendar.Entry(
+            uid=f"{self.key}@kubeops.node_maintenance",
+            sequence=min(MOMENTS.index(self.moment), 2),
+            stamp=self.at,
+            start=start,
+            end=end,
+            summary=f"Maintenance of {names}" + (f": {self.reason}" if self.reason else ""),
+            description="\n".join(filter(None, facts)),
+            status="TENTATIVE" if self.moment == "planned" else "CONFIRMED",
+        )
+
+    def about(self, ref: objects.Ref) -> str:
+        """What an Event says to those who look at this node or workload."""
+        run = f" Run {self.run}." if self.run else ""
+        reason = f" Reason: {self.reason}." if self.reason else ""
+        if ref.kind == "Node":
+            node = next(node for node in self.nodes if node.name == ref.name)
+            if self.moment in ("planned", "started"):
+                wave = f", in wave {node.wave}," if node.wave else ""
+                return f"Maintenance of this node{wave} {self.moment}.{run}{reason}"
+            how = text.ENDS[node.outcome]
+            return f"Maintenance {self.moment}: this node is {how}. {node.message}".rstrip() + f"{run}{reason}"
+        place = ref.kind, ref.namespace, ref.name
+        load = next(each for each in self.workloads if (each.kind, each.namespace, each.name) == place)
+        pods = text.count(load.pods, "pod")
+        verb = "has to move" if load.pods == 1 else "have to move"
+        where = f"{pods} on {_names(load.nodes)}"
+        if self.moment in ("planned", "started"):
+            return f"Maintenance {self.moment}: {where} {verb}.{run}{reason}"
+        return f"Maintenance {self.moment} ({where} concerned): {text.headline(self.report)}.{run}{reason}"
+
+
+def event(told: Announcement, ref: objects.Ref) -> api_changes.Change:
+    """The Event about one object. Its name is made of what is announced and the object, so that it exists once."""
+    mark = _digest(told.id, ref.kind, ref.namespace, ref.name)
+    name, namespace = f"{ref.name[:200].rstrip('.-')}.{mark}", ref.namespace or EVENTS_OF_NODES
+    node = next((node for node in told.nodes if ref.kind == "Node" and node.name == ref.name), None)
+    troubled = told.moment == "failed" and (node is None or node.troubled)
+    coordinates = {"apiVersion": ref.api_version, "kind": ref.kind, "namespace": ref.namespace, "name": ref.name}
+    note = clipped(read.text(told.about(ref)), NOTE)
+    body = {
+        "apiVersion": "events.k8s.io/v1",
+        "kind": "Event",
+        "metadata": {"name": name, "namespace": namespace},
+        # Of type MicroTime: the API server takes nothing but microseconds.
+        "eventTime": (text.rfc3339(told.at) or "").replace("Z", "000Z"),
+        "type": "Warning" if troubled else "Normal",
+        "reason": f"Maintenance{told.moment.capitalize()}",
+        "action": "Maintenance",
+        "note": note,
+        "regarding": {key: value for key, value in {**coordinates, "uid": ref.uid}.items() if value},
+        "reportingController": CONTROLLER,
+        "reportingInstance": clipped(told.key, INSTANCE),
+    }
+    target = objects.Ref("Event", name, namespace, api_version="events.k8s.io/v1")
+    sentence = f"Create an Event about {ref}: {note}"
+    return api_changes.Change("create", target, sentence, body, {}, {"reason": body["reason"], "note": note})
+
+
+def clipped(line: str, size: int) -> str:
+    """The line, cut where it has more than so many bytes."""
+    data = line.encode()
+    return line if len(data) <= size else data[: size - 3].decode(errors="ignore") + "..."
+
+
+def _digest(*parts: str) -> str:
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
+
+
+def _names(names: t.Sequence[str]) -> str:
+    more = len(names) - SHOWN
+    return ", ".join(names[:SHOWN]) + (f" and {more} more" if more > 0 else "")
+
+
+def _slacked(value: str) -> str:
+    """Text in which Slack finds no link, mention or channel."""
+    return read.text(value).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")

@@ -1,0 +1,156 @@
+# Copyright: Contributors to the kubeops.node_maintenance collection
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: maintenance_event
+short_description: Announce a maintenance by Events, a webhook and a calendar entry
+version_added: 0.1.0
+author:
+  - Contributors to the kubeops.node_maintenance collection (@kubeops)
+description:
+  - Tells others that a maintenance is planned, has started, has ended or has failed, from the results of this
+    collection's modules.
+  - What could not be told is a warning.
+extends_documentation_fragment:
+  - kubeops.node_maintenance.auth
+  - kubeops.node_maintenance.nodes.audit
+options:
+  moment:
+    description:
+      - What is announced. Events are created once per run and moment, or per day and nodes for what is only planned;
+        V(failed), which may happen again to a run that is resumed, is announced each time.
+      - The webhook is called before the Events are created, and not at all if all of them exist. Without O(events) it
+        is called each time, with an C(id) by which the receiver recognizes a repetition.
+    type: str
+    choices: [planned, started, ended, failed]
+    required: true
+  results:
+    description:
+      - The results of the modules so far, in the order of the run. They say which nodes and workloads it is about.
+    type: list
+    elements: dict
+  resumed:
+    description: Whether the run is a resumed one.
+    type: bool
+    default: false
+  reason:
+    description: Why the nodes are maintained. Without it, the reason in the nodes' records.
+    type: str
+  errors:
+    description: What went wrong, as sentences.
+    type: list
+    elements: str
+  start:
+    description: When the maintenance begins, in RFC 3339. By default now.
+    type: str
+  end:
+    description: When it ends, in RFC 3339. By default as the plan in O(results) estimates.
+    type: str
+  events:
+    description:
+      - Whether to create Events about the nodes, in the namespace C(default), and about the workloads whose pods have
+        to move, in theirs.
+    type: bool
+    default: false
+  webhook:
+    description:
+      - Where to send the announcement, by POST. Redirects are not followed, and proxies are those of the environment.
+      - The answers 200, 201, 202 and 204 mean that it was received. After 408, 409, 425, 429, 500, 502, 503, 504, or no
+        answer at all, it is sent again until the deadline; any other answer is a failure.
+    type: dict
+    suboptions:
+      url:
+        description: The URL. It may be secret; results and messages show its scheme and host only.
+        type: str
+        required: true
+      headers:
+        description: Headers, which may be secret. They are in no result, message or diff.
+        type: dict
+      format:
+        description: The shape of the body. V(slack) is that of incoming webhooks of Slack, which other chats read, too.
+        type: str
+        choices: [json, slack]
+        default: json
+      deadline:
+        description: How long to try.
+        type: str
+        default: 30s
+  calendar:
+    description: A file for the calendar entry (RFC 5545). It is overwritten.
+    type: path
+attributes:
+  check_mode:
+    description: Can run in C(check_mode) and predict the changes without making them.
+    support: full
+  diff_mode:
+    description: Shows what has changed, or would change, in diff mode.
+    support: full
+  idempotent:
+    description: When run twice in a row with the same arguments, the second time changes nothing.
+    support: partial
+    details:
+      - Without O(events) the webhook is called each time. The calendar entry is written each time.
+  action_group:
+    description: Use C(group/kubeops.node_maintenance.node_maintenance) in C(module_defaults).
+    support: full
+    membership:
+      - kubeops.node_maintenance.node_maintenance
+seealso:
+  - module: kubeops.node_maintenance.maintenance_plan
+  - module: kubeops.node_maintenance.maintenance_report
+"""
+
+EXAMPLES = r"""
+- name: Announce what is planned
+  kubeops.node_maintenance.maintenance_event:
+    moment: planned
+    results: "{{ [preflight_result] }}"
+    reason: kernel update
+    events: true
+    calendar: ./maintenance.ics
+    webhook:
+      url: "{{ chat_webhook }}"
+      format: slack
+"""
+
+RETURN = r"""
+announcement:
+  description: What is announced, in the shape that the webhook gets with O(webhook.format=json).
+  returned: when the work could begin
+  type: dict
+events:
+  description: The Events, about nodes first.
+  returned: when the work could begin
+  type: list
+  elements: dict
+  contains:
+    kind: {description: "The kind of the object that the Event is about.", type: str, sample: Deployment}
+    namespace: {description: "Its namespace, empty for nodes.", type: str}
+    name: {description: Its name., type: str}
+    outcome:
+      description:
+        - V(created) - the Event was created.
+        - V(already_created) - another start of the run, or of the same plan, has created the Event.
+        - V(failed), a failure - the Event could not be created.
+      type: str
+      sample: created
+    failed: {description: Whether it failed., type: bool}
+    message: {description: Why it failed., type: str}
+warnings: {description: Who could not be told., returned: always, type: list, elements: str}
+actions: {description: "What was done, or in check mode would be done.", returned: always, type: list, elements: str}
+timeline: {description: All progress messages., returned: always, type: list, elements: dict}
+findings: {description: Why the call failed as a whole., returned: after such a failure, type: list, elements: dict}
+"""
+
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge import announce, module
+
+
+def main() -> None:
+    module.run_module(announce.SPEC)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,122 @@
+# Copyright: Contributors to the kubeops.node_maintenance collection
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""A run tells others of itself: Events that kubectl shows with node and workload, a webhook, and a calendar entry."""
+
+from __future__ import annotations
+
+import http.server
+import json
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from support.arena import Arena
+from support.plays import Player
+from witness.log import Json
+
+CANARY = "7b1f-webhook-canary"
+
+
+class Chat:
+    """The receiver of a webhook; ``status`` is what it answers."""
+
+    def __init__(self) -> None:
+        self.got: list[Json] = []
+        self.status = 200
+        outer = self
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                assert self.headers["Authorization"] == f"Bearer {CANARY}"
+                assert self.path == f"/hooks/{CANARY}"
+                outer.got.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+                self.send_response(outer.status)
+                self.end_headers()
+
+            def log_message(self, format: str, *args: object) -> None:
+                del format, args
+
+        self._server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.input: Json = {
+            "maintain_announce_webhook": f"http://127.0.0.1:{self._server.server_port}/hooks/{CANARY}",
+            "maintain_announce_headers": {"Authorization": f"Bearer {CANARY}"},
+            "maintain_announce_deadline": "5s",
+        }
+        self._thread = threading.Thread(target=self._server.serve_forever)
+        self._thread.start()
+
+    @property
+    def moments(self) -> list[str]:
+        return [body["moment"] for body in self.got]
+
+    def close(self) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+
+@pytest.fixture
+def chat() -> Iterator[Chat]:
+    made = Chat()
+    yield made
+    made.close()
+
+
+def events(play: Player, about: str, name: str, namespace: str) -> list[str]:
+    """The reasons of the Events about an object, as kubectl finds them for `kubectl describe`."""
+    fields = f"involvedObject.kind={about},involvedObject.name={name}"
+    words = ("get", "events", "-n", namespace, "--field-selector", fields, "-o", "json")
+    found = json.loads(play.lab.run_kubectl(*words).stdout)
+    ours = [one for one in found["items"] if one["reason"].startswith("Maintenance")]
+    assert all(one["involvedObject"]["uid"] for one in ours)
+    return sorted(one["reason"] for one in ours)
+
+
+def test_a_run_announces_itself_by_events_webhook_and_calendar(
+    arena: Arena, play: Player, chat: Chat, tmp_path: Path
+) -> None:
+    here, _there = arena.nodes(2)
+    arena.deployment("web", on=here)
+    entry = tmp_path / "maintenance.ics"
+    told: Json = {
+        "maintain_nodes": [here],
+        "maintain_reason": "kernel update",
+        "maintain_announce_events": True,
+        "maintain_announce_calendar": str(entry),
+        **chat.input,
+    }
+    checked = play("maintain", check=True, **told)
+    assert checked.ok, checked.text
+    assert (chat.got, entry.exists(), events(play, "Node", here, "default")) == ([], False, [])
+    run = play("maintain", args=["-vvv", "--diff"], **told)
+    assert run.ok, run.text
+    assert chat.moments == ["planned", "started", "ended"]
+    reasons = ["MaintenanceEnded", "MaintenancePlanned", "MaintenanceStarted"]
+    assert events(play, "Node", here, "default") == reasons
+    assert events(play, "Deployment", "web", arena.name) == reasons
+    assert chat.got[-1]["summary"]["verdict"] == "never_dark"
+    assert [(w["kind"], w["name"]) for w in chat.got[-1]["workloads"]] == [("Deployment", "web")]
+    assert f"UID:{chat.got[-1]['run']}@kubeops.node_maintenance" in entry.read_text(encoding="utf-8")
+    assert CANARY not in checked.text + run.text + json.dumps(run.lines)
+
+
+@pytest.mark.whole
+def test_a_webhook_that_refuses_is_a_warning_and_a_failure_is_announced(arena: Arena, play: Player, chat: Chat) -> None:
+    here, _there = arena.nodes(2)
+    arena.deployment("web", on=here)
+    tasks = play.tasks({"name": "Break", "ansible.builtin.fail": {"msg": "The package is broken."}})
+    told: Json = {"maintain_nodes": [here], **chat.input}
+    chat.status = 403
+    refused = play("maintain", maintain_announce_on="started", **told)
+    assert refused.ok, refused.text
+    assert chat.moments == ["started"]
+    assert "was not told that the maintenance is started: it answered 403" in refused.words
+    chat.got.clear()
+    chat.status = 200
+    failed = play("maintain", maintain_tasks=tasks, inventory=play.hosts([here]), **told)
+    assert not failed.ok
+    assert chat.moments == ["planned", "started", "failed"]
+    assert any("The package is broken." in error for error in chat.got[-1]["errors"])
