@@ -67,6 +67,14 @@ options:
       - With O(state=started) and O(state=noted), how long the run counts as alive although it holds no node's lock, in
         seconds or as C(90s), C(10m), C(1h30m). One minute by default.
     type: str
+  mark_waiting:
+    description:
+      - With O(state=started), whether to set the taint C(maintenance.kubeops.io/waiting) with the effect
+        V(PreferNoSchedule) on the nodes of all waves of O(plan) but the first, so that pods that leave earlier nodes
+        prefer others and move once. It is removed when its node is cordoned, and at the latest when the run ends or is
+        undone. What cannot be set or removed is told, and stops nothing.
+    type: bool
+    default: false
 seealso:
   - module: kubeops.node_maintenance.node_cordon
 """

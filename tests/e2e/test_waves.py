@@ -166,3 +166,20 @@ def test_a_node_that_somebody_deleted_meanwhile_fails_alone(arena: Arena, play: 
     assert not arena.is_cordoned(two)
     seen.all_held(foreign=[Foreign("Node", "", gone, (), None)], resumable=True)
     assert seen.dark_seconds(web) == 0
+
+
+def test_each_pod_of_a_roll_moves_once_where_there_is_a_spare_node(arena: Arena, play: Player, watching: Watch) -> None:
+    """The scheduler prefers other nodes to those that wait for their wave; a pod that lands there would move again."""
+    one, two, three, _spare = arena.nodes(4)
+    for node in (one, two, three):
+        with arena.placing(node):
+            for number in range(3):
+                arena.deployment(f"{node[-2:]}-web-{number}", 2, budget={"maxUnavailable": 1}, service=False)
+    arena.taint(one, {"key": "lab.kubeops.io/rack", "value": "7", "effect": "PreferNoSchedule"})
+    before = {name: arena.node(name)["spec"].get("taints") for name in (one, two, three)}
+    with watching() as seen:
+        run = play("maintain", maintain_nodes=[one, two, three])
+        assert run.ok, run.text
+    seen.all_held()
+    assert len(seen.evictions()) == 18, "each of the pods once"
+    assert {name: arena.node(name)["spec"].get("taints") for name in (one, two, three)} == before

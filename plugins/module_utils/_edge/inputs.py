@@ -267,6 +267,7 @@ VARIABLES: t.Mapping[str, Variable] = {
     "hold_remediation": Variable(_truth, True),
     "node_conditions": Variable(_truth, False),
     "planned_notice": Variable(_seconds),
+    "mark_waiting": Variable(_truth, True),
     "timeout": Variable(_seconds),
     "fenced": Variable(_names, ()),
     "rules": Variable(_rules, ()),

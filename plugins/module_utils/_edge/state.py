@@ -23,6 +23,7 @@ SPEC = specs.ClusterModuleSpec(
         "failed": {"type": "bool", "default": False},
         "parked": {"type": "bool", "default": False},
         "lease_duration": {"type": "str"},
+        "mark_waiting": {"type": "bool", "default": False},
     },
     durations=("lease_duration",),
     lists=("nodes",),

@@ -177,7 +177,9 @@ class _Playbook:
 
     def _begin(self, waves: list[list[str]], finished: list[str], traces: list[dict[str, t.Any]]) -> None:
         started = self._call(
-            "started", self._state("started", input=self.given.fingerprint, plan={"waves": waves}), self.given.run
+            "started",
+            self._state("started", input=self.given.fingerprint, plan={"waves": waves}, mark_waiting=True),
+            self.given.run,
         )
         if "run" not in started.data:
             self.outcome.wrong.append(started.message)

@@ -12,6 +12,7 @@ from __future__ import annotations
 PREFIX = "maintenance.kubeops.io"
 RECORD = f"{PREFIX}/record"
 TAINT_KEY = f"{PREFIX}/in-progress"
+WAITING = f"{PREFIX}/waiting"
 ALLOW_INTERRUPTION = f"{PREFIX}/allow-interruption"
 SURGE = f"{PREFIX}/surge"
 SERVES_NODES = f"{PREFIX}/nodes"

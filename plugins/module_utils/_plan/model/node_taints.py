@@ -189,8 +189,8 @@ def _faults(where: str, one: DesiredTaint) -> t.Iterator[Fault]:
     if not is_qualified(one.key):
         expected = "a key like dedicated or example.com/gpu (the name 63 characters at most, of letters, digits, -_.)"
         yield Fault(f"{where}.key", one.key, expected)
-    elif one.key == names.TAINT_KEY:
-        yield Fault(f"{where}.key", one.key, "another key: this one belongs to the maintenance itself (node_cordon)")
+    elif one.key in (names.TAINT_KEY, names.WAITING):
+        yield Fault(f"{where}.key", one.key, "another key: this one belongs to the maintenance itself")
     if not is_label_value(one.value):
         expected = "a label value: 63 characters at most, letters, digits, -_. and a letter or digit at both ends"
         yield Fault(f"{where}.value", one.value, expected)

@@ -23,7 +23,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.mod
     node_taints,
     objects,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.nodes import lifecycle, verify
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.nodes import lifecycle, verify, waiting
 
 BALANCERS = "label/node.kubernetes.io/exclude-from-external-load-balancers"
 BALANCERS_SETTLE = 30.0
@@ -87,7 +87,7 @@ def take_out(
         conditions=lifecycle.priors(node) if conditions else {},
     )
     ours = {key: mark.ours for key, mark in record.marks.items()}
-    taints = _with(node.taints, added)
+    taints = _with(waiting.without(node.taints, record.run), added)
     return record, _patch(node, f"Cordon node {node.name}", record, taints, unschedulable=True, marks=ours)
 
 

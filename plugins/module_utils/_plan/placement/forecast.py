@@ -122,6 +122,8 @@ class Sequence:
     ) -> dict[str, Forecast]:
         """The forecast of each of these pods, by UID, in their order within a wave."""
         found: dict[str, Forecast] = {}
+        waves = list(waves)
+        self.wait(name for wave in waves[1:] for name in wave)
         for wave, leaving in pod_plan.by_wave(moving, waves):
             self.out(wave)
             for plan in leaving:
@@ -129,6 +131,12 @@ class Sequence:
             if not stay_out:
                 self.back(wave)
         return found
+
+    def wait(self, nodes: t.Iterable[str]) -> None:
+        """Pods prefer other nodes."""
+        for name in nodes:
+            if name in self.around.places:
+                self.around.shun(name, {"key": names.WAITING, "effect": "PreferNoSchedule"})
 
     def out(self, wave: t.Collection[str]) -> None:
         self.placed = []

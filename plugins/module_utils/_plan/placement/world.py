@@ -207,6 +207,11 @@ class World:
         place.closed, place.taints = False, tuple(x for x in taints if x.get("key") != UNSCHEDULABLE)
         self.changed.append(name)
 
+    def shun(self, name: str, taint: objects.Raw) -> None:
+        """The node has one more taint, which keeps no pod off it."""
+        place = self.places[name]
+        place.taints = (*place.taints, taint)
+
     def domains(self, key: str, found: t.Callable[[], dict[str, str]]) -> dict[str, str]:
         """What ``found`` says, nodes with their domain, once for each ``key`` until a node is closed or reopened."""
         seen, known = self._domains.get(key, (-1, {}))

@@ -22,6 +22,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.mod
     objects,
     snapshots,
 )
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.nodes import waiting
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap import guards
 
 FINGERPRINTED = ("playbook", "nodes", "node_selector", "tasks", "reboot", "backend", "taints")
@@ -126,10 +127,11 @@ class Trace:
 def traces(
     snapshot: snapshots.Snapshot, runs: t.Iterable[StoredRun], journals: t.Iterable[journaling.Journal] = ()
 ) -> tuple[Trace, ...]:
-    """All traces: records, taints without a record, budgets, leases, stored runs, changed deschedulers."""
+    """All traces: records, taints of ours, budgets, leases, stored runs, changed deschedulers."""
     found: list[Trace] = []
     for node in snapshot.nodes.values():
         found += _of_node(node)
+    found += _waiting(snapshot)
     for budget in snapshot.budgets:
         if budget.ours:
             served = tuple(guards.nodes_of(budget))
@@ -160,6 +162,18 @@ def _of_node(node: t.Any) -> list[Trace]:
         Trace(str(taint.get("value", "")), "", "", f"Node {node.name}", "our taint without a record", (node.name,))
         for taint in node.taints
         if taint.get("key") == names.TAINT_KEY
+    ]
+
+
+def _waiting(snapshot: snapshots.Snapshot) -> list[Trace]:
+    marked: dict[str, list[str]] = {}
+    for node in snapshot.nodes.values():
+        for run in waiting.runs_of(node):
+            marked.setdefault(run, []).append(node.name)
+    place = f"Taint {names.WAITING}"
+    return [
+        Trace(run, "", "", place, f"the mark of {len(some)} nodes that wait for their wave", tuple(some))
+        for run, some in marked.items()
     ]
 
 

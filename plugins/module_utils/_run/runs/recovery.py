@@ -24,6 +24,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.mod
     phases,
     snapshots,
 )
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.nodes import waiting
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.routes import dead
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.runs import state
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap import surge_records
@@ -154,9 +155,10 @@ def recover(ctx: context.Context, *, finished: bool, parked: bool) -> context.Re
         predicted = {name for some in by_run.values() for name in some} if ctx.check else set()
         held = staying | {record.run for name, record in still.items() if name not in predicted}
         alive = {holders.holder_of(lease) for lease in loose if life.place_of(lease) not in silent}
-        stored = {run.id for run in found.runs.values() if wanted in (None, run.id)}
         signs = {holders.holder_of(lease) for lease in loose if not _is_lock(lease)}
-        _memories(ctx, sorted(stored | signs), held, alive, done)
+        marked = {run for node in found.snapshot.nodes.values() for run in waiting.runs_of(node)}
+        left = {run for run in {*found.runs, *marked} if wanted in (None, run)} | signs
+        _memories(ctx, sorted(left), held, alive, done)
     return context.Result({"nodes": done.nodes}, failed=bool(done.failed), message="; ".join(done.failed))
 
 
@@ -300,7 +302,7 @@ def _loose_locks(
 def _memories(
     ctx: context.Context, ids: t.Sequence[str], held: t.Collection[str], alive: t.Collection[str], done: _Recovery
 ) -> None:
-    """Delete stored runs that have no node left and are not alive."""
+    """Delete stored runs that have no node left and are not alive, and their marks of waiting nodes."""
     for run_id in ids:
         if run_id in alive:
             ctx.tell(phases.What.WAITING, f"run {run_id} is alive between two of its nodes, so it stays stored")

@@ -9,6 +9,7 @@ Whatever reads or writes here raises ClusterError if the API server refuses or c
 from __future__ import annotations
 
 import contextlib
+import functools
 import typing as t
 from dataclasses import replace
 
@@ -21,6 +22,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.mod
     outcomes,
     phases,
 )
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.nodes import waiting as marks
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.runs import state
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import (
     context,
@@ -31,11 +33,16 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base
     stored_runs,
     writing,
 )
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.runs import waiting
+
+
+def _nodes(ctx: context.Context) -> list[objects.Node]:
+    return observe.lists(ctx.cluster, ("nodes",))["nodes"]
 
 
 def _out(ctx: context.Context) -> tuple[dict[str, node_records.Record], dict[str, str]]:
     """``stored_runs.records`` of all nodes of the cluster."""
-    return stored_runs.records(observe.lists(ctx.cluster, ("nodes",))["nodes"])
+    return stored_runs.records(_nodes(ctx))
 
 
 def resumable(ctx: context.Context, given: t.Mapping[str, t.Any] | None) -> dict[str, t.Any] | None:
@@ -52,41 +59,49 @@ def resumable(ctx: context.Context, given: t.Mapping[str, t.Any] | None) -> dict
 
 
 def started(
-    ctx: context.Context, given: dict[str, t.Any], waves: t.Sequence[t.Sequence[str]], seconds: float = locking.IDLE
+    ctx: context.Context,
+    given: dict[str, t.Any],
+    waves: t.Sequence[t.Sequence[str]],
+    seconds: float = locking.IDLE,
+    *,
+    mark: bool = False,
 ) -> context.Result:
     """Store a run of this input, or resume the stored one; it then counts as alive for ``seconds``.
+
+    ``mark``: the nodes of all waves but the first are marked as waiting, so that pods prefer other nodes.
 
     Raises:
         StopRun: the run that the caller names is not stored, a run that is too old to be resumed is still alive,
             or our namespace is missing and may not be created.
     """
-    mark, known, now = state.fingerprint(given), stored_runs.stored(ctx), ctx.clock.server()
+    same, known, now = state.fingerprint(given), stored_runs.stored(ctx), ctx.clock.server()
+    going = functools.partial(_going, ctx, seconds=seconds, waves=waves if mark else ())
     if ctx.run:
-        return _by_name(ctx, ctx.run.id, known, seconds)
+        run = _named(ctx.run.id, known)
+        return going(run, f"Resuming run {run.id} by its name.")
     message = ""
     for run in known:
-        if run.fingerprint != mark:
+        if run.fingerprint != same:
             continue
         if run.resumable(now):
-            text = f"Resuming run {run.id} of {run.by}, started {run.since} by the same command."
-            return _going(ctx, run, text, seconds)
+            return going(run, f"Resuming run {run.id} of {run.by}, started {run.since} by the same command.")
         _refuse_alive(ctx, run)
         message = f"Run {run.id} of the same command, started {run.since}, is too old to be resumed. "
         forget(ctx, run.id)
-    for run in _outlived(ctx, known, mark, now):
+    for run in _outlived(ctx, known, same, now):
         # Nobody needs it, and it is in nobody's way: if it cannot be deleted, that stops no other run.
         with contextlib.suppress(errors.ClusterError):
             forget(ctx, run.id, run.resource_version)
     plan = tuple(tuple(wave) for wave in waves)
-    fresh = state.StoredRun(ctx.clock.token(), ctx.by, since=now, fingerprint=mark, given=given, plan=plan)
+    fresh = state.StoredRun(ctx.clock.token(), ctx.by, since=now, fingerprint=same, given=given, plan=plan)
     target, after = stored_runs.run_ref(fresh.id), {"input": given, "plan": waves}
     change = api_changes.Change("create", target, f"Store run {fresh.id}", fresh.to_config_map(), {}, after)
     # The id is random, so whatever has this name is our own write whose answer was lost.
     writing.write(ctx, target, lambda raw: change if raw is None else None, known=None)
-    return _going(ctx, fresh, f"{message}Starting run {fresh.id}.", seconds, resumed=False)
+    return going(fresh, f"{message}Starting run {fresh.id}.", resumed=False)
 
 
-def _by_name(ctx: context.Context, run_id: str, known: t.Sequence[state.StoredRun], seconds: float) -> context.Result:
+def _named(run_id: str, known: t.Sequence[state.StoredRun]) -> state.StoredRun:
     found = next((run for run in known if run.id == run_id), None)
     if found is None:
         raise context.StopRun(
@@ -95,7 +110,7 @@ def _by_name(ctx: context.Context, run_id: str, known: t.Sequence[state.StoredRu
             f"Known runs: {', '.join(run.id for run in known) or 'none'}. Without maintain_run a new one starts.",
             str(stored_runs.run_ref(run_id)),
         )
-    return _going(ctx, found, f"Resuming run {found.id} by its name.", seconds)
+    return found
 
 
 def _refuse_alive(ctx: context.Context, run: state.StoredRun) -> None:
@@ -132,10 +147,18 @@ def _outlived(ctx: context.Context, known: t.Sequence[state.StoredRun], mark: st
 
 
 def _going(
-    ctx: context.Context, run: state.StoredRun, message: str, seconds: float, *, resumed: bool = True
+    ctx: context.Context,
+    run: state.StoredRun,
+    message: str,
+    *,
+    seconds: float,
+    waves: t.Sequence[t.Sequence[str]],
+    resumed: bool = True,
 ) -> context.Result:
-    me = context.Run(run.id, ctx.clock.token())
+    """The run goes on under a nonce of its own, and the nodes of all ``waves`` but the first wait."""
+    me, since = context.Run(run.id, ctx.clock.token()), ctx.clock.now()
     life.show(ctx, me, seconds)
+    waiting.mark(ctx, run.id, marks.nodes_of(waves, run.finished), since + seconds)
     data = {"run": str(me), "run_id": run.id, "resumed": resumed, "finished_nodes": list(run.finished), "nodes": []}
     return context.Result(data, message=message)
 
@@ -223,13 +246,14 @@ def ended(ctx: context.Context, *, failed: bool) -> context.Result:
     if run is None:
         life.hide(ctx, me.id, me.nonce)
         return context.Result({"nodes": []}, message=f"Run {me.id} is no longer stored.")
-    found, bad = _out(ctx)
+    found, bad = stored_runs.records(nodes := _nodes(ctx))
     _drop_left_locks(ctx, run, {*found, *bad})
+    waiting.clear(ctx, run.id, nodes)
     if not failed:
-        forget(ctx, run.id)
+        forget(ctx, run.id, marked=False)
         return context.Result({"nodes": []}, message=f"Run {run.id} ended.")
     if not run.finished and not bad and run.id not in {record.run for record in found.values()}:
-        forget(ctx, run.id)
+        forget(ctx, run.id, marked=False)
         text = "with failures and nothing to resume; the same command starts a new run."
         return context.Result({"nodes": []}, message=f"Run {run.id} ended {text}")
 
@@ -263,11 +287,12 @@ def _deletion(run: state.StoredRun) -> api_changes.Change:
     return api_changes.Change("delete", stored_runs.run_ref(run.id), sentence, resource_version=run.resource_version)
 
 
-def forget(ctx: context.Context, run_id: str, version: str = "") -> None:
+def forget(ctx: context.Context, run_id: str, version: str = "", *, marked: bool = True) -> None:
     """Delete a run's sign of life and then the stored run; with a ``version`` only if it still has that.
 
     In this order: if the caller is killed in between, the same command resumes what is stored. A stored run that
-    cannot be parsed is left for a person to delete.
+    cannot be parsed is left for a person to delete. The marks of nodes that wait for their wave go first, unless
+    they are known to be gone (``marked``).
     """
 
     def decide(raw: objects.Raw | None) -> api_changes.Change | None:
@@ -277,5 +302,7 @@ def forget(ctx: context.Context, run_id: str, version: str = "") -> None:
     target = stored_runs.run_ref(run_id)
     found = writing.read(ctx, target)
     if found is None or decide(found) is not None:
+        if marked:
+            waiting.clear(ctx, run_id)
         life.hide(ctx, run_id)
     writing.write(ctx, target, decide, known=found)

@@ -20,7 +20,8 @@ State = t.Literal["started", "noted", "ended", "listed", "finished", "undone"]
 class StateOptions:
     """Options of the module. ``input`` is the playbook's, ``plan`` holds its ``waves``.
 
-    ``lease_duration``: seconds for which the run counts as alive after ``started`` and ``noted``.
+    ``lease_duration``: seconds for which the run counts as alive after ``started`` and ``noted``. ``mark_waiting``:
+    whether pods are to prefer other nodes to those that wait for their wave.
     """
 
     state: State
@@ -30,6 +31,7 @@ class StateOptions:
     failed: bool = False
     parked: bool = False
     lease_duration: float = locking.IDLE
+    mark_waiting: bool = False
 
 
 def state(ctx: context.Context, options: StateOptions) -> context.Result:
@@ -42,7 +44,8 @@ def state(ctx: context.Context, options: StateOptions) -> context.Result:
     match options.state:
         case "started":
             waves = (options.plan or {}).get("waves") or []
-            return runs.started(ctx, dict(options.input or {}), waves, options.lease_duration)
+            given = dict(options.input or {})
+            return runs.started(ctx, given, waves, options.lease_duration, mark=options.mark_waiting)
         case "noted":
             return runs.noted(ctx, options.nodes, options.lease_duration)
         case "ended":
