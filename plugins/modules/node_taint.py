@@ -53,8 +53,8 @@ options:
       key:
         description:
           - A name, with or without a domain prefix, such as V(dedicated) or V(example.com/gpu).
-          - C(maintenance.kubeops.io/in-progress) and C(maintenance.kubeops.io/waiting) belong to the maintenance itself and
-            are refused.
+          - C(maintenance.kubeops.io/in-progress) and C(maintenance.kubeops.io/waiting) belong to the maintenance itself
+            and are refused.
           - The message of a node names an outdated key, C(node.alpha.kubernetes.io/notReady) or C(unreachable), and the
             one that replaced it.
         type: str
