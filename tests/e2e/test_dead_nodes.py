@@ -239,6 +239,7 @@ def test_a_node_that_lives_is_not_evacuated_as_dead_whatever_anybody_says(arena:
     assert arena.record(node) is None
 
 
+@pytest.mark.whole
 def test_the_proof_comes_from_tasks_and_the_node_comes_back_in_the_middle(arena: Arena, play: Player) -> None:
     here, there = arena.nodes(2)
     arena.deployment("web", on=here, pod=staying(None))

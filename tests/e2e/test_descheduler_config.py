@@ -184,6 +184,7 @@ def test_running_jobs_are_waited_for_or_refused_and_deleted_once_their_process_i
         lab.api.delete(pod)
 
 
+@pytest.mark.whole
 def test_proofs_that_are_left_without_permissions(lab: Lab, play: Player, chart: str) -> None:
     """As somebody who may not forward ports the log is the proof; who may not read that has the lease."""
     for proof, core in {"log": ["pods/log"], "lease": []}.items():
@@ -229,6 +230,7 @@ def test_the_descheduler_of_sigs(lab: Lab, play: Player) -> None:
         lab.api.delete(SIGS_CONFIG)
 
 
+@pytest.mark.whole
 def test_the_descheduler_of_sigs_as_a_cron_job(lab: Lab, play: Player) -> None:
     """Nothing is restarted, its next run reads what is there; paused it is suspended."""
     layout = yaml.safe_load((LAYOUTS / "sigs.yaml").read_text(encoding="utf-8"))["items"]
@@ -259,6 +261,7 @@ def test_the_descheduler_of_sigs_as_a_cron_job(lab: Lab, play: Player) -> None:
         lab.api.delete(SIGS_CONFIG)
 
 
+@pytest.mark.whole
 def test_the_descheduler_of_ack(lab: Lab, play: Player) -> None:
     """As its documentation does it: the ConfigMap in kube-system, scaled to 0 and up again."""
     lab.api.patch(koordinator.DEPLOYMENT, {"spec": {"replicas": 0}})
@@ -318,6 +321,7 @@ def test_release_gives_back_what_evacuate_paused(lab: Lab, play: Player, arena: 
     assert released.of(MODULE)[-1]["proof"] == "configz"
 
 
+@pytest.mark.whole
 def test_names_that_are_not_there(lab: Lab, play: Player, chart: str) -> None:
     before = state_of(lab)
     typo = roll(play, chart, deployment="koord-deschduler")

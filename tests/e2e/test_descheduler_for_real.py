@@ -257,6 +257,7 @@ def with_all_plugins(ground: Grounds, arena: Arena) -> dict[str, Any]:
     }
 
 
+@pytest.mark.whole
 def test_every_plugin_once(lab: Lab, arena: Arena, play: Player) -> None:
     ground = one_for_each_plugin(lab, arena)
     one, two, three = ground.common

@@ -104,6 +104,7 @@ def test_koord_descheduler(koord: Lab) -> None:
     converted(koord, "1.7.0")
 
 
+@pytest.mark.whole
 def test_the_next_koord_descheduler(koord_next: Lab) -> None:
     compared(koord_next, "koord-descheduler", "koordinator", "1.8.0", 400)
     converted(koord_next, "1.8.0")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 
+import pytest
 from support import shapes
 from support.arena import Arena
 from support.plays import Player
@@ -100,6 +101,7 @@ def test_a_node_that_is_registered_again_is_not_emptied(arena: Arena, play: Play
     assert {pod["spec"]["nodeName"] for pod in arena.pods("slow")} <= {here, there}
 
 
+@pytest.mark.whole
 def test_a_guard_that_somebody_deletes_leaves_no_service_dark(arena: Arena, play: Player, watching: Watch) -> None:
     here, _unused = arena.nodes(2)
     web = arena.deployment("web", 4, on=here, start="3s")
@@ -168,6 +170,7 @@ def test_a_surge_that_somebody_takes_back_fails_closed(arena: Arena, play: Playe
     assert not arena.is_cordoned(here)
 
 
+@pytest.mark.whole
 def test_a_foreign_deletion_cost_is_put_back_on_a_pod_that_stays(arena: Arena, play: Player, watching: Watch) -> None:
     here, _unused = arena.nodes(2)
     web = arena.deployment("web", on=here)

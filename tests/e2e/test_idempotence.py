@@ -13,6 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
 from support.arena import Arena
 from support.plays import Player, Run
 from support.watching import Watch
@@ -121,6 +122,7 @@ def test_the_memory_of_a_run_is_foreseen_and_written_once(arena: Arena, play: Pl
         run_id = run_id or real.answer["run"]
 
 
+@pytest.mark.whole
 def test_an_equal_report_is_written_once(play: Player, tmp_path: Path) -> None:
     results = [{"nodes": [{"name": "node-1", "outcome": "uncordoned", "failed": False, "message": ""}]}]
     first = play.module("maintenance_report", results=results, dest=str(tmp_path))

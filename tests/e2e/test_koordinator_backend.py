@@ -202,6 +202,7 @@ def written_by_us(seen: Seen, *verbs: str) -> list[str]:
     ]
 
 
+@pytest.mark.whole
 @sampling.koordinator("v1.8.0")
 def test_a_node_of_thirty_pods_goes_as_fast_as_arbitration_admits(arena: Arena, play: Player, watching: Watch) -> None:
     here, _there, _elsewhere = arena.nodes(3)
@@ -394,6 +395,7 @@ def test_the_next_wave_and_the_next_run_know_what_the_object_limiter_remembers(
     assert left_behind(arena) == []
 
 
+@pytest.mark.whole
 @sampling.koordinator("v1.7.0")
 def test_a_statefulset_of_one_is_down_no_longer_than_by_an_eviction(
     arena: Arena, play: Player, watching: Watch, record_property: Callable[[str, object], None]

@@ -289,6 +289,7 @@ def path_without(tmp: Path, commands: set[str]) -> dict[str, str]:
     return {"PATH": str(folder)}
 
 
+@pytest.mark.whole
 def test_too_little_disk_stops_before_the_build(labs: Labs, tmp_path: Path) -> None:
     env = path_without(tmp_path, LAB_BINARIES)
     answer = labs.run("disk", env=env, lab_cache_dir=str(tmp_path / "cache"), lab_disk_gib=10**6)
@@ -316,6 +317,7 @@ def binaries(command: str, given: Json) -> Json:
     return found
 
 
+@pytest.mark.whole
 def test_a_half_built_cache_is_repaired_and_not_used(
     labs: Labs, api: Api, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -437,6 +439,7 @@ def test_a_node_that_is_not_ready_comes_back(api: Api) -> None:
     assert node(api, "node-004")["status"]["nodeInfo"]["bootID"] == boot
 
 
+@pytest.mark.whole
 def test_a_dead_node_ends_no_pods(api: Api) -> None:
     make_pod(api, "stranded")
     until(lambda: all_ready(api, "stranded", 1), 20, "the pod runs")

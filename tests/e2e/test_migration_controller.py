@@ -76,6 +76,7 @@ def test_skip_check_expected_replicas_holds_a_batch_jobs_pod_for_ever(
     assert job_of(run)["phase"] == "Succeeded", "its pod is evicted, which ends this batch Job without a successor"
 
 
+@pytest.mark.whole
 def test_eviction_policy_soft_eviction_waits_for_a_taker_and_evict_local_storage_pods(
     lab: Lab, arena: Arena, jobs: Jobs, play: Player
 ) -> None:

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import pytest
 from support.arena import Arena
 from support.plays import Player
 from support.watching import Watch
@@ -65,6 +66,7 @@ def test_min_ready_seconds_count_before_the_old_pod_goes(arena: Arena, play: Pla
     assert seen.dark_seconds(web) == 0
 
 
+@pytest.mark.whole
 def test_several_workloads_on_one_node_leave_it_together(arena: Arena, play: Player, watching: Watch) -> None:
     here, _unused, _unused = arena.nodes(3)
     with arena.placing(here):
@@ -102,6 +104,7 @@ def test_a_workload_with_pods_on_two_nodes_of_one_wave(arena: Arena, play: Playe
     assert not {one, two} & set(pair.nodes() + web.nodes() + api.nodes())
 
 
+@pytest.mark.whole
 def test_nodes_chosen_by_a_selector_go_one_after_the_other(arena: Arena, play: Player, watching: Watch) -> None:
     old = arena.nodes(2, labels={"pool": arena.name})
     arena.nodes(1)

@@ -54,6 +54,7 @@ def test_all_blockers_are_named_at_once(arena: Arena, play: Player, watching: Wa
     stopped_in_preflight(run, seen, "bare_pod", "lonely")
 
 
+@pytest.mark.whole
 def test_consent_for_the_run_lets_a_statefulset_of_one_go_dark(arena: Arena, play: Player, watching: Watch) -> None:
     here, _unused = arena.nodes(2)
     db = arena.statefulset("db", on=here, start="1s")
@@ -160,6 +161,7 @@ def test_a_volume_of_many_nodes_is_no_hindrance(arena: Arena, play: Player, watc
     assert seen.dark_seconds(web) == 0
 
 
+@pytest.mark.whole
 def test_a_quota_that_forbids_the_surge_ends_the_run_and_gives_the_node_back(
     arena: Arena, play: Player, watching: Watch
 ) -> None:
@@ -327,6 +329,7 @@ def gizmo_pod(arena: Arena, gizmo: Json, name: str, on: str) -> Workload:
     return arena.pod(name, on, meta={"ownerReferences": [owner]})
 
 
+@pytest.mark.whole
 def test_an_unknown_owner_is_never_scaled(arena: Arena, play: Player, watching: Watch, gizmo: Json) -> None:
     here, there = arena.nodes(2)
     gizmo_pod(arena, gizmo, "engine-0", here)

@@ -49,6 +49,7 @@ def test_pods_that_stay_and_pods_that_simply_go(arena: Arena, play: Player, watc
     assert seen.new_pods(agent) == []
 
 
+@pytest.mark.whole
 def test_the_pod_of_a_daemonset_that_is_gone_needs_force(arena: Arena, play: Player, watching: Watch) -> None:
     here, _unused = arena.nodes(2)
     # The garbage collector takes pods of an owner that is gone, but for a version that is gone as well.
@@ -91,6 +92,7 @@ def test_a_job_is_waited_for(arena: Arena, play: Player, watching: Watch) -> Non
     assert not status.get("failed")
 
 
+@pytest.mark.whole
 def test_a_job_that_does_not_end_in_time_gives_the_node_back(arena: Arena, play: Player, watching: Watch) -> None:
     here, _unused = arena.nodes(2)
     arena.job("endless", here)
@@ -113,6 +115,7 @@ def test_a_job_with_consent_is_evicted(arena: Arena, play: Player, watching: Wat
     assert [request.name.split("-")[0] for request in seen.evictions()] == ["endless"]
 
 
+@pytest.mark.whole
 def test_a_bare_pod_needs_force(arena: Arena, play: Player, watching: Watch) -> None:
     here, _unused = arena.nodes(2)
     arena.pod("lonely", here)
@@ -144,6 +147,7 @@ def test_a_bare_pod_with_an_emptydir_needs_force_as_well(arena: Arena, play: Pla
     assert run.ok, run.text
 
 
+@pytest.mark.whole
 def test_emptydir_data_is_not_lost_unasked(arena: Arena, play: Player, watching: Watch) -> None:
     here, _unused = arena.nodes(2)
     web = arena.deployment("web", on=here, pod=EMPTY_DIR)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from support import nodes as fake
 from support.arena import Arena
 from support.plays import Player
@@ -92,6 +93,7 @@ def test_a_release_leaves_a_node_alone_on_which_another_runs_tasks_are(
     seen.all_held()
 
 
+@pytest.mark.whole
 def test_a_parked_node_is_recovered_by_its_runs_name_and_through_the_gates(
     arena: Arena, play: Player, watching: Watch
 ) -> None:
@@ -119,6 +121,7 @@ def test_a_parked_node_is_recovered_by_its_runs_name_and_through_the_gates(
     seen.all_held()
 
 
+@pytest.mark.whole
 def test_a_maintain_takes_up_a_node_that_somebody_evacuated(arena: Arena, play: Player, watching: Watch) -> None:
     here, _unused = arena.nodes(2)
     with watching() as seen:
@@ -155,6 +158,7 @@ def test_the_modules_work_on_their_own(arena: Arena, play: Player, watching: Wat
     assert seen.dark_seconds(web) == seen.dark_seconds(several) == 0
 
 
+@pytest.mark.whole
 def test_a_drain_of_selected_pods_leaves_the_surges_of_the_others(arena: Arena, play: Player, watching: Watch) -> None:
     here, _unused = arena.nodes(2)
     with arena.placing(here):

@@ -10,6 +10,7 @@ import contextlib
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
 from support import nodes as fake
 from support.arena import Arena
 from support.plays import Player, Run
@@ -94,6 +95,7 @@ def test_on_failure_release_gives_the_node_back_whatever_failed(arena: Arena, pl
     assert not arena.is_cordoned(here)
 
 
+@pytest.mark.whole
 def test_on_failure_keep_leaves_a_node_out_that_could_not_be_drained(arena: Arena, play: Player) -> None:
     here, _unused = arena.nodes(2)
     arena.job("endless", here)
@@ -127,6 +129,7 @@ def nobody_gives_back(arena: Arena, here: str) -> Iterator[None]:
         arena.api.delete(f"{group}/validatingadmissionpolicies/{name}")
 
 
+@pytest.mark.whole
 def test_a_node_that_could_not_be_given_back_is_in_the_last_message(arena: Arena, play: Player) -> None:
     here, _unused = arena.nodes(2)
     arena.job("endless", here)
@@ -161,6 +164,7 @@ def test_a_reboot_is_waited_for_and_proven_by_a_new_boot_id(arena: Arena, play: 
     assert seen.dark_seconds(web) == 0
 
 
+@pytest.mark.whole
 def test_a_node_that_still_has_its_old_boot_id_is_given_no_pods(arena: Arena, play: Player, watching: Watch) -> None:
     here, _unused = arena.nodes(2)
     booted = fake.boot_id(arena.api, here)
@@ -231,6 +235,7 @@ def test_a_daemonset_that_does_not_tolerate_our_taint_is_there_again_before_pods
     assert not [violation for violation in seen.violations() if violation.kind == "Node"]
 
 
+@pytest.mark.whole
 def test_a_node_without_its_daemonset_pods_is_given_no_pods(arena: Arena, play: Player, watching: Watch) -> None:
     here, _unused = arena.nodes(2)
     tasks = play.tasks(*agents(arena, play, here, '"lab.kubeops.io/ready":"never"'))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 import yaml
 from support.arena import Arena
 from support.plays import Player, Run
@@ -55,6 +56,7 @@ def test_one_of_three_fails_in_its_drain(arena: Arena, play: Player, watching: W
     assert seen.dark_seconds(web) == 0
 
 
+@pytest.mark.whole
 def test_no_further_wave_starts_after_a_failure_unless_it_is_allowed(
     arena: Arena, play: Player, watching: Watch
 ) -> None:
@@ -68,6 +70,7 @@ def test_no_further_wave_starts_after_a_failure_unless_it_is_allowed(
     assert order in ([one], [two, one]), "nothing was begun after the failure"
 
 
+@pytest.mark.whole
 def test_one_of_three_fails_in_the_users_tasks(arena: Arena, play: Player, watching: Watch) -> None:
     bad, two, three, _unused = arena.nodes(4)
     web = arena.deployment("web", on=two)
