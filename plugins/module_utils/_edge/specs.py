@@ -16,9 +16,14 @@ import typing as t
 from dataclasses import dataclass, field
 
 from ansible.module_utils.basic import missing_required_lib
-from ansible.module_utils.common.parameters import remove_values
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge import durations, errors, lists, options
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge import (
+    durations,
+    errors,
+    lists,
+    masking,
+    options,
+)
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import node_taints
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import calls, context
 
@@ -142,6 +147,7 @@ class ClusterModuleSpec(ModuleSpec):
 def run_call(spec: ModuleSpec, arguments: Arguments, call: Call) -> dict[str, t.Any]:
     """The result of one call, without secrets; never raises because of the user's input or the cluster."""
     hidden = options.secrets(arguments, call.environ)
+    masking.register(options.credentials(arguments, call.environ))
     try:
         result = spec.run(arguments, dataclasses.replace(call, progress=_without_secrets(call.progress, hidden)))
     except errors.BadOption as error:
@@ -150,7 +156,7 @@ def run_call(spec: ModuleSpec, arguments: Arguments, call: Call) -> dict[str, t.
         result.pop("diff", None)
     # The nonce of a run is a secret, except for the caller that starts the run.
     returned = {"run": result["run"]} if "run" in result else {}
-    shown: dict[str, t.Any] = remove_values(result, hidden)
+    shown: dict[str, t.Any] = masking.masked(result, hidden)
     return {**shown, **returned, "invocation": _invocation(spec, arguments, hidden)}
 
 
@@ -163,7 +169,7 @@ def _invocation(spec: ModuleSpec, arguments: Arguments, hidden: t.AbstractSet[st
         for name, option in spec.argument_spec.items()
         if name not in spec.unshown
     }
-    return {"module_args": remove_values(shown, hidden)}
+    return {"module_args": masking.masked(shown, hidden)}
 
 
 def _without_secrets(progress: Progress, hidden: t.AbstractSet[str]) -> Progress:
@@ -171,7 +177,7 @@ def _without_secrets(progress: Progress, hidden: t.AbstractSet[str]) -> Progress
     lock = threading.Lock()
 
     def announce(event: Event) -> None:
-        clean = dataclasses.replace(event, message=remove_values(event.message, hidden))
+        clean = dataclasses.replace(event, message=masking.masked(event.message, hidden))
         with lock:
             progress(clean)
 
