@@ -15,12 +15,14 @@ import sys
 import typing as t
 from pathlib import Path
 
+from ansible import constants
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 from ansible.module_utils.errors import UnsupportedError
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge import specs
+from ansible_collections.kubeops.node_maintenance.plugins.plugin_utils import _progress
 
 COLLECTION = "kubeops.node_maintenance"
 
@@ -46,7 +48,15 @@ class InProcess(ActionBase):
                 wrap_async=self._task.async_val,
             )
             return {**result, **ran}
-        return {**result, **self._run_here()}
+        return {**result, **self._run_here(self.shows(variables))}
+
+    def shows(self, variables: t.Mapping[str, t.Any]) -> bool:
+        """Whether this task may print lines of its own between those of the stdout callback."""
+        environment: dict[str, t.Any] = {}
+        self._compute_environment_string(environment)
+        asked = self._templar.template(variables.get(_progress.VARIABLE))
+        callback = str(constants.DEFAULT_STDOUT_CALLBACK)
+        return not self._task.no_log and _progress.wanted(asked, {**os.environ, **environment}, callback)
 
     def _foreign(self, variables: t.Mapping[str, t.Any]) -> bool:
         if self._task.async_val or self._play_context.become:
@@ -58,7 +68,7 @@ class InProcess(ActionBase):
         interpreter = self._templar.template(variables.get("ansible_python_interpreter"))
         return not (interpreter is None or runs_here(str(interpreter)))
 
-    def _run_here(self) -> dict[str, t.Any]:
+    def _run_here(self, shows: bool) -> dict[str, t.Any]:
         environment: dict[str, t.Any] = {}
         self._compute_environment_string(environment)
         validation = ArgumentSpecValidator(self.spec.argument_spec, **self.spec.rules).validate(
@@ -70,7 +80,7 @@ class InProcess(ActionBase):
             call = specs.Call(
                 check=bool(self._task.check_mode),
                 diff=bool(self._task.diff),
-                progress=_silent if self._task.no_log else _show,
+                progress=_show if shows else _silent,
                 environ=environ,
                 guard=orphan_guard(),
             )
@@ -85,7 +95,7 @@ class InProcess(ActionBase):
 
 def _show(event: specs.Event) -> None:
     # Display passes a worker's lines to the main process, so they reach the terminal and the job's log.
-    display.display(specs.line(event))
+    display.display(_progress.Line.of(event))
 
 
 def _silent(event: specs.Event) -> None:

@@ -15,6 +15,7 @@ from typing import Any
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import (
     clocks,
+    collector,
     errors,
     exchange,
     kinds,
@@ -139,6 +140,7 @@ class Cluster:
             self._closed.wait(min(delay, left))
             timeout = min(timeout, max(1.0, deadline - self.clock.now()))
 
+    @collector.paused()
     def items(
         self,
         kind: kinds.Kind,
@@ -153,7 +155,8 @@ class Cluster:
         """The whole list, fetched page by page; starts over if the pages expire on the way.
 
         `keep` makes of each item, a JSON object with its `apiVersion` and `kind`, what the list holds of it. It is
-        called page by page, so that what it leaves out needs memory for one page only.
+        called page by page, so that what it leaves out needs memory for one page only. Meanwhile no garbage is
+        collected.
 
         Raises ClusterError as `send` does; Expired only if the list cannot be had in one piece either.
         """
@@ -178,6 +181,7 @@ class Cluster:
             token = metadata.get("continue") or ""
             if not token:
                 return Listing(items, str(metadata.get("resourceVersion") or ""))
+            del answer  # before the next page is there
 
     def stream(self, request: verbs.Request, *, read_timeout: float) -> Stream:
         """Opens a watch, without retries. `read_timeout`: the longest silence, in seconds; raises ClusterError."""

@@ -79,10 +79,15 @@ def list_page(
 
 
 def watch(
-    kind: kinds.Kind, namespace: str = "", labels: str = "", resource_version: str = "", timeout_seconds: int = 290
+    kind: kinds.Kind,
+    namespace: str = "",
+    labels: str = "",
+    resource_version: str = "",
+    timeout_seconds: int = 290,
+    fields: str = "",
 ) -> Request:
     """A watch with bookmarks that the server ends after `timeout_seconds`."""
-    query = {"watch": "true", "allowWatchBookmarks": "true", "labelSelector": labels}
+    query = {"watch": "true", "allowWatchBookmarks": "true", "labelSelector": labels, "fieldSelector": fields}
     query |= {"resourceVersion": resource_version, "timeoutSeconds": str(timeout_seconds)}
     return _many("watch", kind, namespace, query)
 

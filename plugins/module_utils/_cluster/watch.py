@@ -56,12 +56,14 @@ class Reflector:
         *,
         namespace: str = "",
         labels: str = "",
+        fields: str = "",
         wake: threading.Condition,
         keep: Callable[[Object], Object] = lambda obj: obj,
         on_event: Callable[[str, Object], None] = lambda what, obj: None,
         silence: float = SILENCE_SECONDS,
     ) -> None:
-        """Prepares; nothing is sent before `start`. An empty `namespace` stands for all, `labels` is a selector.
+        """Prepares; nothing is sent before `start`. An empty `namespace` stands for all; `labels` and `fields` are
+        selectors.
 
         `wake` is notified on every change, and when `error` is set. `keep` trims an object on arrival to save memory;
         it must keep the metadata's name, namespace, uid and resourceVersion. `on_event` is called with ADDED, MODIFIED
@@ -73,6 +75,7 @@ class Reflector:
         self._kind = kind
         self._namespace = namespace
         self._labels = labels
+        self._fields = fields
         self._wake = wake
         self._keep = keep
         self._on_event = on_event
@@ -113,9 +116,7 @@ class Reflector:
             began = self._clock.now()
             try:
                 if not self._resource_version:
-                    self._take(
-                        self._cluster.items(self._kind, namespace=self._namespace, labels=self._labels, keep=self._keep)
-                    )
+                    self._take(self._listed())
                 if not self._stopping.is_set():
                     self._follow()
                 if self._clock.now() - began > 1.0:
@@ -142,9 +143,14 @@ class Reflector:
                 return
             self._stopping.wait(delay)
 
+    def _listed(self) -> client.Listing:
+        where, labels, fields = self._namespace, self._labels, self._fields
+        return self._cluster.items(self._kind, namespace=where, labels=labels, fields=fields, keep=self._keep)
+
     def _follow(self) -> None:
         """One watch, from the last resourceVersion to its end."""
-        request = verbs.watch(self._kind, self._namespace, self._labels, self._resource_version, WATCH_SECONDS)
+        version, fields = self._resource_version, self._fields
+        request = verbs.watch(self._kind, self._namespace, self._labels, version, WATCH_SECONDS, fields)
         stream = self._cluster.stream(request, read_timeout=self._silence)
         try:
             with self._wake:

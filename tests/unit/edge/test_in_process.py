@@ -166,6 +166,19 @@ def test_no_log_silences_the_progress(shown: list[str]) -> None:
     assert shown == []
 
 
+def test_the_variable_silences_the_progress(shown: list[str]) -> None:
+    run(variables={"kubeops_progress": "false"})
+    assert shown == []
+
+
+def test_a_machine_that_reads_stdout_gets_no_progress(shown: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ansible.constants.DEFAULT_STDOUT_CALLBACK", "ansible.posix.json")
+    run()
+    assert shown == []
+    run(environment=trusted([{"KUBEOPS_PROGRESS": "1"}]))
+    assert shown == ["10:30:48  n1  something happened"]
+
+
 def test_unknown_and_missing_options_are_named_together(shown: list[str]) -> None:
     result = run(args={"node": "a"})
     assert result["failed"] is True

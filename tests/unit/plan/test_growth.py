@@ -13,15 +13,19 @@ from dataclasses import replace
 
 import pytest
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs import estimate
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import budgets
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Pod
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.pod_plan import Choices
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.snapshots import Snapshot
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.placement import forecast
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.placement import forecast, world
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.routes import devices, migrate
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.routes import volumes as local
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap import guards, protect, swap
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap.surge_records import Surge
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.timing import wave_times
 from ansible_collections.kubeops.node_maintenance.tests.unit.plan.objects import (
     Raw,
+    budget,
     deployment,
     node,
     owned,
@@ -123,7 +127,7 @@ def planned_waves(nodes: int) -> int:
     seen = snapshot({"nodes": [node(name) for name in names]}, web)
     plans = counted(migrate.routes(seen, names, Choices()))
     waves = [(name,) for name in names]
-    assert len(estimate.wave_seconds(seen, plans, waves)) == nodes
+    assert len(wave_times.wave_times(seen, plans, waves)) == nodes
     assert len(forecast.forecasts(seen, plans, waves)) == nodes
     assert devices.findings(seen, plans, waves) == []
     return plans.looked[0] // len(plans)
@@ -131,3 +135,46 @@ def planned_waves(nodes: int) -> int:
 
 def test_a_plan_goes_through_the_pods_a_few_times_however_many_waves_there_are() -> None:
     assert planned_waves(20) == planned_waves(60) <= PASSES
+
+
+def test_the_pods_of_a_budget_are_counted_once_however_many_of_them_leave(monkeypatch: pytest.MonkeyPatch) -> None:
+    covered: list[str] = []
+    selected = Snapshot.selected
+
+    def seen(self: Snapshot, namespace: str, selector: t.Any) -> t.Iterator[Pod]:
+        covered.append(namespace)
+        return selected(self, namespace, selector)
+
+    monkeypatch.setattr(Snapshot, "selected", seen)
+    pods = [pod(f"w{number}", "n1", owned("ReplicaSet", "web"), labels={"app": "web"}) for number in range(30)]
+    found = snapshot(
+        {"nodes": [node("n1")], "budgets": [budget("web", allowed=1)]}, deployment("web", 30), {"pods": pods}
+    )
+    assert {budgets.diagnose(found, each).code for each in found.pods} == {"room"}
+    assert len(covered) == 1
+
+
+def test_volumes_and_daemon_sets_are_looked_up_and_not_searched_for() -> None:
+    names = [str(number) for number in range(40)]
+    mounts = [{"name": "d", "persistentVolumeClaim": {"claimName": "x"}}]
+    raws = [pod(f"d{name}", "n1", owned("DaemonSet", name, api_version="apps/v1"), volumes=mounts) for name in names]
+    sets = [{"metadata": {"name": name, "uid": f"uid-DaemonSet-{name}"}} for name in names]
+    claim = {"metadata": {"namespace": "shop", "name": "x"}, "spec": {"volumeName": "39"}}
+    found = snapshot({"nodes": [node("n1")], "pods": raws, "claims": [claim]})
+    volumes = counted([{"metadata": {"name": name}, "spec": {}} for name in names])
+    found = replace(found, **t.cast("t.Any", {"daemon_sets": counted(sets), "volumes": volumes}))
+    assert len(migrate.routes(found, ["n1"], Choices())) == 40
+    assert not any(local.bound_here(found, each) for each in found.pods)
+    looked = {kind: getattr(found, kind).looked[0] // 40 for kind in ("daemon_sets", "volumes")}
+    assert looked == {"daemon_sets": 1, "volumes": 1}
+
+
+def test_of_the_pods_on_a_node_only_those_with_volumes_are_looked_at_for_volumes() -> None:
+    mounts = [{"name": "d", "persistentVolumeClaim": {"claimName": "x"}}]
+    token = [{"name": "token", "projected": {"sources": []}}]
+    pods = [pod(f"p{number}", volumes=token) for number in range(20)]
+    found = world.World(snapshot({"nodes": [node("n1")], "pods": [*pods, pod("q", volumes=mounts)]}))
+    (mounting,) = found.places["n1"].mounting.values()
+    assert (mounting.name, mounting.volumes) == ("q", tuple(mounts))
+    found.leave(mounting)
+    assert (len(found.places["n1"].guests), found.places["n1"].mounting) == (20, {})

@@ -55,6 +55,8 @@ def test_a_result_says_of_each_node_what_it_lacks(world: World) -> None:
         "pods": [],
         "waves": [],
         "wave_seconds": [],
+        "wave_parts": [],
+        "budgets": [],
         "estimate_seconds": 0,
         "nodes": [
             {

@@ -158,8 +158,7 @@ def _refused(snapshot: snapshots.Snapshot, pod: objects.Pod, budget: objects.Bud
 
 def _stale(snapshot: snapshots.Snapshot, budget: objects.Budget) -> Verdict | None:
     """Disruptions allowed by the status, not by the pods: the disruption controller is down or behind."""
-    covered = snapshot.selected(budget.namespace, budget.selector)
-    ready = sum(1 for p in covered if p.ready and not p.deleting and not p.finished)
+    ready = snapshot.ready_of(budget)
     if ready > budget.desired or ready >= budget.healthy:
         return None
     counts = f"counts {budget.healthy} of its pods as healthy, but {ready} are ready and {budget.desired} must be"

@@ -29,6 +29,8 @@ JobSet v0.8 and Kueue v0.12 (plain pods): labels; scheduler-plugins v0.31, and t
 still reads: PodGroup; Koordinator v1.6: an annotation, or one of the labels of scheduler-plugins before it.
 """
 
+_MARKED = frozenset({f"{LWS}/name", *(mark for _kind, _api, mark in MARKS)})
+
 SERVING = "kueue.x-k8s.io/pod-group-serving"
 """Kueue's annotation of groups whose pods serve on their own: those of StatefulSets."""
 
@@ -54,6 +56,8 @@ def ref_of(pod: objects.Pod) -> objects.Ref | None:
     """
     if pod.group:
         return objects.Ref(POD_GROUP[0], pod.group, pod.namespace, api_version=POD_GROUP[1])
+    if _MARKED.isdisjoint(pod.labels) and _MARKED.isdisjoint(pod.annotations):
+        return None
     name, group = pod.labels.get(f"{LWS}/name"), pod.labels.get(f"{LWS}/group-key")
     if name and group:
         called = f"{name} group {pod.labels.get(f'{LWS}/group-index', group)}"

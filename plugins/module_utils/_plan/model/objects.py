@@ -14,7 +14,12 @@ import functools
 import typing as t
 from dataclasses import dataclass
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names, pod_specs, selectors
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import (
+    names,
+    pod_specs,
+    selectors,
+    sharing,
+)
 
 Raw = t.Mapping[str, t.Any]
 
@@ -101,17 +106,17 @@ class Object:
         return Ref(self.KIND, self.name, self.namespace, self.uid, self.API_VERSION)
 
 
-def metadata(raw: Raw) -> dict[str, t.Any]:
+def metadata(raw: Raw, share: sharing.Shared = sharing.APART) -> dict[str, t.Any]:
     """The fields of ``Object``."""
-    meta = raw["metadata"]
+    meta, owner = raw["metadata"], controller_of(raw)
     return {
-        "namespace": meta.get("namespace", ""),
+        "namespace": share.text(meta.get("namespace", "")),
         "name": meta["name"],
         "uid": meta.get("uid", ""),
         "resource_version": meta.get("resourceVersion", ""),
-        "labels": meta.get("labels") or {},
-        "annotations": meta.get("annotations") or {},
-        "owner": controller_of(raw),
+        "labels": share.part(meta.get("labels") or {}),
+        "annotations": share.part(meta.get("annotations") or {}),
+        "owner": share.same(owner, owner),
         "deleting": bool(meta.get("deletionTimestamp")),
     }
 
@@ -144,21 +149,21 @@ class Node(Object):
         return self.conditions.get("Ready") == "True"
 
     @classmethod
-    def of(cls, raw: Raw) -> Node:
+    def of(cls, raw: Raw, share: sharing.Shared = sharing.APART) -> Node:
         """From a core/v1 Node."""
         spec, status = raw.get("spec") or {}, raw.get("status") or {}
         addresses = {a.get("type"): a.get("address", "") for a in status.get("addresses") or ()}
         changed = {c["type"]: c.get("lastTransitionTime") for c in status.get("conditions") or ()}
         return cls(
-            **metadata(raw),
+            **metadata(raw, share),
             taints=tuple(spec.get("taints") or ()),
             unschedulable=bool(spec.get("unschedulable")),
-            conditions={c["type"]: c.get("status", "") for c in status.get("conditions") or ()},
+            conditions=share.part({c["type"]: c.get("status", "") for c in status.get("conditions") or ()}),
             boot_id=(status.get("nodeInfo") or {}).get("bootID", ""),
             address=addresses.get("InternalIP") or addresses.get("Hostname") or "",
             ready_since=changed.get("Ready") or "",
             lifecycle=tuple(c for c in status.get("conditions") or () if c["type"] in names.LIFECYCLE),
-            allocatable=status.get("allocatable") or {},
+            allocatable=share.part(status.get("allocatable") or {}),
         )
 
 
@@ -171,7 +176,8 @@ class Pod(Object):
     allocated first). ``device_claims`` are names of ResourceClaims, each with whether the pod names it and so
     may share it; the others were made for it. ``group`` is the PodGroup of its scheduling
     group (Kubernetes 1.36). ``responders`` are the names in its ``evictionResponders``. ``placed`` is what decides
-    where it fits (``pod_specs``), ``looked_at`` says that a scheduler has seen it.
+    where it fits (``pod_specs``), ``looked_at`` says that a scheduler has seen it. It got its node at ``scheduled`` and
+    last became Ready at ``ready_since``; ``restarted`` says that a container was started again.
     """
 
     KIND, API_VERSION = "Pod", "v1"
@@ -196,6 +202,9 @@ class Pod(Object):
     ip: str = ""
     placed: Raw = dataclasses.field(default_factory=dict)
     looked_at: bool = False
+    scheduled: str = ""
+    ready_since: str = ""
+    restarted: bool = False
 
     @property
     def finished(self) -> bool:
@@ -219,27 +228,28 @@ class Pod(Object):
         return tuple(v["name"] for v in self.volumes if "emptyDir" in v)
 
     @classmethod
-    def of(cls, raw: Raw) -> Pod:
+    def of(cls, raw: Raw, share: sharing.Shared = sharing.APART) -> Pod:
         """From a core/v1 Pod."""
         meta, spec, status = raw["metadata"], raw.get("spec") or {}, raw.get("status") or {}
         conditions = {c["type"]: c.get("status") for c in status.get("conditions") or ()}
+        since = {c["type"]: c.get("lastTransitionTime") or "" for c in status.get("conditions") or ()}
         requests: dict[str, str] = {}
         for index, container in enumerate(spec.get("containers") or ()):
             for resource, amount in ((container.get("resources") or {}).get("requests") or {}).items():
                 requests[f"{index}/{resource}"] = amount
         return cls(
-            **metadata(raw),
-            node=spec.get("nodeName", ""),
-            phase=status.get("phase", ""),
+            **metadata(raw, share),
+            node=share.text(spec.get("nodeName", "")),
+            phase=share.text(status.get("phase", "")),
             ready=conditions.get("Ready") == "True",
             finalizers=tuple(meta.get("finalizers") or ()),
-            created=meta.get("creationTimestamp", ""),
+            created=share.text(meta.get("creationTimestamp", "")),
             grace_seconds=spec.get("terminationGracePeriodSeconds", 30),
-            scheduler=spec.get("schedulerName", ""),
+            scheduler=share.text(spec.get("schedulerName", "")),
             priority=spec.get("priority") or 0,
-            tolerations=tuple(spec.get("tolerations") or ()),
-            volumes=tuple(spec.get("volumes") or ()),
-            requests=requests,
+            tolerations=share.part(tuple(spec.get("tolerations") or ())),
+            volumes=share.part(tuple(share.part(volume) for volume in spec.get("volumes") or ())),
+            requests=share.part(requests),
             deadline=meta.get("deletionTimestamp") or "",
             unschedulable=_message(status, "PodScheduled", "False", "Unschedulable"),
             nominated=status.get("nominatedNodeName") or "",
@@ -247,8 +257,11 @@ class Pod(Object):
             group=(spec.get("schedulingGroup") or {}).get("podGroupName") or "",
             responders=tuple(one.get("name", "") for one in spec.get("evictionResponders") or ()),
             ip=status.get("podIP") or "",
-            placed=pod_specs.trimmed(spec, status),
+            placed=share.part(pod_specs.trimmed(spec, status)),
             looked_at="PodScheduled" in conditions,
+            scheduled=since.get("PodScheduled", ""),
+            ready_since=since.get("Ready", ""),
+            restarted=any(one.get("restartCount") for one in status.get("containerStatuses") or ()),
         )
 
 
@@ -294,12 +307,12 @@ class Budget(Object):
         return self.namespace == pod.namespace and selectors.matches(self.selector, pod.labels)
 
     @classmethod
-    def of(cls, raw: Raw) -> Budget:
+    def of(cls, raw: Raw, share: sharing.Shared = sharing.APART) -> Budget:
         """From a policy/v1 PodDisruptionBudget."""
         meta, spec, status = raw["metadata"], raw.get("spec") or {}, raw.get("status") or {}
         return cls(
-            **metadata(raw),
-            selector=spec.get("selector"),
+            **metadata(raw, share),
+            selector=share.part(spec.get("selector")),
             min_available=spec.get("minAvailable"),
             max_unavailable=spec.get("maxUnavailable"),
             unhealthy_policy=spec.get("unhealthyPodEvictionPolicy") or "IfHealthyBudget",
@@ -352,11 +365,11 @@ class Workload(Object):
         return self.template.get("spec") or {}
 
     @classmethod
-    def of(cls, raw: Raw, api_version: str = "", kind: str = "") -> Workload:
+    def of(cls, raw: Raw, api_version: str = "", kind: str = "", share: sharing.Shared = sharing.APART) -> Workload:
         """From an object with ``spec.replicas``; list items carry no kind, so it is given."""
         meta, spec, status = raw["metadata"], raw.get("spec") or {}, raw.get("status") or {}
         return cls(
-            **metadata(raw),
+            **metadata(raw, share),
             api_version=raw.get("apiVersion") or api_version,
             kind=raw.get("kind") or kind,
             replicas=spec.get("replicas", 1),
@@ -364,7 +377,7 @@ class Workload(Object):
             available=status.get("availableReplicas", 0),
             current=status.get("replicas", 0),
             observed=_number(status.get("observedGeneration")) >= meta.get("generation", 0),
-            spec=spec,
+            spec=share.workload_spec(spec),
             failure=_message(status, "ReplicaFailure", "True", "FailedCreate"),
         )
 
@@ -381,12 +394,12 @@ class Autoscaler(Object):
     maximum: int
 
     @classmethod
-    def of(cls, raw: Raw) -> Autoscaler:
+    def of(cls, raw: Raw, share: sharing.Shared = sharing.APART) -> Autoscaler:
         """From an autoscaling/v2 HorizontalPodAutoscaler."""
         spec = raw.get("spec") or {}
         target = spec.get("scaleTargetRef") or {}
         return cls(
-            **metadata(raw),
+            **metadata(raw, share),
             target_kind=target.get("kind", ""),
             target_name=target.get("name", ""),
             minimum=spec.get("minReplicas", 1),
@@ -427,3 +440,8 @@ PARSERS: t.Mapping[str, t.Callable[[Raw], t.Any]] = {
     **dict.fromkeys(UNPARSED, lambda raw: raw),
 }
 """How an object of each kind that a snapshot may hold is parsed."""
+
+
+def parser(name: str, share: sharing.Shared) -> t.Callable[[Raw], t.Any]:
+    """How one of many objects of the kind is parsed: as in ``PARSERS``, but equal parts of them are kept once."""
+    return PARSERS[name] if name in UNPARSED else functools.partial(t.cast("t.Any", PARSERS[name]), share=share)

@@ -122,6 +122,19 @@ class Snapshot:
         return (p for p in candidates if p.namespace == namespace and selectors.matches(selector, p.labels))
 
     @functools.cached_property
+    def _ready_by_budget(self) -> dict[tuple[str, str], int]:
+        """For each budget that was asked for, by namespace and name."""
+        return {}
+
+    def ready_of(self, budget: objects.Budget) -> int:
+        """How many pods of the budget are ready and stay; counted once, however many of them ask."""
+        place = (budget.namespace, budget.name)
+        if place not in self._ready_by_budget:
+            covered = self.selected(budget.namespace, budget.selector)
+            self._ready_by_budget[place] = sum(1 for p in covered if p.ready and not p.deleting and not p.finished)
+        return self._ready_by_budget[place]
+
+    @functools.cached_property
     def _workloads_by_uid(self) -> dict[str, objects.Workload]:
         return {w.uid: w for w in self.workloads}
 
@@ -154,6 +167,19 @@ class Snapshot:
     @functools.cached_property
     def _claims_by_place(self) -> dict[tuple[str, str], objects.Raw]:
         return {(c["metadata"].get("namespace", ""), c["metadata"]["name"]): c for c in self.claims}
+
+    @functools.cached_property
+    def _volumes_by_name(self) -> dict[str, objects.Raw]:
+        return {volume["metadata"]["name"]: volume for volume in self.volumes}
+
+    def volume(self, name: str) -> objects.Raw | None:
+        """The PersistentVolume of this name."""
+        return self._volumes_by_name.get(name)
+
+    @functools.cached_property
+    def daemon_set_uids(self) -> frozenset[str]:
+        """The UIDs of all DaemonSets."""
+        return frozenset(found["metadata"]["uid"] for found in self.daemon_sets)
 
     def pod(self, uid: str) -> objects.Pod | None:
         return self._pods_by_uid.get(uid)

@@ -22,7 +22,7 @@ NO_LABEL = f"{UNEVEN} (missing required label)"
 
 @dataclass(frozen=True, slots=True)
 class Constraint:
-    """One constraint with the count of matching pods by domain; ``domains`` are those of the nodes that count."""
+    """One constraint with the count of matching pods by domain, those of the nodes that count; none is none."""
 
     key: str
     skew: int
@@ -58,20 +58,20 @@ def reason(found: t.Iterable[Constraint], place: world.Place) -> str:
 def _constraint(around: world.World, guest: world.Guest, raw: objects.Raw, keys: t.Sequence[str]) -> Constraint:
     key, selector = raw["topologyKey"], _selector(guest, raw)
     counting = _counting(around, guest, raw, keys)
-    counts = Counter(dict.fromkeys(counting.values(), 0))
+    counts: Counter[str] = Counter()
     if selector is not None and (selector.get("matchLabels") or selector.get("matchExpressions")):
         # A selector that selects everything counts nothing (countPodsMatchSelector).
         tally = around.tally(((frozenset({guest.namespace}), selector),), living=True)
         for name, count in tally.by_node.items():
-            if count and name in counting:
-                counts[counting[name]] += count
+            if count and name in counting.by_node:
+                counts[counting.by_node[name]] += count
     fewest = min(counts.values(), default=2**31 - 1)
-    if len(counts) < (raw.get("minDomains") or 1):
+    if len(counts) < len(counting.all) or len(counting.all) < (raw.get("minDomains") or 1):
         fewest = 0
     return Constraint(key, raw.get("maxSkew", 1), int(selectors.matches(selector, guest.labels)), fewest, counts)
 
 
-def _counting(around: world.World, guest: world.Guest, raw: objects.Raw, keys: t.Sequence[str]) -> dict[str, str]:
+def _counting(around: world.World, guest: world.Guest, raw: objects.Raw, keys: t.Sequence[str]) -> world.Domains:
     """The nodes that count, with their domain: they have the labels of all constraints, and the policies allow them."""
 
     def found() -> dict[str, str]:
@@ -80,7 +80,8 @@ def _counting(around: world.World, guest: world.Guest, raw: objects.Raw, keys: t
 
     policies = (raw.get("nodeAffinityPolicy"), raw.get("nodeTaintsPolicy"))
     own = (guest.spec.get("nodeSelector"), node_rules.required(guest), guest.tolerations)
-    return around.domains(world.key_of(raw["topologyKey"], keys, policies, own), found)
+    lasting = raw.get("nodeTaintsPolicy", "Ignore") != "Honor"
+    return around.domains(world.key_of(raw["topologyKey"], keys, policies, own), found, lasting=lasting)
 
 
 def _selector(guest: world.Guest, raw: objects.Raw) -> objects.Raw | None:

@@ -179,17 +179,19 @@ def _limits(raw: objects.Raw) -> dict[str, int]:
 
 def _over_limit(storage: Storage, found: Needs, place: world.Place) -> bool:
     limits = storage.limits.get(place.name)
-    if not limits:
+    attached = storage.attached.get(place.name, ())
+    at_most = sum(len(guest.volumes) for guest in place.mounting.values()) + len(attached) + len(found.csi)
+    if not limits or at_most <= min(limits.values()):
         return False
     there: set[tuple[str, str]] = set()
-    for guest in place.guests.values():
+    for guest in place.mounting.values():
         for volume in guest.volumes:
             name = (volume.get("persistentVolumeClaim") or {}).get("claimName")
             name = name or (f"{guest.name}-{volume['name']}" if volume.get("ephemeral") else "")
             claim = storage.snapshot.claim(guest.namespace, name) if name else None
             if claim is not None and (handle := _handle(storage, claim)):
                 there.add(handle)
-    used = Counter(driver for driver, _handle in there | storage.attached.get(place.name, set()))
+    used = Counter(driver for driver, _handle in there.union(attached))
     new = Counter(driver for driver, _handle in found.csi - there)
     return any(driver in limits and used[driver] + count > limits[driver] for driver, count in new.items())
 
@@ -278,7 +280,7 @@ def _disk_taken(guest: world.Guest, place: world.Place) -> bool:
     mine = [disk for volume in guest.volumes if (disk := _disk(volume))]
     if not mine:
         return False
-    others = [disk for other in place.guests.values() for volume in other.volumes if (disk := _disk(volume))]
+    others = [disk for other in place.mounting.values() for volume in other.volumes if (disk := _disk(volume))]
     return any(
         kind == other and names & them and not (read_only and only)
         for kind, names, read_only in mine

@@ -26,11 +26,23 @@ Wanted: t.TypeAlias = "tuple[tuple[frozenset[str] | None, objects.Raw | None], .
 """Pairs of namespaces (``None``: all) and a label selector that a pod has to match, all of them."""
 
 
+HOLDING = (
+    "persistentVolumeClaim",
+    "ephemeral",
+    "gcePersistentDisk",
+    "awsElasticBlockStore",
+    "iscsi",
+    "rbd",
+)
+"""Kinds of volumes that decide where a pod fits; others, such as a ConfigMap's, are made on any node."""
+
+
 @dataclass(eq=False, slots=True)
 class Guest:
     """A pod, on a node or to be placed; ``deleting`` pods do not count for topology spread.
 
-    ``spec`` is trimmed, ``requests`` and ``ports`` are what it takes; ``newcomer``: the forecast placed it.
+    ``spec`` is trimmed, ``volumes`` are those of ``HOLDING``, ``requests`` and ``ports`` are what it takes;
+    ``newcomer``: the forecast placed it.
     """
 
     namespace: str
@@ -85,7 +97,7 @@ class Guest:
             labels=pod.labels,
             spec=spec,
             tolerations=pod.tolerations,
-            volumes=pod.volumes,
+            volumes=tuple(volume for volume in pod.volumes if any(volume.get(kind) for kind in HOLDING)),
             requests=demands.requests(spec, running=running),
             ports=demands.ports(spec),
             priority=pod.priority,
@@ -96,7 +108,10 @@ class Guest:
 
 @dataclass(eq=False, slots=True)
 class Place:
-    """A node with what is on it; ``taints`` and ``closed`` (unschedulable) are as they will be."""
+    """A node with what is on it; ``taints`` and ``closed`` (unschedulable) are as they will be.
+
+    ``mounting`` are those of ``guests`` that have volumes.
+    """
 
     node: objects.Node
     taints: tuple[objects.Raw, ...]
@@ -106,6 +121,7 @@ class Place:
     used: demands.Amounts = field(default_factory=dict)
     ports: Counter[demands.Port] = field(default_factory=Counter)
     guests: dict[int, Guest] = field(default_factory=dict)
+    mounting: dict[int, Guest] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -114,6 +130,16 @@ class Place:
     @property
     def labels(self) -> t.Mapping[str, str]:
         return self.node.labels
+
+
+class Domains(t.NamedTuple):
+    """The domains of a topology: of each node that counts, and all of them."""
+
+    by_node: t.Mapping[str, str]
+    all: frozenset[str]
+
+
+NO_DOMAINS = Domains({}, frozenset())
 
 
 class Tally:
@@ -160,7 +186,7 @@ class World:
         self._anti_by_label: dict[tuple[str, str] | None, dict[str, None]] = {}
         self.namespace_labels = {n["metadata"]["name"]: n["metadata"].get("labels") or {} for n in snapshot.namespaces}
         self._tallies: dict[str, Tally] = {}
-        self._domains: dict[str, tuple[int, dict[str, str]]] = {}
+        self._domains: dict[str, tuple[int, Domains]] = {}
         self._hinted: dict[tuple[str, str], list[Tally]] = {}
         self._unhinted: list[Tally] = []
         self._labelled: dict[tuple[str, str], dict[int, Guest]] = {}
@@ -176,6 +202,8 @@ class World:
         place = self.places[name]
         self._moved(place, 1)
         place.guests[id(guest)] = guest
+        if guest.volumes:
+            place.mounting[id(guest)] = guest
         self._change(guest, place, 1)
         for label in guest.labels.items():
             self._labelled.setdefault(label, {})[id(guest)] = guest
@@ -188,6 +216,7 @@ class World:
         place = self.places[name]
         self._moved(place, -1)
         del place.guests[id(guest)]
+        place.mounting.pop(id(guest), None)
         self._change(guest, place, -1)
         for label in guest.labels.items():
             del self._labelled[label][id(guest)]
@@ -212,12 +241,17 @@ class World:
         place = self.places[name]
         place.taints = (*place.taints, taint)
 
-    def domains(self, key: str, found: t.Callable[[], dict[str, str]]) -> dict[str, str]:
-        """What ``found`` says, nodes with their domain, once for each ``key`` until a node is closed or reopened."""
-        seen, known = self._domains.get(key, (-1, {}))
-        if seen != len(self.changed):
-            known = found()
-            self._domains[key] = (len(self.changed), known)
+    def domains(self, key: str, found: t.Callable[[], dict[str, str]], *, lasting: bool) -> Domains:
+        """What ``found`` says, nodes with their domain, once for each ``key``.
+
+        Unless it is ``lasting``, it is asked again after a node was closed or reopened.
+        """
+        now = 0 if lasting else len(self.changed)
+        seen, known = self._domains.get(key, (-1, NO_DOMAINS))
+        if seen != now:
+            by_node = found()
+            known = Domains(by_node, frozenset(by_node.values()))
+            self._domains[key] = (now, known)
         return known
 
     def shunning(self, guest: Guest) -> list[tuple[Guest, Counter[str]]]:

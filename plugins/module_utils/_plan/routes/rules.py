@@ -44,8 +44,7 @@ def _daemon_set_of(case: cases.Case) -> str:
     owner = case.pod.owner
     if owner is None or owner.kind != "DaemonSet" or not owner.api_version.startswith("apps/"):
         return ""
-    known = {found["metadata"]["uid"] for found in case.context.snapshot.daemon_sets}
-    return "there" if owner.uid in known else "gone"
+    return "there" if owner.uid in case.context.snapshot.daemon_set_uids else "gone"
 
 
 def _daemon_set(case: cases.Case) -> pod_plan.PodPlan | None:

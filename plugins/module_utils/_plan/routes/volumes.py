@@ -20,7 +20,7 @@ def bound_here(snapshot: snapshots.Snapshot, pod: objects.Pod) -> str:
     """
     for name in pod.claims:
         bound = ((snapshot.claim(pod.namespace, name) or {}).get("spec") or {}).get("volumeName") or ""
-        volume = objects.find(snapshot.volumes, "", bound)
+        volume = snapshot.volume(bound)
         if volume is None:
             continue
         spec, shown = volume["spec"], f"PersistentVolume {bound} of claim {name}"

@@ -14,6 +14,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import (
     names,
     objects,
+    sharing,
     snapshots,
     virtual_machines,
 )
@@ -74,6 +75,13 @@ LOOK_EVERY = 1.0
 """Seconds at most between two looks at watches that begin."""
 
 
+FEW, SPARSE = 16, 10
+"""Pods of at most ``FEW`` nodes, and of at most one node in ``SPARSE``, are asked for node by node.
+
+Of more nodes all pods of the cluster are read at once: that takes fewer requests, which is what counts then.
+"""
+
+
 def _namespace(name: str) -> str:
     return names.NAMESPACE if name == "leases" else ""
 
@@ -81,12 +89,35 @@ def _namespace(name: str) -> str:
 def lists(cluster: client.Cluster, wanted: t.Collection[str]) -> dict[str, list[t.Any]]:
     """Parsed objects by kind: one list request (in pages) for each kind."""
     found: dict[str, list[t.Any]] = {name: [] for name in wanted}
+    share = sharing.Shared()
     for name in wanted:
         with contextlib.suppress(errors.NotFound, *((errors.Forbidden,) if name in OPTIONAL else ())):
-            found[name] = cluster.items(
-                KINDS[name], namespace=_namespace(name), patience=act.PATIENCE, keep=objects.PARSERS[name]
-            ).items
+            found[name] = _listed(cluster, name, share)
     return found
+
+
+def _listed(cluster: client.Cluster, name: str, share: sharing.Shared, fields: str = "") -> list[t.Any]:
+    keep, where = objects.parser(name, share), _namespace(name)
+    return cluster.items(KINDS[name], namespace=where, fields=fields, patience=act.PATIENCE, keep=keep).items
+
+
+def _apart(nodes: t.Iterable[str], among: int) -> tuple[str, ...]:
+    """The nodes whose pods are asked for node by node, ``among`` so many nodes of the cluster; none: all at once."""
+    names_ = tuple(dict.fromkeys(nodes))
+    return names_ if len(names_) <= min(FEW, among // SPARSE) else ()
+
+
+def _bound_to(node: str) -> str:
+    """The field selector of a node's pods."""
+    return f"spec.nodeName={node}"
+
+
+def pods_of(cluster: client.Cluster, nodes: t.Collection[str], among: int) -> list[objects.Pod]:
+    """The pods on these nodes, ``among`` so many nodes of the cluster."""
+    share = sharing.Shared()
+    if apart := _apart(nodes, among):
+        return [pod for node in apart for pod in _listed(cluster, "pods", share, _bound_to(node))]
+    return [pod for pod in _listed(cluster, "pods", share) if pod.node in nodes]
 
 
 def device_rules(cluster: client.Cluster) -> list[t.Any]:
@@ -125,12 +156,12 @@ def surged(surges: t.Collection[surge_records.Surge]) -> list[str]:
     return list(dict.fromkeys(found))
 
 
-def _kept(name: str, raw: dict[str, t.Any]) -> dict[str, t.Any]:
+def _kept(name: str, share: sharing.Shared, raw: dict[str, t.Any]) -> dict[str, t.Any]:
     """What a watch keeps of an object: what names it, its parsed form, and of nodes also what the API server sent."""
     meta = raw["metadata"]
     meta.pop("managedFields", None)
     named = {field: meta.get(field) for field in ("namespace", "name", "uid", "resourceVersion")}
-    return {"metadata": named, "parsed": objects.PARSERS[name](raw), "raw": raw if name == "nodes" else None}
+    return {"metadata": named, "parsed": objects.parser(name, share)(raw), "raw": raw if name == "nodes" else None}
 
 
 def begin(ctx: context.Context, reflectors: t.Mapping[str, watch.Reflector], wake: threading.Condition) -> None:
@@ -163,18 +194,30 @@ def raise_errors(reflectors: t.Mapping[str, watch.Reflector]) -> None:
             ) from reflector.error
 
 
-class Live:
-    """A snapshot that stays fresh: a reflector for each watched kind, plain lists for others. A context manager."""
+Place = tuple[str, str, str]
+"""The node of the watch (empty if that is not of one node's pods), namespace and name of an object."""
 
-    def __init__(self, ctx: context.Context, watched: t.Collection[str]) -> None:
+
+class Live:
+    """A snapshot that stays fresh: a reflector for each watched kind, plain lists for others. A context manager.
+
+    With ``nodes``, if they are few ``among`` so many nodes of the cluster, it has no other pods than theirs, with a
+    reflector for those of each node.
+    """
+
+    def __init__(
+        self, ctx: context.Context, watched: t.Collection[str], nodes: t.Iterable[str] = (), among: int = 0
+    ) -> None:
         self._ctx = ctx
         self._wake = ctx.clock.condition()
+        self._share = sharing.Shared()
         self._still: dict[str, list[t.Any]] = {}
         self._seen: int | None = None
         self._looked = float("-inf")
-        self._parsed: dict[str, dict[tuple[str, str], t.Any]] = {name: {} for name in watched}
-        self._changed: dict[str, dict[tuple[str, str], t.Any]] = {name: {} for name in watched}
-        self._reflectors = {name: self._reflector(name) for name in watched}
+        self._apart = _apart(nodes, among)
+        self._parsed: dict[str, dict[Place, t.Any]] = {name: {} for name in watched}
+        self._changed: dict[str, dict[Place, t.Any]] = {name: {} for name in watched}
+        self._reflectors = self._watching(watched)
 
     def __enter__(self) -> Live:
         """Start watching; raises as ``begin`` does."""
@@ -192,14 +235,14 @@ class Live:
 
     def seed(self, known: t.Mapping[str, list[t.Any]]) -> None:
         """Take in kinds that were read already and need no watch."""
-        self._still.update({name: found for name, found in known.items() if name not in self._reflectors})
+        self._still.update({name: found for name, found in known.items() if name not in self._parsed})
 
     def follow(self, wanted: t.Iterable[str]) -> None:
         """Watch these kinds, too, from now on; raises as ``begin`` does."""
-        missing = [name for name in dict.fromkeys(wanted) if name not in self._reflectors]
+        missing = [name for name in dict.fromkeys(wanted) if name not in self._parsed]
         if not missing:
             return
-        fresh = {name: self._reflector(name) for name in missing}
+        fresh = self._watching(missing)
         with self._wake:
             for name in missing:
                 self._parsed[name], self._changed[name] = {}, {}
@@ -214,7 +257,7 @@ class Live:
 
     def fetch(self, wanted: t.Collection[str], *, again: bool = False) -> None:
         """Read kinds that are not watched; those that were read already only with ``again``."""
-        missing = [n for n in wanted if n not in self._reflectors and (again or n not in self._still)]
+        missing = [n for n in wanted if n not in self._parsed and (again or n not in self._still)]
         self._still.update(lists(self._ctx.cluster, missing))
 
     def snapshot(self) -> snapshots.Snapshot:
@@ -222,7 +265,7 @@ class Live:
         with self._wake:
             raise_errors(self._reflectors)
             self._seen, self._looked = self._version(), self._ctx.clock.now()
-            changed, self._changed = self._changed, {name: {} for name in self._reflectors}
+            changed, self._changed = self._changed, {name: {} for name in self._parsed}
         for name, found in changed.items():
             self._take_in(name, found)
         return snapshots.Snapshot.of({**self._still, **{name: known.values() for name, known in self._parsed.items()}})
@@ -249,25 +292,39 @@ class Live:
             self._wake.notify_all()
 
     def quiet_for(self, name: str) -> float:
-        """Seconds for which the kind's watch has delivered nothing; 0 while it is interrupted."""
-        return self._reflectors[name].quiet_for()
+        """Seconds for which the kind's watches have delivered nothing; 0 while one is interrupted."""
+        return min(reflector.quiet_for() for label, reflector in self._reflectors.items() if label.split()[0] == name)
 
-    def _reflector(self, name: str) -> watch.Reflector:
+    def _watching(self, wanted: t.Iterable[str]) -> dict[str, watch.Reflector]:
+        """Reflectors by what they watch, in words of which the first is the kind."""
+        found = {}
+        for name in wanted:
+            if name == "pods" and self._apart:
+                found.update({f"pods of {node}": self._reflector(name, node) for node in self._apart})
+            else:
+                found[name] = self._reflector(name)
+        return found
+
+    def _reflector(self, name: str, node: str = "") -> watch.Reflector:
         return watch.Reflector(
             self._ctx.cluster,
             KINDS[name],
             namespace=_namespace(name),
+            fields=_bound_to(node) if node else "",
             wake=self._wake,
-            keep=functools.partial(_kept, name),
-            on_event=functools.partial(self._note, name),
+            keep=functools.partial(_kept, name, self._share),
+            on_event=functools.partial(self._note, name, node),
         )
 
-    def _note(self, name: str, what: str, kept: dict[str, t.Any]) -> None:
-        """Called by the reflectors, with the lock held."""
-        meta = kept["metadata"]
-        self._changed[name][meta["namespace"] or "", meta["name"]] = None if what == "DELETED" else kept["parsed"]
+    def _note(self, name: str, node: str, what: str, kept: dict[str, t.Any]) -> None:
+        """Called by the reflectors, with the lock held.
 
-    def _take_in(self, name: str, changed: t.Mapping[tuple[str, str], t.Any]) -> None:
+        A pod that is gone from one node and a namesake on another are told by two watches, in any order.
+        """
+        meta = kept["metadata"]
+        self._changed[name][node, meta["namespace"] or "", meta["name"]] = None if what == "DELETED" else kept["parsed"]
+
+    def _take_in(self, name: str, changed: t.Mapping[Place, t.Any]) -> None:
         """What changed since the last snapshot."""
         known = self._parsed[name]
         for key, parsed in changed.items():

@@ -402,9 +402,10 @@ def _refuse_undrained(ctx: context.Context, tasks: list[_Task], rules: tuple[pod
 
     What ``rules`` leave on the nodes does not count.
     """
-    nodes = {task.name for task in tasks}
-    found = observe.lists(ctx.cluster, ("nodes", "pods", "leases"))
-    found |= observe.lists(ctx.cluster, observe.owners_of(pod for pod in found["pods"] if pod.node in nodes))
+    nodes = [task.name for task in tasks]
+    found = observe.lists(ctx.cluster, ("nodes", "leases"))
+    pods = observe.pods_of(ctx.cluster, nodes, len(found["nodes"]))
+    found |= {"pods": list(pods), **observe.lists(ctx.cluster, observe.owners_of(pods))}
     left = migrate.left_to_move(snapshots.Snapshot.of(found), nodes, pod_plan.Choices(rules=rules))
     for task in tasks:
         mine = [pod for pod in left if pod.node == task.name]

@@ -69,19 +69,29 @@ def judge(ctx: context.Context, nodes: snapshots.Snapshot, asked: Asked) -> cont
     if asked.soak is not None:
         return _result(nodes, _soak(ctx, nodes, asked, asked.soak))
     reading.refuse_unknown(nodes.nodes, asked.nodes)
-    watched = _watched(asked)
     if not asked.wait:
-        return _result(nodes, _look(observe.gather(ctx.cluster, watched), asked, {}))
+        return _result(nodes, _look(_gathered(ctx, nodes, asked), asked, {}))
     locks = locking.Locks(ctx)
     try:
         refused = locks.take_recorded(_own(ctx, nodes, asked.nodes))
-        return _result(nodes, _watch(ctx, asked, watched, lambda: {**refused, **locks.lost()}))
+        return _result(nodes, _watch(ctx, asked, len(nodes.nodes), lambda: {**refused, **locks.lost()}))
     finally:
         locks.leave()
 
 
 def _watched(asked: Asked) -> list[str]:
     return ["nodes", *(("pods", "daemon_sets") if "daemonsets" in asked.gates else ())]
+
+
+def _gathered(ctx: context.Context, nodes: snapshots.Snapshot, asked: Asked) -> snapshots.Snapshot:
+    """What is watched, by lists."""
+    found: dict[str, list[t.Any]] = {}
+    for name in _watched(asked):
+        if name == "pods":
+            found[name] = list(observe.pods_of(ctx.cluster, asked.nodes, len(nodes.nodes)))
+        else:
+            found |= observe.lists(ctx.cluster, (name,))
+    return snapshots.Snapshot.of(found)
 
 
 def _soak(ctx: context.Context, nodes: snapshots.Snapshot, asked: Asked, seconds: float) -> Missing:
@@ -97,7 +107,7 @@ def _soak(ctx: context.Context, nodes: snapshots.Snapshot, asked: Asked, seconds
         seconds -= (now - since).total_seconds()
     start, every = ctx.clock.now(), min(max(seconds / SOAK_LINES, LEAST_BETWEEN_LINES), MOST_BETWEEN_LINES)
     told = shown = start - MOST_BETWEEN_LINES
-    with observe.Live(ctx, _watched(asked)) as live:
+    with observe.Live(ctx, _watched(asked), names, len(nodes.nodes)) as live:
         while True:
             found, at = _look(live.snapshot(), there, {}), ctx.clock.now()
             left = seconds - (at - start)
@@ -132,16 +142,15 @@ def _own(ctx: context.Context, nodes: snapshots.Snapshot, wanted: t.Iterable[str
     return found
 
 
-def _watch(
-    ctx: context.Context, asked: Asked, watched: t.Collection[str], lost: t.Callable[[], t.Mapping[str, str]]
-) -> Missing:
+def _watch(ctx: context.Context, asked: Asked, among: int, lost: t.Callable[[], t.Mapping[str, str]]) -> Missing:
     """Evaluate the gates until all are passed or time is up.
 
-    ``lost`` gives the nodes whose locks are not ours, and why; they are not waited for.
+    ``among``: how many nodes the cluster has. ``lost`` gives the nodes whose locks are not ours, and why; they are not
+    waited for.
     """
     start, told = ctx.clock.now(), ""
     holds_since: dict[str, float] = {}
-    with observe.Live(ctx, watched) as live:
+    with observe.Live(ctx, _watched(asked), asked.nodes, among) as live:
         while True:
             snapshot, now = live.snapshot(), ctx.clock.now()
             bare = _look(snapshot, asked, {})
@@ -194,6 +203,8 @@ def _result(nodes: snapshots.Snapshot, found: Missing) -> context.Result:
             "pods": [],
             "waves": [],
             "wave_seconds": [],
+            "wave_parts": [],
+            "budgets": [],
             "estimate_seconds": 0,
             "nodes": [_node(nodes.nodes.get(name), name, missing) for name, missing in found.items()],
         },

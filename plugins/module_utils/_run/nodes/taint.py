@@ -84,7 +84,7 @@ def taint(ctx: context.Context, options: TaintOptions) -> context.Result:
     for task in tasks:
         _plan(options, task)
     harsh = [task for task in tasks if task.harsh]
-    kills = _kills(ctx, harsh)
+    kills = _kills(ctx, harsh, len(found))
     evicts = [kill.to_dict() for kill in kills]
     if harsh and not options.allow_no_execute:
         refusal = _refusal(harsh, kills)
@@ -107,14 +107,16 @@ def _plan(options: TaintOptions, task: _Task) -> None:
     task.message = f"{task.message} {node_taints.outdated(options.taints)}".rstrip()
 
 
-def _kills(ctx: context.Context, harsh: t.Sequence[_Task]) -> tuple[no_execute.Kill, ...]:
-    """Which pods new NoExecute taints will end; pods are listed only if a node gets such a taint."""
+def _kills(ctx: context.Context, harsh: t.Sequence[_Task], among: int) -> tuple[no_execute.Kill, ...]:
+    """Which pods new NoExecute taints will end; pods are listed only if a node gets such a taint.
+
+    ``among``: how many nodes the cluster has.
+    """
     if not harsh:
         return ()
     pods: dict[str, list[objects.Pod]] = {task.name: [] for task in harsh}
-    for pod in observe.lists(ctx.cluster, ("pods",))["pods"]:
-        if pod.node in pods:
-            pods[pod.node].append(pod)
+    for pod in observe.pods_of(ctx.cluster, pods, among):
+        pods[pod.node].append(pod)
     return tuple(kill for task in harsh for kill in no_execute.forecast(pods[task.name], task.node.taints, task.after))
 
 
