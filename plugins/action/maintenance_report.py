@@ -16,6 +16,6 @@ class ActionModule(_in_process.InProcess):
     def run(self, tmp: str | None = None, task_vars: dict[str, t.Any] | None = None) -> dict[str, t.Any]:
         """Write the report and show its summary with line breaks."""
         result = super().run(tmp, task_vars)
-        if result.get("summary") and not self._task.no_log:
+        if result.get("summary") and self.shows(task_vars or {}):
             self._display.display(result["summary"])
         return result

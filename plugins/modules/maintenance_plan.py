@@ -72,7 +72,7 @@ options:
   settle:
     description:
       - How long replacement pods will have to be ready, see O(kubeops.node_maintenance.pdb_guard#module:settle); for
-        the estimate.
+        the estimate. Two seconds by default.
     type: str
   node_conditions:
     description:
@@ -171,12 +171,30 @@ EXAMPLES = r"""
     max_parallel: 2
   register: plan
 
+- name: Take a node out of service, which records its bootID
+  kubeops.node_maintenance.node_cordon:
+    nodes: worker-1
+
+- name: Reboot it
+  ansible.builtin.reboot:
+  delegate_to: worker-1
+
+- name: Remove our taint, so that the pods of DaemonSets come back first
+  kubeops.node_maintenance.node_cordon:
+    nodes: worker-1
+    state: returning
+
 - name: Wait until the node is back after its reboot
   kubeops.node_maintenance.maintenance_plan:
     nodes: worker-1
     gates: [ready, rebooted, daemonsets, pressure, schedulable, conditions, stable]
     wait: true
     timeout: 15m
+
+- name: Return it to service
+  kubeops.node_maintenance.node_cordon:
+    nodes: worker-1
+    state: uncordoned
 """
 
 RETURN = r"""
@@ -247,15 +265,86 @@ waves:
   elements: list
   sample: [[worker-1], [worker-2]]
 wave_seconds:
-  description: How long draining the nodes of each wave will take.
+  description:
+    - How long each wave will take, from its cordon until its nodes are back, without your own tasks and the gates after
+      them.
   returned: when the cluster could be read
   type: list
   elements: int
   sample: [35, 20]
+wave_parts:
+  description:
+    - What these times are made of, in seconds, for each wave.
+    - The start time of a workload is measured on its own running pods.
+  returned: when the cluster could be read
+  type: list
+  elements: dict
+  contains:
+    steps: {description: "Cordon, the proof that the nodes are empty, and giving them back.", type: float}
+    notice: {description: How long others get to react before the first pod is moved., type: float}
+    starts: {description: Waiting for replacement pods to be ready., type: float}
+    stops: {description: Waiting for pods to end., type: float}
+    budgets: {description: Waiting for the turn of a pod by its budget., type: float}
+    jobs: {description: Waiting for Koordinator's PodMigrationJobs., type: float}
+  sample: [{steps: 2.0, notice: 0.0, starts: 4.0, stops: 9.0, budgets: 20.0, jobs: 0.0}]
 estimate_seconds:
-  description: How long draining the nodes will take, all waves together.
+  description: The same for all waves together.
   returned: when the cluster could be read
   type: int
+advice:
+  description:
+    - What would make the plan feasible, and make all of its pods fit, as sets of changes, the smallest first. Each was
+      proven by planning again with it, and none of its changes can be left out. There are three sets at most.
+    - Empty if nothing is wrong, if no such set was found, or if something is wrong that no other plan helps, such as a
+      missing permission.
+  returned: when the cluster could be read, without O(gates)
+  type: list
+  elements: dict
+  contains:
+    changes:
+      description: The changes of the set, all of which are needed.
+      type: list
+      elements: dict
+      contains:
+        code:
+          description:
+            - What is done, as a code of the closed list in the documentation.
+          type: str
+          sample: relax_budget
+        kind: {description: The kind of the object to change; empty for an option., type: str, sample: Deployment}
+        namespace: {description: Its namespace., type: str, sample: shop}
+        name: {description: "Its name; for an option its name without C(maintain_).", type: str, sample: web}
+        text: {description: The change as a sentence., type: str}
+        command:
+          description: What makes the change, for a shell or for C(ansible-playbook); empty if there is no such line.
+          type: str
+          sample: "kubectl scale deployment web -n shop --replicas=3"
+    unplaced:
+      description: How many pods would still fit on no node, where no change helps those.
+      type: int
+budgets:
+  description:
+    - The budgets that hold pods back, by wave. Within a wave, those that block for good come first, then the one that
+      holds it up longest.
+  returned: when the cluster could be read
+  type: list
+  elements: dict
+  contains:
+    namespace: {description: Its namespace., type: str}
+    name: {description: The name of the budget., type: str}
+    workload: {description: The workload of its first pod., type: str, sample: Deployment shop/web}
+    guard: {description: "Whether it is a budget that the run will create, for pods that have none.", type: bool}
+    wave: {description: "The wave, from 1.", type: int}
+    pods: {description: How many of its pods leave in the wave., type: int}
+    allowed:
+      description: How many of them may be missing at a time. V(0) if it does not allow any eviction at the moment.
+      type: int
+    seconds:
+      description:
+        - How long the last of the pods waits for its turn. Where RV(budgets[].allowed) is V(0), the time counts from
+          when the budget allows an eviction again.
+      type: float
+    blocks: {description: Whether it never allows an eviction of these pods., type: bool}
 fence:
   description:
     - Whether the API server refuses evictions from a run that lost its lock, see

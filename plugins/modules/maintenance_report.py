@@ -31,9 +31,41 @@ options:
 """
 
 EXAMPLES = r"""
+- name: Plan
+  kubeops.node_maintenance.maintenance_plan:
+    nodes: [worker-1]
+  register: planned
+
+- name: Take the node out of service
+  kubeops.node_maintenance.node_cordon:
+    nodes: [worker-1]
+  register: cordoned
+
+- name: Start second pods of single replicas, and give pods without a budget one
+  kubeops.node_maintenance.pdb_guard:
+    nodes: [worker-1]
+  register: guarded
+
+- name: Drain it
+  kubeops.node_maintenance.node_drain:
+    nodes: [worker-1]
+  register: drained
+
+- name: Remove these budgets again
+  kubeops.node_maintenance.pdb_guard:
+    nodes: [worker-1]
+    state: absent
+  register: unguarded
+
+- name: Return the node to service
+  kubeops.node_maintenance.node_cordon:
+    nodes: [worker-1]
+    state: uncordoned
+  register: released
+
 - name: Write the report
   kubeops.node_maintenance.maintenance_report:
-    results: "{{ [planned, cordoned, drained, released] }}"
+    results: "{{ [planned, cordoned, guarded, drained, unguarded, released] }}"
     dest: ./report
 """
 

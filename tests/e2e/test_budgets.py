@@ -6,9 +6,12 @@
 
 from __future__ import annotations
 
+import shlex
+
 import pytest
 from support import sampling
 from support.arena import Arena, Workload
+from support.lab import Lab
 from support.plays import Player
 from support.waiting import until
 from support.watching import Seen, Watch
@@ -32,6 +35,7 @@ def make_sick(arena: Arena, workload: Workload, on: str) -> str:
     return str(pod)
 
 
+@pytest.mark.whole
 def test_a_budget_with_room_lets_several_go_at_once(arena: Arena, play: Player, watching: Watch) -> None:
     here, _unused = arena.nodes(2)
     web = arena.deployment("web", 6, on=here, start="1s", budget={"maxUnavailable": 3})
@@ -56,6 +60,30 @@ def test_a_budget_of_one_lets_one_go_at_a_time(arena: Arena, play: Player, watch
     assert seen.least_ready(web) == 3
     assert len(seen.evictions()) == 4
     assert len(seen.evictions(429)) <= 4, "room is waited for, not knocked for"
+
+
+def test_doing_what_a_plan_advises_makes_it_feasible(arena: Arena, lab: Lab, play: Player) -> None:
+    here, there = arena.nodes(2)
+    arena.deployment("web", 2, on=[here, there], budget={"minAvailable": 2})
+    planned = play("plan", maintain_nodes=[here])
+    assert not planned.ok
+    (refused,) = planned.of("maintenance_plan")
+    advice = [one["changes"][0] for one in refused["advice"] if len(one["changes"]) == 1]
+    told = {change["code"]: change["command"] for change in advice}
+    assert "What would unblock it, one of these:" in planned.text
+    assert told["relax_budget"].startswith("kubectl patch pdb web ")
+    done = lab.run_kubectl(*shlex.split(told["relax_budget"])[1:])
+    assert done.returncode == 0, done.stderr
+
+    def allowed() -> int:
+        return int((arena.find("PodDisruptionBudget", "web") or {"status": {}})["status"].get("disruptionsAllowed", 0))
+
+    until(lambda: allowed() == 1, 30, "the budget has room")
+    again = play("plan", maintain_nodes=[here])
+    assert again.ok, again.text
+    (feasible,) = again.of("maintenance_plan")
+    assert feasible["feasible"]
+    assert feasible["advice"] == []
 
 
 @pytest.mark.parametrize(
@@ -126,6 +154,7 @@ def test_a_sick_pod_holds_up_its_budget_unless_the_budget_says_otherwise(
     seen.all_held(resumable=True)
 
 
+@pytest.mark.whole
 def test_a_sick_pod_under_always_allow_may_go(arena: Arena, play: Player, watching: Watch) -> None:
     here, there, _unused = arena.nodes(3)
     rule = {"minAvailable": 3, "unhealthyPodEvictionPolicy": "AlwaysAllow"}
@@ -141,6 +170,7 @@ def test_a_sick_pod_under_always_allow_may_go(arena: Arena, play: Player, watchi
     assert sick in [request.name for request in seen.evictions()]
 
 
+@pytest.mark.whole
 def test_a_guard_is_never_laid_over_an_existing_budget(arena: Arena, play: Player, watching: Watch) -> None:
     here, _unused = arena.nodes(2)
     with arena.placing(here):

@@ -12,6 +12,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.mod
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.pod_plan import Choices, PodPlan
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.snapshots import Snapshot
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.routes.migrate import routes
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.timing.wave_times import wave_times
 from ansible_collections.kubeops.node_maintenance.tests.unit.plan.objects import Raw, deployment, owned, pod, snapshot
 
 NOW = "2026-01-02T00:00:00.000Z"
@@ -45,3 +46,9 @@ def web(
         for i in range(replicas)
     ]
     return snapshot(deployment("web", replicas, **(spec or {})), pods=pods, **kinds)
+
+
+def wave_seconds(
+    found: Snapshot, plans: t.Sequence[PodPlan], waves: t.Iterable[t.Collection[str]], **options: t.Any
+) -> list[int]:
+    return [wave.seconds for wave in wave_times(found, plans, waves, **options)]

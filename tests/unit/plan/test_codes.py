@@ -30,6 +30,7 @@ SAYING = (
     "_plan/preflight/preflight.py",
     "_plan/preflight/gang_findings.py",
     "_plan/preflight/permissions.py",
+    "_plan/preflight/planning.py",
     "_run/plan/plan.py",
     "_run/jobs/koordinator.py",
     "_run/jobs/installed.py",

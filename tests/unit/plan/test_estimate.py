@@ -6,15 +6,18 @@
 
 from __future__ import annotations
 
+import datetime
+import functools
+import math
 import typing as t
 from dataclasses import replace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs.estimate import (
-    limiter_seconds,
-    wave_seconds,
-)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs.estimate import limiter_seconds
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import start_times
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.migration_controller import (
     Controller,
     Limiter,
@@ -22,52 +25,70 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.mod
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.pod_plan import Choices
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.snapshots import Snapshot
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.preflight import preflight
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.timing import queues, wave_times
 from ansible_collections.kubeops.node_maintenance.tests.unit.plan.objects import (
+    Raw,
     budget,
     deployment,
     owned,
     pod,
     snapshot,
+    workload,
 )
-from ansible_collections.kubeops.node_maintenance.tests.unit.plan.routed import WEB, planned, web
+from ansible_collections.kubeops.node_maintenance.tests.unit.plan.routed import (
+    WEB,
+    planned,
+    wave_seconds,
+    web,
+)
 
 OPERATOR = owned("Database", "main", "example.org/v1")
+
+
+STEPS, TURN = 2.0, 0.3
 
 
 @pytest.mark.parametrize(
     ("found", "waves", "settle", "seconds"),
     [
-        pytest.param(snapshot(), (("n1",),), 0.0, 5, id="nothing to move"),
-        pytest.param(web(1), (("n1",),), 0.0, 5 + 10 + 30, id="a swap"),
-        pytest.param(web(1), (("n1",),), 15.0, 5 + 10 + 15 + 30, id="a swap that settles"),
-        pytest.param(web(3, here=3), (("n1",),), 0.0, 5 + 3 * 40, id="a guard lets go one by one"),
-        pytest.param(web(3, here=3, budgets=[budget("b", 2)]), (("n1",),), 0.0, 5 + 2 * 40, id="a budget lets go two"),
-        pytest.param(web(3, here=3, budgets=[budget("b", 3)]), (("n1",),), 0.0, 5 + 40, id="a budget lets go all"),
+        pytest.param(snapshot(), (("n1",),), 0.0, STEPS, id="nothing to move"),
+        pytest.param(web(1), (("n1",),), 0.0, STEPS + 10 + 30, id="a swap"),
+        pytest.param(web(1), (("n1",),), 15.0, STEPS + 10 + 15 + 30, id="a swap that settles"),
+        pytest.param(
+            web(3, here=3), (("n1",),), 0.0, STEPS + 2 * (10 + TURN) + 30, id="a guard: the next goes as one is ready"
+        ),
+        pytest.param(
+            web(3, here=3, budgets=[budget("b", 2)]), (("n1",),), 0.0, STEPS + 10 + TURN + 30, id="a budget of two"
+        ),
+        pytest.param(web(3, here=3, budgets=[budget("b", 3)]), (("n1",),), 0.0, STEPS + 30, id="a budget of all"),
         pytest.param(
             web(3, here=3, budgets=[budget("b", 0, healthy=2, desired=2, expected=3)]),
             (("n1",),),
             0.0,
-            5 + 3 * 40,
+            STEPS + 2 * (10 + TURN) + 30,
             id="a budget that is spent lets go one by one",
         ),
-        pytest.param(web(3), (("n1",), ("n2",)), 0.0, 2 * 5 + 40 + 2 * 40, id="wave after wave"),
-        pytest.param(web(1), (("n2",),), 0.0, 5, id="another wave"),
-        pytest.param(web(1), (("n1",),), 0.4, 5 + 41, id="rounded up"),
-        pytest.param(web(1, pod_changes={"grace": 29}), (("n1",),), 0.0, 5 + 10 + 29, id="a short grace"),
-        pytest.param(web(1, pod_changes={"grace": 0}), (("n1",),), 0.0, 5 + 10, id="no grace"),
-        pytest.param(web(1, pod_changes={"grace": 31}), (("n1",),), 0.0, 5 + 10 + 30, id="most end early"),
+        pytest.param(web(3), (("n1",), ("n2",)), 0.0, 2 * STEPS + 30 + 10 + TURN + 30, id="wave after wave"),
+        pytest.param(web(1), (("n2",),), 0.0, STEPS, id="another wave"),
+        pytest.param(web(1), (("n1",),), 0.4, STEPS + 41, id="rounded up"),
+        pytest.param(web(1, pod_changes={"grace": 29}), (("n1",),), 0.0, STEPS + 10 + 29, id="a short grace"),
+        pytest.param(web(1, pod_changes={"grace": 0}), (("n1",),), 0.0, STEPS + 10, id="no grace"),
+        pytest.param(web(1, pod_changes={"grace": 31}), (("n1",),), 0.0, STEPS + 10 + 30, id="most end early"),
+        pytest.param(
+            web(3, here=3, pod_changes={"grace": 1}), (("n1",),), 0.0, STEPS + 2 * (10 + TURN) + 10, id="they end fast"
+        ),
         pytest.param(
             snapshot(deployment("web", 1), pods=[pod("web-0", owner=WEB), pod("p", owner=OPERATOR, ready=False)]),
             (("n1",),),
             0.0,
-            5 + 40,
+            STEPS + 40,
             id="an unknown owner's pod is not waited for to start",
         ),
     ],
 )
-def test_the_estimate(found: Snapshot, waves: preflight.Waves, settle: float, seconds: int) -> None:
+def test_the_estimate(found: Snapshot, waves: preflight.Waves, settle: float, seconds: float) -> None:
     nodes = tuple(name for wave in waves for name in wave)
-    assert sum(wave_seconds(found, planned(found, nodes), waves, settle=settle)) == seconds
+    assert sum(wave_seconds(found, planned(found, nodes), waves, settle=settle)) == math.ceil(seconds)
 
 
 SMALL = {"object_limiters": {}, "max_migrating_per_node": 0, "max_migrating_per_workload": 9}
@@ -102,8 +123,8 @@ def test_jobs_go_as_fast_as_their_controller_lets_them(controller: dict[str, t.A
     found = web(9, here=count)
     plans = [replace(plan, route="job") for plan in planned(found)]
     choices = Choices(controller=Controller(**{**SMALL, **controller}), backend="koordinator")
-    assert sum(wave_seconds(found, plans, [("n1",)], choices=choices)) == 5 + seconds
-    assert sum(wave_seconds(found, plans, [("n2",)], choices=choices)) == 5
+    assert sum(wave_seconds(found, plans, [("n1",)], choices=choices)) == 2 + seconds
+    assert sum(wave_seconds(found, plans, [("n2",)], choices=choices)) == 2
 
 
 @pytest.mark.parametrize(
@@ -120,4 +141,129 @@ def test_the_estimate_reads_probes_and_grace() -> None:
     top = deployment("web", 1, template=template, minReadySeconds=5)
     top["replica_sets"][0]["spec"]["template"] = template
     found = snapshot(top, pods=[pod("web-0", owner=WEB, grace=600)])
-    assert sum(wave_seconds(found, planned(found), (("n1",),))) == 5 + 10 + 20 + 5 + 30
+    assert sum(wave_seconds(found, planned(found), (("n1",),))) == 2 + 10 + 20 + 5 + 30
+
+
+def ready_after(seconds: float, name: str = "web-0", on: str = "n1", **changes: t.Any) -> Raw:
+    """A pod that became Ready so long after it got its node."""
+    raw = pod(name, on, WEB, **changes)
+    raw["status"]["conditions"] = [
+        {"type": "PodScheduled", "status": "True", "lastTransitionTime": "2026-01-01T00:10:00Z"},
+        {"type": "Ready", "status": "True", "lastTransitionTime": at(600 + seconds)},
+    ]
+    return raw
+
+
+def at(seconds: float) -> str:
+    return (datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC) + datetime.timedelta(seconds=seconds)).isoformat()
+
+
+def restarted(raw: Raw) -> Raw:
+    raw["status"]["containerStatuses"] = [{"restartCount": 1}]
+    return raw
+
+
+@pytest.mark.parametrize(
+    ("pods", "ready"),
+    [
+        pytest.param([ready_after(7)], 7.0, id="of one"),
+        pytest.param([ready_after(x, f"web-{x}") for x in (3, 8, 500)], 8.0, id="the median"),
+        pytest.param([restarted(ready_after(500)), ready_after(4, "web-1")], 4.0, id="not of one that was restarted"),
+        pytest.param([ready_after(86400), ready_after(4, "web-1")], 4.0, id="not of one that was unready for a while"),
+        pytest.param([ready_after(86400)], 10.0, id="none tells"),
+        pytest.param([ready_after(-1)], 10.0, id="ready before it had its node"),
+        pytest.param([pod("web-0", owner=WEB)], 10.0, id="no conditions"),
+    ],
+)
+def test_a_start_takes_as_long_as_it_took_the_running_pods(pods: list[Raw], ready: float) -> None:
+    found = snapshot(deployment("web", len(pods), minReadySeconds=5), pods=pods)
+    start = start_times.of(found, found.workload_of(found.pods[0]))
+    assert (start.ready, start.available) == (ready, ready + 5)
+    assert start.measured is (ready != 10.0)
+
+
+def test_a_pod_that_waited_for_room_is_measured_from_when_it_had_it() -> None:
+    raw = ready_after(7)
+    raw["status"]["conditions"][0]["type"] = "Initialized"
+    found = snapshot(deployment("web", 1), pods=[raw])
+    assert start_times.of(found, found.workloads[0]).ready != 7.0
+    assert start_times.took(snapshot(pods=[ready_after(7)]).pods[0]) == 7.0
+
+
+def test_a_stateful_set_starts_a_pod_when_the_one_before_is_gone_and_the_next_one_is_ready() -> None:
+    def seconds(policy: str) -> float:
+        kind = {"stateful_sets": [workload("StatefulSet", "db", 3, podManagementPolicy=policy)]}
+        pods = [pod(f"db-{i}", owner=owned("StatefulSet", "db"), labels={"app": "db"}, grace=4) for i in range(3)]
+        covered = budget("b", 3, healthy=3, desired=0, expected=3, selector={"matchLabels": {"app": "db"}})
+        found = snapshot(kind, pods=pods, budgets=[covered])
+        return sum(wave_seconds(found, planned(found), [("n1",)]))
+
+    assert seconds("OrderedReady") == 2 + 4 + 3 * 10
+    assert seconds("Parallel") == 2 + 4 + 10
+
+
+STEP_LISTS = st.lists(
+    st.builds(
+        queues.Step,
+        stop=st.integers(0, 60).map(float),
+        start=st.integers(0, 60).map(float),
+        after=st.booleans(),
+        ordered=st.sampled_from(["", "a", "b"]),
+    ),
+    max_size=12,
+)
+
+
+@given(steps=STEP_LISTS, allowed=st.integers(0, 12))
+def test_a_queue_is_as_fast_as_its_budget_allows(steps: list[queues.Step], allowed: int) -> None:
+    played, at_once = queues.play(steps, allowed), queues.play(steps, len(steps))
+    assert 0.0 <= played.waits <= played.lasts
+    assert at_once.waits == 0.0
+    assert (played.waits > 0) is (len(steps) > max(1, allowed))
+    assert played.lasts <= sum(step.stop + step.start + queues.TURN for step in steps)
+    assert played.lasts >= max((step.stop for step in steps), default=0.0)
+    if not any(step.after for step in steps):
+        assert at_once.lasts <= played.lasts
+
+
+@given(
+    parts=st.lists(st.builds(wave_times.Parts, *[st.integers(0, 99).map(float)] * 6), min_size=1, max_size=5),
+)
+def test_parts_add_up(parts: list[wave_times.Parts]) -> None:
+    whole = functools.reduce(wave_times.Parts.plus, parts)
+    assert whole.seconds == sum(one.seconds for one in parts) == sum(whole.to_dict().values())
+
+
+def test_the_parts_of_a_wave() -> None:
+    found = web(3, here=3, pod_changes={"grace": 4})
+    [wave] = wave_times.wave_times(found, planned(found), [("n1",)], notice=60.0)
+    shown = {"steps": 2.0, "notice": 60.0, "starts": 6.0, "stops": 4.0, "budgets": 20.6, "jobs": 0.0}
+    assert wave.parts.to_dict() == shown
+    [swapped] = wave_times.wave_times(web(1), planned(web(1)), [("n1",)], settle=2.0)
+    assert swapped.parts == wave_times.Parts(starts=12.0, stops=30.0)
+
+
+def held(found: Snapshot, **choices: t.Any) -> list[dict[str, t.Any]]:
+    waves = wave_times.wave_times(found, planned(found, ("n1", "n2"), **choices), [("n1",), ("n2",)])
+    return [one.to_dict() for wave in waves for one in wave.held]
+
+
+def test_a_guard_of_ours_holds_all_but_one() -> None:
+    guard = "kubeops-guard-uid-Deployment-web"
+    shared = {"namespace": "shop", "name": guard, "workload": "Deployment shop/web", "guard": True, "blocks": False}
+    assert held(web(5, here=3)) == [
+        {**shared, "wave": 1, "pods": 3, "allowed": 1, "seconds": 20.6},
+        {**shared, "wave": 2, "pods": 2, "allowed": 1, "seconds": 10.3},
+    ]
+    assert held(web(2)) == [], "one of each node goes at once"
+
+
+def test_a_budget_that_allows_nothing_at_the_moment_or_for_good() -> None:
+    def told(**rule: t.Any) -> list[tuple[t.Any, ...]]:
+        found = held(web(3, budgets=[budget("b", 0, **rule)]))
+        return [(one["name"], one["wave"], one["pods"], one["allowed"], one["blocks"]) for one in found]
+
+    spent = told(healthy=2, desired=2, expected=3)
+    assert spent == [("b", 1, 1, 0, False), ("b", 2, 2, 0, False)]
+    blocks = told(rule={"maxUnavailable": 0}, healthy=3, desired=3)
+    assert blocks == [("b", 1, 1, 0, True), ("b", 2, 2, 0, True)]

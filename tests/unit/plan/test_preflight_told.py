@@ -144,6 +144,25 @@ def test_a_pod_without_a_budget_hides_no_budget_that_is_spent() -> None:
     assert len(findings(found, ("n1",), planned(found, allow_interruption=True))["budget_spent"]) == 1
 
 
+@pytest.mark.parametrize(
+    ("elsewhere", "here", "told"),
+    [
+        pytest.param({}, {}, False, id="all are ready"),
+        pytest.param({"ready": False}, {}, True, id="one elsewhere is not ready"),
+        pytest.param({"deleting": "2026-01-02T00:00:00Z"}, {}, True, id="one elsewhere is ending"),
+        pytest.param({"ready": False}, {"ready": False}, False, id="one that is not ready may go"),
+    ],
+)
+def test_a_guard_of_a_workload_that_is_short_of_a_pod_is_spent(elsewhere: Raw, here: Raw, told: bool) -> None:
+    pods = [pod("web-0", "n1", WEB, **here), pod("web-1", "n2", WEB), pod("web-2", "n3", WEB, **elsewhere)]
+    found = snapshot(deployment("web", 3), pods=pods)
+    spent = findings(found, ("n1",), planned(found)).get("budget_spent", ())
+    assert [(one.severity, one.object, one.nodes) for one in spent] == [
+        ("warning", "Deployment shop/web", ("n1",)),
+    ] * told
+    assert all("Deployment shop/web has 2 of 3 pods ready" in one.message for one in spent)
+
+
 @pytest.mark.parametrize(("gap", "told"), [(30.0, []), (60.0, []), (61.0, ["Deployment shop/web"])])
 def test_a_pace_above_a_minute_is_told(gap: float, told: list[str]) -> None:
     """Two pods of `web` wait once for the limiter, the one of `api` never."""

@@ -149,6 +149,9 @@ def test_totals_are_sums_of_what_was_told() -> None:
     assert build_report([refused("a", 1, 2)]).totals.refusals == 2
 
 
+PARTS = {"steps": 2.0, "notice": 600.0, "starts": 4.0, "stops": 2.5, "budgets": 0.0, "jobs": 0.0}
+
+
 def test_a_check_has_no_beginning_and_no_end() -> None:
     calls = [watched((1, 1), end=9), {}]
     assert build_report(calls).totals.seconds == 8
@@ -157,7 +160,13 @@ def test_a_check_has_no_beginning_and_no_end() -> None:
 
 
 @pytest.mark.parametrize(
-    ("estimates", "seconds"), [([{"waves": [["n1"]], "estimate_seconds": 7}], 7), ([{"estimate_seconds": 7}], None)]
+    ("estimates", "seconds"),
+    [
+        ([{"waves": [["n1"]], "estimate_seconds": 7}], 7),
+        ([{"estimate_seconds": 7}], None),
+        ([{"waves": [["n1"]], "estimate_seconds": 9, "wave_parts": [PARTS]}], 6.5),
+        ([{"waves": [["n1"], ["n2"]], "estimate_seconds": 18, "wave_parts": [PARTS, PARTS]}], 13),
+    ],
 )
 def test_the_forecast_is_the_plans(estimates: list[Json], seconds: float | None) -> None:
     assert build_report([{"waves": [["n1"]]}, *estimates]).totals.forecast_seconds == seconds

@@ -232,3 +232,25 @@ def test_without_jinja_the_message_says_what_to_do(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(pages, "MISSING", "No module named 'jinja2'")
     with pytest.raises(pages.NoTemplates, match="write the report on the controller"):
         pages.render(build_report([]))
+
+
+def test_what_would_unblock_a_plan_is_on_its_page() -> None:
+    finding = {"code": "stateful_single", "severity": "blocker", "object": "StatefulSet a/db", "message": "One pod."}
+    steps = [{"code": "allow_interruption", "text": "Allow it.", "command": "kubectl annotate <db>"}]
+    steps.append({"code": "add_node", "text": "Add a node.", "command": ""})
+    advice = [{"changes": steps, "unplaced": 1}]
+    planned = {"feasible": False, "findings": [finding], "pods": [], "waves": [["n1"]], "advice": advice}
+    found = page([planned])
+    assert found.open == []
+    assert "What would unblock it" in found.text("h2")
+    assert "kubectl annotate <db>" in found.text("code")
+    for said in ("Allow it.", "and Add a node.", "1 pod would still fit"):
+        assert said in " ".join(found.text("li").split())
+    assert found.count("section", "advice") == 1
+    assert page([{**planned, "advice": []}]).count("section", "advice") == 0
+
+
+def test_advice_of_an_earlier_plan_is_not_repeated() -> None:
+    old = {"feasible": False, "advice": [{"changes": [{"text": "Old."}]}], "waves": [["n1"]]}
+    assert "Old." in page([old]).text("li")
+    assert "Old." not in page([old, {"feasible": True, "advice": [], "waves": [["n1"]]}]).text("li")

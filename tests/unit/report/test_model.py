@@ -307,7 +307,9 @@ def test_nothing_strange_is_an_error(strange: t.Any) -> None:
     assert build_report([strange]).verdict == "nothing_to_do"
 
 
-@pytest.mark.parametrize("key", ["nodes", "pods", "workloads", "findings", "services", "timeline", "waves", "actions"])
+@pytest.mark.parametrize(
+    "key", ["nodes", "pods", "workloads", "findings", "services", "timeline", "waves", "actions", "advice"]
+)
 @pytest.mark.parametrize("value", [None, True, -1, "x", ["x"], [None], [{}], [[]], {"a": 1}, [{"name": ["x"]}]])
 def test_any_part_may_be_broken(key: str, value: t.Any) -> None:
     results = [{**result, key: value} for result in Sample(nodes=1, pods=3).results]

@@ -39,6 +39,12 @@ def service(name: str = "web", *dark: model.Span, **changes: t.Any) -> model.Ser
     return replace(model.ServiceLine("shop", name, 2, (), True, 1, 2, tuple(dark), 0.0), **changes)
 
 
+def advice(unplaced: int = 0, **texts: str) -> model.Advice:
+    """Steps by their sentences, each with its command."""
+    steps = (model.Step("code", "", "", "", said.replace("_", " "), command) for said, command in texts.items())
+    return model.Advice(tuple(steps), unplaced)
+
+
 def dark(start: float, seconds: float, still: bool = False) -> model.Span:
     return model.Span("dark", start, start + seconds, still)
 
@@ -301,3 +307,31 @@ def test_the_data_have_instants_as_texts_and_what_is_computed() -> None:
     assert (shown["seconds"], shown["left"], shown["spans"][0]["seconds"]) == (1.235, {"daemonset": 2}, 1.235)
     assert watched["watches"][0]["samples"] == [["2025-03-14T02:58:23.120Z", 1]]
     assert (watched["dark_seconds"], found["failed"], found["headline"]) == (0, False, "Nothing to do")
+
+
+def advised(*found: model.Advice, verdict: model.Verdict = "stopped") -> list[str]:
+    blocker = model.Finding("bare_pod", "No owner.", "Move it.", "blocker", "Pod a/b")
+    findings = (blocker,) if verdict == "stopped" else ()
+    lines = text.summary_text(report(verdict=verdict, findings=findings, advice=found)).splitlines()
+    starts = [index for index, one in enumerate(lines) if one.startswith("  What would")]
+    return lines[starts[0] :] if starts else []
+
+
+def test_each_advice_is_an_item_with_the_command_in_a_line_of_its_own() -> None:
+    command = "kubectl patch pdb web -n shop --type=merge -p " + "x" * 100
+    told = advised(advice(Relax_it=command, Scale_it=""), advice(2, Say_so="-e maintain_force=true"))
+    assert told == [
+        "  What would unblock it, one of these:",
+        "    - Relax it",
+        f"        {command}",
+        "      and: Scale it",
+        "    - Say so",
+        "        -e maintain_force=true",
+        "      With that, 2 pods would still fit on no other node.",
+    ]
+
+
+def test_advice_for_pods_that_fit_nowhere_is_about_room_and_told_only_before_the_run() -> None:
+    assert advised(advice(Add_a_node=""), verdict="planned") == ["  What would make room:", "    - Add a node"]
+    assert advised(advice(Add_a_node=""), verdict="never_dark") == []
+    assert advised() == []

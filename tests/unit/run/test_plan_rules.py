@@ -40,7 +40,7 @@ def build() -> t.Iterator[Build]:
 def test_what_is_left_out_is_as_documented(build: Build) -> None:
     assert plan(build()).data["feasible"], "with the defaults"
     found, wanted = defaults(
-        plan_edge.SPEC, PlanOptions, settle=0.0, nodes=(), node_selector="", gates=(), before_pod=(), not_rebooted=()
+        plan_edge.SPEC, PlanOptions, settle=2.0, nodes=(), node_selector="", gates=(), before_pod=(), not_rebooted=()
     )
     assert found == wanted
 
@@ -105,8 +105,9 @@ def test_only_those_of_one_zone_count_together(build: Build) -> None:
 
 def test_the_estimate_grows_with_the_settle_time(build: Build) -> None:
     found = build(1)
-    none, short, long = (plan(found), plan(found, settle=0.0), plan(found, settle=30.0))
-    assert none.data["estimate_seconds"] == short.data["estimate_seconds"] < long.data["estimate_seconds"]
+    results = (plan(found, settle=0.0), plan(found), plan(found, settle=30.0))
+    times = [result.data["estimate_seconds"] for result in results]
+    assert times == [times[0], times[0] + 2, times[0] + 30], "that of pdb_guard is 2 s"
 
 
 # -- what is read --------------------------------------------------------------------------------------

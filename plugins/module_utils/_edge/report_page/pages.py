@@ -20,6 +20,7 @@ except ImportError as error:
     MISSING = str(error)
 
 FILTERS: dict[str, t.Callable[..., t.Any]] = {
+    "advised": text.advised,
     "by_node": chart.by_node,
     "clock": text.clock,
     "counted": text.count,
@@ -28,6 +29,7 @@ FILTERS: dict[str, t.Callable[..., t.Any]] = {
     "place": text.place,
     "thousands": "{:,}".format,
     "to_move": text.to_move,
+    "unplaced": text.unplaced,
     "worst": chart.worst,
 }
 GLOBALS: dict[str, t.Any] = {

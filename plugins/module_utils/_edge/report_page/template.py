@@ -146,6 +146,14 @@ y="{{ (100 - height)|round(1) }}%" height="{{ height }}%"><title>{{ ready|counte
 {% endfor %}
 </ul>{% for noun, entries in groups %}{{ more(entries, rows_most, noun) }}{% endfor %}</section>
 {% endmacro %}
+{%- macro to_unblock(advice) %}
+<section class="look advice" aria-labelledby="advice"><h2 id="advice">{{ report|advised }}\
+{% if advice|length > 1 %}, one of these{% endif %}</h2><ol>
+{% for one in advice %}<li>{% for step in one.changes %}{% if not loop.first %}and {% endif %}{{ step.text }}\
+{% if step.command %}<code>{{ step.command }}</code>{% endif %} {% endfor %}{{ one|unplaced }}</li>
+{% endfor %}
+</ol><p class="soft">Each was planned again and found to work; none of its changes can be left out.</p></section>
+{% endmacro %}
 {%- macro nodes_over_time(nodes) %}
 {% set axis = Axis([report.started], [report.ended]) %}
 {% set first = nodes if nodes|length <= 30 else (nodes|selectattr("troubled")|list)[:30] %}
@@ -202,6 +210,7 @@ content="default-src 'none'; style-src 'unsafe-inline'; script-src '{{ script_ha
 <main>
 <dl class="tiles">{{ tiles(report.totals) }}</dl>
 {% if report.dark or report.problems or report.blockers %}{{ to_look_at(to_look(report).items()) }}{% endif %}
+{% if report.advice and report.planned %}{{ to_unblock(report.advice) }}{% endif %}
 {% if report.started is not none and nodes %}
 {% call section("nodes", "Nodes over time") %}{{ nodes_over_time(nodes) }}{% endcall %}
 {% endif %}

@@ -10,6 +10,16 @@ import typing as t
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge import window_input
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.summary import replies
 
+PARTS = {
+    "steps": "cordon and proof",
+    "notice": "notice",
+    "starts": "starts",
+    "stops": "stops",
+    "budgets": "budgets",
+    "jobs": "jobs",
+}
+"""What a wave is made of, in words."""
+BUDGETS_SHOWN = 10
 FENCE = "ansible-playbook kubeops.node_maintenance.fence"
 FENCES = {
     "present": "The API server refuses evictions from a run that has lost its lock.",
@@ -28,7 +38,7 @@ def plan(
     """
     plan = answers["plan"]
     blockers = replies.blockers(plan)
-    lines = [f"Wave {number}: {', '.join(wave)}" for number, wave in enumerate(plan.get("waves") or (), start=1)]
+    lines = [*_waves(plan), *_budgets(plan)]
     others = [finding for finding in plan["findings"] if finding not in blockers]
     lines += [f"{finding['severity']}: {replies.sentence(finding)}" for finding in others]
     for pod in plan.get("pods") or ():
@@ -46,6 +56,32 @@ def plan(
         "blockers": [replies.sentence(finding) for finding in blockers],
         "says": replies.short(blockers),
     }
+
+
+def _waves(plan: t.Mapping[str, t.Any]) -> list[str]:
+    """The nodes of each wave, and what it takes."""
+    waves, seconds, parts = (plan.get(key) or () for key in ("waves", "wave_seconds", "wave_parts"))
+    lines = []
+    for number, wave in enumerate(waves, start=1):
+        line = f"Wave {number}: {', '.join(wave)}"
+        if number <= min(len(seconds), len(parts)):
+            made_of = (f"{PARTS[key]} {value:g} s" for key, value in parts[number - 1].items() if value)
+            line += f" (about {seconds[number - 1]} s: {', '.join(made_of)})"
+        lines.append(line)
+    return lines
+
+
+def _budgets(plan: t.Mapping[str, t.Any]) -> list[str]:
+    """The budgets that hold pods back; those that block are findings, too."""
+    held = [one for one in plan.get("budgets") or () if not one["blocks"]]
+    lines = []
+    for one in sorted(held, key=lambda one: -one["seconds"])[:BUDGETS_SHOWN]:
+        what = f"the guard of {one['workload']}" if one["guard"] else f"budget {one['namespace']}/{one['name']}"
+        pods = f"{one['pods']} {'pod' if one['pods'] == 1 else 'pods'}"
+        pace = f"{one['allowed']} at a time, {one['seconds']:g} s" if one["allowed"] else "none allowed at the moment"
+        lines.append(f"Wave {one['wave']} waits for {what}: {pods}, {pace}.")
+    hidden = len(held) - BUDGETS_SHOWN
+    return lines + ([f"It waits for budgets {hidden} more times, for a shorter time each."] if hidden > 0 else [])
 
 
 def traces(answers: replies.Answers, *, run: str = "", state: str = "") -> dict[str, list[str]]:

@@ -16,7 +16,6 @@ from dataclasses import dataclass, replace
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs import (
     causes,
-    estimate,
     migration_jobs,
     object_limiter,
 )
@@ -27,6 +26,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.mod
     pod_plan,
     reasons,
     snapshots,
+    start_times,
 )
 
 STEPS = 30.0
@@ -82,8 +82,10 @@ def ttl_of(snapshot: snapshots.Snapshot, plan: pod_plan.PodPlan, controller: mig
     A pod that comes back under its own name (a StatefulSet's) meets the object limiter that its own eviction
     has filled, so one interval of it is added.
     """
-    seconds = STEPS + SLACK + plan.pod.grace_seconds + 2 * estimate.starts(snapshot, plan)
     workload = snapshot.workload_of(plan.pod)
+    starts = [start_times.of(snapshot, workload).available]
+    starts += [start_times.by_rule(workload).available] if workload else []
+    seconds = STEPS + SLACK + plan.pod.grace_seconds + 2 * max(starts)
     gap, _burst = migration_controller.interval(controller, "workload", workload.replicas if workload else 0)
     if keeps_name(plan.pod):
         seconds += gap

@@ -30,6 +30,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.rou
     held,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap import surge_room
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.timing import queues
 
 Waves = tuple[tuple[str, ...], ...]
 
@@ -188,19 +189,34 @@ def _grouped(
 
 
 def _spent(snapshot: snapshots.Snapshot, plans: t.Iterable[pod_plan.PodPlan]) -> list[reasons.Finding]:
-    """Budgets that allow no eviction at the moment; the drain waits for them."""
+    """Budgets, guards of ours among them, that allow no eviction at the moment; the drain waits for them."""
     found: dict[objects.Ref, reasons.Finding] = {}
     for plan in plans:
-        told = plan.code in ("unhealthy_blocked", "operator_budget")
-        if told or not plan.budgets or plan.route not in ("evict", "job"):
+        if plan.route not in ("evict", "job"):
             continue
-        verdict = budgets.diagnose(snapshot, plan.pod)
-        if not verdict.allowed and not verdict.lasting and verdict.budget and verdict.budget not in found:
-            message, subject = f"{verdict.message} The drain waits for it.", str(verdict.budget)
-            found[verdict.budget] = reasons.Finding(
-                "budget_spent", message, verdict.remedy, "warning", subject, (plan.pod.node,)
-            )
+        what = _spent_guard(snapshot, plan) if plan.guarded else _spent_budget(snapshot, plan)
+        if what and what[0] not in found:
+            subject, message, remedy = what
+            message = f"{message} The drain waits for it."
+            nodes = (plan.pod.node,)
+            found[subject] = reasons.Finding("budget_spent", message, remedy, "warning", str(subject), nodes)
     return list(found.values())
+
+
+def _spent_budget(snapshot: snapshots.Snapshot, plan: pod_plan.PodPlan) -> tuple[objects.Ref, str, str] | None:
+    told = plan.code in ("unhealthy_blocked", "operator_budget")
+    verdict = budgets.diagnose(snapshot, plan.pod) if plan.budgets and not told else None
+    if verdict is None or verdict.allowed or verdict.lasting or not verdict.budget:
+        return None
+    return verdict.budget, verdict.message, verdict.remedy
+
+
+def _spent_guard(snapshot: snapshots.Snapshot, plan: pod_plan.PodPlan) -> tuple[objects.Ref, str, str] | None:
+    short = queues.guard_spent(snapshot, plan)
+    if not short or plan.workload is None:
+        return None
+    message = f"{short}, so the guard of it (maxUnavailable: 1) allows no eviction of the others."
+    return plan.workload, message, "Wait until its other pods are ready, or repair them."
 
 
 def _pace(snapshot: snapshots.Snapshot, plans: t.Iterable[pod_plan.PodPlan], asked: Asked) -> list[reasons.Finding]:

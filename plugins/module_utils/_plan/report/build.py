@@ -43,6 +43,7 @@ def build_report(results: t.Iterable[t.Any], *, check: bool = False) -> model.Re
         refusals=refusals,
         problems=_problems(calls),
         findings=_findings(calls),
+        advice=_advice(calls),
         given_back=_given_back(calls, past),
         actions=tuple(action for call in calls for action in call.actions),
         totals=totals,
@@ -153,6 +154,17 @@ def _findings(calls: t.Sequence[read.Call]) -> tuple[model.Finding, ...]:
     found = dict.fromkeys(model.Finding(*read.texts(raw, *keys)) for call in calls for raw in call.findings)
     rank = {severity: index for index, severity in enumerate(SEVERITIES)}
     return tuple(sorted(found, key=lambda f: rank.get(f.severity, len(rank))))
+
+
+def _advice(calls: t.Sequence[read.Call]) -> tuple[model.Advice, ...]:
+    """What the last plan advised: it is made of the cluster as it is now."""
+    last = next((call for call in reversed(calls) if call.feasible is not None), None)
+    keys = ("code", "kind", "namespace", "name", "text", "command")
+    found = []
+    for raw in last.advice if last else ():
+        steps = tuple(model.Step(*read.texts(step, *keys)) for step in read.mappings(raw.get("changes")))
+        found += [model.Advice(steps, read.whole(raw.get("unplaced")) or 0)] if steps else []
+    return tuple(found)
 
 
 def _given_back(calls: t.Sequence[read.Call], past: timeline.Past) -> tuple[model.GivenBack, ...]:

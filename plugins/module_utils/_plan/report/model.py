@@ -237,6 +237,26 @@ class Finding(reasons.Reason):
 
 
 @dataclass(frozen=True, slots=True)
+class Step:
+    """One change of an advice; ``command`` makes it, empty where there is no such line."""
+
+    code: str
+    kind: str
+    namespace: str
+    name: str
+    text: str
+    command: str
+
+
+@dataclass(frozen=True, slots=True)
+class Advice:
+    """Changes that together would make the plan feasible; ``unplaced`` pods would still fit nowhere."""
+
+    changes: tuple[Step, ...]
+    unplaced: int
+
+
+@dataclass(frozen=True, slots=True)
 class GivenBack:
     """An object that was given back, or ``kept`` as somebody else had changed it."""
 
@@ -294,6 +314,7 @@ class Report:
     refusals: tuple[Refusal, ...]
     problems: tuple[Problem, ...]
     findings: tuple[Finding, ...]
+    advice: tuple[Advice, ...]
     given_back: tuple[GivenBack, ...]
     actions: tuple[str, ...]
     totals: Totals

@@ -58,6 +58,7 @@ class Call:
     pods: tuple[objects.Raw, ...]
     workloads: tuple[objects.Raw, ...]
     findings: tuple[objects.Raw, ...]
+    advice: tuple[objects.Raw, ...]
     services: tuple[objects.Raw, ...]
     watched: bool
     actions: tuple[str, ...]
@@ -89,6 +90,14 @@ def text(value: t.Any) -> str:
 def texts(raw: objects.Raw, *keys: str) -> tuple[str, ...]:
     """The values of these keys as text."""
     return tuple(text(raw.get(key)) for key in keys)
+
+
+def _emptying(raw: t.Mapping[str, t.Any]) -> float | None:
+    """What a plan foresees for emptying the nodes: its waves without the steps before and after, and without notice."""
+    parts = mappings(raw.get("wave_parts"))
+    if not parts:
+        return number(raw.get("estimate_seconds"))
+    return sum(number(each) or 0.0 for wave in parts for name, each in wave.items() if name not in ("steps", "notice"))
 
 
 def number(value: t.Any) -> float | None:
@@ -169,12 +178,13 @@ def listed(value: t.Any) -> t.Sequence[t.Any]:
     return value if isinstance(value, (list, tuple)) else ()
 
 
-def _mappings(value: t.Any) -> tuple[objects.Raw, ...]:
+def mappings(value: t.Any) -> tuple[objects.Raw, ...]:
+    """The mappings of a list, none of anything else."""
     return tuple(item for item in listed(value) if isinstance(item, t.Mapping))
 
 
 def _events(value: t.Any) -> t.Iterator[Event]:
-    for raw in _mappings(value):
+    for raw in mappings(value):
         at = instant(raw.get("at"))
         if at is not None:
             phase = text(raw.get("phase"))
@@ -183,7 +193,7 @@ def _events(value: t.Any) -> t.Iterator[Event]:
 
 
 def _record(raw: objects.Raw) -> objects.Raw:
-    for node in _mappings(raw.get("nodes")):
+    for node in mappings(raw.get("nodes")):
         if isinstance(node.get("record"), t.Mapping):
             return t.cast("objects.Raw", node["record"])
     return {}
@@ -192,7 +202,7 @@ def _record(raw: objects.Raw) -> objects.Raw:
 def _call(raw: objects.Raw) -> Call:
     record = _record(raw)
     told = tuple(sorted(_events(raw.get("timeline")), key=lambda event: event.at))
-    services = _mappings(raw.get("services"))
+    services = mappings(raw.get("services"))
     times = [event.at for event in told] + [at for s in services for at, _ready in samples_of(s)]
     feasible = raw.get("feasible")
     return Call(
@@ -202,16 +212,17 @@ def _call(raw: objects.Raw) -> Call:
         reason=text(raw.get("reason")) or text(record.get("reason")),
         failed=raw.get("failed") is True,
         message=text(raw.get("msg")),
-        nodes=tuple(n for n in _mappings(raw.get("nodes")) if text(n.get("name"))),
-        pods=_mappings(raw.get("pods")),
-        workloads=_mappings(raw.get("workloads")),
-        findings=_mappings(raw.get("findings")),
+        nodes=tuple(n for n in mappings(raw.get("nodes")) if text(n.get("name"))),
+        pods=mappings(raw.get("pods")),
+        workloads=mappings(raw.get("workloads")),
+        findings=mappings(raw.get("findings")),
+        advice=mappings(raw.get("advice")),
         services=services,
         watched=isinstance(raw.get("services"), (list, tuple)) and bool(times),
         actions=tuple(text(action) for action in listed(raw.get("actions"))),
         waves=tuple(tuple(text(n) for n in listed(wave)) for wave in listed(raw.get("waves"))),
         summary=raw["summary"] if isinstance(raw.get("summary"), t.Mapping) else {},
-        estimate=number(raw.get("estimate_seconds")),
+        estimate=_emptying(raw),
         feasible=feasible if isinstance(feasible, bool) else None,
         events=told,
         start=min(times, default=None),

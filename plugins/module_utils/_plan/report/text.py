@@ -136,7 +136,15 @@ def summary_text(report: model.Report, *, path: str = "") -> str:
     }
     shown = [f"  {name:<9} {value}" for name, value in facts.items() if value]
     return "\n".join(
-        [f"{headline(report)}. {subline(report)}", "", *shown, *_nodes(report), *_to_move(report), *_todo(report)]
+        [
+            f"{headline(report)}. {subline(report)}",
+            "",
+            *shown,
+            *_nodes(report),
+            *_to_move(report),
+            *_todo(report),
+            *_advice(report),
+        ]
     )
 
 
@@ -260,6 +268,31 @@ def _todo(report: model.Report) -> list[str]:
         lines += [f"    {subject}", *(f"      {line}" for line in body)]
     hidden = len(entries) - LINES_SHOWN
     return lines + ([f"    … and {hidden} more, all in the report"] if hidden > 0 else [])
+
+
+def advised(report: model.Report) -> str:
+    """What the advice is for."""
+    return "What would unblock it" if report.blockers else "What would make room"
+
+
+def unplaced(advice: model.Advice) -> str:
+    """That pods would still fit nowhere, empty if all would fit."""
+    pods = count(advice.unplaced, "pod")
+    return f"With that, {pods} would still fit on no other node." if advice.unplaced else ""
+
+
+def _advice(report: model.Report) -> list[str]:
+    """Each set of changes as one item: what to do, and the command for it, which is not wrapped."""
+    found = report.advice if report.planned else ()
+    lines = ["", f"  {advised(report)}{', one of these' if len(found) > 1 else ''}:"] if found else []
+    for one in found:
+        start = "    - "
+        for step in one.changes:
+            lines += textwrap.wrap(step.text, WIDTH, initial_indent=start, subsequent_indent=" " * 6)
+            lines += [f"        {step.command}"] if step.command else []
+            start = "      and: "
+        lines += [f"      {left}" for left in [unplaced(one)] if left]
+    return lines
 
 
 def _dark(service: model.ServiceLine) -> str:

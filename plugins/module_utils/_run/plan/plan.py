@@ -8,12 +8,11 @@ nodes that come back may take pods. Reads only.
 from __future__ import annotations
 
 import contextlib
-import difflib
 import typing as t
 from dataclasses import dataclass, field, replace
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import errors, kinds
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs import estimate
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import collector, errors, kinds
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.advice import candidates, search
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import (
     hooks,
     names,
@@ -29,18 +28,13 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.nod
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.placement import findings as placement
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.placement import forecast
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.preflight import (
-    gang_findings,
     node_order,
     permissions,
+    planning,
     preflight,
-    waves,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.routes import (
-    dead,
-    devices,
-    migrate,
-    volumes,
-)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.routes import dead, devices, volumes
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.timing import wave_times
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import (
     act,
     context,
@@ -77,7 +71,7 @@ class PlanOptions:
     max_parallel: int = 1
     zone_key: str = "topology.kubernetes.io/zone"
     max_per_zone: int | None = None
-    settle: float = 0.0
+    settle: float = 2.0
     node_conditions: bool = False
     planned_notice: float | None = None
     gates: tuple[str, ...] = ()
@@ -107,7 +101,8 @@ def make_plan(ctx: context.Context, options: PlanOptions) -> context.Result:
             soak = (options.soak, options.soak_since)
             asked = gates.Asked(wanted, options.gates, *times, options.expected, options.not_rebooted, *soak)
             return gates.judge(ctx, nodes, asked)
-        return _plan(ctx, nodes, wanted, options)
+        with collector.paused():
+            return _plan(ctx, nodes, wanted, options)
     except errors.Forbidden as error:
         return _forbidden(ctx, options, error)
 
@@ -127,78 +122,105 @@ def _wanted(nodes: snapshots.Snapshot, options: PlanOptions) -> tuple[str, ...]:
 def _plan(
     ctx: context.Context, nodes: snapshots.Snapshot, wanted: tuple[str, ...], options: PlanOptions
 ) -> context.Result:
-    present = tuple(name for name in wanted if name in nodes.nodes)
-    snapshot = _gather(ctx, nodes, present)
+    snapshot = _gather(ctx, nodes, tuple(name for name in wanted if name in nodes.nodes))
     now = ctx.clock.server()
     choices, said = koordinator.prepared(ctx, options.choices)
-    plans = migrate.routes(snapshot, present, choices, now=now)
-    there = {name for name in present if _at_goal(snapshot, name, options)}
-    todo = [snapshot.nodes[name] for name in present if name not in there]
-    todo = node_order.ordered(todo, plans, options.order, zone_key=options.zone_key)
-    plans = tuple(plan for plan in plans if plan.pod.node not in there)
-    groups = waves.waves(
-        todo,
-        options.max_parallel,
-        zone_key=options.zone_key,
-        max_per_zone=options.max_per_zone,
-        together=gang_findings.together(snapshot, plans),
-    )
-    snapshot, unread = _room(ctx, snapshot, plans)
-    snapshot = _requested(ctx, snapshot, plans)
-    spaces = _namespaces(ctx) if todo else ()
-    namespaces = {item["metadata"]["name"]: (item.get("status") or {}).get("phase", "") for item in spaces}
-    snapshot = _medik8s(ctx, replace(snapshot, namespaces=tuple(spaces)), namespaces)
-    placed, unknown = _forecasts(ctx, snapshot, plans, groups, options)
-    asked = preflight.Asked(
+    asked = planning.Wanted(
         nodes=wanted,
-        waves=groups,
         choices=choices,
         run=ctx.run.id if ctx.run else "",
         now=now,
-        stay_out=options.goal == "evacuated",
-        terminating=frozenset(name for name, phase in namespaces.items() if phase == "Terminating"),
+        evacuates=options.goal == "evacuated",
+        order=options.order,
+        max_parallel=options.max_parallel,
+        zone_key=options.zone_key,
+        max_per_zone=options.max_per_zone,
     )
-    found = [*said, *preflight.findings(snapshot, plans, asked), *placement.findings(plans, placed), *unread, *unknown]
+    draft = planning.draft(snapshot, asked)
+    plans, todo, groups = draft.plans, draft.todo, draft.waves
+    snapshot, unread = _room(ctx, snapshot, plans)
+    snapshot = _requested(ctx, snapshot, plans)
+    snapshot = _medik8s(ctx, replace(snapshot, namespaces=tuple(_namespaces(ctx) if todo else ())))
+    snapshot, unknown = _volumes(ctx, snapshot, plans)
+    asked = replace(asked, with_volumes=not unknown)
+    planned = planning.judged(snapshot, asked, draft)
+    found = [*said, *planned.findings, *unread, *unknown]
     if any(plan.route == "job" for plan in plans):
         found += preflight.unapproved(job_view.listed(ctx), plans, choices.job_wait)
     if not wanted:
-        found.append(_nothing_selected(options))
-    found += _unknown_zone_key(nodes.nodes.values(), options)
-    if todo:
-        conditions = options.node_conditions or any(record.conditions for record in _records(todo))
-        needs = _needs(snapshot, plans, choices, namespaces, conditions=conditions)
-        needs = (*needs, *permissions.for_hooks(plans, options.before_pod))
-        needs = (*needs, *(permissions.for_events(plans) if options.announce_events else ()))
-        found = [*rights.ask(ctx, needs), *found]
+        found.append(planning.nothing_selected(options.node_selector))
+    found += planning.unknown_zone_key(nodes.nodes.values(), asked)
+    needs = _needs(snapshot, plans, choices, options, todo) if todo else ()
+    found = [*rights.ask(ctx, needs), *found]
     blockers = [finding for finding in found if finding.severity == "blocker"]
     wrong = [finding.message for finding in blockers if finding.code in BAD_INPUT]
-    emptied = estimate.wave_seconds(snapshot, plans, groups, settle=options.settle, choices=choices, now=now)
-    seconds = [int(options.planned_notice or 0) + each for each in emptied]
+    notice = options.planned_notice or 0.0
+    times = wave_times.wave_times(
+        snapshot, plans, groups, settle=options.settle, notice=notice, choices=choices, now=now
+    )
     data = {
         "feasible": not blockers,
         "findings": [finding.to_dict() for finding in found],
-        "pods": [_pod(plan, dead.fate(snapshot, plan.pod, now), placed.get(plan.pod.uid)) for plan in plans],
+        "pods": [_pod(plan, dead.fate(snapshot, plan.pod, now), planned.placed.get(plan.pod.uid)) for plan in plans],
         "waves": [list(wave) for wave in groups],
-        "wave_seconds": seconds,
-        "estimate_seconds": sum(seconds),
+        "wave_seconds": [wave.seconds for wave in times],
+        "wave_parts": [wave.parts.to_dict() for wave in times],
+        "budgets": [held.to_dict() for wave in times for held in wave.held],
+        "estimate_seconds": sum(wave.seconds for wave in times),
         "fence": access.standing(ctx),
-        "nodes": [_node(snapshot, name, there, blockers) for name in wanted],
+        "advice": [one.to_dict() for one in _advice(ctx, snapshot, asked, planned, blockers, options, needs)],
+        "nodes": [_node(snapshot, name, draft.there, blockers) for name in wanted],
     }
     return context.Result(data, failed=bool(wrong), message=" ".join(wrong))
+
+
+def _advice(
+    ctx: context.Context,
+    snapshot: snapshots.Snapshot,
+    asked: planning.Wanted,
+    planned: planning.Plan,
+    blockers: t.Collection[reasons.Finding],
+    options: PlanOptions,
+    needs: t.Collection[permissions.Need],
+) -> list[search.Advice]:
+    """What would unblock the plan; nothing where no other plan would help, as with a missing permission."""
+    if any(finding not in planned.findings for finding in blockers) or not candidates.problems(planned):
+        return []
+    plans = planned.draft.plans
+    # Other plans may swap what this one refuses: they need the kinds that are read for pods with such a route.
+    refused = (plan for plan in plans if plan.route == "refuse")
+    swapped = [replace(plan, route="swap") for plan in refused if snapshot.workload_of(plan.pod)]
+    if all(plan.route != "swap" for plan in plans):
+        snapshot, _unread = _room(ctx, snapshot, swapped)
+    if not _with_claims(plans):
+        snapshot, unknown = _volumes(ctx, snapshot, swapped)
+        asked = replace(asked, with_volumes=not unknown)
+
+    def permitted(advised: search.Advice) -> bool:
+        now, draft = advised.situation, advised.plan.draft
+        more = _needs(now.snapshot, draft.plans, now.wanted.choices, options, draft.todo)
+        return not rights.ask(ctx, [need for need in more if need not in needs])
+
+    return [advised for advised in search.advice(snapshot, asked) if permitted(advised)]
 
 
 def _needs(
     snapshot: snapshots.Snapshot,
     plans: t.Sequence[pod_plan.PodPlan],
     choices: pod_plan.Choices,
-    namespaces: t.Collection[str],
-    *,
-    conditions: bool,
+    options: PlanOptions,
+    todo: t.Sequence[objects.Node],
 ) -> t.Sequence[permissions.Need]:
-    """The permissions that the maintenance needs, where these namespaces exist; none are known if none may be read."""
-    absent = bool(namespaces) and names.NAMESPACE not in namespaces
-    locks = names.MEDIK8S_NAMESPACE if names.MEDIK8S_NAMESPACE in namespaces else names.NAMESPACE
-    return permissions.needs(snapshot, plans, choices, namespace_missing=absent, locks=locks, conditions=conditions)
+    """The permissions that the maintenance needs, where our namespaces exist; none are known if none may be read."""
+    there = planning.phases(snapshot)
+    absent = bool(there) and names.NAMESPACE not in there
+    locks = names.MEDIK8S_NAMESPACE if names.MEDIK8S_NAMESPACE in there else names.NAMESPACE
+    conditions = options.node_conditions or any(record.conditions for record in _records(todo))
+    return (
+        *permissions.needs(snapshot, plans, choices, namespace_missing=absent, locks=locks, conditions=conditions),
+        *permissions.for_hooks(plans, options.before_pod),
+        *(permissions.for_events(plans) if options.announce_events else ()),
+    )
 
 
 def _gather(ctx: context.Context, nodes: snapshots.Snapshot, present: tuple[str, ...]) -> snapshots.Snapshot:
@@ -234,9 +256,9 @@ def _foreign_leases(ctx: context.Context, nodes: list[objects.Node]) -> list[obj
     return [lease for lease in life.leases_in(ctx, others) if life.place_of(lease) in places]
 
 
-def _medik8s(ctx: context.Context, snapshot: snapshots.Snapshot, namespaces: t.Collection[str]) -> snapshots.Snapshot:
+def _medik8s(ctx: context.Context, snapshot: snapshots.Snapshot) -> snapshots.Snapshot:
     """With the leases of Medik8s, where its namespace exists; if they may not be read, the lock finds out."""
-    if names.MEDIK8S_NAMESPACE not in namespaces:
+    if names.MEDIK8S_NAMESPACE not in planning.phases(snapshot):
         return snapshot
     try:
         found = life.leases_in(ctx, [names.MEDIK8S_NAMESPACE])
@@ -280,33 +302,25 @@ def _namespaces(ctx: context.Context) -> t.Sequence[objects.Raw]:
         return ()
 
 
-def _forecasts(
-    ctx: context.Context,
-    snapshot: snapshots.Snapshot,
-    plans: t.Sequence[pod_plan.PodPlan],
-    groups: t.Sequence[t.Collection[str]],
-    options: PlanOptions,
-) -> tuple[dict[str, forecast.Forecast], list[reasons.Finding]]:
-    """Where the pods go; the kinds that only pods with volumes need are read only for those."""
-    unread: list[reasons.Finding] = []
-    if any(plan.pod.claims for plan in plans if plan.route in forecast.MOVED):
-        wanted = ["csi_nodes", "storage_classes", *(() if snapshot.attachments else ("attachments",))]
-        try:
-            listed = observe.lists(ctx.cluster, wanted)
-            found: dict[str, t.Any] = {kind: tuple(items) for kind, items in listed.items()}
-            snapshot = replace(snapshot, **found)
-        except errors.Forbidden as error:
-            message = f"It is not forecast where pods with volumes go: {error}"
-            unread = [reasons.Finding("not_checked", message, severity="info", object="CSINode, StorageClass")]
-    stay_out = options.goal == "evacuated"
-    return forecast.forecasts(snapshot, plans, groups, stay_out=stay_out, with_volumes=not unread), unread
+def _volumes(
+    ctx: context.Context, snapshot: snapshots.Snapshot, plans: t.Iterable[pod_plan.PodPlan]
+) -> tuple[snapshots.Snapshot, list[reasons.Finding]]:
+    """The kinds that the forecast needs for pods with volumes, if such pods move."""
+    if not _with_claims(plans):
+        return snapshot, []
+    try:
+        found = observe.lists(
+            ctx.cluster, ["csi_nodes", "storage_classes", *(() if snapshot.attachments else ("attachments",))]
+        )
+    except errors.Forbidden as error:
+        message = f"It is not forecast where pods with volumes go: {error}"
+        return snapshot, [reasons.Finding("not_checked", message, severity="info", object="CSINode, StorageClass")]
+    read: dict[str, t.Any] = {kind: tuple(items) for kind, items in found.items()}
+    return replace(snapshot, **read), []
 
 
-def _at_goal(snapshot: snapshots.Snapshot, name: str, options: PlanOptions) -> bool:
-    record = _record(snapshot.nodes[name])
-    if options.goal != "evacuated" or record is None or record.step != "parked":
-        return False
-    return not migrate.left_to_move(snapshot, {name}, options.choices)
+def _with_claims(plans: t.Iterable[pod_plan.PodPlan]) -> bool:
+    return any(plan.pod.claims for plan in plans if plan.route in forecast.MOVED)
 
 
 def _records(nodes: t.Iterable[objects.Node]) -> list[node_records.Record]:
@@ -315,28 +329,6 @@ def _records(nodes: t.Iterable[objects.Node]) -> list[node_records.Record]:
 
 def _record(node: objects.Node) -> node_records.Record | None:
     return stored_runs.records([node])[0].get(node.name)
-
-
-def _nothing_selected(options: PlanOptions) -> reasons.Finding:
-    return reasons.Finding(
-        "selector_matches_nothing",
-        f"No node matches node_selector {options.node_selector}.",
-        "Look at `kubectl get nodes --show-labels`.",
-        "blocker",
-        f"node_selector {options.node_selector}",
-    )
-
-
-def _unknown_zone_key(nodes: t.Iterable[objects.Node], options: PlanOptions) -> list[reasons.Finding]:
-    """A limit or an order by a label that no node of the cluster has would silently mean one zone for all."""
-    key, labels = options.zone_key, {label for node in nodes for label in node.labels}
-    if key in labels or (options.max_per_zone is None and options.order != "zone"):
-        return []
-    close = difflib.get_close_matches(key, labels, n=3, cutoff=0.75)
-    close = close or sorted(label for label in labels if "zone" in label)
-    hint = f" Similar labels are {', '.join(close)}." if close else ""
-    remedy = "Name the label with the zones in maintain_zone_key (zone_key of maintenance_plan)."
-    return [reasons.Finding("unknown_zone_key", f"No node has the label {key}.{hint}", remedy, "blocker", key)]
 
 
 def _node(

@@ -1,0 +1,127 @@
+# Copyright: Contributors to the kubeops.node_maintenance collection
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""What stands against a plan, and for each such problem the changes that might remove it: the gentlest first."""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import dataclass
+
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.advice import changes
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import (
+    budgets,
+    objects,
+    pod_plan,
+    reasons,
+)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.placement import findings as placement
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.preflight import planning
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.routes import held
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap import protect
+
+NEEDS_ROOM = frozenset({"fits_nowhere", "last_schedulable_node"})
+CROWDED = frozenset({*NEEDS_ROOM, "quota_forbids_surge"})
+"""Problems that fewer nodes at a time may remove."""
+BY_BUDGET = frozenset({"budget_allows_nothing", "two_budgets", "unhealthy_blocked"})
+BY_OPTION: t.Mapping[str, tuple[str, bool | str, str]] = {
+    "bare_pod": ("force", True, "Delete for good the pods that nothing recreates."),
+    "daemonset_gone": ("force", True, "Delete for good the pods that nothing recreates."),
+    "emptydir": ("delete_emptydir_data", True, "Allow that the data in emptyDir volumes is lost."),
+    "no_job": ("fallback", "eviction", "Evict the pods that no PodMigrationJob can move."),
+}
+"""The option that removes a problem: its name, its value, and what it means."""
+LASTING = frozenset({*BY_BUDGET, *BY_OPTION, "self_on_node", "not_migratable", "bad_rule", "bad_surge", "daemonset"})
+"""Refusals that no consent to an interruption overrides."""
+MOST_OTHERS = 2
+"""Cordoned nodes that are tried for room."""
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """A finding that makes the plan infeasible, or pods that fit nowhere; ``plans`` are of the pods it is about."""
+
+    code: str
+    object: str
+    nodes: tuple[str, ...]
+    plans: tuple[pod_plan.PodPlan, ...]
+
+
+def problems(plan: planning.Plan) -> tuple[Problem, ...]:
+    """All of them, blockers first."""
+    found = [finding for finding in plan.findings if finding.severity == "blocker"]
+    found += [finding for finding in plan.findings if finding.code == "fits_nowhere"]
+    return tuple(Problem(one.code, one.object, one.nodes, _plans(plan, one)) for one in found)
+
+
+def _plans(plan: planning.Plan, finding: reasons.Finding) -> tuple[pod_plan.PodPlan, ...]:
+    if finding.code == "fits_nowhere":
+        unplaced = (one for one in plan.draft.plans if (f := plan.placed.get(one.pod.uid)) and f.fits is False)
+        return tuple(one for one in unplaced if placement.said(plan.placed[one.pod.uid]) in finding.message)
+    same = (one for one in plan.draft.plans if one.code == finding.code)
+    return tuple(one for one in same if finding.code == "gang" or finding.object == str(one.workload or one.pod.ref))
+
+
+def against(now: changes.Situation, plan: planning.Plan, problem: Problem) -> list[changes.Change]:
+    """The changes that may remove the problem. That they do is for the planning to tell."""
+    found = [*_room(now, plan, problem), *_budgets(now, problem), *_consent(now, problem)]
+    if problem.code in BY_OPTION:
+        found.append(changes.set_option(*BY_OPTION[problem.code]))
+    if not found and problem.code != "fits_nowhere" and (left := changes.leave_out(now, problem.nodes)):
+        found.append(left)
+    return found
+
+
+def _room(now: changes.Situation, plan: planning.Plan, problem: Problem) -> list[changes.Change]:
+    found = []
+    if problem.code in CROWDED and any(len(wave) > 1 for wave in plan.draft.waves):
+        found.append(changes.one_at_a_time())
+    if problem.code not in NEEDS_ROOM:
+        return found
+    nodes = now.snapshot.nodes
+    idle = [node for node in nodes.values() if node.unschedulable and node.ready and not held.recorded(node)]
+    found += [changes.uncordon(node) for node in idle if node.name not in now.wanted.nodes][:MOST_OTHERS]
+    if not problem.nodes:
+        return found
+    # The pod runs on a node of this shape, so that the same satisfies its rules.
+    shape = changes.shape(nodes[problem.nodes[0]])
+    like = next(node for name in now.wanted.nodes if (node := nodes.get(name)) and changes.shape(node) == shape)
+    return [*found, changes.add_node(now, like)]
+
+
+def _budgets(now: changes.Situation, problem: Problem) -> list[changes.Change]:
+    if problem.code not in BY_BUDGET or not problem.plans:
+        return []
+    first = problem.plans[0]
+    over = [one for one in now.snapshot.budgets_of(first.pod) if not one.ours]
+    # An operator would write its own budget again.
+    free = [one for one in over if not one.owners]
+    if problem.code == "two_budgets":
+        # The one that allows the most is missed the least.
+        loosest = sorted(free, key=lambda one: (-one.allowed, one.name))
+        return [changes.delete_budget(one, next(x for x in over if x is not one)) for one in loosest]
+    found = []
+    if (workload := now.snapshot.workload_of(first.pod)) and not protect.refusal(now.snapshot, workload):
+        more = changes.add_replica(now, first)
+        found += [more] if more else []
+    found += [changes.relax_budget(now.snapshot, one) for one in free if _blocks(one)]
+    if problem.code == "budget_allows_nothing":
+        text = "Swap the pods that their budgets do not let go: a new pod serves before the old one is deleted."
+        found.append(changes.set_option("swap_blocked", True, text))
+    return found
+
+
+def _blocks(budget: objects.Budget) -> bool:
+    return bool(budgets.fully_blocking(budget) or budget.sync_failed)
+
+
+def _consent(now: changes.Situation, problem: Problem) -> list[changes.Change]:
+    refused = [plan for plan in problem.plans if plan.route == "refuse"]
+    if problem.code in LASTING or not refused:
+        return []
+    text = "Allow interruptions: what cannot be moved without one is down until it serves elsewhere."
+    for_all = changes.set_option("allow_interruption", True, text)
+    owners = {str(plan.workload or plan.pod.ref): plan for plan in refused}
+    if len(owners) > 1:
+        return [for_all]
+    return [changes.allow_interruption(now.snapshot, refused[0]), for_all]

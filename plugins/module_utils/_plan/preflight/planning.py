@@ -1,0 +1,149 @@
+# Copyright: Contributors to the kubeops.node_maintenance collection
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""A whole plan from a snapshot alone: routes, waves, forecasts and findings.
+
+In two halves, because the routes tell which further kinds have to be read before the rest can be judged.
+"""
+
+from __future__ import annotations
+
+import difflib
+import typing as t
+from dataclasses import dataclass, field
+
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import (
+    node_records,
+    objects,
+    pod_plan,
+    reasons,
+    snapshots,
+)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.placement import findings as placement
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.placement import forecast
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.preflight import (
+    gang_findings,
+    node_order,
+    preflight,
+    waves,
+)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.routes import migrate
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What is planned: ``nodes`` as named, unknown ones too; the others are options of ``maintenance_plan``.
+
+    ``run`` is the id of the run or ``""``, ``now`` is RFC 3339. ``evacuates``: the nodes stay out, and those that are
+    out and empty already are at their goal. Without ``with_volumes`` the snapshot lacks what volumes of pods need.
+    """
+
+    nodes: tuple[str, ...]
+    choices: pod_plan.Choices = field(default_factory=pod_plan.Choices)
+    run: str = ""
+    now: str = ""
+    evacuates: bool = False
+    order: node_order.Order = "given"
+    max_parallel: int = 1
+    zone_key: str = "topology.kubernetes.io/zone"
+    max_per_zone: int | None = None
+    with_volumes: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """The first half: ``there`` are nodes at their goal, ``todo`` the others in order; ``plans`` are of their pods."""
+
+    plans: tuple[pod_plan.PodPlan, ...]
+    there: frozenset[str]
+    todo: tuple[objects.Node, ...]
+    waves: preflight.Waves
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The whole: ``placed`` has the forecast of each pod that moves, by UID."""
+
+    draft: Draft
+    placed: t.Mapping[str, forecast.Forecast]
+    findings: tuple[reasons.Finding, ...]
+
+
+def draft(snapshot: snapshots.Snapshot, wanted: Wanted) -> Draft:
+    """Routes and waves.
+
+    Raises:
+        ValueError: ``pod_selector`` is not a label selector.
+    """
+    present = [name for name in wanted.nodes if name in snapshot.nodes]
+    plans = migrate.routes(snapshot, present, wanted.choices, now=wanted.now)
+    there = frozenset(name for name in present if _at_goal(snapshot, name, wanted))
+    todo = [snapshot.nodes[name] for name in present if name not in there]
+    todo = node_order.ordered(todo, plans, wanted.order, zone_key=wanted.zone_key)
+    plans = tuple(plan for plan in plans if plan.pod.node not in there)
+    groups = waves.waves(
+        todo,
+        wanted.max_parallel,
+        zone_key=wanted.zone_key,
+        max_per_zone=wanted.max_per_zone,
+        together=gang_findings.together(snapshot, plans),
+    )
+    return Draft(plans, there, tuple(todo), groups)
+
+
+def judged(snapshot: snapshots.Snapshot, wanted: Wanted, drafted: Draft) -> Plan:
+    """The plan with forecasts and findings; the snapshot has by now what the routes need besides."""
+    placed = forecast.forecasts(
+        snapshot, drafted.plans, drafted.waves, stay_out=wanted.evacuates, with_volumes=wanted.with_volumes
+    )
+    asked = preflight.Asked(
+        nodes=wanted.nodes,
+        waves=drafted.waves,
+        choices=wanted.choices,
+        run=wanted.run,
+        now=wanted.now,
+        stay_out=wanted.evacuates,
+        terminating=frozenset(name for name, phase in phases(snapshot).items() if phase == "Terminating"),
+    )
+    found = (*preflight.findings(snapshot, drafted.plans, asked), *placement.findings(drafted.plans, placed))
+    return Plan(drafted, placed, found)
+
+
+def phases(snapshot: snapshots.Snapshot) -> dict[str, str]:
+    """Each namespace with its phase; none if they may not be read."""
+    return {item["metadata"]["name"]: (item.get("status") or {}).get("phase", "") for item in snapshot.namespaces}
+
+
+def _at_goal(snapshot: snapshots.Snapshot, name: str, wanted: Wanted) -> bool:
+    if not wanted.evacuates:
+        return False
+    try:
+        record = node_records.record_of(snapshot.nodes[name])
+    except node_records.BadRecordError:
+        return False
+    if record is None or record.step != "parked":
+        return False
+    return not migrate.left_to_move(snapshot, {name}, wanted.choices)
+
+
+def nothing_selected(selector: str) -> reasons.Finding:
+    """That ``node_selector`` selects no node."""
+    return reasons.Finding(
+        "selector_matches_nothing",
+        f"No node matches node_selector {selector}.",
+        "Look at `kubectl get nodes --show-labels`.",
+        "blocker",
+        f"node_selector {selector}",
+    )
+
+
+def unknown_zone_key(nodes: t.Iterable[objects.Node], wanted: Wanted) -> list[reasons.Finding]:
+    """A limit or an order by a label that no node of the cluster has would silently mean one zone for all."""
+    key, labels = wanted.zone_key, {label for node in nodes for label in node.labels}
+    if key in labels or (wanted.max_per_zone is None and wanted.order != "zone"):
+        return []
+    close = difflib.get_close_matches(key, labels, n=3, cutoff=0.75)
+    close = close or sorted(label for label in labels if "zone" in label)
+    hint = f" Similar labels are {', '.join(close)}." if close else ""
+    remedy = "Name the label with the zones in maintain_zone_key (zone_key of maintenance_plan)."
+    return [reasons.Finding("unknown_zone_key", f"No node has the label {key}.{hint}", remedy, "blocker", key)]

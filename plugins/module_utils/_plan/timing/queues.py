@@ -1,0 +1,165 @@
+# Copyright: Contributors to the kubeops.node_maintenance collection
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""Pods that leave one after the other, because their budget lets only so many be missing at a time.
+
+A budget counts pods that are Ready and not ending. So the next pod may leave when the successor of one before is Ready:
+a Deployment makes that at once, a StatefulSet when the old pod is gone, and, unless it is ``Parallel``, one after the
+other.
+"""
+
+from __future__ import annotations
+
+import heapq
+import typing as t
+from dataclasses import dataclass
+
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import (
+    budgets,
+    names,
+    objects,
+    pod_plan,
+    snapshots,
+    start_times,
+)
+
+ENDS = 30.0
+"""Seconds of its grace period that a pod takes at most: most end early."""
+TURN = 0.3
+"""Seconds until the budget's status shows that a successor is Ready, and the next eviction is accepted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A pod that leaves: how long it takes to end, and its successor to be Ready, in seconds.
+
+    ``after``: the successor comes only once the pod is gone; ``ordered``: and only once the one before it in its
+    workload, with this UID, is available, ``settles`` seconds after it is Ready.
+    """
+
+    stop: float
+    start: float
+    after: bool = False
+    ordered: str = ""
+    settles: float = 0.0
+
+
+class Played(t.NamedTuple):
+    """Seconds until the last pod may leave, and until all are gone and their successors Ready."""
+
+    waits: float
+    lasts: float
+
+
+def play(steps: t.Iterable[Step], allowed: int) -> Played:
+    """All of them, with ``allowed`` missing at a time."""
+    missing: list[float] = []
+    chains: dict[str, float] = {}
+    waits = lasts = 0.0
+    for step in steps:
+        at = heapq.heappop(missing) + TURN if len(missing) >= max(1, allowed) else 0.0
+        gone = at + step.stop
+        begins = max(gone, chains.get(step.ordered, 0.0)) if step.after else at
+        ready = begins + step.start
+        if step.ordered:
+            chains[step.ordered] = ready + step.settles
+        heapq.heappush(missing, ready)
+        waits, lasts = max(waits, at), max(lasts, gone, ready)
+    return Played(waits, lasts)
+
+
+class Times:
+    """How long pods take to end and to start; each workload is looked at once."""
+
+    def __init__(self, snapshot: snapshots.Snapshot) -> None:
+        self._snapshot = snapshot
+        self._known: dict[str, start_times.StartTime] = {}
+
+    def start(self, plan: pod_plan.PodPlan) -> start_times.StartTime:
+        """Of the pod's successor."""
+        workload = self._snapshot.workload_of(plan.pod)
+        if workload is None:
+            return start_times.StartTime()
+        if workload.uid not in self._known:
+            self._known[workload.uid] = start_times.of(self._snapshot, workload)
+        return self._known[workload.uid]
+
+    def stop(self, plan: pod_plan.PodPlan) -> float:
+        """Of the pod itself."""
+        return min(float(plan.pod.grace_seconds), ENDS)
+
+    def job(self, plan: pod_plan.PodPlan) -> float:
+        """Both, one after the other, as by a PodMigrationJob."""
+        return self.stop(plan) + self.start(plan).available
+
+    def step(self, plan: pod_plan.PodPlan) -> Step:
+        """The pod as it is evicted."""
+        start, workload = self.start(plan), self._snapshot.workload_of(plan.pod)
+        if workload is None or workload.kind != "StatefulSet":
+            return Step(self.stop(plan), start.ready)
+        ordered = "" if workload.spec.get("podManagementPolicy") == "Parallel" else workload.uid
+        return Step(self.stop(plan), start.ready, after=True, ordered=ordered, settles=start.available - start.ready)
+
+
+@dataclass(frozen=True, slots=True)
+class Queue:
+    """Pods of a wave that share what lets them leave.
+
+    ``budget`` is that, with ``guard`` the one of ours for ``workload``; ``None`` if nothing holds the pods back.
+    ``allowed`` may be missing at a time: 0 if it allows nothing at the moment, and the pods wait until it does.
+    """
+
+    plans: tuple[pod_plan.PodPlan, ...]
+    budget: objects.Ref | None
+    workload: objects.Ref | None
+    allowed: int
+    guard: bool = False
+
+
+def queues(snapshot: snapshots.Snapshot, plans: t.Iterable[pod_plan.PodPlan]) -> list[Queue]:
+    """The queues of the pods that are evicted, in the order of their first pods."""
+    found: dict[tuple[str, ...], list[pod_plan.PodPlan]] = {}
+    for plan in plans:
+        if plan.route == "evict":
+            found.setdefault(_shared(plan), []).append(plan)
+    return [_queue(snapshot, tuple(group)) for group in found.values()]
+
+
+def _shared(plan: pod_plan.PodPlan) -> tuple[str, ...]:
+    """What the pod queues with: its budget, or the guard of its workload, else nothing."""
+    if plan.guarded and plan.workload:
+        return "guard", plan.workload.uid
+    if plan.budgets and plan.pod.ready:
+        return "budget", plan.budgets[0].namespace, plan.budgets[0].name
+    return "pod", plan.pod.uid
+
+
+def _queue(snapshot: snapshots.Snapshot, plans: tuple[pod_plan.PodPlan, ...]) -> Queue:
+    first = plans[0]
+    if first.guarded and first.workload:
+        name = names.guard_name(first.workload.uid)
+        guard = objects.Ref("PodDisruptionBudget", name, first.pod.namespace, api_version="policy/v1")
+        return Queue(plans, guard, first.workload, 0 if guard_spent(snapshot, first) else 1, guard=True)
+    if first.budgets and first.pod.ready:
+        verdict, budget = budgets.diagnose(snapshot, first.pod), snapshot.budget(*_place(first.budgets[0]))
+        allowed = budget.allowed if budget and verdict.allowed else 0
+        return Queue(plans, first.budgets[0], first.workload, max(0, allowed))
+    return Queue(plans, None, first.workload, len(plans))
+
+
+def _place(ref: objects.Ref) -> tuple[str, str]:
+    return ref.namespace, ref.name
+
+
+def guard_spent(snapshot: snapshots.Snapshot, plan: pod_plan.PodPlan) -> str:
+    """Why a guard (``maxUnavailable: 1``) would not allow the eviction of the pod now; empty if it would.
+
+    One pod of its workload is missing already. One that is not Ready itself may go (``AlwaysAllow``).
+    """
+    workload = snapshot.workload_of(plan.pod)
+    if not plan.guarded or workload is None or not plan.pod.ready:
+        return ""
+    ready = sum(1 for pod in snapshot.pods_of(workload) if pod.ready and not pod.deleting)
+    if ready >= workload.replicas:
+        return ""
+    return f"{workload.ref} has {ready} of {workload.replicas} pods ready"

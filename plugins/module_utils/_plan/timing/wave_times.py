@@ -1,0 +1,183 @@
+# Copyright: Contributors to the kubeops.node_maintenance collection
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""How long each wave of a maintenance will take, without the user's own tasks, and which budgets hold it up.
+
+In a wave, the successors of pods that are swapped start first, all at the same time. Then the others leave: pods of one
+budget in a queue (``queues``), different budgets at the same time, so the slowest queue counts. Pods that leave by a
+PodMigrationJob go as fast as Koordinator's limits let them, but with backend ``auto`` they are evicted after
+``job_wait``. A leaving pod takes its grace period, at most ``queues.ENDS`` seconds of it.
+
+Between two waves nothing is left of what a budget allowed: a wave ends when the successors of its pods are Ready.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import typing as t
+from dataclasses import dataclass
+
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs import estimate
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import objects, pod_plan, snapshots
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.timing import queues
+
+PER_WAVE = 2.0
+"""Seconds for the cordon, the proof that the nodes are empty, and giving them back; measured on the lab."""
+BLOCKED = frozenset({"budget_allows_nothing", "two_budgets", "unhealthy_blocked"})
+"""Codes of pods whose budget does not allow their eviction however long the drain waits."""
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What a wave takes, in seconds; the whole is their sum.
+
+    ``steps`` is for cordon, proof and giving back, ``notice`` before the first pod leaves. ``starts`` is waiting for
+    successors, ``stops`` for pods to end, ``budgets`` and ``jobs`` for the turn of a pod by its budget or by
+    Koordinator's limits.
+    """
+
+    steps: float = PER_WAVE
+    notice: float = 0.0
+    starts: float = 0.0
+    stops: float = 0.0
+    budgets: float = 0.0
+    jobs: float = 0.0
+
+    @property
+    def seconds(self) -> float:
+        """The whole."""
+        return self.steps + self.notice + self.starts + self.stops + self.budgets + self.jobs
+
+    def plus(self, other: Parts) -> Parts:
+        """Both, one after the other."""
+        return Parts(*(mine + theirs for mine, theirs in zip(_values(self), _values(other), strict=True)))
+
+    def to_dict(self) -> dict[str, float]:
+        return {field.name: round(getattr(self, field.name), 1) for field in dataclasses.fields(self)}
+
+
+NOTHING = Parts(steps=0.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A budget that holds pods of a wave back, or for good.
+
+    ``allowed`` pods may be missing at a time; the last of them waits ``seconds`` for its turn. With 0 the budget allows
+    nothing at the moment, and how long that lasts is not known: ``seconds`` are from then on. ``blocks``: it lasts.
+    """
+
+    wave: int
+    budget: objects.Ref
+    workload: objects.Ref | None
+    pods: int
+    allowed: int
+    seconds: float
+    guard: bool = False
+    blocks: bool = False
+
+    def to_dict(self) -> dict[str, t.Any]:
+        """As the module returns it."""
+        return {
+            "namespace": self.budget.namespace,
+            "name": self.budget.name,
+            "workload": str(self.workload or ""),
+            "guard": self.guard,
+            "wave": self.wave,
+            "pods": self.pods,
+            "allowed": self.allowed,
+            "seconds": round(self.seconds, 1),
+            "blocks": self.blocks,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class WaveTime:
+    """The forecast of one wave; ``held`` with the budget first that holds it up longest, those that block before."""
+
+    parts: Parts
+    held: tuple[Held, ...] = ()
+
+    @property
+    def seconds(self) -> int:
+        """Rounded up."""
+        return math.ceil(round(self.parts.seconds, 3))
+
+
+def wave_times(
+    snapshot: snapshots.Snapshot,
+    plans: t.Sequence[pod_plan.PodPlan],
+    waves: t.Iterable[t.Collection[str]],
+    *,
+    settle: float = 0.0,
+    notice: float = 0.0,
+    choices: pod_plan.Choices | None = None,
+    now: str = "",
+) -> list[WaveTime]:
+    """The forecast of each wave; ending pods are not waited for in it.
+
+    Each wave waits for what Koordinator's object limiter remembers of those before, with ``now`` (RFC 3339) also of
+    earlier runs.
+    """
+    found, choices = list[WaveTime](), choices or pod_plan.Choices()
+    times, pace = queues.Times(snapshot), estimate.Pace(snapshot, choices.controller, now)
+    for number, (_nodes, leaving) in enumerate(pod_plan.by_wave(plans, waves), start=1):
+        by_job = [plan for plan in leaving if plan.route == "job"]
+        jobs = pace.seconds(by_job, sum(wave.seconds for wave in found), times.job)
+        if choices.backend == "auto" and jobs > choices.job_wait:
+            evicted = _evictions(snapshot, times, [dataclasses.replace(plan, route="evict") for plan in by_job])
+            jobs = min(jobs, choices.job_wait + evicted.seconds)
+        swaps = [plan for plan in leaving if plan.route == "swap"]
+        ready = Parts(notice=notice, starts=max((times.start(plan).available + settle for plan in swaps), default=0.0))
+        moves = _evictions(snapshot, times, leaving)
+        moves = dataclasses.replace(moves, jobs=max(0.0, jobs - moves.seconds))
+        found.append(WaveTime(ready.plus(moves), _held(snapshot, times, leaving, number)))
+    return found
+
+
+def _evictions(snapshot: snapshots.Snapshot, times: queues.Times, plans: t.Iterable[pod_plan.PodPlan]) -> Parts:
+    """The pods whose turn is later (a rule's order) leave when the others are gone."""
+    bands: dict[tuple[bool, int], list[pod_plan.PodPlan]] = {}
+    for plan in plans:
+        if plan.route in ("evict", "swap"):
+            bands.setdefault((plan.manner.last, plan.manner.order), []).append(plan)
+    whole = NOTHING
+    for band in bands.values():
+        swapped = max((times.stop(plan) for plan in band if plan.route == "swap"), default=0.0)
+        parts = [Parts(steps=0.0, stops=swapped)]
+        parts += [_parts(times, queue) for queue in queues.queues(snapshot, band)]
+        whole = whole.plus(max(parts, key=lambda one: one.seconds))
+    return whole
+
+
+def _parts(times: queues.Times, queue: queues.Queue) -> Parts:
+    steps = [times.step(plan) for plan in queue.plans]
+    lasts, at_once = queues.play(steps, queue.allowed).lasts, queues.play(steps, len(steps)).lasts
+    stops = max(step.stop for step in steps)
+    return Parts(steps=0.0, stops=stops, starts=at_once - stops, budgets=max(0.0, lasts - at_once))
+
+
+def _held(
+    snapshot: snapshots.Snapshot, times: queues.Times, plans: t.Sequence[pod_plan.PodPlan], wave: int
+) -> tuple[Held, ...]:
+    found = [Held(wave, budget, None, len(group), 0, 0.0, blocks=True) for budget, group in _blocked(plans).items()]
+    for queue in queues.queues(snapshot, plans):
+        waits = queues.play([times.step(plan) for plan in queue.plans], queue.allowed).waits
+        if queue.budget and (waits or not queue.allowed):
+            count = len(queue.plans)
+            found.append(Held(wave, queue.budget, queue.workload, count, queue.allowed, waits, guard=queue.guard))
+    return tuple(sorted(found, key=lambda one: (not one.blocks, -one.seconds, str(one.budget))))
+
+
+def _blocked(plans: t.Iterable[pod_plan.PodPlan]) -> dict[objects.Ref, list[pod_plan.PodPlan]]:
+    """The pods of budgets that never allow an eviction."""
+    found: dict[objects.Ref, list[pod_plan.PodPlan]] = {}
+    for plan in plans:
+        if plan.code in BLOCKED and plan.budgets:
+            found.setdefault(plan.budgets[0], []).append(plan)
+    return found
+
+
+def _values(parts: Parts) -> tuple[float, ...]:
+    return dataclasses.astuple(parts)
