@@ -108,13 +108,18 @@ def secrets(params: Params, environ: Environ) -> set[str]:
 
     This includes the nonce of a run, because anyone who has it may act for the run.
     """
+    nonce = str(params.get("run") or "").partition("/")[2]
+    return credentials(params, environ) | ({nonce} if nonce else set())
+
+
+def credentials(params: Params, environ: Environ) -> set[str]:
+    """The secrets by which the API server knows the caller."""
     found = {params.get("api_key"), params.get("password")}
     found |= {environ.get(VARIABLES["api_key"]), environ.get(VARIABLES["password"])}
     headers = params.get("proxy_headers") or {}
     for name in ("proxy_basic_auth", "basic_auth"):
         found |= {headers.get(name), environ.get(HEADER_VARIABLES[name])}
     found |= set(_inside(params.get("kubeconfig")))
-    found.add(str(params.get("run") or "").partition("/")[2])
     return {text for text in found if text}
 
 

@@ -1,0 +1,350 @@
+# Copyright: Contributors to the kubeops.node_maintenance collection
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+name: maintenance
+type: stdout
+short_description: Shows the news of a maintenance, and your own tasks
+version_added: 0.1.0
+author:
+  - kubeops contributors (@kubeops)
+description:
+  - Shows the plan as a table, a heading for each wave, the progress of each node, your own tasks with their output,
+    warnings, failures with their causes, and the summary.
+  - On a terminal, each node that is drained has a bar, with the pods that are gone, what is waited for, and the elapsed
+    time beside the forecast. Elsewhere (in a pipe, in AWX, if E(CI) is set) there are plain lines without control
+    characters.
+  - Tasks of the playbooks and roles of this collection are shown only by their news. V(set_fact), V(include_tasks),
+    the validation of arguments and others that keep books are not shown if they went well, whoever wrote them.
+  - Failures and unreachable hosts are shown whatever the task is. With C(-v) and more, all tasks are shown as by
+    P(ansible.builtin.default#callback).
+options:
+  live:
+    description: Whether to draw bars if the output is a terminal.
+    type: bool
+    default: true
+    env:
+      - name: KUBEOPS_SCREEN_LIVE
+    ini:
+      - section: callback_maintenance
+        key: live
+  output_lines:
+    description: How many lines to show of what a task printed to its stdout, and how many of its stderr; the last ones.
+    type: int
+    default: 20
+    env:
+      - name: KUBEOPS_SCREEN_OUTPUT_LINES
+    ini:
+      - section: callback_maintenance
+        key: output_lines
+extends_documentation_fragment:
+  - default_callback
+  - result_format_callback
+requirements:
+  - Set as stdout callback in the configuration, for example by E(ANSIBLE_STDOUT_CALLBACK).
+seealso:
+  - ref: ansible_collections.kubeops.node_maintenance.docsite.guide_screen
+    description: What the screen shows, with an example.
+"""
+
+EXAMPLES = r"""
+ansible.cfg: |
+  [defaults]
+  stdout_callback = kubeops.node_maintenance.maintenance
+
+environment: |
+  ANSIBLE_STDOUT_CALLBACK=kubeops.node_maintenance.maintenance ansible-playbook \
+    kubeops.node_maintenance.maintain -e maintain_nodes=worker-1
+"""
+
+import os
+import pathlib
+import sys
+import time
+import types
+import typing as t
+
+from ansible import constants, context
+from ansible.plugins.callback.default import CallbackModule as Default
+
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.screen import bars, kinds, waits, words
+from ansible_collections.kubeops.node_maintenance.plugins.plugin_utils import _foot, _progress
+
+HOME = str(pathlib.Path(__file__).parents[2])
+LONG = frozenset({"pause", "reboot", "wait_for_connection"})
+"""Actions of our own tasks that take long and say nothing."""
+REPORT = f"{kinds.COLLECTION}.maintenance_report"
+CONTROLLERS = "_maintain_controllers"
+
+
+class CallbackModule(Default):
+    """The news of a maintenance; with -v everything, as the callback of ansible-core shows it."""
+
+    CALLBACK_VERSION = 2.0
+    CALLBACK_TYPE = "stdout"
+    CALLBACK_NAME = "kubeops.node_maintenance.maintenance"
+
+    def __init__(self) -> None:
+        super().__init__()
+        utf8 = (getattr(sys.stdout, "encoding", "") or "").lower().startswith("utf")
+        self._bars = bars.Bars(blocks=utf8)
+        self._waits = waits.Waits()
+        self._live = False
+        self._foot: _foot.Foot | None = None
+        self._said: list[str] = []
+        self._headed: t.Any = None
+        self._building: tuple[str, float] | None = None
+        self._starting = False
+        self._theirs = False
+
+    # The playbook and its plays
+
+    def v2_playbook_on_start(self, playbook: t.Any) -> None:
+        super().v2_playbook_on_start(playbook)
+        if self._all:
+            return
+        self._live = self.get_option("live") and _foot.on_a_terminal(os.environ)
+        self._foot = _foot.Foot(self._display, self._lines, self._told, self._due, live=self._live)
+        self._foot.stand()
+        if context.CLIARGS.get("check") and not self.get_option("check_mode_markers"):
+            self._say(["Check mode: nothing is changed."], constants.COLOR_VERBOSE)
+
+    def v2_playbook_on_play_start(self, play: t.Any) -> None:
+        self._headed = None
+        if self._all or not kinds.own(play.get_path(), HOME):
+            super().v2_playbook_on_play_start(play)
+            self._theirs = True
+        else:
+            self._play = play
+
+    def v2_playbook_on_include(self, included_file: t.Any) -> None:
+        if self._all:
+            super().v2_playbook_on_include(included_file)
+
+    def v2_playbook_on_stats(self, stats: t.Any) -> None:
+        self._clear()
+        if self._foot:
+            self._foot.fall()
+        if self._all:
+            super().v2_playbook_on_stats(stats)
+            return
+        hosts = {host: stats.summarize(host) for host in sorted(stats.processed)}
+        troubled = [host for host, counts in hosts.items() if counts["failures"] or counts["unreachable"]]
+        # The summary of our own playbooks says how they ended.
+        listed = dict.fromkeys(hosts if self._theirs else troubled)
+        if listed or stats.custom or (context.CLIARGS.get("check") and self.get_option("check_mode_markers")):
+            shown = types.SimpleNamespace(processed=listed, summarize=stats.summarize, custom=stats.custom)
+            super().v2_playbook_on_stats(shown)
+
+    # Tasks
+
+    def _task_start(self, task: t.Any, prefix: str | None = None) -> None:
+        self._clear()
+        self._said = []
+        if not self._all:
+            self._follow_build(task)
+        self._starting = not self._all and self._kind(task) is not kinds.Kind.THEIRS
+        super()._task_start(task, prefix)
+        self._starting = False
+        if not self._all and (task.resolved_action, self._kind(task)) == (REPORT, kinds.Kind.ENGINE):
+            self._say([""])
+
+    def _print_task_banner(self, task: t.Any) -> None:
+        if self._starting:
+            return
+        if self._all or self._kind(task) is kinds.Kind.THEIRS:
+            super()._print_task_banner(task)
+        else:
+            self._say([f"{task.name or task.action}:"])
+            self._last_task_banner = task._uuid
+
+    def v2_runner_on_start(self, host: t.Any, task: t.Any) -> None:
+        super().v2_runner_on_start(host, task)
+        if self._all or not kinds.own(task.get_path() or "", HOME):
+            return
+        self._head(host)
+        if kinds.short(task.action) in LONG:
+            self._bars.wait(host.get_name(), task.name, time.monotonic())
+
+    def v2_runner_on_ok(self, result: t.Any) -> None:
+        task, answer = _task(result), _answer(result)
+        kind, debug = self._kind(task), _debugs(task, answer)
+        if self._all:
+            super().v2_runner_on_ok(result)
+            return
+        if kind is kinds.Kind.THEIRS and not debug:
+            super().v2_runner_on_ok(result)
+            if not task.loop:
+                self._say(words.output_lines(answer, self.get_option("output_lines")))
+        else:
+            self._handle_warnings(answer)
+            self._news(kind, result, debug)
+        if task.resolved_action and task.resolved_action.startswith(f"{kinds.COLLECTION}."):
+            self._answered(answer)
+
+    def v2_runner_item_on_ok(self, result: t.Any) -> None:
+        task, answer = _task(result), _answer(result)
+        debug = _debugs(task, answer)
+        if self._all or (self._kind(task) is kinds.Kind.THEIRS and not debug):
+            super().v2_runner_item_on_ok(result)
+            return
+        self._handle_warnings(answer)
+        if debug:
+            self._message(result)
+
+    def v2_runner_on_skipped(self, result: t.Any) -> None:
+        if self._all or self._kind(_task(result)) is kinds.Kind.THEIRS:
+            super().v2_runner_on_skipped(result)
+        else:
+            self._handle_warnings(_answer(result))
+
+    def v2_runner_item_on_skipped(self, result: t.Any) -> None:
+        if self._all or self._kind(_task(result)) is kinds.Kind.THEIRS:
+            super().v2_runner_item_on_skipped(result)
+
+    def v2_runner_retry(self, result: t.Any) -> None:
+        if self._all or self._kind(_task(result)) is kinds.Kind.THEIRS:
+            super().v2_runner_retry(result)
+
+    def v2_runner_on_failed(self, result: t.Any, ignore_errors: bool = False) -> None:
+        if self._all:
+            super().v2_runner_on_failed(result, ignore_errors)
+            return
+        task, answer = _task(result), _answer(result)
+        if task.loop and "results" in answer:
+            self._handle_warnings(answer)
+        else:
+            self._failed("failed", result)
+        if ignore_errors:
+            self._say(["...ignoring"], constants.COLOR_SKIP)
+
+    def v2_runner_item_on_failed(self, result: t.Any) -> None:
+        if self._all:
+            super().v2_runner_item_on_failed(result)
+        else:
+            self._failed("failed", result, f" (item={self._get_item_label(_answer(result))})")
+
+    def v2_runner_on_unreachable(self, result: t.Any) -> None:
+        if self._all:
+            super().v2_runner_on_unreachable(result)
+            return
+        self._failed("unreachable", result)
+        if _task(result).ignore_unreachable:
+            self._say(["...ignoring"], constants.COLOR_SKIP)
+
+    # What is shown
+
+    @property
+    def _all(self) -> bool:
+        return bool(self._display.verbosity)
+
+    def _say(self, lines: t.Iterable[str], color: str | None = None, stderr: bool = False) -> None:
+        for line in lines:
+            self._display.display(line, color=color, stderr=stderr)
+
+    def _kind(self, task: t.Any) -> kinds.Kind:
+        return kinds.kind(task.resolved_action or task.action, task.get_path() or "", HOME)
+
+    def _news(self, kind: kinds.Kind, result: t.Any, debug: bool) -> None:
+        """A task that went well and is ours, or only a message."""
+        task, answer = _task(result), _answer(result)
+        if debug:
+            if not task.loop:
+                self._message(result)
+        elif kind is kinds.Kind.OURS and answer.get("changed"):
+            host = self.host_label(result)
+            self._say([task.name if host == "localhost" else f"{host}  {task.name}"])
+
+    def _message(self, result: t.Any) -> None:
+        ours = self._kind(_task(result)) is not kinds.Kind.THEIRS
+        place = "" if ours else f"[{self.host_label(result)}] "
+        self._say(f"{place}{line}" for line in words.message_lines(_answer(result)))
+
+    def _answered(self, answer: t.Mapping[str, t.Any]) -> None:
+        """A module of ours has answered."""
+        if words.planned(answer):
+            self._bars.forecasts.update(words.forecasts(answer))
+            self._say(["", *words.plan_lines(answer), ""])
+        said = "\n".join(self._said)
+        self._say((line for message, line in words.troubles(answer) if message not in said), constants.COLOR_ERROR)
+
+    def _failed(self, how: str, result: t.Any, item: str = "") -> None:
+        task, answer = _task(result), _answer(result)
+        self._clear()
+        if self._kind(task) is kinds.Kind.THEIRS and self._last_task_banner != task._uuid:
+            self._print_task_banner(task)
+        self._handle_warnings(answer)
+        stderr = self.get_option("display_failed_stderr")
+        color = constants.COLOR_ERROR if how == "failed" else constants.COLOR_UNREACHABLE
+        self._say([f"{how}: [{self.host_label(result)}]{item} {task.name or task.action}".rstrip()], color, stderr)
+        if self._kind(task) is kinds.Kind.OURS and kinds.short(task.action) in ("fail", "assert"):
+            self._say((f"  {line}" for line in words.message_lines(answer)), color, stderr)
+            return
+        action, path = task.resolved_action or task.action, task.get_path() or ""
+        most = self.get_option("output_lines")
+        self._say(words.failure_lines(answer, action=action, path=path, most=most), color, stderr)
+        self._say((line for _message, line in words.troubles(answer)), color, stderr)
+
+    def _head(self, host: t.Any) -> None:
+        """The heading of a wave, when the first task on its controller host starts."""
+        nodes = host.get_vars().get("_maintain_nodes")
+        waves: list[t.Any] = next((group.get_hosts() for group in host.get_groups() if group.name == CONTROLLERS), [])
+        if self._headed is self._play or not nodes or host not in waves:
+            return
+        self._headed = self._play
+        number = f"Wave {waves.index(host) + 1} of {len(waves)}"
+        self._say(["", f"{number}: {', '.join(map(str, nodes))}"], constants.COLOR_HIGHLIGHT)
+
+    # Bars
+
+    def _told(self, line: _progress.Line) -> bool:
+        """A line of progress has come; whether a bar shows all of it."""
+        self._said.append(line.event["message"])
+        if self._live:
+            return self._bars.see(line.event, time.monotonic())
+        self._waits.see(line.event, line, time.monotonic())
+        return waits.waits(line.event)
+
+    def _due(self) -> list[str]:
+        return self._waits.due(time.monotonic())
+
+    def _lines(self, width: int) -> list[str]:
+        return self._bars.lines(time.monotonic(), width)
+
+    def _clear(self) -> None:
+        """What was shown as going on has ended, unless it is a build."""
+        self._waits.clear()
+        if self._bars and not self._building:
+            self._bars.clear()
+            if self._foot:
+                self._foot.draw()
+
+    def _follow_build(self, task: t.Any) -> None:
+        """A build of the lab is a series of short tasks; the first of another file ends it."""
+        if found := bars.BUILDING.fullmatch(task.name or ""):
+            if not self._building:
+                self._building = (found["what"], time.monotonic())
+            usually, which = float(found["usually"]), f"{found['number']} of {found['of']}"
+            self._bars.build(found["what"], self._building[1], usually, which)
+        elif self._building and pathlib.Path((task.get_path() or "").rpartition(":")[0]).name != "follow.yml":
+            what, since = self._building
+            self._building = None
+            self._clear()
+            self._say([f"{what} was built for {time.monotonic() - since:.0f} s"])
+
+
+def _task(result: t.Any) -> t.Any:
+    return result.task if hasattr(result, "task") else result._task
+
+
+def _answer(result: t.Any) -> dict[str, t.Any]:
+    # Before ansible-core 2.19 there is only the second name.
+    answer: dict[str, t.Any] = result.result if hasattr(result, "result") else result._result
+    return answer
+
+
+def _debugs(task: t.Any, answer: t.Mapping[str, t.Any]) -> bool:
+    return kinds.short(task.action) == "debug" and ("msg" in answer or "results" in answer)

@@ -1,0 +1,121 @@
+# Copyright: Contributors to the kubeops.node_maintenance collection
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""Results as lines for people: the plan as a table, the output of a task, a failure with its cause."""
+
+from __future__ import annotations
+
+import collections
+import typing as t
+
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.summary import replies
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.report import text
+
+Answer = t.Mapping[str, t.Any]
+
+ROWS = 20
+FINDINGS = 8
+MOVES = ("swap", "evict", "job", "wait", "refuse", "skip")
+"""Routes in the order in which the table names them."""
+OUTPUTS = ("stderr", "stdout", "module_stderr", "module_stdout")
+"""What a failed task may have said beside its message; modules that died have the latter two."""
+
+
+def planned(plan: Answer) -> bool:
+    """Whether a result of ``maintenance_plan`` has waves to show; the results of gates have none."""
+    return bool(plan.get("waves")) and "pods" in plan
+
+
+def forecasts(plan: Answer) -> dict[str, float]:
+    """For each planned node how long draining its wave takes, in seconds."""
+    waves = zip(plan.get("waves") or (), plan.get("wave_seconds") or (), strict=False)
+    return {node: float(seconds) for wave, seconds in waves for node in wave}
+
+
+def plan_lines(plan: Answer) -> list[str]:
+    """The waves as a table, and what is worth knowing before the first write."""
+    routes: dict[str, collections.Counter[str]] = collections.defaultdict(collections.Counter)
+    for pod in plan["pods"]:
+        routes[pod["node"]][pod["route"]] += 1
+    rows = [("wave", "node", "pods", "forecast")]
+    seconds = plan.get("wave_seconds") or [None] * len(plan["waves"])
+    for number, (wave, took) in enumerate(zip(plan["waves"], seconds, strict=True), start=1):
+        for node in wave:
+            first = node == wave[0]
+            pods = ", ".join(f"{routes[node][route]} {_route(route)}" for route in MOVES if routes[node][route])
+            rows.append((str(number) if first else "", node, pods or "none", text.duration(took) if first else ""))
+    hidden = len(rows) - 1 - ROWS
+    rows = rows[: ROWS + 1]
+    widths = [max(len(row[column]) for row in rows) for column in range(4)]
+    lines = [
+        f"{wave:>{widths[0]}}  {node:<{widths[1]}}  {pods:<{widths[2]}}  {took:>{widths[3]}}".rstrip()
+        for wave, node, pods, took in rows
+    ]
+    return lines + ([f"… and {text.count(hidden, 'more node')}"] if hidden > 0 else []) + _findings(plan)
+
+
+def _route(route: str) -> str:
+    return {"skip": "stay", "refuse": "blocked"}.get(route, route)
+
+
+def _findings(plan: Answer) -> list[str]:
+    """The warnings; the report describes blockers, each with its remedy."""
+    found = [finding for finding in plan.get("findings") or () if finding["severity"] == "warning"]
+    lines = [f"warning: {replies.sentence(finding)}" for finding in found[:FINDINGS]]
+    hidden = len(found) - FINDINGS
+    return lines + ([f"… and {text.count(hidden, 'more warning')}, all in the report"] if hidden > 0 else [])
+
+
+def troubles(answer: Answer) -> list[tuple[str, str]]:
+    """What a call says of the nodes that failed: the message alone, and as a line."""
+    return [
+        (entry["message"], f"{entry['name']}  {entry.get('outcome', 'failed')}: {entry['message']}")
+        for entry in replies.failed(answer)
+        if isinstance(entry, t.Mapping) and entry.get("message")
+    ]
+
+
+def message_lines(result: Answer) -> list[str]:
+    """The message of a result: of ``debug``, ``fail``, or a failed module."""
+    message = result.get("msg", "")
+    if "censored" in result:
+        message = result["censored"]
+    lines = message if isinstance(message, (list, tuple)) else [message]
+    return [line for entry in lines for line in str(entry).rstrip().split("\n")]
+
+
+def output_lines(result: Answer, most: int) -> list[str]:
+    """The last lines that a task printed, indented; ``most`` of each stream."""
+    lines: list[str] = []
+    for stream in ("stdout", "stderr"):
+        said = result.get(stream)
+        if isinstance(said, str) and said.strip():
+            lines += [f"    {line}" for line in _last(said, most)]
+    return lines
+
+
+def _last(said: str, most: int) -> list[str]:
+    lines = said.rstrip().split("\n")
+    if len(lines) <= most:
+        return lines
+    return [f"… {text.count(len(lines) - most, 'line')} before, see -v", *(lines[-most:] if most else ())]
+
+
+def failure_lines(result: Answer, *, action: str, path: str, most: int) -> list[str]:
+    """A failure below its headline: the message, the module with its code, what it printed, and where it stands."""
+    facts: list[tuple[str, list[str]]] = [("", message_lines(result))]
+    code = result.get("rc")
+    facts.append(("module", [action + (f", return code {code}" if code is not None else "")]))
+    for name in OUTPUTS:
+        said = result.get(name)
+        if isinstance(said, str) and said.strip():
+            facts.append((name.removeprefix("module_"), _last(said, most)))
+    if path:
+        facts.append(("task", [path]))
+    lines: list[str] = []
+    for name, said_lines in facts:
+        indent = f"  {name:<7} " if name else "  "
+        for line in filter(str.strip, said_lines):
+            lines.append(f"{indent}{line}")
+            indent = " " * len(indent)
+    return lines

@@ -1,0 +1,303 @@
+# Copyright: Contributors to the kubeops.node_maintenance collection
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The callback ``maintenance`` below a real ansible-playbook: in a pipe, on a terminal, interrupted."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import re
+import select
+import signal
+import subprocess
+import sys
+import termios
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import ansible_collections.kubeops.node_maintenance as collection
+
+TREE = next(iter(collection.__path__)).removesuffix("/ansible_collections/kubeops/node_maintenance")
+PLAY = "- hosts: localhost\n  connection: local\n  gather_facts: false\n  tasks:\n"
+ESCAPE = re.compile(r"\x1b\[(\d*)(?:;\d+)*([A-Za-z])")
+# An action that tells what a drain tells, and waits for a file between its events.
+TELLER = """
+import os, time
+from ansible.plugins.action import ActionBase
+from ansible.utils.display import Display
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge import specs
+from ansible_collections.kubeops.node_maintenance.plugins.plugin_utils import _progress
+
+class ActionModule(ActionBase):
+    def run(self, tmp=None, task_vars=None):
+        for what, message in self._task.args["events"]:
+            phase = "drained" if what == "drained" else "draining"
+            event = specs.Event("2026-11-21T10:30:48.123Z", "n1", what, message, phase=phase)
+            Display().display(_progress.Line.of(event))
+        if "until" in self._task.args:
+            open(self._task.args["until"] + ".awaited", "w").close()
+        while "until" in self._task.args and not os.path.exists(self._task.args["until"]):
+            time.sleep(0.05)
+        return {"changed": False}
+"""
+EVENTS = [
+    ["cordoned", "cordoned"],
+    ["progress", "5 of 7 pods left, 2 ending; waiting: budget web allows no disruption"],
+]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "action_plugins").mkdir()
+    (tmp_path / "action_plugins" / "tell.py").write_text(TELLER)
+    (tmp_path / "ansible.cfg").touch()
+    return tmp_path
+
+
+def written(folder: Path, tasks: str) -> list[str]:
+    """The command that runs the tasks."""
+    (folder / "play.yml").write_text(PLAY + "".join(f"    {line}\n" for line in tasks.strip().split("\n")))
+    return [sys.executable, "-m", "ansible", "playbook", str(folder / "play.yml")]
+
+
+def environ(folder: Path, **more: str) -> dict[str, str]:
+    mine = {key: value for key, value in os.environ.items() if not key.startswith(("ANSIBLE_", "KUBEOPS_", "CI"))}
+    return {
+        **mine,
+        "ANSIBLE_COLLECTIONS_PATH": TREE,
+        "PYTHONPATH": TREE,
+        "ANSIBLE_HOME": str(folder / "home"),
+        "ANSIBLE_CONFIG": str(folder / "ansible.cfg"),
+        "ANSIBLE_LOCALHOST_WARNING": "0",
+        "ANSIBLE_INVENTORY_UNPARSED_WARNING": "0",
+        "ANSIBLE_STDOUT_CALLBACK": "kubeops.node_maintenance.maintenance",
+        **more,
+    }
+
+
+def piped(folder: Path, tasks: str, *words: str, **more: str) -> subprocess.CompletedProcess[str]:
+    command = [*written(folder, tasks), *words]
+    settings = environ(folder, **more)
+    return subprocess.run(
+        command, cwd=folder, env=settings, capture_output=True, text=True, encoding="utf-8", timeout=180, check=False
+    )
+
+
+class Terminal:
+    """A terminal's screen: what is seen after all that was written to it."""
+
+    def __init__(self) -> None:
+        self.rows, self.row, self.column, self.raw = [""], 0, 0, ""
+
+    def write(self, text: str) -> None:
+        self.raw += text
+        while text:
+            if found := ESCAPE.match(text):
+                self._command(found[1], found[2])
+                text = text[found.end() :]
+                continue
+            self._letter(text[0])
+            text = text[1:]
+
+    def _letter(self, letter: str) -> None:
+        if letter == "\r":
+            self.column = 0
+        elif letter == "\n":
+            self.row += 1
+            self.rows += [""] * (self.row + 1 - len(self.rows))
+        else:
+            line = self.rows[self.row].ljust(self.column)
+            self.rows[self.row] = line[: self.column] + letter + line[self.column + 1 :]
+            self.column += 1
+
+    def _command(self, number: str, letter: str) -> None:
+        if letter == "K":
+            self.rows[self.row] = self.rows[self.row][: self.column]
+        elif letter == "A":
+            self.row -= int(number or 1)
+        else:
+            assert letter == "m", f"a command that the screen does not need: {letter}"
+
+
+def on_terminal(
+    folder: Path, tasks: str, then: Callable[[Terminal, subprocess.Popen[bytes]], None], **more: str
+) -> Terminal:
+    """Run on a terminal, calling ``then`` after each write; the terminal as it is left."""
+    mine, theirs = pty.openpty()
+    before = termios.tcgetattr(theirs)
+    settings = environ(folder, TERM="xterm", COLUMNS="120", PYTHONIOENCODING="utf-8", **more)
+    command = written(folder, tasks)
+    terminal = Terminal()
+    # A shell that starts tests in the background has SIGINT ignored, and what they start would inherit that.
+    ours = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        process = subprocess.Popen(
+            command, cwd=folder, env=settings, stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True
+        )
+    finally:
+        signal.signal(signal.SIGINT, ours)
+    latest = time.monotonic() + 120
+    with process:
+        rest = b""
+        while process.poll() is None or select.select([mine], [], [], 0.2)[0]:
+            if time.monotonic() > latest:
+                os.killpg(process.pid, signal.SIGKILL)
+                raise AssertionError(f"it does not end:\n{terminal.raw}")
+            if not select.select([mine], [], [], 0.2)[0]:
+                continue
+            text = (rest + os.read(mine, 65536)).decode("utf-8", "ignore")
+            terminal.write(text)
+            then(terminal, process)
+        process.wait(timeout=60)
+    assert termios.tcgetattr(theirs) == before, "the terminal works as before"
+    os.close(theirs)
+    os.close(mine)
+    return terminal
+
+
+TASKS = """
+- name: Keep a fact
+  ansible.builtin.set_fact: {answer: 42}
+- name: Tell
+  tell: {events: EVENTS}
+- name: Say
+  ansible.builtin.debug: {msg: [first, second]}
+- name: Patch
+  ansible.builtin.command: printf 'one\\ntwo'
+- name: Write
+  ansible.builtin.copy: {content: "new\\n", dest: "{{ playbook_dir }}/file", mode: "0644"}
+- name: Hidden
+  ansible.builtin.command: sh -c 'echo canary; exit 1'
+  no_log: true
+  ignore_errors: true
+- name: Out of reach
+  ansible.builtin.ping:
+  delegate_to: far
+  vars: {ansible_connection: ssh, ansible_host: 127.0.0.1, ansible_port: 1}
+  ignore_unreachable: true
+- name: Break
+  ansible.builtin.shell: echo out; echo 'E cannot lock' >&2; exit 3
+""".replace("EVENTS", json.dumps(EVENTS))
+
+
+def test_in_a_pipe_the_news_are_plain_lines(folder: Path) -> None:
+    (folder / "file").write_text("old\n")
+    done = piped(folder, TASKS, "--diff")
+    lines = [line.rstrip() for line in done.stdout.split("\n")]
+    assert done.returncode == 2
+    assert "\x1b" not in done.stdout + done.stderr
+    assert "\r" not in done.stdout
+    assert "Keep a fact" not in done.stdout
+    assert "10:30:48  n1  cordoned" in lines
+    assert "pods left" not in done.stdout, "a wait that is soon over is no news"
+    assert lines[lines.index("[localhost] first") + 1] == "[localhost] second"
+    at = lines.index("changed: [localhost]")
+    assert lines[at + 1 : at + 3] == ["    one", "    two"]
+    assert {"-old", "+new"} <= set(lines)
+    assert "canary" not in done.stdout + done.stderr
+    assert "failed: [localhost] Hidden" in lines
+    [where] = [number for number, line in enumerate(lines) if line.startswith("unreachable: [localhost -> far")]
+    assert lines[where].endswith("Out of reach")
+    assert lines[where + 1].strip()
+    broken = lines.index("failed: [localhost] Break")
+    assert lines[broken + 2 : broken + 5] == [
+        "  module  ansible.builtin.shell, return code 3",
+        "  stderr  E cannot lock",
+        "  stdout  out",
+    ]
+    assert lines[broken + 5].startswith(f"  task    {folder}/play.yml:")
+    assert any(line.startswith("localhost ") and "failed=1" in line for line in lines)
+
+
+def test_with_v_all_is_shown_as_by_ansible_itself(folder: Path) -> None:
+    tasks = "- ansible.builtin.set_fact: {answer: 42}\n- name: Patch\n  ansible.builtin.command: echo done"
+    ours = piped(folder, tasks, "-v")
+    assert ours.returncode == 0
+    assert "TASK [ansible.builtin.set_fact]" in ours.stdout
+    theirs = piped(folder, tasks, "-v", ANSIBLE_STDOUT_CALLBACK="default")
+    times = re.compile(r'"(start|end|delta)": "[^"]*"')
+    assert times.sub("", ours.stdout) == times.sub("", theirs.stdout)
+
+
+def test_warnings_of_silent_tasks_are_shown_and_check_mode_is_named(folder: Path) -> None:
+    (folder / "library").mkdir()
+    (folder / "library" / "warns.py").write_text(
+        "from ansible.module_utils.basic import AnsibleModule\n"
+        "module = AnsibleModule({}, supports_check_mode=True)\n"
+        "module.exit_json(changed=True, warnings=['mind the gap'])\n"
+    )
+    done = piped(folder, "- name: Warn\n  warns:", "--check")
+    assert done.returncode == 0
+    assert "Check mode: nothing is changed." in done.stdout
+    assert "mind the gap" in done.stdout + done.stderr
+    assert "changed: [localhost]" in done.stdout
+
+
+def test_colours_are_ansibles(folder: Path) -> None:
+    tasks = "- name: Patch\n  ansible.builtin.command: echo done"
+    assert "\x1b[0;33mchanged" in piped(folder, tasks, ANSIBLE_FORCE_COLOR="1").stdout
+
+
+def test_a_callback_for_programs_gets_no_line_of_ours(folder: Path) -> None:
+    (folder / "callback_plugins").mkdir()
+    (folder / "callback_plugins" / "json.py").write_text(
+        "from ansible.plugins.callback import CallbackBase\n"
+        "class CallbackModule(CallbackBase):\n"
+        "    CALLBACK_VERSION, CALLBACK_TYPE, CALLBACK_NAME = 2.0, 'stdout', 'json'\n"
+        "    def v2_playbook_on_stats(self, stats):\n"
+        "        self._display.display('{}')\n"
+    )
+    report = "- kubeops.node_maintenance.maintenance_report: {results: [], dest: '{{ playbook_dir }}/report'}"
+    plugins = str(folder / "callback_plugins")
+    machine = piped(folder, report, ANSIBLE_STDOUT_CALLBACK="json", ANSIBLE_CALLBACK_PLUGINS=plugins)
+    assert (machine.returncode, machine.stdout.strip()) == (0, "{}")
+    assert "Nothing to do." in piped(folder, report).stdout
+    assert "Nothing to do." not in piped(folder, report, "-e", "kubeops_progress=false").stdout
+
+
+def test_on_a_terminal_a_bar_stands_at_the_foot_and_leaves_nothing(folder: Path) -> None:
+    seen: list[str] = []
+
+    def then(terminal: Terminal, process: subprocess.Popen[bytes]) -> None:
+        foot = terminal.rows[terminal.row]
+        if foot.startswith("n1  █"):
+            seen.append(foot)
+            (folder / "go").touch()
+
+    tell = {"events": EVENTS, "until": str(folder / "go")}
+    terminal = on_terminal(
+        folder, f"- name: Tell\n  tell: {json.dumps(tell)}\n{TASKS.partition('- name: Hidden')[0]}", then
+    )
+    assert re.match(r"n1  █{5}░{15}  2 of 7 pods gone  \d+ s  2 ending; waiting: budget web", seen[0])
+    assert "10:30:48  n1  cordoned" in terminal.rows
+    assert not [row for row in terminal.rows if "█" in row or "pods left" in row]
+    assert terminal.rows[terminal.row] == ""
+    assert terminal.column == 0
+    assert "changed: [localhost]" in terminal.rows
+
+
+def test_an_interrupt_leaves_the_terminal_whole(folder: Path) -> None:
+    sent: list[int] = []
+
+    def then(terminal: Terminal, process: subprocess.Popen[bytes]) -> None:
+        # Not earlier: a worker that ends while it writes into Ansible's queue of results leaves the queue locked, and
+        # ansible-core waits for that lock for ever.
+        awaited = (folder / "never.awaited").exists()
+        if not sent and awaited and terminal.rows[terminal.row].startswith("n1  █"):
+            sent.append(process.pid)
+            os.killpg(process.pid, signal.SIGINT)
+
+    tell = {"events": EVENTS, "until": str(folder / "never")}
+    terminal = on_terminal(folder, f"- name: Tell\n  tell: {json.dumps(tell)}", then, NO_COLOR="1")
+    assert sent
+    assert any("User interrupted execution" in row for row in terminal.rows)
+    assert not [row for row in terminal.rows if "█" in row]
+    assert (terminal.rows[terminal.row], terminal.column) == ("", 0)
+    assert "\x1b[?" not in terminal.raw, "the cursor was never hidden"
+    assert not re.search(r"\x1b\[[\d;]*m", terminal.raw), "NO_COLOR"

@@ -1,0 +1,186 @@
+# Copyright: Contributors to the kubeops.node_maintenance collection
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What the screen says: the plan's table, bars, failures; and what it leaves out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.screen import bars, kinds, waits, words
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drain import drain, node_sites
+
+HOME = Path(__file__).parents[3]
+
+
+def finding(severity: str, code: str) -> dict[str, str]:
+    return {"severity": severity, "code": code, "object": "Pod a/b", "message": f"It is {code}.", "remedy": "Wait."}
+
+
+PLAN: dict[str, Any] = {
+    "waves": [["n1"], ["n2", "n3"]],
+    "wave_seconds": [45, 125],
+    "pods": [
+        *({"node": "n1", "route": route} for route in ("skip", "evict", "swap", "evict")),
+        {"node": "n2", "route": "refuse"},
+    ],
+    "findings": [finding("warning", "odd"), finding("info", "fine"), finding("blocker", "bad")],
+}
+
+
+def test_the_plan_is_a_table_with_its_warnings() -> None:
+    assert words.plan_lines(PLAN) == [
+        "wave  node  pods                       forecast",
+        "   1  n1    1 swap, 2 evict, 1 stay        45 s",
+        "   2  n2    1 blocked                2 min 05 s",
+        "      n3    none",
+        "warning: It is odd. Wait.",
+    ]
+    assert words.forecasts(PLAN) == {"n1": 45.0, "n2": 125.0, "n3": 125.0}
+
+
+def test_a_long_plan_is_cut() -> None:
+    many = {**PLAN, "waves": [[f"n{number}" for number in range(30)]], "wave_seconds": [1], "findings": []}
+    lines = words.plan_lines(many)
+    assert len(lines) == 1 + words.ROWS + 1
+    assert lines[-1] == "… and 10 more nodes"
+
+
+def test_what_gates_return_is_no_plan() -> None:
+    assert not words.planned({"nodes": [], "feasible": True})
+    assert words.planned(PLAN)
+
+
+def told(message: str, what: str = "progress", phase: str = "draining", node: str = "n1") -> dict[str, str]:
+    return {"what": what, "message": message, "node": node, "phase": phase, "name": "", "namespace": "", "at": ""}
+
+
+def test_a_bar_counts_what_a_drain_tells() -> None:
+    site = node_sites.NodeDrain("n1")
+    foot = bars.Bars()
+    foot.forecasts["n1"] = 45.0
+    assert foot.see(told(drain._words(site, ["a swap"], [])), 100.0)
+    [line] = foot.lines(104.0, 200)
+    assert line == f"n1  {'░' * 20}  0 of 0 pods gone  4 s of about 45 s  waiting: a swap"
+
+
+@pytest.mark.parametrize(
+    ("message", "counted"),
+    [
+        ("3 of 7 pods left, 2 ending; waiting: x; y", (4, 7, "2 ending; waiting: x; y")),
+        ("all 7 pods gone; waiting: x", (7, 7, "waiting: x")),
+        ("all 7 pods gone, verifying", (7, 7, "verifying")),
+        ("3 pods left, volumes attached: pv", None),
+    ],
+)
+def test_only_what_has_two_numbers_is_a_bar(message: str, counted: tuple[int, int, str] | None) -> None:
+    assert bars.counted(message) == counted
+    foot = bars.Bars()
+    assert foot.see(told(message), 0.0)
+    assert ("░" in foot.lines(0.0, 100)[0] or "█" in foot.lines(0.0, 100)[0]) is (counted is not None)
+
+
+def test_bars_are_in_line_clipped_and_counted() -> None:
+    foot = bars.Bars(blocks=False)
+    for number in range(10):
+        foot.see(told("1 of 2 pods left, 1 ending", node=f"node-{number * 5}"), 0.0)
+    lines = foot.lines(75.0, 60)
+    assert len(lines) == bars.SHOWN + 1
+    assert lines[0] == "node-0   ##########----------  1 of 2 pods gone  1 min 15 s "
+    assert lines[-1] == "and 2 more"
+    foot.see(told("drained", "drained", "drained", "node-0"), 80.0)
+    assert foot.lines(80.0, 60)[0].startswith("node-5 ")
+    foot.clear()
+    assert foot.lines(80.0, 60) == []
+
+
+def test_what_has_no_number_waits_without_a_bar() -> None:
+    foot = bars.Bars()
+    assert foot.see(told("waiting: Pod a/b is not ready", "waiting"), 0.0)
+    assert foot.lines(3.0, 100) == ["n1  3 s  waiting: Pod a/b is not ready"]
+    assert foot.see(told("1 of 2 pods left, 1 ending"), 5.0)
+    assert foot.lines(6.0, 100) == [f"n1  {'█' * 10}{'░' * 10}  1 of 2 pods gone  1 s  1 ending"]
+    assert not foot.see(told("cordoned", "cordoned"), 7.0)
+
+
+def test_without_bars_a_wait_is_told_once_it_lasts() -> None:
+    held = waits.Waits()
+    for second in range(25):
+        held.see(told(f"reason {second}", "waiting"), f"reason {second}", float(second))
+        assert held.due(float(second)) == ([f"reason {second}"] if second in (10, 20) else [])
+    held.see(told("drained", "drained", "drained"), "drained", 25.0)
+    assert held.due(100.0) == []
+    held.see(told("again", "waiting"), "again", 101.0)
+    held.clear()
+    assert held.due(200.0) == []
+
+
+def test_a_terminal_takes_nothing_of_a_bar_as_a_command() -> None:
+    assert bars.clipped("a\x1b[2J\nb", 20) == "a [2J b"
+    assert bars.clipped("节点x", 4) == "节点"
+    assert bars.clipped("节点x", 3) == "节"
+
+
+def test_the_name_of_the_labs_waiting_task_is_read() -> None:
+    [_check, keep] = yaml.safe_load((HOME / "roles/lab/tasks/follow.yml").read_text())
+    template = keep["block"][0]["name"]
+    assert [
+        word for word in ("Building ", "', '", "' of '", "': '", "' s, usually '", "' s'") if word not in template
+    ] == []
+    found = bars.BUILDING.fullmatch("Building kubernetes, 1 of 3: 45 s, usually 600 s")
+    assert found is not None
+    assert found.groupdict() == {"what": "kubernetes", "number": "1", "of": "3", "usually": "600"}
+
+
+@pytest.mark.parametrize(
+    ("action", "path", "kind"),
+    [
+        ("ansible.builtin.set_fact", "/home/mira/patch.yml:3", kinds.Kind.SILENT),
+        ("ansible.legacy.include_tasks", f"{HOME}/playbooks/maintain.yml:3", kinds.Kind.SILENT),
+        ("ansible.builtin.command", "/home/mira/patch.yml:3", kinds.Kind.THEIRS),
+        ("kubeops.node_maintenance.node_drain", "/home/mira/patch.yml:3", kinds.Kind.THEIRS),
+        ("kubeops.node_maintenance.node_drain", f"{HOME}/roles/migrate/tasks/main.yml:2", kinds.Kind.ENGINE),
+        ("ansible.builtin.reboot", f"{HOME}/playbooks/tasks/work.yml:22", kinds.Kind.OURS),
+        ("ansible.builtin.command", f"{HOME}/playbooks/tasks/demo_work.yml:3", kinds.Kind.THEIRS),
+        ("ansible.builtin.command", f"{HOME}/my_patch.yml:3", kinds.Kind.THEIRS),
+        ("community.general.set_fact", "", kinds.Kind.THEIRS),
+    ],
+)
+def test_the_kind_of_a_task(action: str, path: str, kind: kinds.Kind) -> None:
+    assert kinds.kind(action, path, str(HOME)) is kind
+
+
+def test_a_failure_has_its_cause() -> None:
+    result = {"msg": "first\nsecond", "rc": 3, "stderr": "1\n2\n3\n", "stdout": "", "module_stderr": "Traceback"}
+    assert words.failure_lines(result, action="x.y.z", path="/p.yml:7", most=2) == [
+        "  first",
+        "  second",
+        "  module  x.y.z, return code 3",
+        "  stderr  … 1 line before, see -v",
+        "          2",
+        "          3",
+        "  stderr  Traceback",
+        "  task    /p.yml:7",
+    ]
+
+
+def test_what_is_censored_stays_so() -> None:
+    assert words.message_lines({"censored": "hidden", "msg": "canary"}) == ["hidden"]
+
+
+def test_the_last_lines_of_an_output_are_shown() -> None:
+    assert words.output_lines({"stdout": "a\nb\nc", "stderr": " ", "stdout_lines": []}, 1) == [
+        "    … 2 lines before, see -v",
+        "    c",
+    ]
+    assert words.output_lines({"stdout": "a"}, 0) == ["    … 1 line before, see -v"]
+
+
+def test_nodes_that_failed_are_named() -> None:
+    nodes = [{"name": "n1", "failed": True, "outcome": "held", "message": "by b."}, {"name": "n2", "failed": False}]
+    assert words.troubles({"nodes": nodes}) == [("by b.", "n1  held: by b.")]
