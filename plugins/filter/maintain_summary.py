@@ -12,6 +12,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.sum
     hooked,
     lines,
     reboot,
+    rehearsed,
     run,
     start,
     wave,
@@ -38,7 +39,8 @@ options:
   of:
     description: What to summarize.
     type: str
-    choices: [plan, traces, reboot, choice, start, wave, run, soak, release, recovery, hooks, task_files, announced]
+    choices: [plan, traces, reboot, choice, start, wave, run, soak, release, recovery, hooks, task_files, announced,
+      rehearsal_input, rehearsal_run, rehearsal, comparison]
     required: true
   known:
     description: What else the playbook knows, by the names that the summary uses for it.
@@ -71,6 +73,10 @@ SUMMARIES: dict[str, t.Callable[..., dict[str, t.Any]]] = {
     "hooks": hooked.hooked,
     "task_files": hooked.task_files,
     "announced": announced.announced,
+    "rehearsal_input": rehearsed.rehearsal_input,
+    "rehearsal_run": rehearsed.rehearsal_run,
+    "rehearsal": rehearsed.rehearsal,
+    "comparison": rehearsed.comparison,
 }
 
 

@@ -283,6 +283,20 @@ class Player:
         play = [{"name": "One module", "hosts": "localhost", "gather_facts": False, "tasks": [task]}]
         return self._start([self._file("module.yml", play)], None, check, diff, None, env, {})
 
+    def hosts_of(self, config: Json) -> Json:
+        """What ``ansible-inventory --list`` says of the cluster's nodes; ``config`` are options of `cluster_nodes`."""
+        words = [ansible("ansible-inventory"), "--list", "-i", self.nodes_file(config)]
+        done = subprocess.run(
+            words, env=self._environment(self.folder, None), capture_output=True, text=True, timeout=120, check=False
+        )
+        assert done.returncode == 0, done.stderr
+        found: Json = json.loads(done.stdout, object_hook=lambda one: one.get("__ansible_unsafe", one))
+        return found
+
+    def nodes_file(self, config: Json) -> str:
+        """A configuration file of `cluster_nodes`."""
+        return self._file("lab.cluster_nodes.yml", {"plugin": f"{NAMESPACE}.cluster_nodes", **config})
+
     def _file(self, name: str, content: object) -> str:
         path = self.folder / f"{time.monotonic_ns()}-{name}"
         path.write_text(yaml.safe_dump(content, sort_keys=False), encoding="utf-8")

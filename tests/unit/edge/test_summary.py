@@ -392,6 +392,36 @@ def test_a_plan_shows_its_waves_findings_losses_time_and_fence() -> None:
     assert "do not allow reading" in SUMMED({"plan": {"findings": []}}, "plan")["lines"][-1]
 
 
+def test_a_plan_shows_what_a_wave_takes_and_which_budgets_hold_it_up() -> None:
+    def held(wave: int, name: str, seconds: float, **more: Any) -> dict[str, Any]:
+        shown = {"namespace": "shop", "name": name, "workload": f"Deployment shop/{name}", "pods": 4, "allowed": 1}
+        return {**shown, "guard": False, "blocks": False, "wave": wave, "seconds": seconds, **more}
+
+    plan = {
+        "waves": [["a", "b"], ["c"]],
+        "wave_seconds": [43, 2],
+        "wave_parts": [{"steps": 2.0, "starts": 0.0, "stops": 10.5, "budgets": 30.0}, {"steps": 2.0, "stops": 0.0}],
+        "findings": [],
+        "budgets": [
+            held(1, "web", 30.0),
+            held(1, "api", 2.5, allowed=0, pods=1),
+            held(2, "kubeops-guard-1", 40.0, guard=True, workload="StatefulSet shop/db"),
+            held(2, "no", 0.0, blocks=True),
+        ],
+    }
+    assert SUMMED({"plan": plan}, "plan")["lines"][:-1] == [
+        "Wave 1: a, b (about 43 s: cordon and proof 2 s, stops 10.5 s, budgets 30 s)",
+        "Wave 2: c (about 2 s: cordon and proof 2 s)",
+        "Wave 2 waits for the guard of StatefulSet shop/db: 4 pods, 1 at a time, 40 s.",
+        "Wave 1 waits for budget shop/web: 4 pods, 1 at a time, 30 s.",
+        "Wave 1 waits for budget shop/api: 1 pod, none allowed at the moment.",
+    ]
+    many = {**plan, "budgets": [held(1, f"b{number}", 1.0) for number in range(12)]}
+    lines = SUMMED({"plan": many}, "plan")["lines"]
+    assert lines[-2] == "It waits for budgets 2 more times, for a shorter time each."
+    assert len([line for line in lines if " waits for budget " in line]) == 10
+
+
 def test_after_a_soak_that_failed_no_wave_starts() -> None:
     came = [{"failed": [], "stop": "", "back": ["a", "b"]}, {}]
     found = run(came, soaks=["", "A gate failed.", ""], finished=["z"])

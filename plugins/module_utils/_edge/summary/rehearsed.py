@@ -1,0 +1,73 @@
+# Copyright: Contributors to the kubeops.node_maintenance collection
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""What the playbook ``rehearse`` hands to the run on the copy, and what it tells of it."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge import options
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.summary import replies
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.rehearsal import notes, results, variables
+
+VARIABLES = ("snapshot", "only_save", "hash_key", "lab", "keep", "stop", "tasks_seconds", "compare", "real", "timeout")
+PREFIX = "rehearse_"
+INHERITED = (*options.VARIABLES.values(), *options.HEADER_VARIABLES.values(), "KUBECONFIG", "ANSIBLE_INVENTORY")
+"""Variables of the environment that lead to real clusters and hosts."""
+
+
+def rehearsal_input(
+    answers: replies.Answers, *, names: t.Iterable[str] = (), wanted: t.Mapping[str, t.Any] | None = None
+) -> dict[str, t.Any]:
+    """``wrong``: what is wrong with the variables of the playbook, by their names, and with the input of the run."""
+    found = sorted(name for name in names if name.removeprefix(PREFIX) not in VARIABLES)
+    known = ", ".join(PREFIX + name for name in VARIABLES)
+    wrong = [f"{name} is not a variable of this playbook. The variables are {known}." for name in found]
+    if wanted is not None and answers["copied"].get("names") is not None:
+        wrong += variables.wrong(wanted, answers["copied"]["names"])
+    return {"wrong": wrong}
+
+
+def rehearsal_run(
+    answers: replies.Answers,
+    *,
+    wanted: t.Mapping[str, t.Any],
+    folder: str,
+    tasks: str,
+    lab: t.Mapping[str, t.Any],
+    python: str,
+    seconds: float | str = 0,
+) -> dict[str, t.Any]:
+    """The ``variables``, ``inventory`` and ``environment`` of the run, and what is ``not_rehearsed`` of the input.
+
+    ``answers`` has the variables as they were ``given``, and what ``copied`` the cluster.
+    """
+    names = answers["copied"]["names"]
+    made, said = variables.of_copy(answers["given"], wanted, names, report_dir=folder, tasks=tasks)
+    work = {"seconds": float(seconds), "reboot": bool(wanted["reboot"]), "lab": dict(lab.items())}
+    local = {"ansible_connection": "local", "ansible_become": False, "ansible_python_interpreter": python}
+    return {
+        "variables": {**made, "_maintain_rehearsed": work},
+        "inventory": {"all": {"hosts": {name: dict(local) for name in names.values()}}},
+        "environment": {**dict.fromkeys(INHERITED, ""), "K8S_AUTH_KUBECONFIG": lab["kubeconfig"]},
+        "not_rehearsed": notes.sentences(said),
+    }
+
+
+def rehearsal(answers: replies.Answers, *, not_rehearsed: t.Iterable[str] = ()) -> dict[str, t.Any]:
+    """A rehearsal from its ``report``, with the ``lines`` for the terminal."""
+    try:
+        found = results.rehearsed(answers["report"], list(not_rehearsed))
+    except results.NoReportError as error:
+        return {"wrong": str(error), "found": {}, "lines": []}
+    return {"wrong": "", "found": found, "lines": results.lines(found)}
+
+
+def comparison(answers: replies.Answers) -> dict[str, t.Any]:
+    """A rehearsal (``before``) beside the ``report`` of the real run."""
+    try:
+        found = results.compared(answers["before"], results.rehearsed(answers["report"]))
+    except results.NoReportError as error:
+        return {"wrong": str(error), "found": {}, "lines": []}
+    return {"wrong": "", "found": found, "lines": found["lines"]}

@@ -1,0 +1,73 @@
+# Copyright: Contributors to the kubeops.node_maintenance collection
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""The module ``cluster_copy``: a cluster into a file, and from the file into a lab."""
+
+from __future__ import annotations
+
+import collections
+import typing as t
+from dataclasses import dataclass
+
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import api_changes, objects
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.rehearsal import notes, snapshot_files
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import context
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.rehearsal import reading, rebuilding
+
+State = t.Literal["saved", "rebuilt"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CopyOptions:
+    """``snapshot`` is what was read from ``path`` for ``rebuilt``; ``write`` puts the content of ``saved`` there."""
+
+    state: State
+    path: str
+    write: t.Callable[[bytes], None]
+    snapshot: snapshot_files.Snapshot | None = None
+    hash_key: str = ""
+    stop: float = 1.0
+    timeout: float = 600.0
+
+
+def copy(ctx: context.Context, options: CopyOptions) -> context.Result:
+    """Save or rebuild; raises as ``reading.snapshot`` and ``rebuilding.rebuild`` do."""
+    if options.state == "saved" or options.snapshot is None:
+        return _save(ctx, options)
+    wanted = rebuilding.Rebuilding(snapshot=options.snapshot, stop=options.stop, timeout=options.timeout)
+    made = rebuilding.rebuild(ctx, wanted)
+    found = collections.Counter(raw["kind"] for raws in made.steps.values() for raw in raws)
+    names = snapshot_files.names_of(options.snapshot, "nodes")
+    return _result(options.snapshot, dict(found), {name: name for name in names}, made.notes)
+
+
+def _save(ctx: context.Context, options: CopyOptions) -> context.Result:
+    snapshot, names = reading.snapshot(ctx, options.hash_key)
+    content = snapshot_files.encoded(snapshot, compressed=options.path.endswith(".gz"))
+    if not ctx.check:
+        try:
+            options.write(content)
+        except OSError as error:
+            raise context.StopRun(
+                "not_written", f"{options.path} cannot be written: {error.strerror or error}."
+            ) from error
+    ctx.changed(api_changes.Change("create", objects.Ref("File", options.path), f"Write {options.path}"))
+    found = {reading.KINDS[kind].kind: len(raws) for kind, raws in snapshot.objects.items() if raws}
+    return _result(snapshot, found, names, snapshot.notes)
+
+
+def _result(
+    snapshot: snapshot_files.Snapshot,
+    counts: dict[str, int],
+    names: dict[str, str],
+    said: t.Sequence[snapshot_files.Note],
+) -> context.Result:
+    return context.Result(
+        {
+            "names": names,
+            "counts": counts,
+            "kubernetes": snapshot.kubernetes,
+            "taken": snapshot.taken,
+            "not_rehearsed": notes.sentences(said),
+        }
+    )

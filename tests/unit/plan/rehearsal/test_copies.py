@@ -1,0 +1,236 @@
+# Copyright: Contributors to the kubeops.node_maintenance collection
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Copies of a cluster's objects, the input of the run on them, and a rehearsal beside the real run."""
+
+from __future__ import annotations
+
+import typing as t
+
+import pytest
+
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.rehearsal import (
+    copies,
+    delays,
+    notes,
+    results,
+    snapshot_files,
+    variables,
+)
+
+Raw = dict[str, t.Any]
+POD: Raw = {"containers": [{"name": "main"}], "nodeName": "n1"}
+TEMPLATE: Raw = {
+    "metadata": {"labels": {"app": "web"}},
+    "spec": {"containers": [{"name": "main"}], "preStopSeconds": 4.0},
+}
+
+
+def meta(name: str, uid: str = "", owner: tuple[str, str, str] | None = None) -> Raw:
+    found: Raw = {"namespace": "shop", "name": name, "uid": uid or f"uid-{name}", "labels": {"app": "web"}}
+    if owner:
+        kind, named, uid_ = owner
+        found["owner"] = {"apiVersion": "apps/v1", "kind": kind, "name": named, "uid": uid_}
+    return found
+
+
+def pod(
+    name: str, owner: tuple[str, str, str] | None, start: float | None = 3.0, *, ready: bool = True, **spec: t.Any
+) -> Raw:
+    status = {"phase": "Running", "ready": ready, "start": start}
+    return {"metadata": meta(name, owner=owner), "spec": {**POD, **spec}, "status": status}
+
+
+def workload(name: str, owner: tuple[str, str, str] | None = None) -> Raw:
+    return {"metadata": meta(name, owner=owner), "spec": {"replicas": 2, "template": TEMPLATE}}
+
+
+def made(**found: list[Raw]) -> copies.Copy:
+    node = {
+        "metadata": {"name": "n1"},
+        "spec": {},
+        "status": {"allocatable": {}, "capacity": {}, "conditions": [], "nodeInfo": {}},
+    }
+    snapshot = snapshot_files.Snapshot("v1.36.3", "", False, {"nodes": [node], **found}, [])
+    return copies.copy(snapshot, stop=1.0)
+
+
+def one(found: copies.Copy, step: str, kind: str) -> Raw:
+    (raw,) = (raw for raw in found.steps[step] if raw["kind"] == kind)
+    return raw
+
+
+DEPLOYED = {
+    "deployments": [workload("web")],
+    "replica_sets": [workload("web-1", ("Deployment", "web", "uid-web"))],
+}
+
+
+def test_successors_start_as_the_pods_of_the_workload_did_and_the_copies_run_at_once() -> None:
+    owner = ("ReplicaSet", "web-1", "uid-web-1")
+    found = made(
+        pods=[pod("a", owner, 3.0), pod("b", owner, 5.0), pod("c", owner, 20.0), pod("d", owner, None)], **DEPLOYED
+    )
+    for kind in ("ReplicaSet", "Deployment"):
+        told = one(found, "owners", kind)["spec"]["template"]["metadata"]["annotations"]
+        assert told == {delays.START: "5000ms", delays.STOP: "5000ms"}
+    assert [raw["metadata"]["annotations"] for raw in found.steps["pods"]] == [{delays.STOP: "1000ms"}] * 4
+    assert all("owner" not in raw["metadata"] and "uid" not in raw["metadata"] for raw in found.steps["pods"])
+    assert found.ready == {("shop", name) for name in "abcd"}
+
+
+def test_owners_come_after_what_they_adopt() -> None:
+    found = made(pods=[pod("a", ("ReplicaSet", "web-1", "uid-web-1"))], **DEPLOYED)
+    assert [raw["kind"] for raw in found.steps["owners"]] == ["ReplicaSet", "Deployment"]
+    assert copies.STEPS.index("pods") < copies.STEPS.index("owners") < copies.STEPS.index("rules")
+    templates = [raw["spec"]["template"] for raw in found.steps["owners"]]
+    assert templates[0] == templates[1]
+
+
+def test_a_workload_that_is_never_ready_stays_so() -> None:
+    owner = ("ReplicaSet", "web-1", "uid-web-1")
+    found = made(pods=[pod("a", owner, None, ready=False)], **DEPLOYED)
+    assert found.steps["pods"][0]["metadata"]["annotations"][delays.READY] == "never"
+    assert one(found, "owners", "Deployment")["spec"]["template"]["metadata"]["annotations"][delays.READY] == "never"
+    assert found.ready == frozenset()
+    some = made(pods=[pod("a", owner, None, ready=False), pod("b", owner)], **DEPLOYED)
+    assert delays.READY not in one(some, "owners", "Deployment")["spec"]["template"]["metadata"]["annotations"]
+
+
+def test_a_controller_that_the_copy_lacks_has_a_stand_in_and_is_named() -> None:
+    found = made(pods=[pod("db-0", ("Cluster", "db", "uid-db")), pod("db-1", ("Cluster", "db", "uid-db"))])
+    stand_in = one(found, "owners", "ReplicaSet")
+    assert (stand_in["metadata"]["name"], stand_in["spec"]["replicas"]) == ("db", 2)
+    selected = stand_in["spec"]["selector"]["matchLabels"].items()
+    assert all(selected <= raw["metadata"]["labels"].items() for raw in found.steps["pods"])
+    assert selected <= stand_in["spec"]["template"]["metadata"]["labels"].items()
+    assert "nodeName" not in stand_in["spec"]["template"]["spec"]
+    assert any("Cluster shop/db" in line for line in notes.sentences(found.notes))
+
+
+def test_pods_of_daemon_sets_are_left_to_them_and_unknown_schedulers_are_named() -> None:
+    found = made(
+        daemon_sets=[{"metadata": meta("agent"), "spec": {"template": TEMPLATE}}],
+        pods=[pod("agent-x", ("DaemonSet", "agent", "uid-agent")), pod("bare", None, schedulerName="koord-scheduler")],
+        stateful_sets=[workload("db")],
+    )
+    assert [raw["metadata"]["name"] for raw in found.steps["pods"]] == ["bare"]
+    assert "schedulerName" not in found.steps["pods"][0]["spec"]
+    assert notes.note("scheduler", "Pod shop/bare", "koord-scheduler") in found.notes
+
+
+def test_members_of_stateful_sets_are_known_and_budgets_count_ready_copies() -> None:
+    budget = {"metadata": meta("db"), "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": "web"}}}}
+    owner = ("StatefulSet", "db", "uid-db")
+    pods = [pod("db-0", owner), pod("db-1", owner, ready=False)]
+    found = made(stateful_sets=[workload("db")], pods=pods, budgets=[budget])
+    assert found.members == {("shop", "db"): {"db-0", "db-1"}}
+    assert copies.expected(found) == {("shop", "db"): 1}
+
+
+@pytest.mark.parametrize(
+    ("told", "slept", "stop"),
+    [({}, 0.0, "2000ms"), ({}, 5.0, "7000ms"), ({delays.STOP: "9s"}, 5.0, "9s"), ({delays.STOP: "0s"}, 0.0, "1000ms")],
+)
+def test_a_pod_stops_as_far_as_it_is_known_and_never_at_once(told: Raw, slept: float, stop: str) -> None:
+    assert delays.stop({"annotations": told}, {"preStopSeconds": slept}, 2.0) == stop
+
+
+READ: Raw = {
+    "nodes": ["n1"],
+    "node_selector": "",
+    "tasks": "/t.yml",
+    "reboot": "always",
+    "gates": ["rebooted"],
+    "asks_hosts": False,
+}
+
+
+def test_nothing_that_reaches_the_world_outside_is_used_on_the_copy() -> None:
+    outside = {
+        f"maintain_{name}": "x"
+        for name in (
+            *("tasks", "reboot", "before_node", "before_pod", "after_pod", "after_node", "fence_tasks", "descheduler"),
+            *("announce_webhook", "announce_headers", "window", "run", "report_dir", "koordinator_namespace"),
+        )
+    }
+    given = {**outside, "maintain_serial": 2, "maintain_nodes": "n1", "maintain_reason": ""}
+    found, said = variables.of_copy(given, READ, {"n1": "h1"}, report_dir="/r", tasks="/work.yml")
+    assert found == {
+        "maintain_serial": 2,
+        "maintain_nodes": ["h1"],
+        "maintain_tasks": "/work.yml",
+        "maintain_gates": ["rebooted"],
+        "maintain_report_dir": "/r",
+    }
+    told = " ".join(notes.sentences(said))
+    assert "maintain_before_node" in told
+    assert "no host is contacted" in told
+
+
+def test_what_cannot_be_rehearsed_is_said() -> None:
+    assert variables.wrong(READ, {"n1": "n1"}) == []
+    assert "no node n1" in variables.wrong(READ, {"n2": "n2"})[0]
+    assert "contacts no host" in variables.wrong({**READ, "asks_hosts": True}, {"n1": "n1"})[0]
+    hashed = variables.wrong({**READ, "nodes": [], "node_selector": "pool=blue"}, {"n1": "h1"})
+    assert "maintain_node_selector selects nothing" in hashed[0]
+
+
+def report(**more: t.Any) -> Raw:
+    node = {"name": "n1", "wave": 1, "outcome": "back", "message": "", "seconds": 10.0, "pods_moved": 2}
+    service = {"namespace": "shop", "name": "web", "desired": 3, "lowest": 2, "below_seconds": 4.0, "dark_seconds": 0.0}
+    totals = {"nodes_failed": 0, "seconds": 20.0, "moving_seconds": 5.0, "forecast_seconds": 6.0, "pods_moved": 2}
+    known: Raw = {
+        "version": 1,
+        "headline": "Never dark",
+        "nodes": [node],
+        "findings": [],
+        "refusals": [],
+        "problems": [],
+    }
+    return {**known, "services": [service, {**service, "name": "full", "lowest": 3}], "totals": totals, **more}
+
+
+STUCK = {"blocker": "PodDisruptionBudget shop/web", "rule": "", "count": 3, "stuck": ["shop/web-0"]}
+BLOCKER = {"severity": "blocker", "code": "two_budgets", "object": "Pod shop/web-0"}
+
+
+@pytest.mark.parametrize(
+    ("more", "verdict", "by"),
+    [
+        ({}, "finished", []),
+        ({"refusals": [{**STUCK, "stuck": []}]}, "finished", []),
+        ({"refusals": [STUCK]}, "blocked", ["PodDisruptionBudget shop/web"]),
+        ({"findings": [BLOCKER]}, "blocked", ["Pod shop/web-0"]),
+        ({"problems": [{"subject": "node n1", "message": "gone"}]}, "failed", []),
+    ],
+)
+def test_a_rehearsal_says_whether_it_finished_and_what_blocks(more: Raw, verdict: str, by: list[str]) -> None:
+    found = results.rehearsed(report(**more), ["no load."])
+    assert (found["verdict"], [blocker["object"] for blocker in found["blockers"]]) == (verdict, by)
+    assert [service["name"] for service in found["thin"]] == ["web"]
+    lines = results.lines(found)
+    assert "service shop/web: at 2 of 3 for 4 s" in lines
+    assert lines[-1] == "not rehearsed: no load."
+    assert all(f"blocked by {about}" in lines for about in by)
+
+
+def test_a_rehearsal_beside_the_real_run() -> None:
+    before, real = results.rehearsed(report()), report()
+    assert results.compared(before, results.rehearsed(real))["all"]
+    real["totals"] = {**real["totals"], "seconds": 24.9}
+    assert results.compared(before, results.rehearsed(real))["all"]
+    real["totals"] = {**real["totals"], "seconds": 25.1}
+    found = results.compared(before, results.rehearsed({**real, "refusals": [STUCK]}))
+    differ = [row["what"] for row in found["rows"] if not row["same"]]
+    assert differ == ["verdict", "blockers", "seconds"]
+    assert "seconds: rehearsed 20.0, real 25.1: DIFFERS" in found["lines"]
+
+
+@pytest.mark.parametrize("wrong", [{}, {"version": 9, "totals": {}}, []])
+def test_what_is_no_report_is_an_error(wrong: t.Any) -> None:
+    with pytest.raises(results.NoReportError):
+        results.rehearsed(wrong)
+    with pytest.raises(results.NoReportError):
+        results.compared(wrong, results.rehearsed(report()))
