@@ -66,16 +66,40 @@ seealso:
 """
 
 EXAMPLES = r"""
-- name: Drain a node by PodMigrationJobs, and leave what they cannot move
-  kubeops.node_maintenance.node_drain:
-    nodes: [worker-1]
-    backend: koordinator
-    fallback: fail
+- name: Take two nodes out of service
+  kubeops.node_maintenance.node_cordon:
+    nodes: [worker-1, worker-2]
+    reason: new kernel
 
-- name: Drain two nodes
+- name: Start second pods of single replicas, and give pods without a budget one
+  kubeops.node_maintenance.pdb_guard:
+    nodes: [worker-1, worker-2]
+
+- name: Drain both nodes
   kubeops.node_maintenance.node_drain:
     nodes: [worker-1, worker-2]
     timeout: 30m
+
+- name: Remove these budgets again
+  kubeops.node_maintenance.pdb_guard:
+    nodes: [worker-1, worker-2]
+    state: absent
+
+- name: Return the nodes to service
+  kubeops.node_maintenance.node_cordon:
+    nodes: [worker-1, worker-2]
+    state: uncordoned
+
+# With Koordinator
+- name: Take a node out of service
+  kubeops.node_maintenance.node_cordon:
+    nodes: [worker-3]
+
+- name: Drain it by PodMigrationJobs, and leave what they cannot move
+  kubeops.node_maintenance.node_drain:
+    nodes: [worker-3]
+    backend: koordinator
+    fallback: fail
 """
 
 RETURN = r"""

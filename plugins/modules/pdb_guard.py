@@ -65,14 +65,23 @@ seealso:
 """
 
 EXAMPLES = r"""
-- name: Start the second pods
+- name: Take two nodes out of service
+  kubeops.node_maintenance.node_cordon:
+    nodes: [worker-1, worker-2]
+
+- name: Start second pods of single replicas, and give pods without a budget one
   kubeops.node_maintenance.pdb_guard:
     nodes: [worker-1, worker-2]
 
-- name: Undo everything
+- name: Undo both
   kubeops.node_maintenance.pdb_guard:
     nodes: [worker-1, worker-2]
     state: absent
+
+- name: Return the nodes to service
+  kubeops.node_maintenance.node_cordon:
+    nodes: [worker-1, worker-2]
+    state: uncordoned
 """
 
 RETURN = r"""

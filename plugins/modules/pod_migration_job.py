@@ -291,7 +291,7 @@ jobs:
     events:
       description:
         - Koordinator's events on the job, with C(type), C(reason), C(message), C(at) and C(from). Version 1.8.0 creates
-          none.
+          none. The last one may be missing, because Koordinator writes it after the status that ends the call.
       type: list
       elements: dict
 doubt:

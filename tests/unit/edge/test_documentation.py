@@ -15,6 +15,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge imp
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.specs import ModuleSpec
 
 MODULES = (
+    "cluster_copy",
     "descheduler_config",
     "maintenance_access",
     "maintenance_event",

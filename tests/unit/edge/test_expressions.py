@@ -25,7 +25,7 @@ FILES = sorted(
 CONDITIONS = ("when", "that", "failed_when", "changed_when", "until")
 MOST = 2
 # What the playbooks of a maintenance set besides variables of their own: those of Ansible, and options of roles.
-ROLES = "announce|preflight|cordon|protect|migrate|verify|taint|uncordon|descheduler"
+ROLES = "announce|preflight|cordon|protect|migrate|verify|taint|uncordon|descheduler|lab"
 OF_OTHERS = re.compile(rf"ansible_\w+|({ROLES})_\w+|kubeops_hook")
 PRIVATE = ("maintain", "evacuate", "release", "plan", "recover", "fence")
 
