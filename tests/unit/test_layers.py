@@ -32,6 +32,7 @@ ROOMS = {
     "plugin_utils": {"_edge"},
     "modules": {"_edge"},
     "action": {"_edge", "plugin_utils"},
+    "callback": {"_edge", "plugin_utils"},
     "inventory": {"_edge", "plugin_utils"},
     "filter": {"_edge"},
     "doc_fragments": set[str](),
@@ -58,6 +59,7 @@ ANSIBLE = {
     "modules": ("ansible.module_utils.basic",),
     "plugin_utils": ("ansible",),
     "action": ("ansible",),
+    "callback": ("ansible",),
     "inventory": ("ansible",),
 }
 
