@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""No function is longer than 60 lines, and no class than 200 but for those that the architecture guide gives reasons for."""
+"""Functions have at most 60 lines, and classes 200, but for those that the architecture guide gives reasons for."""
 
 from __future__ import annotations
 

@@ -123,3 +123,23 @@ def taken_out(log: Log) -> list[str]:
                 if moment.event is not None:
                     found.append(o.name(node))
     return found
+
+
+def emptied_in(log: Log, node: str) -> float | None:
+    """Seconds from a node's first cordon until no pod is on it that had to go; None if one stayed while it lasted."""
+    shut: float | None = None
+    empty: float | None = None
+    for moment in log.moments():
+        if moment.event is not None and moment.event.kind not in ("Node", "Pod"):
+            continue
+        cordoned = bool((moment.world.get("Node", "", node) or {"spec": {}})["spec"].get("unschedulable"))
+        if shut is None and cordoned:
+            shut = moment.at
+        if shut is not None and not cordoned:
+            break
+        here = [pod for pod in moment.world.of("Pod") if pod["spec"].get("nodeName") == node]
+        if any(o.has_to_go(pod, moment.world) for pod in here):
+            empty = None
+        elif empty is None:
+            empty = moment.at
+    return None if shut is None or empty is None else max(empty, shut) - shut

@@ -10,8 +10,8 @@ from pathlib import Path
 import handmade as h
 import pytest
 from handmade import Story
-from witness import audit, measures
-from witness.log import Event, load, log_of
+from witness import audit, demo, measures
+from witness.log import Event, Json, load, log_of
 
 
 def web() -> Story:
@@ -50,6 +50,34 @@ def test_the_fewest_ready_pods_and_the_values_of_a_field() -> None:
     log = story.end()
     assert measures.least_ready(log, "Deployment", "shop", "web") == 0
     assert measures.values(log, "Deployment", "shop", "web", "spec", "replicas") == [1, 2, 1]
+
+
+def shut(node: str = "n1", cordoned: bool = True) -> Json:
+    return {"metadata": {"name": node, "uid": f"uid-{node}"}, "spec": {"unschedulable": True} if cordoned else {}}
+
+
+def test_a_node_is_emptied_when_the_last_pod_that_has_to_go_is_gone() -> None:
+    story = web().before(Node=shut(cordoned=False)).at(1, Pod=h.pod("agent", owner=("DaemonSet", "agent")))
+    story.before(DaemonSet={"metadata": h.meta("agent"), "spec": {}})
+    story.at(2, Node=shut()).gone(9, "Pod", "web-0").at(12, Node=shut(cordoned=False)).at(13, Pod=h.pod("web-1"))
+    assert measures.emptied_in(story.end(), "n1") == pytest.approx(7)
+    assert measures.emptied_in(story.end(), "n2") is None
+
+
+def test_a_node_with_a_pod_that_stays_is_not_emptied() -> None:
+    story = web().before(Node=shut(cordoned=False)).at(2, Node=shut()).gone(4, "Pod", "web-0")
+    story.at(5, Pod=h.pod("web-1")).at(6, Node=shut(cordoned=False)).gone(7, "Pod", "web-1")
+    assert measures.emptied_in(story.end(), "n1") is None
+
+
+def test_both_ways_to_drain_a_node_are_told_side_by_side() -> None:
+    ours = {"dark": {"shop/web": 0.0, "shop/api": 0.0}, "emptied": 13.04}
+    theirs = {"dark": {"shop/web": 5.2, "shop/api": 0.0}, "emptied": None}
+    assert demo.side_by_side(ours, theirs) == [
+        "                            maintain  kubectl drain",
+        "shop/web was dark for          0.0 s          5.2 s",
+        "the node was empty after      13.0 s     not at all",
+    ]
 
 
 def test_objects_that_came_and_went_are_seen() -> None:
