@@ -26,6 +26,8 @@ KEPT = ("Node", "PodDisruptionBudget", "HorizontalPodAutoscaler", *WORKLOADS, "D
 EMPTY: tuple[object, ...] = (None, {}, [])
 """The API leaves out a map or list whose last entry went."""
 CHURN = ("resourceVersion", "managedFields", "generation")
+TTL = "node.alpha.kubernetes.io/ttl"
+"""The node controller sets it on all nodes by their number."""
 SIZE: tuple[tuple[str, ...], ...] = (
     ("spec", "replicas"),
     ("metadata", "annotations", "deployment.kubernetes.io/desired-replicas"),
@@ -220,6 +222,8 @@ def i3_all_as_before(log: Log, foreign: Collection[Foreign] = ()) -> list[Violat
 
 def _bare(obj: Json) -> Json:
     meta = {key: value for key, value in obj.get("metadata", {}).items() if key not in CHURN}
+    if TTL in o.notes(obj):
+        meta["annotations"] = {key: value for key, value in o.notes(obj).items() if key != TTL}
     # A list leaves kind and apiVersion out of its items, a watch tells them.
     rest = {key: v for key, v in obj.items() if key not in ("status", "kind", "apiVersion")}
     return {**rest, "metadata": meta}

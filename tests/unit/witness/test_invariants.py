@@ -168,6 +168,16 @@ def test_i3_notices_a_time_added_that_changed() -> None:
     assert len(i.i3_all_as_before(log)) == 1
 
 
+def test_i3_spares_what_the_node_controller_sets_by_the_number_of_nodes() -> None:
+    node = h.node()
+    kept, lost = {"mine": "1", "node.alpha.kubernetes.io/ttl": "15"}, {"node.alpha.kubernetes.io/ttl": "15"}
+    story = Story().before(Node={**node, "metadata": {**node["metadata"], "annotations": {"mine": "1"}}})
+    story.at(1, Node={**node, "metadata": {**node["metadata"], "annotations": kept}})
+    assert i.i3_all_as_before(story.end()) == []
+    story.at(2, Node={**node, "metadata": {**node["metadata"], "annotations": lost}})
+    assert len(i.i3_all_as_before(story.end())) == 1
+
+
 def test_i3_notices_an_object_that_is_gone() -> None:
     log = Story().before(PodDisruptionBudget=h.budget()).gone(1, "PodDisruptionBudget", "web").end()
     assert [v.message for v in i.i3_all_as_before(log)] == ["is gone"]
