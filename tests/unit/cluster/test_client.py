@@ -110,12 +110,13 @@ def test_a_read_that_is_cut_without_patience_is_unreachable(api: Api, cluster: C
 
 
 def test_an_answer_that_drips_ends_at_the_timeout(api: Api, cluster: Cluster) -> None:
-    drops: list[Any] = [b"[", *(x for _unused in range(40) for x in (0.1, b" "))]
+    # Far more often than the timeout, because on a busy machine a drop may be late: then no answer comes in time.
+    drops: list[Any] = [b"[", *(x for _unused in range(60) for x in (0.1, b" "))]
     api.expect("GET", PATH, events=drops)
     began = time.monotonic()
     with pytest.raises(errors.Unreachable, match="took too long"):
-        cluster.send(NODE, timeout=0.5)
-    assert time.monotonic() - began < 1.5
+        cluster.send(NODE, timeout=2.0)
+    assert time.monotonic() - began < 5.0
 
 
 def free_port() -> int:
