@@ -16,6 +16,7 @@ options:
     type: list
     elements: str
     required: true
+    aliases: [name]
 """
 
     RUN = r"""

@@ -63,6 +63,9 @@ options:
 seealso:
   - module: kubeops.node_maintenance.pdb_guard
   - module: kubeops.node_maintenance.node_cordon
+notes:
+  - A task written for C(kubernetes.core.k8s_drain) is told what to write instead; the guide to moving from
+    C(kubernetes.core) has a table of the options.
 """
 
 EXAMPLES = r"""

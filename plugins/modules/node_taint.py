@@ -93,6 +93,8 @@ seealso:
   - module: kubeops.node_maintenance.node_cordon
 notes:
   - The guide to taints of this collection has the rules of matching and prediction, and more examples.
+  - A task written for C(kubernetes.core.k8s_taint) runs as it is, except for C(replace); see the guide to moving from
+    C(kubernetes.core).
 """
 
 EXAMPLES = r"""

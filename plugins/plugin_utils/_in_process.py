@@ -40,7 +40,9 @@ class InProcess(ActionBase):
         """Ansible's entry point."""
         variables = task_vars or {}
         result: dict[str, t.Any] = super().run(tmp, variables)
-        if self._foreign(variables):
+        if instead := self.spec.foreign(specs.plain(self._task.args)):
+            return {**result, **specs.failure(instead)}
+        if self._elsewhere(variables):
             ran: dict[str, t.Any] = self._execute_module(
                 module_name=f"{COLLECTION}.{self.spec.name}",
                 module_args=self._task.args,
@@ -58,7 +60,7 @@ class InProcess(ActionBase):
         callback = str(constants.DEFAULT_STDOUT_CALLBACK)
         return not self._task.no_log and _progress.wanted(asked, {**os.environ, **environment}, callback)
 
-    def _foreign(self, variables: t.Mapping[str, t.Any]) -> bool:
+    def _elsewhere(self, variables: t.Mapping[str, t.Any]) -> bool:
         if self._task.async_val or self._play_context.become:
             return True
         if self._connection.transport.rpartition(".")[2] != "local":

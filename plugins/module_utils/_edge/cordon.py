@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge import choices, specs
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge import choices, kubernetes_core, specs
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.nodes import cordon
 
 
@@ -43,4 +43,5 @@ SPEC = specs.ClusterModuleSpec(
     lists=("nodes",),
     prepare=_prepared,
     engine=lambda ctx, params: cordon.cordon(ctx, specs.from_params(cordon.CordonOptions, params)),
+    foreign=kubernetes_core.of_drain,
 )

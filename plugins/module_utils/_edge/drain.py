@@ -5,7 +5,12 @@
 
 from __future__ import annotations
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge import choices, hooks, specs
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge import (
+    choices,
+    hooks,
+    kubernetes_core,
+    specs,
+)
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drain import drain
 
 SPEC = specs.ClusterModuleSpec(
@@ -31,4 +36,5 @@ SPEC = specs.ClusterModuleSpec(
     engine=lambda ctx, params: drain.drain(ctx, specs.from_params(drain.DrainOptions, params)),
     prepare=lambda params, environ: choices.combined(hooks.from_params(params), environ),
     unshown=tuple(hooks.POD_RULES),
+    foreign=kubernetes_core.of_drain,
 )

@@ -39,7 +39,10 @@ Progress = t.Callable[[Event], None]
 Guard = t.Callable[[], None]
 
 # Argument specs of options that several modules have.
-NODES: Params = {"nodes": {"type": "list", "elements": "str", "required": True}, "run": {"type": "str"}}
+NODES: Params = {
+    "nodes": {"type": "list", "elements": "str", "required": True, "aliases": ["name"]},
+    "run": {"type": "str"},
+}
 TAINT: Params = {
     "key": {"type": "str", "required": True, "no_log": False},
     "value": {"type": "raw"},
@@ -62,6 +65,11 @@ def _unchanged(params: Params, environ: t.Mapping[str, str]) -> Params:
     return params
 
 
+def _ours(arguments: Arguments) -> str:
+    del arguments
+    return ""
+
+
 @dataclass(frozen=True, slots=True)
 class Call:
     """One call: check and diff mode, where progress goes, and a guard that may end the process before a request."""
@@ -79,7 +87,8 @@ class ModuleSpec(abc.ABC):
 
     ``options`` is its argument spec without the connection options, ``rules`` are ``mutually_exclusive`` and the like.
     The engine gets ``durations`` in seconds and ``lists`` as tuples of names. ``unshown`` are arguments that are too
-    long for the result's ``invocation``.
+    long for the result's ``invocation``. ``foreign`` says what to write instead of a task that was written for a module
+    of another collection, and nothing of any other task.
     """
 
     name: str
@@ -88,6 +97,7 @@ class ModuleSpec(abc.ABC):
     lists: tuple[str, ...] = ()
     rules: t.Mapping[str, t.Any] = field(default_factory=dict)
     unshown: tuple[str, ...] = ()
+    foreign: t.Callable[[Arguments], str] = _ours
 
     @property
     def argument_spec(self) -> dict[str, t.Any]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge import errors, specs
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge import errors, kubernetes_core, specs
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import node_taints
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.nodes import taint
 
@@ -42,4 +42,5 @@ SPEC = specs.ClusterModuleSpec(
     lists=("nodes", "keep"),
     prepare=_prepared,
     engine=lambda ctx, params: taint.taint(ctx, specs.from_params(taint.TaintOptions, params)),
+    foreign=kubernetes_core.of_taint,
 )

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import multiprocessing
 import os
 import sys
@@ -120,6 +121,18 @@ def test_as_somebody_else_or_elsewhere_the_module_runs(case: dict[str, Any], sho
     assert result["module_name"] == "kubeops.node_maintenance.node_cordon"
     assert result["module_args"] == {"nodes": "a,b"}
     assert shown == []
+
+
+@pytest.mark.parametrize("transport", ["local", "ssh"])
+def test_a_task_for_a_module_of_another_collection_runs_nowhere(
+    transport: str, shown: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    foreign = dataclasses.replace(Action.spec, foreign=lambda arguments: f"Write nodes: [{arguments['node']}]")
+    monkeypatch.setattr(Action, "spec", foreign)
+    result = run(transport=transport, args={"node": "a"})
+    assert result["failed"] is True
+    assert result["msg"] == "Write nodes: [a]"
+    assert "where" not in result
 
 
 @pytest.mark.parametrize("interpreter", [None, sys.executable, "auto_silent", "auto"])

@@ -23,8 +23,9 @@ UNREACHABLE = "cannot be reached"
 
 
 def play(folder: Path, playbook: str, *words: str, variables: dict[str, object] | None = None) -> tuple[int, str]:
-    """Exit code and output, with runs of white space as one space."""
-    command = [sys.executable, "-m", "ansible", "playbook", f"kubeops.node_maintenance.{playbook}", *words]
+    """Exit code and output, with runs of white space as one space; of a playbook of ours or a file."""
+    name = playbook if playbook.endswith(".yml") else f"kubeops.node_maintenance.{playbook}"
+    command = [sys.executable, "-m", "ansible", "playbook", name, *words]
     if variables:
         command += ["-e", json.dumps(variables)]
     known = {key: value for key, value in os.environ.items() if not key.startswith(("K8S_AUTH_", "KUBECONFIG"))}
