@@ -263,6 +263,14 @@ class Player:
         name = f"{NAMESPACE}.{playbook}"
         return self._start([name, *args], inventory, check, diff, survey, env, extra_vars)
 
+    def file(
+        self, playbook: Path, groups: Mapping[str, Sequence[str]], *, within: float = 240.0, **extra_vars: Any
+    ) -> Run:
+        """A playbook of the user's own, with the nodes as hosts of these groups."""
+        inventory = {group: {"hosts": self.hosts(nodes)} for group, nodes in groups.items()}
+        words = [str(playbook), "-i", self._file("inventory.yml", inventory)]
+        return self._start(words, None, False, False, None, None, extra_vars).wait(within)
+
     def module(
         self, name: str, /, *, check: bool = False, diff: bool = False, within: float = 240.0, **arguments: Any
     ) -> Run:

@@ -13,6 +13,7 @@ import re
 import shlex
 import subprocess
 import sys
+import textwrap
 import typing as t
 from pathlib import Path
 
@@ -23,7 +24,7 @@ from ansible.parsing.splitter import parse_kv
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge import inputs
 from ansible_collections.kubeops.node_maintenance.tests.unit.edge.test_documentation import MODULES, PLUGINS, spec_of
-from ansible_collections.kubeops.node_maintenance.tests.unit.edge.test_playbooks import REPOSITORY, TREE
+from ansible_collections.kubeops.node_maintenance.tests.unit.edge.test_playbooks import REPOSITORY, TREE, play
 
 OURS = "kubeops.node_maintenance."
 OF_A_TYPE: t.Mapping[str, t.Any] = {"list": [], "dict": {}, "bool": True, "int": 1}
@@ -32,6 +33,7 @@ COMMAND = re.compile(r"^\s*(?:\$ )?(ansible-playbook (?:[^\\\n]|\\\n|\\.)*)$", r
 CONTINUED = re.compile(r"\\\n\s*(?:> )?")
 """The end of a line that goes on, and what a shell shows before the next."""
 BLOCK = re.compile(r"^```console\n(.*?)^```|^\.\. code-block:: (?:console|shell|bash)\n\n((?: +.*\n|\n)+)", re.M | re.S)
+OWN_PLAYBOOK = REPOSITORY / "playbooks/files/own_playbook.yml"
 INPUT = ("maintain", "evacuate", "plan", "release")
 """The playbooks that read ``maintain_*``."""
 Task = dict[str, t.Any]
@@ -54,12 +56,28 @@ def calls() -> list[tuple[str, str, Task]]:
     return found
 
 
+def walked(tasks: t.Iterable[Task]) -> t.Iterator[Task]:
+    """The tasks, with those in blocks."""
+    for task in tasks:
+        yield task
+        for part in ("block", "rescue", "always"):
+            yield from walked(task.get(part) or ())
+
+
+def calls_of_the_own_playbook() -> list[tuple[str, str, Task]]:
+    """As ``calls``, of the playbook in the guide."""
+    plays = yaml.safe_load(OWN_PLAYBOOK.read_text(encoding="utf-8"))
+    tasks = [task for play in plays for task in walked(play["tasks"])]
+    ours = [(task, action) for task in tasks for action in task if action.startswith(OURS)]
+    return [(task["name"], action.removeprefix(OURS), task[action]) for task, action in ours]
+
+
 def untemplated(value: t.Any, option: t.Mapping[str, t.Any]) -> t.Any:
     """The value, or one of its option's type in place of a template."""
     return OF_A_TYPE.get(option.get("type", "str"), value) if isinstance(value, str) and "{{" in value else value
 
 
-@pytest.mark.parametrize(("place", "module", "arguments"), calls())
+@pytest.mark.parametrize(("place", "module", "arguments"), [*calls(), *calls_of_the_own_playbook()])
 def test_an_example_has_arguments_that_its_module_takes(place: str, module: str, arguments: Task) -> None:
     spec = spec_of(importlib.import_module(f"{PLUGINS}.modules.{module}"))
     known = spec.argument_spec
@@ -92,6 +110,28 @@ def test_ansible_reads_the_examples_as_tasks(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+def test_the_own_playbook_has_every_step_and_is_in_its_guide_as_it_is() -> None:
+    steps = [(module, arguments.get("state", "")) for _name, module, arguments in calls_of_the_own_playbook()]
+    assert steps == [
+        ("maintenance_plan", ""),
+        ("node_cordon", ""),
+        ("pdb_guard", ""),
+        ("node_drain", ""),
+        ("node_cordon", "out"),
+        ("node_cordon", "returning"),
+        ("maintenance_plan", ""),
+        ("pdb_guard", "absent"),
+        ("node_cordon", "uncordoned"),
+    ]
+    guide = (REPOSITORY / "docs/docsite/rst/guide_own_playbook.rst").read_text(encoding="utf-8")
+    assert textwrap.indent(OWN_PLAYBOOK.read_text(encoding="utf-8").removeprefix("---\n"), "   ") in guide
+
+
+def test_ansible_reads_the_own_playbook(tmp_path: Path) -> None:
+    code, text = play(tmp_path, str(OWN_PLAYBOOK), "--syntax-check", "-i", "worker-1,")
+    assert code == 0, text
+
+
 def commands() -> list[tuple[str, str]]:
     """Each ``ansible-playbook`` in a block of commands, with the file it is in."""
     pages = [
@@ -109,8 +149,10 @@ def commands() -> list[tuple[str, str]]:
 def wrong(command: str) -> list[str]:
     """What is wrong with the words of an ``ansible-playbook`` command of ours."""
     words = shlex.split(command, comments=True)[1:]
-    playbook = next(word for word in words if word.startswith(OURS)).removeprefix(OURS)
-    if not (REPOSITORY / f"playbooks/{playbook}.yml").is_file():
+    named = next(word for word in words if word.startswith(OURS) or word == OWN_PLAYBOOK.name)
+    playbook = named.removeprefix(OURS)
+    file = OWN_PLAYBOOK if named == OWN_PLAYBOOK.name else REPOSITORY / f"playbooks/{playbook}.yml"
+    if not file.is_file():
         return [f"there is no playbook {playbook}"]
     given: Task = {}
     for option, text in itertools.pairwise(words):
@@ -125,7 +167,7 @@ def wrong(command: str) -> list[str]:
             "errors"
         ]
         return found
-    read = [REPOSITORY / f"playbooks/{playbook}.yml", *REPOSITORY.glob(f"roles/{playbook}/meta/*.yml")]
+    read = [file, *REPOSITORY.glob(f"roles/{playbook}/meta/*.yml")]
     text = "".join(path.read_text(encoding="utf-8") for path in read)
     return [f"{name} is no variable of {playbook}" for name in given if not re.search(rf"\b{name}\b", text)]
 
@@ -152,6 +194,7 @@ def test_a_documented_command_is_understood(
         "ansible-playbook kubeops.node_maintenance.maintain -e maintain_nodes=a -e maintain_timeout=soon",
         "ansible-playbook kubeops.node_maintenance.recover -e recover_runs=a",
         "ansible-playbook kubeops.node_maintenance.evict -e maintain_nodes=a",
+        "ansible-playbook own_playbook.yml -e labour=patch.yml",
     ],
 )
 def test_a_wrong_command_is_noticed(command: str) -> None:
