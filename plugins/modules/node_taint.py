@@ -28,8 +28,8 @@ options:
   state:
     description:
       - V(present) sets the taints and leaves all others.
-      - V(absent) removes them. O(taints[].value) is then ignored, and without O(taints[].effect) all taints with the
-        key are removed.
+      - V(absent) removes them. The value of a taint is then ignored, and without an effect all taints with the key are
+        removed.
       - V(exact) sets them and removes all others, except those that controllers set and remove on their own and
         those in O(keep). An empty list removes all but these.
       - The controllers are Kubernetes (C(node.kubernetes.io/*)), the cloud controller manager
@@ -45,37 +45,22 @@ options:
     default: present
   taints:
     description:
-      - The taints. Each combination of key and effect may be listed once.
+      - The taints, each as a mapping or in the syntax of C(kubectl taint), such as V(dedicated=gpu:NoSchedule), or
+        V(dedicated:NoSchedule-) to remove it. A string may hold several, separated by commas. Each combination of key
+        and effect may be listed once.
+      - C(key) is a name, with or without a domain prefix, such as V(dedicated) or V(example.com/gpu). It is required.
+        C(maintenance.kubeops.io/in-progress) and C(maintenance.kubeops.io/waiting) belong to the maintenance itself and
+        are refused. The message of a node names an outdated key, C(node.alpha.kubernetes.io/notReady) or
+        C(unreachable), and the one that replaced it.
+      - C(value) has at most 63 characters, with the syntax of a label value. Booleans become V(true) and V(false).
+      - C(effect) is required for every taint that is set. V(NoSchedule) keeps pods without a toleration from being
+        scheduled on the node, V(PreferNoSchedule) only while there is room elsewhere; V(NoExecute) also evicts those
+        that run there.
+      - C(state) is V(present) or V(absent), the state of this taint. It overrides O(state), so that one patch sets one
+        taint and removes another. V(absent) is not allowed with O(state=exact).
     type: list
-    elements: dict
+    elements: raw
     required: true
-    suboptions:
-      key:
-        description:
-          - A name, with or without a domain prefix, such as V(dedicated) or V(example.com/gpu).
-          - C(maintenance.kubeops.io/in-progress) and C(maintenance.kubeops.io/waiting) belong to the maintenance itself
-            and are refused.
-          - The message of a node names an outdated key, C(node.alpha.kubernetes.io/notReady) or C(unreachable), and the
-            one that replaced it.
-        type: str
-        required: true
-      value:
-        description:
-          - At most 63 characters, with the syntax of a label value. Booleans become V(true) and V(false).
-        type: raw
-      effect:
-        description:
-          - V(NoSchedule) keeps pods without a toleration from being scheduled on the node, V(PreferNoSchedule) only
-            while there is room elsewhere; V(NoExecute) also evicts those that run there.
-          - Required for every taint that is set.
-        type: str
-        choices: [NoSchedule, PreferNoSchedule, NoExecute]
-      state:
-        description:
-          - The state of this taint; overrides O(state), so that one patch sets one taint and removes another. Not
-            allowed with O(state=exact).
-        type: str
-        choices: [present, absent]
   keep:
     description:
       - Keys of more taints that O(state=exact) leaves as they are, for example V(node.example.com/*); a C(*) at the end
@@ -105,6 +90,11 @@ EXAMPLES = r"""
       - key: dedicated
         value: analytics
         effect: NoSchedule
+
+- name: The same in the syntax of kubectl taint
+  kubeops.node_maintenance.node_taint:
+    nodes: [worker-7, worker-8]
+    taints: dedicated=analytics:NoSchedule
 
 - name: Keep pods that do not need special hardware off these nodes if possible
   kubeops.node_maintenance.node_taint:

@@ -25,9 +25,10 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge imp
     durations,
     errors,
     lists,
+    taint_input,
     window_input,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import node_taints, pod_rules
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import pod_rules
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.nodes import reboots, verify
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.preflight import node_order
 
@@ -134,31 +135,6 @@ def _gates(name: str, value: t.Any) -> list[str]:
     if not set(wanted) <= set(verify.GATES):
         raise errors.BadOption(name, value, f"some of {', '.join(verify.GATES)}")
     return wanted
-
-
-def _taints(name: str, value: t.Any) -> list[dict[str, t.Any]]:
-    """Taints as ``node_taint`` takes them, from kubectl's syntax, mappings, or a list of both."""
-    items: t.Iterable[t.Any] = (value,) if isinstance(value, (str, t.Mapping)) else value
-    if isinstance(items, (bool, int, float)):
-        raise errors.BadOption(
-            name, value, "taints such as dedicated=gpu:NoSchedule,old:NoExecute-, or a list of mappings"
-        )
-    raws: list[dict[str, t.Any]] = []
-    for item in items:
-        if isinstance(item, t.Mapping):
-            raws.append({str(key): each for key, each in item.items() if each not in (None, "")})
-        else:
-            raws += [dict(node_taints.parse(word)) for word in lists.names(item)]
-    faults = [
-        (f"{name}[{index}]", raw, "only key, value, effect and state")
-        for index, raw in enumerate(raws)
-        if not raw.keys() <= {"key", "value", "effect", "state"} or raw.get("state") not in (None, "present", "absent")
-    ]
-    found = node_taints.read(raws, "present")[1]
-    faults += [(fault.where.replace("taints", name, 1), *fault[1:]) for fault in found]
-    if faults:
-        raise errors.BadOptions((where, given, text.replace("taints[", f"{name}[")) for where, given, text in faults)
-    return raws
 
 
 def _rules(name: str, value: t.Any) -> list[t.Any]:
@@ -284,7 +260,7 @@ VARIABLES: t.Mapping[str, Variable] = {
     "window": Variable(window_input.read, ()),
     "tasks_estimate": Variable(_seconds, 900),
     "on_failure": Variable(_one_of("auto", "keep", "release"), "auto"),
-    "taints": Variable(_taints, ()),
+    "taints": Variable(taint_input.read, ()),
     "descheduler": Variable(_descheduler, {}),
     "report_dir": Variable(_text, ""),
     "announce_on": Variable(_some_of(*announce_input.MOMENTS), list(announce_input.MOMENTS)),

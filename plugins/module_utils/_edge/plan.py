@@ -19,6 +19,13 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.nod
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.preflight import node_order
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.plan import plan
 
+TAINT: specs.Params = {
+    "key": {"type": "str", "required": True, "no_log": False},
+    "value": {"type": "raw"},
+    "effect": {"type": "str", "choices": list(node_taints.EFFECTS)},
+    "state": {"type": "str", "choices": ["present", "absent"]},
+}
+
 
 def _prepared(params: specs.Params, environ: t.Mapping[str, str]) -> specs.Params:
     choices.label_selector("node_selector", params["node_selector"] or "")
@@ -55,7 +62,7 @@ SPEC = specs.ClusterModuleSpec(
         "node_conditions": {"type": "bool", "default": False},
         "planned_notice": {"type": "str"},
         "gates": {"type": "list", "elements": "str", "choices": list(verify.GATES)},
-        "taints": {"type": "list", "elements": "dict", "options": specs.TAINT},
+        "taints": {"type": "list", "elements": "dict", "options": TAINT},
         "conditions": {"type": "dict"},
         "stable": {"type": "str", "default": "10s"},
         "wait": {"type": "bool", "default": False},

@@ -24,7 +24,6 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge imp
     masking,
     options,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import node_taints
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import calls, context
 
 # What plugin_utils needs of the engine, of which it may import this layer only.
@@ -42,12 +41,6 @@ Guard = t.Callable[[], None]
 NODES: Params = {
     "nodes": {"type": "list", "elements": "str", "required": True, "aliases": ["name"]},
     "run": {"type": "str"},
-}
-TAINT: Params = {
-    "key": {"type": "str", "required": True, "no_log": False},
-    "value": {"type": "raw"},
-    "effect": {"type": "str", "choices": list(node_taints.EFFECTS)},
-    "state": {"type": "str", "choices": ["present", "absent"]},
 }
 BUDGETS: Params = {
     "swap_blocked": {"type": "bool", "default": False},

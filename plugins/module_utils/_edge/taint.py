@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge import errors, kubernetes_core, specs
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge import kubernetes_core, specs, taint_input
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import node_taints
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.nodes import taint
 
@@ -19,10 +19,8 @@ def _prepared(params: specs.Params, environ: t.Mapping[str, str]) -> specs.Param
         BadOptions: taints are invalid; names all of them.
     """
     del environ
-    desired, faults = node_taints.read(params["taints"] or (), params["state"])
-    if faults:
-        raise errors.BadOptions(faults)
-    return {**params, "taints": desired}
+    raws = taint_input.read("taints", params["taints"] or (), params["state"])
+    return {**params, "taints": node_taints.read(raws, params["state"])[0]}
 
 
 SPEC = specs.ClusterModuleSpec(
@@ -30,12 +28,7 @@ SPEC = specs.ClusterModuleSpec(
     options={
         "state": {"type": "str", "choices": ["present", "absent", "exact"], "default": "present"},
         **specs.NODES,
-        "taints": {
-            "type": "list",
-            "elements": "dict",
-            "required": True,
-            "options": specs.TAINT,
-        },
+        "taints": {"type": "list", "elements": "raw", "required": True},
         "keep": {"type": "list", "elements": "str", "no_log": False, "default": []},
         "allow_no_execute": {"type": "bool", "default": False},
     },

@@ -4,8 +4,59 @@
 
 from __future__ import annotations
 
+import typing as t
+
+import pytest
+from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
+
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.specs import Call, run_call
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.taint import SPEC
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import node_taints
+
+
+def desired(taints: object, state: str = "present") -> list[str]:
+    """What the engine gets for these arguments of a task, in kubectl's syntax."""
+    arguments = {"nodes": "n1", "state": state, "taints": taints}
+    validation = ArgumentSpecValidator(SPEC.argument_spec, **SPEC.rules).validate(arguments)
+    assert validation.error_messages == []
+    params = SPEC.prepare(SPEC.converted(validation.validated_parameters), {})
+    return [node_taints.words(taint) for taint in params["taints"]]
+
+
+@pytest.mark.parametrize(
+    ("taints", "state", "expected"),
+    [
+        ("dedicated=gpu:NoSchedule", "present", ["dedicated=gpu:NoSchedule"]),
+        ("a:NoSchedule,b=c:NoExecute-", "present", ["a:NoSchedule", "b=c:NoExecute-"]),
+        (["a:NoSchedule", {"key": "b", "state": "absent"}], "present", ["a:NoSchedule", "b-"]),
+        ([{"key": "a", "value": True, "effect": "NoSchedule"}], "present", ["a=true:NoSchedule"]),
+        ("dedicated", "absent", ["dedicated-"]),
+        ("dedicated=gpu:NoSchedule", "absent", ["dedicated=gpu:NoSchedule-"]),
+        ([{"key": "dedicated"}], "absent", ["dedicated-"]),
+        ("dedicated=gpu:NoSchedule", "exact", ["dedicated=gpu:NoSchedule"]),
+        ([], "exact", []),
+    ],
+)
+def test_taints_are_read_in_kubectls_syntax_and_as_mappings(taints: object, state: str, expected: list[str]) -> None:
+    assert desired(taints, state) == expected
+
+
+@pytest.mark.parametrize(
+    ("taints", "state", "said"),
+    [
+        ("dedicated=gpu", "present", "taints[0].effect: '' cannot be used"),
+        ("a:NoSchedule-", "exact", "exact removes what is not listed"),
+        ([{"key": "a", "effect": "NoSchedule", "timeAdded": "now"}], "present", "only key, value, effect and state"),
+        ([{"effect": "NoSchedule"}], "present", "taints[0].key: '' cannot be used"),
+        ([{"key": "a", "effect": "NoSchedule", "state": "gone"}], "present", "only key, value, effect and state"),
+        ([7], "present", "taints[0].effect"),
+    ],
+)
+def test_wrong_taints_are_told_before_a_request(taints: list[t.Any], state: str, said: str) -> None:
+    params = {"state": state, "nodes": ["n1"], "taints": taints, "host": "https://127.0.0.1:1"}
+    if isinstance(taints, str):
+        params["taints"] = [taints]
+    assert said in run_call(SPEC, params, Call())["msg"]
 
 
 def test_all_that_is_wrong_is_told_at_once_and_nobody_is_asked() -> None:

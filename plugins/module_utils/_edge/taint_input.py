@@ -1,0 +1,46 @@
+# Copyright: Contributors to the kubeops.node_maintenance collection
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""Taints in kubectl's syntax, or as mappings with ``key``, ``value``, ``effect`` and ``state``."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge import errors, lists
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import node_taints
+
+
+def read(name: str, value: t.Any, state: str = "present") -> list[dict[str, t.Any]]:
+    """The taints as mappings, from kubectl's syntax, mappings, or a list of both; ``state`` is of those without one.
+
+    Raises:
+        BadOptions: taints are invalid; names all of them.
+    """
+    items: t.Iterable[t.Any] = (value,) if isinstance(value, (str, t.Mapping)) else value
+    if isinstance(items, (bool, int, float)):
+        raise errors.BadOption(
+            name, value, "taints such as dedicated=gpu:NoSchedule,old:NoExecute-, or a list of mappings"
+        )
+    raws: list[dict[str, t.Any]] = []
+    for item in items:
+        if isinstance(item, t.Mapping):
+            raws.append({str(key): each for key, each in item.items() if each not in (None, "")})
+        else:
+            raws += [_mapping(word, state) for word in lists.names(item)]
+    faults = [
+        (f"{name}[{index}]", raw, "only key, value, effect and state")
+        for index, raw in enumerate(raws)
+        if not raw.keys() <= {"key", "value", "effect", "state"} or raw.get("state") not in (None, "present", "absent")
+    ]
+    found = node_taints.read(raws, state)[1]
+    faults += [(fault.where.replace("taints", name, 1), *fault[1:]) for fault in found]
+    if faults:
+        raise errors.BadOptions((where, given, text.replace("taints[", f"{name}[")) for where, given, text in faults)
+    return raws
+
+
+def _mapping(word: str, state: str) -> dict[str, t.Any]:
+    raw = dict(node_taints.parse(word))
+    # Without a trailing hyphen, the state of the call decides.
+    return raw if state == "present" or raw["state"] == "absent" else {**raw, "state": None}
