@@ -6,6 +6,9 @@ from __future__ import annotations
 
 import typing as t
 
+from ansible.parsing.dataloader import DataLoader
+from ansible.utils import vars as ansible_vars
+
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge import inputs
 
 DOCUMENTATION = r"""
@@ -53,4 +56,5 @@ class FilterModule:
 
 
 def _maintain_input(variables: t.Mapping[str, t.Any], playbook: str, others: t.Iterable[str] = ()) -> dict[str, t.Any]:
-    return inputs.read({**variables, **dict.fromkeys(others)}, playbook)
+    extra = ansible_vars.load_extra_vars(DataLoader())
+    return inputs.read({**variables, **dict.fromkeys(others)}, playbook, extra)

@@ -274,14 +274,14 @@ VARIABLES: t.Mapping[str, Variable] = {
 }
 
 
-def read(raw: t.Mapping[str, t.Any], playbook: str) -> dict[str, t.Any]:
+def read(raw: t.Mapping[str, t.Any], playbook: str, extra: t.Iterable[str] = ()) -> dict[str, t.Any]:
     """The input in its final types, with the list of ``errors`` in it.
 
     ``raw`` maps full names of variables to their values, including variables that start like an option of the role
     ``migrate``. Empty and null mean unset. A relative path is relative to the current directory, because the directory
-    of a playbook that imports ours is unknown here.
+    of a playbook that imports ours is unknown here. ``extra`` are the names of all extra variables.
     """
-    wrong: list[str] = []
+    wrong = without_prefix(raw, extra)
     values: dict[str, t.Any] = {name: variable.unset for name, variable in VARIABLES.items()}
     for full, value in sorted(raw.items()):
         if full.startswith(ROLE):
@@ -317,9 +317,17 @@ def read(raw: t.Mapping[str, t.Any], playbook: str) -> dict[str, t.Any]:
 def unknown(full: str) -> str:
     """The message about an unknown variable, with similar ones if there are any."""
     names = [PREFIX + name for name in VARIABLES]
-    close = difflib.get_close_matches(full, names, n=3, cutoff=0.8)
+    close = [PREFIX + full] if full in VARIABLES else difflib.get_close_matches(full, names, n=3, cutoff=0.8)
     hint = f"Did you mean {' or '.join(close)}?" if close else f"The variables are {', '.join(names)}."
     return f"{full} is not a variable of this playbook. {hint}"
+
+
+def without_prefix(raw: t.Container[str], extra: t.Iterable[str]) -> list[str]:
+    """The messages about extra variables like ``force`` instead of ``maintain_force``, which would have no effect.
+
+    If the latter is set as well, a playbook that imports ours may have set it from the former.
+    """
+    return [unknown(name) for name in sorted(extra) if name in VARIABLES and PREFIX + name not in raw]
 
 
 def of_the_role(full: str) -> list[str]:

@@ -341,6 +341,15 @@ def test_a_time_of_day_is_its_next_occurrence() -> None:
     assert given(until="2026-11-21T05:30:00+01:00")["until"] == 1795235400.0
 
 
+def test_an_extra_variable_without_its_prefix_is_told() -> None:
+    raw = {"maintain_nodes": "worker-1", "maintain_reason": ""}
+    found = read(raw, "maintain", ["force", "tasks", "nodes", "reason", "colour"])["errors"]
+    assert found == [
+        "force is not a variable of this playbook. Did you mean maintain_force?",
+        "tasks is not a variable of this playbook. Did you mean maintain_tasks?",
+    ]
+
+
 def test_every_variable_is_documented() -> None:
     page = (Path(__file__).parents[3] / "docs/docsite/rst/guide_input.rst").read_text(encoding="utf-8")
     missing = [name for name in VARIABLES if f"``{PREFIX}{name}``" not in page]

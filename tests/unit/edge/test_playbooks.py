@@ -79,6 +79,23 @@ def test_everything_wrong_is_said_before_the_first_request(tmp_path: Path, playb
     assert UNREACHABLE not in text
 
 
+def test_an_extra_variable_without_its_prefix_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "vars.yml").write_text("timeout: 5m\n")
+    code, text = play(tmp_path, "maintain", "-e", "maintain_nodes=worker-1 force=true", "-e", "@vars.yml")
+    assert code == 2
+    assert "force is not a variable of this playbook. Did you mean maintain_force?" in text
+    assert "timeout is not a variable of this playbook. Did you mean maintain_timeout?" in text
+    assert UNREACHABLE not in text
+
+
+def test_a_variable_of_the_inventory_without_our_prefix_is_somebody_elses(tmp_path: Path) -> None:
+    (tmp_path / "hosts.yml").write_text("all: {vars: {force: true, timeout: 5m}}\n")
+    code, text = play(tmp_path, "maintain", "-i", "hosts.yml", "-e", "maintain_nodes=worker-1")
+    assert code == 2
+    assert "Did you mean" not in text
+    assert UNREACHABLE in text
+
+
 def test_a_value_that_the_shell_took_apart_is_an_error(tmp_path: Path) -> None:
     code, text = play(tmp_path, "maintain", "-e", "maintain_nodes=worker-1 worker-2")
     assert code == 2
