@@ -61,6 +61,7 @@ ANSIBLE = {
     "action": ("ansible",),
     "callback": ("ansible",),
     "inventory": ("ansible",),
+    "filter": ("ansible.parsing.dataloader", "ansible.utils.vars"),
 }
 
 
