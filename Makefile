@@ -100,12 +100,13 @@ forecast: $(READY) ## where pods fit, beside what the real scheduler does with t
 
 # Several go on at a time, so each line says whose it is.
 tagged = 2>&1 | sed -u 's/^/$(1) | /'
-.PHONY: test-others test-lint test-units test-labs test-explorations
+.PHONY: test-others test-lint test-units test-browser test-labs test-explorations
 # Where one fails, nobody waits for the explorations.
 or-stop = || { kill -- -$$(cat .build/explorations.pid); exit 1; }
 test-others:
-	@$(call say,test,lint$(comma) then sanity; beside them unit tests per ansible-core$(comma) clients)
-	@MAKEFLAGS='$(filter-out -j% --job%,$(MAKEFLAGS))' $(MAKE) --jobs=2 test-units test-lint $(addprefix test-sanity-,$(SANITY)) $(or-stop)
+	@$(call say,test,lint$(comma) then sanity; beside them unit tests per ansible-core$(comma) clients$(comma) a browser)
+	@MAKEFLAGS='$(filter-out -j% --job%,$(MAKEFLAGS))' $(MAKE) --jobs=2 test-units test-lint test-browser \
+	  $(addprefix test-sanity-,$(SANITY)) $(or-stop)
 	@$(call say,test,the lab: its binaries are built once per machine)
 	@$(PLAY) kubeops.node_maintenance.lab -e lab_state=built $(or-stop)
 	@$(call say,test,end to end on $(LABS) labs side by side)
@@ -118,6 +119,8 @@ test-sanity-%:
 	  $(call tagged,sanity $*)
 test-units:
 	@python -m nox --session $(patsubst %,'unit(%)',$(UNITS)) clients $(call tagged,unit)
+test-browser:
+	@python -m nox --session browser $(call tagged,browser)
 test-labs:
 	@python -m pytest -v --numprocesses $(LABS) --reruns 1 --rerun-show-tracebacks -rfER --durations=15 tests/e2e \
 	  $(call tagged,labs) # once more, because deadlines meet busy machines; support/reruns.py sets the limit

@@ -42,7 +42,7 @@ nox.options.envdir = str(BUILD / "nox")
 nox.options.reuse_venv = "yes"
 nox.options.default_venv_backend = "virtualenv"
 nox.options.stop_on_first_error = True
-nox.options.sessions = ["lint", "sanity", "unit", "clients", "explore"]
+nox.options.sessions = ["lint", "sanity", "unit", "clients", "browser", "explore"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -307,6 +307,21 @@ def clients(session: nox.Session) -> None:
         with step(session, f"kubernetes {client}"):
             session.install(PINS, f"kubernetes=={client}", "pytest", "pytest-xdist", "hypothesis", "PySocks", "PyYAML")
             session.run("pytest", "--quiet", "--numprocesses=6", *(session.posargs or ["tests/unit/cluster"]))
+
+
+@nox.session
+def browser(session: nox.Session) -> None:
+    """The reports in a real browser. Without one they are not tested, which is a failure if `WHOLE` is set."""
+    if absent := [program for program in ("chromium", "chromedriver") if shutil.which(program) is None]:
+        told = f"{' and '.join(absent)} not on PATH (on Debian: apt install chromium chromium-driver)"
+        (session.error if os.environ.get("WHOLE") else session.skip)(f"The reports are NOT TESTED in a browser: {told}")
+    environment(session)
+    with step(session, "environment"):
+        packages = [f"ansible-core=={CORE}", f"kubernetes=={NEWEST_CLIENT}", "greenlet", "pytest", "selenium"]
+        session.install(PINS, *packages)
+    # Selenium talks to its driver on this machine.
+    session.env["no_proxy"] = "localhost"
+    session.run("pytest", *(session.posargs or ["tests/browser"]))
 
 
 @nox.session

@@ -220,6 +220,24 @@ def test_a_blocker_is_told_once() -> None:
     assert (found.text("td").count("No owner."), found.text("td").count("It goes.")) == (0, 1)
 
 
+def test_a_plan_says_how_each_pod_would_move_and_draws_nothing() -> None:
+    moving = {"namespace": "a", "name": "c", "node": "n1", "route": "evict", "reason": "It has 3 replicas."}
+    stuck = {"namespace": "a", "name": "b", "node": "n1", "route": "refuse", "code": "bare_pod"}
+    found = page([{"feasible": False, "findings": [], "pods": [moving, stuck], "waves": [["n1"]]}])
+    assert "wave 1, 1 pod to move, 1 refused" in found.text("span")
+    rows = "a/b refuse bare_pod , see above a/c evict It has 3 replicas."
+    assert found.text("td", "code").startswith(rows)
+    assert (found.count("svg"), found.count("p", "legend")) == (0, 0)
+
+
+def test_what_a_plan_refuses_is_not_left_out() -> None:
+    pods = [{"namespace": "a", "name": f"p{n:03}", "node": "n1", "route": "evict"} for n in range(200)]
+    stuck = {"namespace": "a", "name": "stuck", "node": "n1", "route": "refuse"}
+    found = page([{"feasible": False, "findings": [], "pods": [*pods, stuck], "waves": [["n1"]]}])
+    assert "a/stuck" in found.text("td")
+    assert found.count("tr") == 1 + 120
+
+
 def test_an_empty_run_makes_a_page_too() -> None:
     assert page([]).text("h1") == "Nothing to do"
 

@@ -124,5 +124,7 @@ def pods_axis(pods: t.Iterable[model.PodLane]) -> Axis | None:
 
 def worst(pods: t.Iterable[model.PodLane], most: int) -> list[model.PodLane]:
     """At most ``most`` pods, those that failed, were refused or waited long before others, by their first instant."""
-    found = sorted(pods, key=lambda p: (not p.failed, p.moved, not p.refused, -(p.waited_seconds or 0.0)))
+    found = sorted(
+        pods, key=lambda p: (not p.failed, p.moved, p.route != "refuse", not p.refused, -(p.waited_seconds or 0.0))
+    )
     return sorted(found[:most], key=lambda p: (min(p.moments, default=0.0), p.namespace, p.name))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 STYLE = """
 :root{color-scheme:light dark;--bg:#fcfcfb;--ink:#1d2126;--soft:#5d656e;--line:#e2e4e7;--grid:#e6e9ec;
---good:#2f7d4f;--bad:#c2362b;--warn:#a8690a;--cordoned:#b9c0c8;--protecting:#5aa79b;--draining:#3f74b8;
+--good:#2f7d4f;--bad:#c2362b;--warn:#966008;--cordoned:#b9c0c8;--protecting:#5aa79b;--draining:#3f74b8;
 --drained:#a9c1de;--out:#7d8793;--returning:#7fb389;--parked:#c99b4e;--blocked:#e3b04b;--area:#d9e5f3;--queued:#d3d7dc}
 @media screen and (prefers-color-scheme:dark){:root{--bg:#14171a;--ink:#e4e7ea;--soft:#98a1ab;
 --line:#2c3137;--grid:#262c32;--good:#6cc08b;--bad:#f0736a;--warn:#e0a84e;--cordoned:#59626c;
@@ -32,8 +32,9 @@ dl{margin:0}dd{margin:0}
 .tiles{display:grid;grid-template-columns:repeat(auto-fit,minmax(150px,1fr));margin:28px 0 0;
 border-top:1px solid var(--line);border-bottom:1px solid var(--line)}
 .tiles>div{padding:14px 16px 13px 0}
-.tiles dt{font-size:13px}.tiles dd{font-size:25px;font-weight:600;line-height:1.25;letter-spacing:-.01em}
-.tiles .note{font-size:13px;font-weight:400;letter-spacing:0;color:var(--soft)}
+.tiles dt{font-size:13px}
+.tiles dd{font-size:22px;font-weight:600;line-height:1.35;letter-spacing:-.01em;white-space:nowrap}
+.tiles .note{font-size:13px;font-weight:400;letter-spacing:0;color:var(--soft);white-space:normal}
 .look{margin:28px 0 0;padding:14px 18px 6px;border-left:3px solid var(--bad)}
 .look h2{margin:0 0 8px}
 .look li{margin:0 0 8px}.look b{margin-right:6px}ul{padding-left:0;list-style:none;margin:0}
@@ -44,7 +45,7 @@ p.legend{max-width:none}
 .legend .refused{width:3px}.legend i{display:inline-block;width:11px;height:11px;margin-right:6px;border-radius:2px;
 vertical-align:-1px}
 table{border-collapse:collapse;width:100%;font-size:13.5px;line-height:1.4}
-th{font-weight:500;text-align:left;font-size:12.5px;vertical-align:bottom}
+th{font-weight:500;text-align:left;font-size:12.5px;vertical-align:bottom;overflow-wrap:normal}
 th,td{padding:5px 16px 5px 0}
 td{vertical-align:top}
 .words td:not(.num):not(.fit){min-width:19ch}
@@ -53,8 +54,10 @@ tbody tr{border-top:1px solid var(--line)}
 .picture tr{border-top:0}
 .picture .group{border-top:1px solid var(--line)}
 .picture td,.picture th{padding-top:0;padding-bottom:0;vertical-align:middle;height:23px}
-.picture .lane{padding-right:0;width:56%}
-.fit{white-space:nowrap}.log td:last-child{width:62%}section>.soft,details>.soft{font-size:13.5px}
+.picture th{white-space:nowrap}.picture td:first-child{min-width:22ch}
+.picture .lane{padding-right:0;width:50%}
+.fit{white-space:nowrap}.log td:last-child{width:45%}.planned td:first-child{width:38%}
+section>.soft,details>.soft{font-size:13.5px}
 svg{display:block;width:100%;overflow:visible}
 svg .cordoned{fill:var(--cordoned)}svg .protecting,svg .taking_over{fill:var(--protecting)}
 svg .draining,svg .ending{fill:var(--draining)}svg .drained{fill:var(--drained)}
@@ -77,12 +80,13 @@ summary:focus-visible,input:focus-visible{outline:2px solid var(--draining);outl
 details>:not(summary){margin-bottom:16px}
 input{font:inherit;font-size:14px;width:min(360px,100%);padding:6px 10px;margin:4px 0 12px;
 color:inherit;background:transparent;border:1px solid var(--line);border-radius:5px}
+input::placeholder{color:var(--soft);opacity:1}
 footer{margin-top:48px;font-size:12.5px;color:var(--soft)}
 @media screen and (max-width:760px){body{padding:24px 16px 48px}h1{font-size:27px}
 .picture tr{display:flex;flex-wrap:wrap;align-items:baseline;padding:5px 0 3px}
 .picture td,.picture th{height:auto}.picture .lane{width:100%}
-.picture thead th:not(.lane){display:none}.picture td:first-child{width:100%}
-.words thead{display:none}.words tr{display:block;padding:8px 0}.words td{display:block;padding:0}
+.picture thead th:not(.lane),td:empty{display:none}.picture td:first-child{width:100%}
+.words thead{display:none}.words tr{display:block;padding:8px 0}.words td{display:block;padding:0;width:auto!important}
 .words .num{text-align:left}td[data-is]:not(:empty)::before{content:attr(data-is) " ";color:var(--soft)}}
 @media print{body{padding:0;max-width:none;font-size:10.5pt}input{display:none}
 *{print-color-adjust:exact;-webkit-print-color-adjust:exact}tr,.look{break-inside:avoid}

@@ -91,7 +91,7 @@ y="{{ (100 - height)|round(1) }}%" height="{{ height }}%"><title>{{ ready|counte
 {% for pod in pods %}
 {% set outcome = pod.outcome|replace("_", " ") %}
 <tr data-find="{{ (pod|place ~ " " ~ pod.route ~ " " ~ outcome ~ " " ~ pod.node)|lower }}"><td>{{ pod|place }}</td>\
-<td class="soft">{{ pod.route|replace("_", " ") }}</td>\
+<td class="fit soft">{{ pod.route|replace("_", " ") }}</td>\
 <td class="fit {{ "bad" if pod.failed else "" }}" title="{{ pod.reason }}\
 {% if pod.blocked_by and not pod.moved %}; {{ pod.blocked_by }}: {{ pod.rule }}{% endif %}">{{ outcome }}</td>\
 <td class="num" data-is="gone after">{{ "" if pod.waited_seconds is none else pod.waited_seconds|duration }}</td>\
@@ -100,16 +100,31 @@ y="{{ (100 - height)|round(1) }}%" height="{{ height }}%"><title>{{ ready|counte
 {% endfor %}
 </tbody></table>
 {% endmacro %}
+{# What is refused is a blocker, and those stand at the top. #}
+{%- macro planned_rows(pods) %}
+<table class="words planned">{{ head(["Pod", "Route", "Why"]) }}<tbody>
+{% for pod in pods %}
+<tr data-find="{{ (pod|place ~ " " ~ pod.route ~ " " ~ pod.node)|lower }}"><td>{{ pod|place }}</td>\
+<td class="fit {{ "bad" if pod.route == "refuse" else "soft" }}">{{ pod.route }}</td>\
+<td>{% if pod.route == "refuse" %}<code>{{ pod.code }}</code>, see above{% else %}{{ pod.reason }}{% endif %}</td></tr>
+{% endfor %}
+</tbody></table>
+{% endmacro %}
 {%- macro pod_group(name, wave, pods, room, grid, open) %}
 {% set going = pods|reject("staying")|list %}
 {% set axis = pods_axis(going) %}
 {% set moved, failed = going|selectattr("moved")|list|length, going|selectattr("failed")|list|length %}
 {% set refused, left = going|sum("refused"), pods|left %}
+{% set blocked = going|selectattr("route", "eq", "refuse")|list|length %}
 <details class="node"{% if open %} open{% endif %}><summary><b>{{ name or "no node" }}</b><span class="soft">\
-{% if wave %}wave {{ wave }}, {% endif %}{{ moved }} of {{ going|length|counted("pod") }} moved\
+{% if wave %}wave {{ wave }}, {% endif %}\
+{% if report.planned %}{{ (going|length - blocked)|counted("pod") }} to move\
+{% if blocked %}, {{ blocked }} refused{% endif %}\
+{% else %}{{ moved }} of {{ going|length|counted("pod") }} moved{% endif %}\
 {% if failed %}, {{ failed }} failed{% endif %}{% if refused %}, {{ refused|counted("refusal") }}{% endif %}\
 {% if axis %}, in {{ axis.seconds|duration }}{% endif %}</span></summary>
-{% if going %}{{ pod_rows(going|worst(room), axis, grid) }}{% endif %}
+{% set shown = going|worst(room) %}
+{% if going %}{{ planned_rows(shown) if report.planned else pod_rows(shown, axis, grid) }}{% endif %}
 {% if going|length > room or left %}<p class="soft">\
 {% if going|length > room %}{{ going|length - room }} more pods had no trouble: see report.json. {% endif %}\
 {% for code, number in left %}{{ "Left in place: " if loop.first else ", " }}\
@@ -267,7 +282,7 @@ content="default-src 'none'; style-src 'unsafe-inline'; script-src '{{ script_ha
 {% call section("pods", "Pods by node") %}
 {% set groups = report|by_node %}
 {% set room = [120, [1200 // groups|length, 5]|max]|min %}
-{{ legend(lanes, lanes) }}<div id="filter"></div>
+{% if not report.planned %}{{ legend(lanes, lanes) }}{% endif %}<div id="filter"></div>
 {% for name, wave, pods in groups %}
 {{ pod_group(name, wave, pods, room, "pods-" ~ loop.index0, groups|length <= 2) }}
 {% endfor %}
