@@ -2,7 +2,10 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Reports as the modules write them: of plans and runs in a simulated cluster, and of a roll of 300 nodes."""
+"""Reports as the modules write them: of plans and runs in a simulated cluster, and of a roll of 300 nodes.
+
+That of a rehearsal is the report of a run.
+"""
 
 from __future__ import annotations
 

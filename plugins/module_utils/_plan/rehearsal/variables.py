@@ -51,6 +51,9 @@ def of_copy(
             made[full] = value
         elif name not in QUIET:
             said.append(notes.note("variable", full))
+    # The report of the copy looks like that of a run, and has to say what it is.
+    reason = made.get("maintain_reason")
+    made["maintain_reason"] = f"rehearsal: {reason}" if reason else "rehearsal"
     if read["nodes"]:
         made["maintain_nodes"] = [names.get(name, name) for name in read["nodes"]]
     if read["tasks"] or read["reboot"]:

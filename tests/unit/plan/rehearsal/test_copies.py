@@ -159,6 +159,7 @@ def test_nothing_that_reaches_the_world_outside_is_used_on_the_copy() -> None:
     found, said = variables.of_copy(given, READ, {"n1": "h1"}, report_dir="/r", tasks="/work.yml")
     assert found == {
         "maintain_serial": 2,
+        "maintain_reason": "rehearsal",
         "maintain_nodes": ["h1"],
         "maintain_tasks": "/work.yml",
         "maintain_gates": ["rebooted"],
@@ -167,6 +168,12 @@ def test_nothing_that_reaches_the_world_outside_is_used_on_the_copy() -> None:
     told = " ".join(notes.sentences(said))
     assert "maintain_before_node" in told
     assert "no host is contacted" in told
+
+
+def test_the_report_of_the_copy_says_that_it_is_a_rehearsal() -> None:
+    given = {"maintain_reason": "kernel update"}
+    found, _said = variables.of_copy(given, READ, {"n1": "n1"}, report_dir="/r", tasks="/work.yml")
+    assert found["maintain_reason"] == "rehearsal: kernel update"
 
 
 def test_what_cannot_be_rehearsed_is_said() -> None:
