@@ -264,6 +264,35 @@ waves:
   type: list
   elements: list
   sample: [[worker-1], [worker-2]]
+waits:
+  description:
+    - Why nodes are not in an earlier wave, once for each node that is not in the first one, in the order of the waves.
+    - It tells of the wave before the node's own. Waves before that one had no room either.
+  returned: when the cluster could be read
+  type: list
+  elements: dict
+  contains:
+    node: {description: The node., type: str, sample: worker-3}
+    wave: {description: "Its wave, from 1.", type: int, sample: 2}
+    limits:
+      description: Which options the wave before would exceed with it, V(max_parallel) or V(max_per_zone) or both.
+      type: list
+      elements: str
+      sample: [max_per_zone]
+    behind:
+      description:
+        - The nodes of the wave before, which come first; with V(max_per_zone) alone those of the same zone. If these
+          were not in it, the node would be.
+      type: list
+      elements: str
+      sample: [worker-1]
+    together:
+      description:
+        - The other nodes with pods of the same gang, which leave in the same wave. There was no room for all of them.
+      type: list
+      elements: str
+      sample: []
+    reason: {description: All of that in words., type: str, sample: wave 1 has worker-1 of the same zone}
 wave_seconds:
   description:
     - How long each wave will take, from its cordon until its nodes are back, without your own tasks and the gates after

@@ -401,6 +401,7 @@ def test_a_plan_shows_what_a_wave_takes_and_which_budgets_hold_it_up() -> None:
         "waves": [["a", "b"], ["c"]],
         "wave_seconds": [43, 2],
         "wave_parts": [{"steps": 2.0, "starts": 0.0, "stops": 10.5, "budgets": 30.0}, {"steps": 2.0, "stops": 0.0}],
+        "waits": [{"node": "c", "reason": "wave 1 is full with 2 nodes"}],
         "findings": [],
         "budgets": [
             held(1, "web", 30.0),
@@ -411,7 +412,7 @@ def test_a_plan_shows_what_a_wave_takes_and_which_budgets_hold_it_up() -> None:
     }
     assert SUMMED({"plan": plan}, "plan")["lines"][:-1] == [
         "Wave 1: a, b (about 43 s: cordon and proof 2 s, stops 10.5 s, budgets 30 s)",
-        "Wave 2: c (about 2 s: cordon and proof 2 s)",
+        "Wave 2: c (about 2 s: cordon and proof 2 s); wave 1 is full with 2 nodes",
         "Wave 2 waits for the guard of StatefulSet shop/db: 4 pods, 1 at a time, 40 s.",
         "Wave 1 waits for budget shop/web: 4 pods, 1 at a time, 30 s.",
         "Wave 1 waits for budget shop/api: 1 pod, none allowed at the moment.",

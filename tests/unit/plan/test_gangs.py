@@ -195,7 +195,8 @@ def nodes(zones: str) -> list[objects.Node]:
 def test_the_nodes_of_a_gang_share_a_wave(
     zones: str, together: list[tuple[str, ...]], options: Raw, expected: list[tuple[str, ...]]
 ) -> None:
-    assert list(waves.waves(nodes(zones), together=together, **options)) == expected
+    found = waves.formed(nodes(zones), waves.Limits(**options), together=together)
+    assert list(found.waves) == expected
 
 
 def test_where_a_zone_would_lose_too_much_the_finding_says_how_often_it_is_interrupted() -> None:

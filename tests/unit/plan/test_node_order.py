@@ -20,7 +20,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.pre
     Order,
     ordered,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.preflight.waves import waves
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.preflight.waves import Limits, formed
 from ansible_collections.kubeops.node_maintenance.tests.unit.plan.objects import node, pod
 
 ZONE = "topology.kubernetes.io/zone"
@@ -79,7 +79,7 @@ def test_whatever_the_order_each_node_is_in_one_wave_and_no_wave_has_too_many(
     zones: list[str], order: Order, parallel: int, limit: int | None
 ) -> None:
     nodes = [Node.of(node(f"n{i}", labels={ZONE: zone} if zone else {})) for i, zone in enumerate(zones)]
-    found = waves(ordered(nodes, [], order), parallel, max_per_zone=limit)
+    found = formed(ordered(nodes, [], order), Limits(parallel, ZONE, limit)).waves
     assert sorted(name for wave in found for name in wave) == sorted(each.name for each in nodes)
     by_name = {each.name: each.labels.get(ZONE) for each in nodes}
     for wave in found:

@@ -7,12 +7,24 @@ from __future__ import annotations
 import typing as t
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Node
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.preflight.waves import waves
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.preflight.waves import (
+    Formed,
+    Limits,
+    formed,
+)
 from ansible_collections.kubeops.node_maintenance.tests.unit.plan.objects import node
 
 ZONE = "topology.kubernetes.io/zone"
+Groups = t.Sequence[t.Collection[str]]
+
+
+def nodes_in(zones: t.Iterable[str]) -> list[Node]:
+    """Nodes n0, n1 and so on, each in a zone; `.` is none."""
+    return [Node.of(node(f"n{index}", labels={} if zone == "." else {ZONE: zone})) for index, zone in enumerate(zones)]
 
 
 @pytest.mark.parametrize(
@@ -38,5 +50,130 @@ ZONE = "topology.kubernetes.io/zone"
     ],
 )
 def test_waves(zones: str, options: dict[str, t.Any], expected: tuple[tuple[str, ...], ...]) -> None:
-    nodes = [Node.of(node(f"n{index}", labels={} if zone == "." else {ZONE: zone})) for index, zone in enumerate(zones)]
-    assert waves(nodes, **options) == expected
+    assert formed(nodes_in(zones), Limits(**options)).waves == expected
+
+
+@pytest.mark.parametrize(
+    ("zones", "options", "together", "limits", "reason"),
+    [
+        pytest.param("ab", {}, [], "max_parallel", "wave 1 is full with 1 node", id="full"),
+        pytest.param("abc", {"max_parallel": 2}, [], "max_parallel", "wave 1 is full with 2 nodes", id="full of two"),
+        pytest.param(
+            "aba",
+            {"max_parallel": 3, "max_per_zone": 1},
+            [],
+            "max_per_zone",
+            "wave 1 has n0 of the same zone",
+            id="zone",
+        ),
+        pytest.param(
+            "aaaaba",
+            {"max_parallel": 9, "max_per_zone": 4},
+            [],
+            "max_per_zone",
+            "wave 1 has n0, n1, n2 and 1 more of the same zone",
+            id="zone of many",
+        ),
+        pytest.param(
+            "aa",
+            {"max_per_zone": 1},
+            [],
+            "max_parallel max_per_zone",
+            "wave 1 is full with 1 node and has as many of the same zone as it may",
+            id="both",
+        ),
+        pytest.param(
+            "bcd",
+            {"max_parallel": 2},
+            [("n1", "n2")],
+            "max_parallel",
+            "wave 1 has no room for 2 nodes that leave together, as it has 1 node",
+            id="gang",
+        ),
+        pytest.param(
+            "aba",
+            {"max_parallel": 3, "max_per_zone": 1},
+            [("n1", "n2")],
+            "max_per_zone",
+            "wave 1 has no room for 2 nodes that leave together, as it has n0 of the same zone",
+            id="gang in zones",
+        ),
+    ],
+)
+def test_the_last_node_waits_for_a_reason(
+    zones: str, options: dict[str, t.Any], together: Groups, limits: str, reason: str
+) -> None:
+    wait = formed(nodes_in(zones), Limits(**options), together=together).waits[-1]
+    last = f"n{len(zones) - 1}"
+    assert (wait.node, wait.wave, " ".join(wait.limits), wait.reason) == (last, 2, limits, reason)
+    told = wait.to_dict()
+    assert (told["node"], told["reason"], tuple(told["together"])) == (last, reason, ("n1",) if together else ())
+
+
+def wave_of(found: Formed, name: str) -> int:
+    (number,) = [number for number, wave in enumerate(found.waves, start=1) if name in wave]
+    return number
+
+
+def _gathered(nodes: t.Sequence[Node], group: t.Collection[str]) -> list[Node]:
+    """In the order in which each has its turn: those of a group where its first one is."""
+    names = [each.name for each in nodes]
+    first = min(map(names.index, group))
+    return sorted(nodes, key=lambda each: first if each.name in group else names.index(each.name))
+
+
+@st.composite
+def rolls(draw: st.DrawFn) -> tuple[list[Node], Limits, list[tuple[str, ...]]]:
+    """Nodes with limits, and groups of them that leave together."""
+    nodes = nodes_in(draw(st.lists(st.sampled_from("abc."), max_size=14)))
+    limits = Limits(draw(st.integers(1, 5)), ZONE, draw(st.none() | st.integers(1, 3)))
+    marks = draw(st.lists(st.sampled_from("xy----"), min_size=len(nodes), max_size=len(nodes)))
+    groups = [tuple(n.name for n, mark in zip(nodes, marks, strict=True) if mark == group) for group in "xy"]
+    return nodes, limits, [group for group in groups if group]
+
+
+@settings(deadline=None, derandomize=True, max_examples=300)
+@given(rolls())
+def test_without_those_it_waits_for_a_node_is_in_an_earlier_wave(
+    roll: tuple[list[Node], Limits, list[tuple[str, ...]]],
+) -> None:
+    """A wave depends on the nodes that are in none before it, so waves after it can be left out."""
+    nodes, limits, groups = roll
+    found = formed(nodes, limits, together=groups)
+    assert [(wait.node, wait.wave) for wait in found.waits] == [
+        (name, number) for number, wave in enumerate(found.waves, start=1) for name in wave if number > 1
+    ]
+    whole = [group for group in groups if len({wave_of(found, name) for name in group}) == 1]
+    for group in groups:
+        if group not in whole:
+            # Parted by its zones, and each of it where the first has its turn.
+            nodes = _gathered(nodes, group)
+    for wait in found.waits:
+        assert wait.limits
+        assert wait.behind
+        before = found.waves[wait.wave - 2]
+        assert set(wait.behind) <= set(before)
+        assert set(wait.together) <= set(found.waves[wait.wave - 1])
+        unit = {wait.node, *wait.together}
+        here = {name for wave in found.waves[: wait.wave - 1] for name in wave} | unit
+        assert wave_of(formed([n for n in nodes if n.name in here], limits, together=whole), wait.node) == wait.wave
+        gone = {*wait.behind, *(name for group in whole if {*group} & {*wait.behind} for name in group)}
+        fewer = formed([n for n in nodes if n.name in here - gone], limits, together=whole)
+        assert wave_of(fewer, wait.node) < wait.wave
+
+
+@settings(deadline=None, derandomize=True, max_examples=200)
+@given(rolls())
+def test_a_limit_that_is_not_named_is_not_in_the_way(roll: tuple[list[Node], Limits, list[tuple[str, ...]]]) -> None:
+    """One node fewer is enough, of any zone, or of the same one where the zone's limit is named."""
+    nodes, limits, _groups = roll
+    found, by_name = formed(nodes, limits), {each.name: each for each in nodes}
+    for wait in found.waits:
+        before, zone = found.waves[wait.wave - 2], by_name[wait.node].labels.get(ZONE)
+        early = {name for wave in found.waves[: wait.wave - 1] for name in wave}
+        # As the decision was made: later nodes are not there yet.
+        come = [n for n in nodes[: nodes.index(by_name[wait.node]) + 1] if n.name in early or n.name == wait.node]
+        for name in (each.name for each in come if each.name in before):
+            fewer = formed([n for n in come if n.name != name], limits)
+            same = by_name[name].labels.get(ZONE) == zone
+            assert (wave_of(fewer, wait.node) < wait.wave) == (same or "max_per_zone" not in wait.limits)

@@ -238,6 +238,17 @@ def test_what_a_plan_refuses_is_not_left_out() -> None:
     assert found.count("tr") == 1 + 120
 
 
+def test_a_plan_of_several_waves_says_why_nodes_wait() -> None:
+    waits = [{"node": "n2", "reason": "wave 1 has n1 of the same zone"}, {"node": "n3", "reason": "wave 1 is full"}]
+    planned = {"feasible": True, "waves": [["n1"], ["n2", "n3"]], "waits": waits}
+    found = page([planned])
+    assert "Waves" in found.text("h2").split()
+    assert found.text("td") == "1 n1 2 n2, n3 n2: wave 1 has n1 of the same zone; n3: wave 1 is full"
+    assert "Waves" not in page([{**planned, "waves": [["n1"]]}]).text("h2").split()
+    went = page(Sample(nodes=2).results)
+    assert "Waves" not in went.text("h2").split()
+
+
 def test_an_empty_run_makes_a_page_too() -> None:
     assert page([]).text("h1") == "Nothing to do"
 

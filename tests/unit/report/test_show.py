@@ -22,7 +22,7 @@ from ansible_collections.kubeops.node_maintenance.tests.unit.report.sample impor
 SHAPE = {
     "": "actions advice by check ended failed findings given_back headline nodes pods problems reason refusals run "
     "services started swaps totals verdict version watched",
-    "nodes": "left marks message name outcome pods_failed pods_moved seconds spans wave",
+    "nodes": "left marks message name outcome pods_failed pods_moved seconds spans waits wave",
     "nodes.spans": "end open phase seconds start",
     "nodes.marks": "at message what",
     "pods": "blocked_by code failed held_seconds marks moved name namespace node outcome owner reason refused remedy "
@@ -120,14 +120,15 @@ def test_a_plan_names_the_pods_that_would_move_by_wave_and_node() -> None:
         {**raw, "name": "lonely", "route": "refuse", "owner": ""},
         {**raw, "name": "bare", "route": "evict", "owner": ""},
     ]
-    text = summary_text(build_report([{"feasible": True, "waves": [["n1"], ["n2"]], "pods": pods}]))
+    waits = [{"node": "n2", "reason": "wave 1 is full with 1 node"}]
+    text = summary_text(build_report([{"feasible": True, "waves": [["n1"], ["n2"]], "waits": waits, "pods": pods}]))
     assert text.startswith("Planned: 3 pods to move. 2 nodes in 2 waves planned.")
     assert "3 to move, 1 blocked, 1 left in place" in text
     assert text.partition("To move:\n")[2].splitlines() == [
         "    n1, wave 1",
         "      evict  shop/bare",
         "      swap   shop/web (Deployment shop/web)",
-        "    n2, wave 2",
+        "    n2, wave 2; wave 1 is full with 1 node",
         "      evict  shop/late (Deployment shop/web)",
     ]
 

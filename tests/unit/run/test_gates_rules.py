@@ -54,6 +54,7 @@ def test_a_result_says_of_each_node_what_it_lacks(world: World) -> None:
         "feasible": False,
         "pods": [],
         "waves": [],
+        "waits": [],
         "wave_seconds": [],
         "wave_parts": [],
         "budgets": [],

@@ -30,6 +30,7 @@ FILTERS: dict[str, t.Callable[..., t.Any]] = {
     "thousands": "{:,}".format,
     "to_move": text.to_move,
     "unplaced": text.unplaced,
+    "waves": text.waves,
     "worst": chart.worst,
 }
 GLOBALS: dict[str, t.Any] = {

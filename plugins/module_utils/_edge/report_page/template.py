@@ -54,7 +54,7 @@ y="{{ inset - 2 }}" height="{{ 27 - 2 * inset }}"><title>{{ mark.at|clock }} {{ 
 {{ head(["Node", "Wave", "Outcome", "Away", "Pods"], ["Away", "Pods"], scale(axis.ticks(), grid)) }}<tbody>
 {% for node in nodes %}
 <tr{% if loop.changed(node.wave) %} class="group"{% endif %}><td class="fit">{{ node.name }}</td>\
-<td data-is="wave">{{ node.wave or "" }}</td>\
+<td data-is="wave" title="{{ node.waits }}">{{ node.wave or "" }}</td>\
 <td class="fit {{ tones.get(node.outcome, "") }}">{{ node.outcome }}</td>\
 <td class="num" data-is="away">{{ node.seconds|duration }}</td>\
 <td class="num" data-is="pods">{{ node.pods_moved }}</td>\
@@ -226,6 +226,16 @@ content="default-src 'none'; style-src 'unsafe-inline'; script-src '{{ script_ha
 <dl class="tiles">{{ tiles(report.totals) }}</dl>
 {% if report.dark or report.problems or report.blockers %}{{ to_look_at(to_look(report).items()) }}{% endif %}
 {% if report.advice and report.planned %}{{ to_unblock(report.advice) }}{% endif %}
+{% set waves = report|waves if report.planned else [] %}
+{% if waves|length > 1 %}
+{% call section("waves", "Waves") %}
+<table class="words">{{ head(["Wave", "Nodes", "Why not earlier"]) }}<tbody>
+{% for number, names, why in waves[:rows_most] %}
+<tr><td class="fit">{{ number }}</td><td>{{ names|join(", ") }}</td><td>{{ why }}</td></tr>
+{% endfor %}
+</tbody></table>{{ more(waves, rows_most, "wave") }}
+{% endcall %}
+{% endif %}
 {% if report.started is not none and nodes %}
 {% call section("nodes", "Nodes over time") %}{{ nodes_over_time(nodes) }}{% endcall %}
 {% endif %}

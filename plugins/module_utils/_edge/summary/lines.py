@@ -9,6 +9,7 @@ import typing as t
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge import window_input
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.summary import replies
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.report import text
 
 PARTS = {
     "steps": "cordon and proof",
@@ -59,7 +60,8 @@ def plan(
 
 
 def _waves(plan: t.Mapping[str, t.Any]) -> list[str]:
-    """The nodes of each wave, and what it takes."""
+    """The nodes of each wave, what it takes, and why it comes after others."""
+    reasons = {wait["node"]: wait["reason"] for wait in plan.get("waits") or ()}
     waves, seconds, parts = (plan.get(key) or () for key in ("waves", "wave_seconds", "wave_parts"))
     lines = []
     for number, wave in enumerate(waves, start=1):
@@ -67,7 +69,8 @@ def _waves(plan: t.Mapping[str, t.Any]) -> list[str]:
         if number <= min(len(seconds), len(parts)):
             made_of = (f"{PARTS[key]} {value:g} s" for key, value in parts[number - 1].items() if value)
             line += f" (about {seconds[number - 1]} s: {', '.join(made_of)})"
-        lines.append(line)
+        why = text.waiting({node: reasons.get(node, "") for node in wave})
+        lines.append(f"{line}; {why}" if why else line)
     return lines
 
 

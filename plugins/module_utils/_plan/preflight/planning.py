@@ -29,6 +29,8 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.pre
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.routes import migrate
 
+Waits = tuple[waves.Wait, ...]
+
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
@@ -52,12 +54,16 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """The first half: ``there`` are nodes at their goal, ``todo`` the others in order; ``plans`` are of their pods."""
+    """The first half: ``there`` are nodes at their goal, ``todo`` the others in order; ``plans`` are of their pods.
+
+    ``waits`` say why nodes are not in the first wave.
+    """
 
     plans: tuple[pod_plan.PodPlan, ...]
     there: frozenset[str]
     todo: tuple[objects.Node, ...]
     waves: preflight.Waves
+    waits: Waits = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,14 +87,9 @@ def draft(snapshot: snapshots.Snapshot, wanted: Wanted) -> Draft:
     todo = [snapshot.nodes[name] for name in present if name not in there]
     todo = node_order.ordered(todo, plans, wanted.order, zone_key=wanted.zone_key)
     plans = tuple(plan for plan in plans if plan.pod.node not in there)
-    groups = waves.waves(
-        todo,
-        wanted.max_parallel,
-        zone_key=wanted.zone_key,
-        max_per_zone=wanted.max_per_zone,
-        together=gang_findings.together(snapshot, plans),
-    )
-    return Draft(plans, there, tuple(todo), groups)
+    limits = waves.Limits(wanted.max_parallel, wanted.zone_key, wanted.max_per_zone)
+    formed = waves.formed(todo, limits, together=gang_findings.together(snapshot, plans))
+    return Draft(plans, there, tuple(todo), formed.waves, formed.waits)
 
 
 def judged(snapshot: snapshots.Snapshot, wanted: Wanted, drafted: Draft) -> Plan:

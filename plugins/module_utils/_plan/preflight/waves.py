@@ -1,51 +1,120 @@
 # Copyright: Contributors to the kubeops.node_maintenance collection
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""Which nodes are taken out together, and in which order."""
+"""Which nodes are taken out together, in which order, and why a node waits for others."""
 
 from __future__ import annotations
 
 import collections
+import dataclasses
 import typing as t
+from dataclasses import dataclass
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import objects
 
+Limit = t.Literal["max_parallel", "max_per_zone"]
 
-def waves(
-    nodes: t.Sequence[objects.Node],
-    max_parallel: int = 1,
-    *,
-    zone_key: str = "topology.kubernetes.io/zone",
-    max_per_zone: int | None = None,
-    together: t.Iterable[t.Collection[str]] = (),
-) -> tuple[tuple[str, ...], ...]:
-    """The nodes in waves of at most ``max_parallel``, in the order given.
 
-    ``max_per_zone`` limits how many of a wave carry the same value of the label ``zone_key``; nodes
-    without the label count as one zone. A node goes into the first wave with room for it, so two nodes
-    that share a budget may share a wave: the drain keeps to the budget. Nodes that are named ``together`` share a wave,
-    if need be a larger one, unless there are too many of a zone among them.
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How many nodes of a wave there may be, and how many of them with the same value of the label ``zone_key``.
+
+    Nodes without the label count as one zone.
+    """
+
+    max_parallel: int = 1
+    zone_key: str = "topology.kubernetes.io/zone"
+    max_per_zone: int | None = None
+
+    def exceeded(self, wave: t.Sequence[objects.Node]) -> tuple[Limit, ...]:
+        """Those that the nodes would exceed together."""
+        found: tuple[Limit, ...] = ("max_parallel",) if len(wave) > self.max_parallel else ()
+        return (*found, "max_per_zone") if self.crowded(wave) else found
+
+    def crowded(self, wave: t.Iterable[objects.Node]) -> set[str | None]:
+        """The zones with too many of the nodes."""
+        if self.max_per_zone is None:
+            return set()
+        zones = collections.Counter(self.zone(node) for node in wave)
+        return {zone for zone, count in zones.items() if count > self.max_per_zone}
+
+    def zone(self, node: objects.Node) -> str | None:
+        return node.labels.get(self.zone_key)
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """Why a node is in ``wave`` (from 1, never the first) and not in the one before.
+
+    That one would have exceeded ``limits`` with the node and those that leave ``together`` with it, because ``behind``,
+    which come first, are in it: without them the node would be in it.
+    """
+
+    node: str
+    wave: int
+    limits: tuple[Limit, ...]
+    behind: tuple[str, ...]
+    together: tuple[str, ...] = ()
+
+    @property
+    def reason(self) -> str:
+        """In words: what the wave before has."""
+        before, names = f"wave {self.wave - 1}", ", ".join(self.behind[:3])
+        names += f" and {len(self.behind) - 3} more" if len(self.behind) > 3 else ""
+        full = f"{len(self.behind)} {'node' if len(self.behind) == 1 else 'nodes'}"
+        if self.together:
+            room = f"{before} has no room for {len(self.together) + 1} nodes that leave together, as it has"
+            return f"{room} {full}" if "max_parallel" in self.limits else f"{room} {names} of the same zone"
+        if "max_parallel" not in self.limits:
+            return f"{before} has {names} of the same zone"
+        zone = " and has as many of the same zone as it may" if "max_per_zone" in self.limits else ""
+        return f"{before} is full with {full}{zone}"
+
+    def to_dict(self) -> dict[str, t.Any]:
+        """As the module returns it."""
+        return {**dataclasses.asdict(self), "reason": self.reason}
+
+
+class Formed(t.NamedTuple):
+    """The nodes by wave, and for each node that is not in the first wave why it waits, in the same order."""
+
+    waves: tuple[tuple[str, ...], ...]
+    waits: tuple[Wait, ...]
+
+
+def formed(nodes: t.Sequence[objects.Node], limits: Limits, *, together: t.Iterable[t.Collection[str]] = ()) -> Formed:
+    """The nodes in waves within the limits, in the order given.
+
+    A node goes into the first wave with room for it, so two nodes that share a budget may share a wave: the drain keeps
+    to the budget. Nodes that are named ``together`` share a wave, if need be a larger one, unless there are too many of
+    a zone among them.
     """
     found: list[list[objects.Node]] = []
-    with_room: list[list[objects.Node]] = []
+    with_room: list[int] = []
+    waits: list[Wait] = []
     for unit in _units(nodes, together):
-        units = [unit] if _fits(unit, len(nodes), zone_key, max_per_zone) else [[node] for node in unit]
-        for some in units:
-            wave = next((w for w in with_room if _fits([*w, *some], max_parallel, zone_key, max_per_zone)), None)
-            if wave is None:
-                wave = []
-                found.append(wave)
-                with_room.append(wave)
-            wave += some
-            if len(wave) >= max_parallel:
-                with_room = [other for other in with_room if other is not wave]
-    return tuple(tuple(node.name for node in wave) for wave in found)
+        for some in [[node] for node in unit] if limits.crowded(unit) else [unit]:
+            index = next((i for i in with_room if not limits.exceeded([*found[i], *some])), len(found))
+            if index == len(found):
+                found.append([])
+                with_room.append(index)
+            if index:
+                waits += _waits(found[index - 1], some, index + 1, limits)
+            found[index] += some
+            if len(found[index]) >= limits.max_parallel:
+                with_room.remove(index)
+    waits.sort(key=lambda wait: wait.wave)
+    return Formed(tuple(tuple(node.name for node in wave) for wave in found), tuple(waits))
 
 
-def _fits(wave: t.Sequence[objects.Node], most: int, zone_key: str, max_per_zone: int | None) -> bool:
-    if len(wave) > most or max_per_zone is None:
-        return len(wave) <= most
-    return max(collections.Counter(node.labels.get(zone_key) for node in wave).values()) <= max_per_zone
+def _waits(
+    before: t.Sequence[objects.Node], unit: t.Sequence[objects.Node], wave: int, limits: Limits
+) -> t.Iterator[Wait]:
+    """Of the nodes of a unit that the wave before had no room for."""
+    exceeded, zones = limits.exceeded([*before, *unit]), limits.crowded([*before, *unit])
+    behind = tuple(node.name for node in before if "max_parallel" in exceeded or limits.zone(node) in zones)
+    for node in unit:
+        yield Wait(node.name, wave, exceeded, behind, tuple(other.name for other in unit if other is not node))
 
 
 def _units(nodes: t.Sequence[objects.Node], together: t.Iterable[t.Collection[str]]) -> list[list[objects.Node]]:

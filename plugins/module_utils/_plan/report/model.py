@@ -61,7 +61,10 @@ class Mark:
 
 @dataclass(frozen=True, slots=True)
 class NodeLine:
-    """One node; ``wave`` counts from 1 (0: in none), ``left`` has the number of pods that stay, by code."""
+    """One node; ``wave`` counts from 1 (0: in none), ``left`` has the number of pods that stay, by code.
+
+    ``waits`` is why it is not in an earlier wave; empty in the first one.
+    """
 
     name: str
     wave: int
@@ -72,6 +75,7 @@ class NodeLine:
     pods_moved: int
     pods_failed: int
     left: tuple[tuple[str, int], ...]
+    waits: str = ""
 
     @property
     def seconds(self) -> float | None:

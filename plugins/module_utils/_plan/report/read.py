@@ -46,7 +46,8 @@ class Event:
 class Call:
     """One module's result; ``start`` and ``end`` are its first and last known moment.
 
-    ``watched``: it watched Services, of which ``services`` lists those that changed.
+    ``watched``: it watched Services, of which ``services`` lists those that changed. ``waits`` is why nodes are in no
+    earlier wave, by node.
     """
 
     run: str
@@ -63,6 +64,7 @@ class Call:
     watched: bool
     actions: tuple[str, ...]
     waves: tuple[tuple[str, ...], ...]
+    waits: t.Mapping[str, str]
     summary: objects.Raw
     estimate: float | None
     feasible: bool | None
@@ -221,6 +223,7 @@ def _call(raw: objects.Raw) -> Call:
         watched=isinstance(raw.get("services"), (list, tuple)) and bool(times),
         actions=tuple(text(action) for action in listed(raw.get("actions"))),
         waves=tuple(tuple(text(n) for n in listed(wave)) for wave in listed(raw.get("waves"))),
+        waits={text(wait.get("node")): text(wait.get("reason")) for wait in mappings(raw.get("waits"))},
         summary=raw["summary"] if isinstance(raw.get("summary"), t.Mapping) else {},
         estimate=_emptying(raw),
         feasible=feasible if isinstance(feasible, bool) else None,

@@ -187,6 +187,29 @@ def to_move(report: model.Report) -> list[model.PodLane]:
     return sorted(moving, key=lambda pod: order.get(pod.node, len(order)))
 
 
+def waves(report: model.Report) -> list[tuple[int, list[str], str]]:
+    """Each wave: its number, its nodes, and why these are in no earlier one."""
+    found: dict[int, list[model.NodeLine]] = {}
+    for node in report.nodes:
+        if node.wave:
+            found.setdefault(node.wave, []).append(node)
+    return [
+        (number, [node.name for node in nodes], waiting({node.name: node.waits for node in nodes}))
+        for number, nodes in found.items()
+    ]
+
+
+def waiting(reasons: t.Mapping[str, str]) -> str:
+    """Why the nodes of a wave are in no earlier one, each reason once; of which nodes, if there are several."""
+    found: dict[str, list[str]] = {}
+    for node, reason in reasons.items():
+        if reason:
+            found.setdefault(reason, []).append(node)
+    if len(found) < 2:
+        return next(iter(found), "")
+    return "; ".join(f"{', '.join(nodes)}: {reason}" for reason, nodes in found.items())
+
+
 def _refused(report: model.Report) -> str:
     if not report.refusals or report.planned:
         return ""
@@ -243,9 +266,11 @@ def _to_move(report: model.Report) -> list[str]:
     """What a plan would move, and how: the first pods, by node."""
     moving = to_move(report) if report.planned else []
     lines = ["", "  To move:"] if moving else []
-    waves = {node.name: node.wave for node in report.nodes}
+    known = {node.name: node for node in report.nodes}
     for node, pods in itertools.groupby(moving[:PODS_SHOWN], lambda pod: pod.node):
-        lines.append(f"    {node}" + (f", wave {waves[node]}" if waves.get(node) else ""))
+        line = known.get(node)
+        wave = f", wave {line.wave}" if line and line.wave else ""
+        lines.append(f"    {node}{wave}" + (f"; {line.waits}" if line and line.waits else ""))
         lines += [f"      {pod.route or '-':<5}  {place(pod)}{f' ({pod.owner})' if pod.owner else ''}" for pod in pods]
     hidden = len(moving) - PODS_SHOWN
     return lines + ([f"    … and {count(hidden, 'more pod')}"] if hidden > 0 else [])

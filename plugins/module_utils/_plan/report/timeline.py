@@ -59,6 +59,7 @@ def node_lines(
 ) -> tuple[model.NodeLine, ...]:
     """Every node that a call, a wave or an event names, in the order of waves and calls."""
     waves = _waves(calls)
+    waits = next((call.waits for call in calls if call.waves), {})
     named = (read.text(n["name"]) for call in calls for n in call.nodes)
     order = dict.fromkeys((*waves, *named, *past.nodes))
     lanes = by_node(pods)
@@ -77,6 +78,7 @@ def node_lines(
                 pods_moved=sum(p.moved for p in mine),
                 pods_failed=sum(p.failed for p in mine),
                 left=left(mine),
+                waits=waits.get(name, ""),
             )
         )
     return tuple(sorted(found, key=lambda line: (line.wave == 0, line.wave)))

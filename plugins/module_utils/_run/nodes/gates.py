@@ -202,6 +202,7 @@ def _result(nodes: snapshots.Snapshot, found: Missing) -> context.Result:
             "findings": [finding.to_dict() for finding in failed],
             "pods": [],
             "waves": [],
+            "waits": [],
             "wave_seconds": [],
             "wave_parts": [],
             "budgets": [],

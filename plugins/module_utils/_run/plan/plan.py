@@ -163,6 +163,7 @@ def _plan(
         "findings": [finding.to_dict() for finding in found],
         "pods": [_pod(plan, dead.fate(snapshot, plan.pod, now), planned.placed.get(plan.pod.uid)) for plan in plans],
         "waves": [list(wave) for wave in groups],
+        "waits": [wait.to_dict() for wait in draft.waits],
         "wave_seconds": [wave.seconds for wave in times],
         "wave_parts": [wave.parts.to_dict() for wave in times],
         "budgets": [held.to_dict() for wave in times for held in wave.held],
