@@ -77,18 +77,29 @@ def test_verdicts_follow_the_order_of_the_eviction_handler(
         ({"maxUnavailable": 0}, {"allowed": 0, "healthy": 2, "expected": 3}, True),
         ({"maxUnavailable": "0%"}, {"allowed": 0, "healthy": 3, "expected": 3}, True),
         ({"minAvailable": "100%"}, {"allowed": 0, "healthy": 2, "expected": 3}, True),
-        ({"minAvailable": 3}, {"allowed": 0, "healthy": 3, "expected": 3}, True),
-        ({"minAvailable": "90%"}, {"allowed": 0, "healthy": 3, "expected": 3}, True),
-        ({"minAvailable": 3}, {"allowed": 0, "healthy": 2, "expected": 3}, False),
+        ({"minAvailable": 3}, {"allowed": 0, "healthy": 3, "desired": 3, "expected": 3}, True),
+        ({"minAvailable": 5}, {"allowed": 0, "healthy": 2, "desired": 5, "expected": 3}, True),
+        ({"minAvailable": "90%"}, {"allowed": 0, "healthy": 3, "desired": 3, "expected": 3}, True),
+        ({"minAvailable": 3}, {"allowed": 0, "healthy": 2, "desired": 3, "expected": 3}, True),
+        ({"minAvailable": 2}, {"allowed": 0, "healthy": 2, "expected": 3}, False),
         ({"minAvailable": 3}, {"allowed": 0, "healthy": 0, "expected": 0}, False),
         ({"minAvailable": 2}, {"allowed": 1, "healthy": 3, "expected": 3}, False),
-        ({"minAvailable": 3}, {"allowed": 0, "healthy": 3, "expected": 3, "observed": False}, False),
+        ({"minAvailable": 3}, {"allowed": 0, "healthy": 3, "desired": 3, "expected": 3, "observed": False}, False),
     ],
 )
 def test_a_budget_that_can_never_allow_anything_is_told_from_one_that_is_spent(
     rule: dict[str, t.Any], numbers: dict[str, t.Any], blocking: bool
 ) -> None:
-    assert budgets.fully_blocking(Budget.of(over(rule=rule, **numbers))) is blocking
+    assert budgets.fully_blocking(snapshot(), Budget.of(over(rule=rule, **numbers))) is blocking
+
+
+@pytest.mark.parametrize(("replicas", "blocking"), [(2, True), (3, True), (4, False)])
+def test_pods_that_are_not_there_yet_may_make_room(replicas: int, blocking: bool) -> None:
+    """A controller counts three of four while the fourth is being replaced."""
+    laid = over(allowed=0, healthy=3, desired=3, expected=3)
+    peers = [pod(f"p{i}", "n2", owned("ReplicaSet", "web")) for i in range(3)]
+    seen = snapshot(deployment("web", replicas), pods=peers, budgets=[laid])
+    assert budgets.fully_blocking(seen, seen.budgets[0]) is blocking
 
 
 @pytest.mark.parametrize(
@@ -106,7 +117,7 @@ def test_a_budget_is_shown_with_its_rule_and_without_one_with_what_the_server_ta
 def test_a_disruption_under_way_means_that_waiting_helps() -> None:
     raw = over(allowed=0, healthy=3, desired=3, expected=3)
     raw["status"]["disruptedPods"] = {"other": "2026-01-01T00:00:00Z"}
-    assert not budgets.fully_blocking(Budget.of(raw))
+    assert not budgets.fully_blocking(snapshot(), Budget.of(raw))
     found = verdict(pod("leaving", "n1", owned("ReplicaSet", "web")), raw)
     assert found.code == "spent"
     assert "1 more are being evicted" in found.message
@@ -220,8 +231,11 @@ def test_an_autoscaler_above_its_minimum_is_not_blamed(replicas: int, told: bool
         ({"allowed": 0, "healthy": 4, "expected": 3}, True),
         ({"allowed": 0, "healthy": 1, "expected": 1}, True),
         ({"allowed": 1, "healthy": 3, "expected": 3}, False),
-        ({"allowed": 0, "healthy": 2, "expected": 3}, False),
+        ({"allowed": 0, "healthy": 2, "expected": 3}, True),
+        ({"allowed": 0, "healthy": 2, "expected": 4}, False),
     ],
 )
 def test_a_budget_is_judged_by_its_numbers_where_its_rule_does_not_tell(numbers: dict[str, t.Any], never: bool) -> None:
-    assert budgets.fully_blocking(Budget.of(over(rule={"minAvailable": "90%"}, desired=3, **numbers))) is never
+    assert (
+        budgets.fully_blocking(snapshot(), Budget.of(over(rule={"minAvailable": "90%"}, desired=3, **numbers))) is never
+    )

@@ -104,15 +104,15 @@ def _budgets(now: changes.Situation, problem: Problem) -> list[changes.Change]:
     if (workload := now.snapshot.workload_of(first.pod)) and not protect.refusal(now.snapshot, workload):
         more = changes.add_replica(now, first)
         found += [more] if more else []
-    found += [changes.relax_budget(now.snapshot, one) for one in free if _blocks(one)]
+    found += [changes.relax_budget(now.snapshot, one) for one in free if _blocks(now, one)]
     if problem.code == "budget_allows_nothing":
         text = "Swap the pods that their budgets do not let go: a new pod serves before the old one is deleted."
         found.append(changes.set_option("swap_blocked", True, text))
     return found
 
 
-def _blocks(budget: objects.Budget) -> bool:
-    return bool(budgets.fully_blocking(budget) or budget.sync_failed)
+def _blocks(now: changes.Situation, budget: objects.Budget) -> bool:
+    return bool(budgets.fully_blocking(now.snapshot, budget) or budget.sync_failed)
 
 
 def _consent(now: changes.Situation, problem: Problem) -> list[changes.Change]:

@@ -109,16 +109,23 @@ def unhealthy_may_go(budget: objects.Budget) -> bool:
     return budget.healthy >= budget.desired > 0
 
 
-def fully_blocking(budget: objects.Budget) -> bool:
-    """Whether the budget never allows a disruption although all of its pods are healthy.
+def fully_blocking(snapshot: snapshots.Snapshot, budget: objects.Budget) -> bool:
+    """Whether the budget never allows a disruption, not even when all of its pods are healthy.
 
-    By its spec (maxUnavailable 0, minAvailable 100 %), or by the rule of the machine-controller-manager: observed,
-    pods expected, all of them healthy, none being disrupted, still nothing allowed.
+    By its spec (maxUnavailable 0, minAvailable 100 %), or because it wants as many healthy pods as there are, and as
+    their workloads want: its controller counts only pods that exist if minAvailable is a number. Not while a pod is
+    being disrupted, because the numbers are about to change.
     """
-    if budget.max_unavailable in (0, "0%", "0") or budget.min_available == "100%":
+    if _by_spec(budget):
         return True
     current = budget.observed and not budget.sync_failed
-    return current and budget.healthy >= budget.expected > 0 == budget.allowed and not budget.disrupted
+    if not current or budget.disrupted or not budget.desired >= budget.expected > 0 == budget.allowed:
+        return False
+    return budget.desired >= snapshot.wanted_of(budget)
+
+
+def _by_spec(budget: objects.Budget) -> bool:
+    return budget.max_unavailable in (0, "0%", "0") or budget.min_available == "100%"
 
 
 def rule(budget: objects.Budget) -> str:
@@ -144,7 +151,8 @@ def _refused(snapshot: snapshots.Snapshot, pod: objects.Pod, budget: objects.Bud
         message = f"The status of {name} cannot be computed: {budget.sync_failed}"
         remedy = "Give the pods a controller with a scale subresource, or use an absolute minAvailable."
         return Verdict("sync_failed", message, remedy, ref, lasting=True)
-    if fully_blocking(budget):
+    # A pod that is not ready may still go when the others are healthy, or by the policy.
+    if _by_spec(budget) or (pod.ready and fully_blocking(snapshot, budget)):
         return _misconfigured(snapshot, pod, budget)
     needs = f"{name} ({rule(budget)}) needs {budget.desired} healthy pods and has {budget.healthy}"
     if not pod.ready:

@@ -122,17 +122,27 @@ class Snapshot:
         return (p for p in candidates if p.namespace == namespace and selectors.matches(selector, p.labels))
 
     @functools.cached_property
-    def _ready_by_budget(self) -> dict[tuple[str, str], int]:
-        """For each budget that was asked for, by namespace and name."""
+    def _counts_by_budget(self) -> dict[tuple[str, str], tuple[int, int]]:
+        """For each budget that was asked for, by namespace and name: how many pods are ready, and how many wanted."""
         return {}
 
     def ready_of(self, budget: objects.Budget) -> int:
-        """How many pods of the budget are ready and stay; counted once, however many of them ask."""
+        """How many pods of the budget are ready and stay."""
+        return self._counts_of(budget)[0]
+
+    def wanted_of(self, budget: objects.Budget) -> int:
+        """How many pods the workloads of the budget's pods want, those among them that are not there yet, too."""
+        return self._counts_of(budget)[1]
+
+    def _counts_of(self, budget: objects.Budget) -> tuple[int, int]:
+        """Counted once, however many of its pods ask."""
         place = (budget.namespace, budget.name)
-        if place not in self._ready_by_budget:
-            covered = self.selected(budget.namespace, budget.selector)
-            self._ready_by_budget[place] = sum(1 for p in covered if p.ready and not p.deleting and not p.finished)
-        return self._ready_by_budget[place]
+        if place not in self._counts_by_budget:
+            covered = list(self.selected(budget.namespace, budget.selector))
+            workloads = {w.uid: w for pod in covered if (w := self.workload_of(pod))}
+            ready = sum(1 for p in covered if p.ready and not p.deleting and not p.finished)
+            self._counts_by_budget[place] = ready, sum(w.replicas for w in workloads.values())
+        return self._counts_by_budget[place]
 
     @functools.cached_property
     def _workloads_by_uid(self) -> dict[str, objects.Workload]:
