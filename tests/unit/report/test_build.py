@@ -141,12 +141,47 @@ def test_totals_are_sums_of_what_was_told() -> None:
     def call(**summary: t.Any) -> Json:
         return {"summary": summary, "nodes": [{"name": "n1"}]}
 
-    found = build_report(
-        [call(requests=3, evicted=1, seconds=2.5, services=4), call(requests=4), call(services=2)]
-    ).totals
-    assert (found.requests, found.evictions, found.moving_seconds, found.services_watched) == (7, 1, 2.5, 4)
+    found = build_report([call(requests=3, evicted=1, services=4), call(requests=4), call(services=2)]).totals
+    assert (found.requests, found.evictions, found.services_watched) == (7, 1, 4)
     assert build_report([call(refusals=2)]).totals.refusals == 2
     assert build_report([refused("a", 1, 2)]).totals.refusals == 2
+
+
+def way(node: str, *phases: tuple[float, str]) -> list[Json]:
+    return [event(when, phase, name="", node=node, phase=phase) for when, phase in phases]
+
+
+@pytest.mark.parametrize(
+    ("waves", "told", "seconds"),
+    [
+        pytest.param([["n1"]], [], None, id="not begun"),
+        pytest.param([["n1"]], way("n1", (0, "cordoned"), (4, "protecting"), (9, "draining")), 9, id="until now"),
+        pytest.param(
+            [["n1"]],
+            way("n1", (0, "cordoned"), (4, "protecting"), (9, "draining"), (13, "drained"), (90, "back")),
+            13,
+            id="also what protects",
+        ),
+        pytest.param([["n1"]], way("n1", (0, "cordoned"), (3, "draining"), (7, "back")), 7, id="given up"),
+        pytest.param(
+            [["n1", "n2"]],
+            [*way("n1", (0, "cordoned"), (5, "drained")), *way("n2", (1, "cordoned"), (8, "drained"))],
+            8,
+            id="a wave together",
+        ),
+        pytest.param(
+            [["n1"], ["n2"]],
+            [*way("n1", (0, "cordoned"), (5, "drained")), *way("n2", (100, "cordoned"), (108, "drained"))],
+            13,
+            id="a wave after the other",
+        ),
+        pytest.param([["n1"]], way("n1", (0, "drained"), (5, "returning"), (9, "back")), None, id="resumed"),
+    ],
+)
+def test_nodes_are_emptied_from_their_cordon_until_they_are_drained(
+    waves: list[list[str]], told: list[Json], seconds: float | None
+) -> None:
+    assert build_report([{"waves": waves}, {"timeline": told}]).totals.moving_seconds == seconds
 
 
 PARTS = {"steps": 2.0, "notice": 600.0, "starts": 4.0, "stops": 2.5, "budgets": 0.0, "jobs": 0.0}
@@ -164,8 +199,8 @@ def test_a_check_has_no_beginning_and_no_end() -> None:
     [
         ([{"waves": [["n1"]], "estimate_seconds": 7}], 7),
         ([{"estimate_seconds": 7}], None),
-        ([{"waves": [["n1"]], "estimate_seconds": 9, "wave_parts": [PARTS]}], 6.5),
-        ([{"waves": [["n1"], ["n2"]], "estimate_seconds": 18, "wave_parts": [PARTS, PARTS]}], 13),
+        ([{"waves": [["n1"]], "estimate_seconds": 9, "wave_parts": [PARTS]}], 606.5),
+        ([{"waves": [["n1"], ["n2"]], "estimate_seconds": 18, "wave_parts": [PARTS, PARTS]}], 1213),
     ],
 )
 def test_the_forecast_is_the_plans(estimates: list[Json], seconds: float | None) -> None:

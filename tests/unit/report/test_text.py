@@ -225,8 +225,8 @@ def test_what_the_services_saw(of: dict[str, t.Any], changes: dict[str, t.Any], 
     ("of", "words"),
     [
         ({}, ""),
-        ({"forecast_seconds": 41.0}, "41 s to empty the nodes"),
-        ({"forecast_seconds": 0.0, "moving_seconds": 0.0}, "0.0 s to empty the nodes, took 0.0 s"),
+        ({"forecast_seconds": 41.0}, "41 s from cordon to drained"),
+        ({"forecast_seconds": 0.0, "moving_seconds": 0.0}, "0.0 s from cordon to drained, took 0.0 s"),
     ],
 )
 def test_what_was_foreseen(of: dict[str, t.Any], words: str) -> None:

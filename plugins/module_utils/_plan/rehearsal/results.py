@@ -101,7 +101,7 @@ def compared(before: Raw, real: Raw) -> Made:
     rows.append(_row("findings", *([list(f) for f in one["findings"]] for one in (before, real))))
     rows.append(_row("pods moved", before["pods_moved"], real["pods_moved"]))
     rows.append(_row("seconds", before["seconds"], real["seconds"], timed=True))
-    rows.append(_row("seconds to empty the nodes", before["moving_seconds"], real["moving_seconds"], timed=True))
+    rows.append(_row("seconds from cordon to drained", before["moving_seconds"], real["moving_seconds"], timed=True))
     known = ({node["name"]: node["seconds"] for node in one["nodes"]} for one in (before, real))
     ours, theirs = known
     rows += [_row(f"node {name}", ours.get(name), theirs.get(name), timed=True) for name in {**ours, **theirs}]

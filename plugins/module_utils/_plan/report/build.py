@@ -6,12 +6,14 @@
 from __future__ import annotations
 
 import collections
+import itertools
 import typing as t
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import outcomes, phases
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.report import model, read, timeline
 
 GIVEN_BACK = frozenset({phases.What.GIVEN_BACK, phases.What.RESTORED, outcomes.CordonOutcome.UNCORDONED})
+UNTIL_DRAINED = (phases.Phase.CORDONED, phases.Phase.PROTECTING, phases.Phase.DRAINING)
 SEVERITIES = ("blocker", "warning", "info")
 
 
@@ -221,9 +223,20 @@ def _totals(
         dark_seconds=round(sum(s.dark_seconds for s in services), 3),
         watched_seconds=round(sum(span.seconds for span in watched), 3),
         seconds=None if started is None or ended is None else round(ended - started, 3),
-        moving_seconds=_sum(calls, "seconds"),
+        moving_seconds=_moving(nodes),
         forecast_seconds=next((c.estimate for c in calls if c.waves and c.estimate is not None), None),
     )
+
+
+def _moving(nodes: t.Iterable[model.NodeLine]) -> float | None:
+    """How long the waves took, each from the cordon of its first node until its last is drained or given up."""
+    waves: dict[int | str, list[tuple[float, float]]] = {}
+    for node in nodes:
+        before = [*itertools.takewhile(lambda span: span.phase in UNTIL_DRAINED, node.spans)]
+        if before:
+            waves.setdefault(node.wave or node.name, []).append((before[0].start, before[-1].end))
+    taken = [max(end for _start, end in found) - min(start for start, _end in found) for found in waves.values()]
+    return round(sum(taken), 3) if taken else None
 
 
 def _watched(calls: t.Iterable[read.Call]) -> tuple[model.Span, ...]:

@@ -274,8 +274,9 @@ class GivenBack:
 class Totals:
     """Numbers for the whole run.
 
-    ``moving_seconds`` is the time spent on emptying nodes, which ``forecast_seconds`` predicted; if
-    ``services_watched`` is ``None``, only the changed Services are known.
+    ``moving_seconds`` is the time from the cordon of each wave until its nodes are drained, with all successors ready,
+    and ``forecast_seconds`` what the plan predicted for that; if ``services_watched`` is ``None``, only the changed
+    Services are known.
     """
 
     nodes: int

@@ -95,11 +95,11 @@ def texts(raw: objects.Raw, *keys: str) -> tuple[str, ...]:
 
 
 def _emptying(raw: t.Mapping[str, t.Any]) -> float | None:
-    """What a plan foresees for emptying the nodes: its waves without the steps before and after, and without notice."""
+    """What a plan foresees from the cordon of each wave until it is drained: ``steps`` are before and after that."""
     parts = mappings(raw.get("wave_parts"))
     if not parts:
         return number(raw.get("estimate_seconds"))
-    return sum(number(each) or 0.0 for wave in parts for name, each in wave.items() if name not in ("steps", "notice"))
+    return sum(number(each) or 0.0 for wave in parts for name, each in wave.items() if name != "steps")
 
 
 def number(value: t.Any) -> float | None:

@@ -244,7 +244,7 @@ def _forecast(report: model.Report) -> str:
     if totals.forecast_seconds is None:
         return ""
     took = f", took {duration(totals.moving_seconds)}" if totals.moving_seconds is not None else ""
-    return f"{duration(totals.forecast_seconds)} to empty the nodes{took}"
+    return f"{duration(totals.forecast_seconds)} from cordon to drained{took}"
 
 
 def _nodes(report: model.Report) -> list[str]:
