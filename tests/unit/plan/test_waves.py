@@ -107,7 +107,7 @@ def test_the_last_node_waits_for_a_reason(
     last = f"n{len(zones) - 1}"
     assert (wait.node, wait.wave, " ".join(wait.limits), wait.reason) == (last, 2, limits, reason)
     told = wait.to_dict()
-    assert (told["node"], told["reason"], tuple(told["together"])) == (last, reason, ("n1",) if together else ())
+    assert (told["node"], told["reason"], told["together"]) == (last, reason, ["n1"] if together else [])
 
 
 def wave_of(found: Formed, name: str) -> int:

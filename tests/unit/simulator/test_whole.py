@@ -7,15 +7,18 @@ from __future__ import annotations
 
 import random
 import time
+import typing as t
 
 import pytest
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.pod_plan import Choices as Wishes
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.report import build
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator import koordinator, manifests
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.faults import Fault
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.machine import Choices
+from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.nodes import START, STOP
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.whole import Input, Outcome, maintain
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.world import Actor, Saved, World
 
@@ -91,6 +94,27 @@ def test_a_whole_run_is_never_dark_leaves_nothing_and_takes_a_moment(saved: Save
         }
         print(f"three nodes: {took:.3f} s of CPU, {len(world.log)} requests, {world.machine.steps} steps")
         assert took < 3.0  # about 0.17; what makes a hundred thousand of them dear shows here first
+
+
+def test_the_report_compares_the_forecast_with_the_same_span() -> None:
+    """Half of it is the start of a replacement, for which the drain does not wait."""
+    slow: dict[str, t.Any] = {"annotations": {START: "8s", STOP: "2s"}, "terminationGracePeriodSeconds": 2}
+    objects = [
+        manifests.deployment("single", 1, **slow),
+        manifests.deployment("web", 2, **slow),
+        manifests.budget("web", maxUnavailable=1),
+    ]
+    with World([manifests.node("n1"), *objects]) as world:
+        world.apply(manifests.node("n2"))
+        me = world.process("me")
+        task = me.spawn(lambda: maintain(me, Input(("n1",))))
+        world.machine.run_until(lambda: not task.alive)
+        calls = list(zip(task.value().calls, me.contexts, strict=True))
+        found = build.build_report([result.shaped(ctx) for (_name, result), ctx in calls]).totals
+        (alone,) = [result.data["summary"]["seconds"] for (name, result), _ctx in calls if name == "drain"]
+    assert found.forecast_seconds is not None
+    assert found.moving_seconds == pytest.approx(found.forecast_seconds, rel=0.1)
+    assert found.moving_seconds > alone + 8
 
 
 def test_the_same_choices_give_the_same_run(saved: Saved) -> None:

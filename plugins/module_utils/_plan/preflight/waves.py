@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import collections
-import dataclasses
 import typing as t
 from dataclasses import dataclass
 
@@ -72,7 +71,8 @@ class Wait:
 
     def to_dict(self) -> dict[str, t.Any]:
         """As the module returns it."""
-        return {**dataclasses.asdict(self), "reason": self.reason}
+        lists = {key: list(getattr(self, key)) for key in ("limits", "behind", "together")}
+        return {"node": self.node, "wave": self.wave, **lists, "reason": self.reason}
 
 
 class Formed(t.NamedTuple):
