@@ -33,7 +33,7 @@ class Option:
     accepted: bool = False
 
 
-# Read in kubernetes.core 5.4 to 6.4 and its development version of August 2026. The guide has these tables.
+# The same in kubernetes.core 3.3 to 6.5 and its development version of August 2026. The guide has these tables.
 K8S_DRAIN = (
     Option("name", "nodes", "``nodes`` also takes several.", accepted=True),
     Option("state", "", "Each state is a task of its own, see below."),
