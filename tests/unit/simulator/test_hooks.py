@@ -29,6 +29,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drai
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.nodes.cordon import CordonOptions, cordon
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.nodes.hooks import HookOptions, call_hooks
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.protect.guard import GuardOptions, guard
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.runs import recovery
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator import manifests, nodes
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.faults import Fault
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.machine import Task
@@ -241,6 +242,47 @@ def test_without_an_agreement_the_pod_stays_and_nothing_of_ours_is_left_on_it(sc
     assert not me.run(lambda ctx: cordon(ctx, CordonOptions("uncordoned", ("n1",))), RUN).failed
     after = {pod["metadata"]["name"]: pod["metadata"].get("annotations") for pod in one.world.pods(app="web")}
     assert {name: notes or None for name, notes in after.items()} == {n: notes or None for n, notes in before.items()}
+
+
+def registered_again(world: World) -> None:
+    """By a kubelet that was started anew after somebody had deleted the Node: its pods still run."""
+    world.delete(kinds.NODES, "n1")
+    world.apply(manifests.node("n1"))
+
+
+def announced(one: Scene) -> list[str]:
+    pods_ = one.world.pods(app="web", on="n1")
+    return [pod["metadata"]["name"] for pod in pods_ if names.PLANNED in (pod["metadata"].get("annotations") or {})]
+
+
+def test_pods_of_a_node_that_is_registered_again_are_no_longer_told_of_a_maintenance(
+    scene: t.Callable[..., Scene],
+) -> None:
+    one = scene(HANDSHAKE, replicas=3)
+    task = one.drain(one.begin())
+    one.world.machine.run_until(lambda: len(announced(one)) == 3, within=60)
+    registered_again(one.world)
+    assert outcome(one.ended(task))[0] == "replaced"
+    assert (len(one.world.pods(app="web", on="n1")), announced(one)) == (3, [])
+
+
+@pytest.mark.parametrize("way", ["uncordoned", "recover"])
+def test_after_a_kill_too_whoever_ends_the_run_takes_its_announcements_back(
+    scene: t.Callable[..., Scene], way: str
+) -> None:
+    one = scene(HANDSHAKE, replicas=3)
+    me = one.begin()
+    one.drain(me)
+    one.world.machine.run_until(lambda: len(announced(one)) == 3, within=60)
+    me.process.kill()
+    registered_again(one.world)
+    again = one.world.process("me")
+    if way == "recover":
+        assert not again.run(lambda ctx: recovery.recover(ctx, finished=False, parked=False)).failed
+    else:
+        assert not again.run(lambda ctx: cordon(ctx, CordonOptions("uncordoned", ("n1",))), RUN).failed
+    assert (len(one.world.pods(app="web", on="n1")), announced(one)) == (3, [])
+    assert one.world.store.of(kinds.LEASES.resource) == {}, "nor is its lock left"
 
 
 @pytest.mark.parametrize(

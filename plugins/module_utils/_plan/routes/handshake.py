@@ -26,14 +26,14 @@ def announcing(raw: objects.Raw | None, uid: str, record: node_records.Record) -
     return None if now == record.since else _patch(pod, f"Announce the maintenance on {pod.ref}", now, record.since)
 
 
-def taking_back(raw: objects.Raw | None, uid: str, record: node_records.Record) -> api_changes.Change | None:
-    """Remove our announcement from a pod that stays; one of another maintenance is not ours."""
+def taking_back(raw: objects.Raw | None, uid: str, since: str) -> api_changes.Change | None:
+    """Remove our announcement from a pod that stays; one of another maintenance, by its time, is not ours."""
     if raw is None or raw["metadata"].get("uid") != uid:
         return None
     pod = objects.Pod.of(raw)
-    if pod.annotations.get(names.PLANNED) != record.since:
+    if pod.annotations.get(names.PLANNED) != since:
         return None
-    return _patch(pod, f"Take back the announced maintenance of {pod.ref}", record.since, None)
+    return _patch(pod, f"Take back the announced maintenance of {pod.ref}", since, None)
 
 
 def agreed(pod: objects.Pod, record: node_records.Record) -> bool:

@@ -152,6 +152,11 @@ def left_locks(ctx: context.Context, run: context.Run, nodes: t.Collection[str],
     return [lease for lease in ours if place_of(lease) in dead]
 
 
+def node_of(lock: objects.Raw) -> str:
+    """The node that it locks."""
+    return str(lock["metadata"]["name"]).removeprefix(names.NODE_LEASE_PREFIX)
+
+
 def drop(ctx: context.Context, lock: objects.Raw, what: str = "") -> None:
     """Delete the leftover lock of a node (or of ``what``), unless it was written since, and its entry in the fence.
 
@@ -159,7 +164,7 @@ def drop(ctx: context.Context, lock: objects.Raw, what: str = "") -> None:
         ClusterError: it may not be deleted, or the server could not be reached.
     """
     name, version = lock["metadata"]["name"], lock["metadata"]["resourceVersion"]
-    sentence = f"Delete the leftover lock of {what or f'node {name.removeprefix(names.NODE_LEASE_PREFIX)}'}"
+    sentence = f"Delete the leftover lock of {what or f'node {node_of(lock)}'}"
     change = holders.deletion(lock, sentence)
 
     def decide(lease: objects.Raw | None) -> api_changes.Change | None:

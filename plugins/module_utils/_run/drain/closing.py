@@ -5,16 +5,23 @@
 
 from __future__ import annotations
 
+import functools
 import typing as t
 from dataclasses import dataclass
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import objects, outcomes, snapshots
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import errors, kinds
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import (
+    objects,
+    outcomes,
+    phases,
+    snapshots,
+)
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.nodes import standing
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap import guards
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import (
     act,
     context,
+    handshakes,
     locking,
     pod_moves,
 )
@@ -33,6 +40,9 @@ QUIET = 1.0
 """Seconds without any change among a node's pods before it may be called drained."""
 NOT_OURS = (outcomes.DrainOutcome.ADOPTED_BY, outcomes.DrainOutcome.UNCORDONED, outcomes.DrainOutcome.UNTAINTED)
 """Outcomes of nodes that are others' now: all pods left on them stay, also those that a swap would end."""
+
+NOT_TO_LOCK = (outcomes.DrainOutcome.GONE, outcomes.DrainOutcome.REPLACED, outcomes.DrainOutcome.ADOPTED_BY)
+"""Outcomes of nodes that our run does not come back for: a lock of ours on them is deleted."""
 
 NEEDS: t.Mapping[outcomes.PodOutcome, str] = {
     outcomes.PodOutcome.NEEDS_SURGE: "leaves by a swap, which is not prepared",
@@ -181,6 +191,24 @@ class Closing:
             return
         site.outcome, site.message = outcomes.DrainOutcome.DRAINED, f"Node {site.name} is drained."
         self.ctx.tell(outcomes.DrainOutcome.DRAINED, "drained", node=site.name)
+
+    def left_to_others(self) -> list[str]:
+        """The nodes whose locks may go; what was announced on their pods is taken back where the record went first.
+
+        If that fails, the lock stays: whoever deletes it takes the announcements back.
+        """
+        found = []
+        for name, site in self._sites.items():
+            if site.outcome not in NOT_TO_LOCK:
+                continue
+            try:
+                if site.outcome != outcomes.DrainOutcome.ADOPTED_BY:
+                    handshakes.take_back(self.ctx, site.record, functools.partial(self.locks.fence, (name,)))
+            except (context.StopRun, errors.ClusterError) as error:
+                self.ctx.tell(phases.What.KEPT, f"what was announced on its pods stays there: {error}", node=name)
+            else:
+                found.append(name)
+        return found
 
     def unrecorded(self, site: node_sites.NodeDrain, fallen: standing.Fallen) -> None:
         """What its hooks are about to do could not be written to the node's record."""

@@ -48,8 +48,6 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drai
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.jobs import dispatcher
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.protect import swaps
 
-NOT_TO_LOCK = (outcomes.DrainOutcome.GONE, outcomes.DrainOutcome.REPLACED, outcomes.DrainOutcome.ADOPTED_BY)
-"""Outcomes of nodes that our run does not come back for: a lock of ours on them is deleted."""
 TICK = 0.5
 """Longest pause of the loop; every change in the cluster ends it early."""
 AT_LEAST = 2.0
@@ -160,7 +158,7 @@ class _Drain:
                 self.hooks.close()
         finally:
             self.swaps.close()
-            self.locks.leave(drop=[name for name, site in self.sites.items() if site.outcome in NOT_TO_LOCK])
+            self.locks.leave(drop=self.closing.left_to_others())
 
     def _predict(self, site: node_sites.NodeDrain) -> None:
         self.hooks.predict(site)

@@ -32,6 +32,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base
     act,
     conditions,
     context,
+    handshakes,
     life,
     locking,
     node_locks,
@@ -146,7 +147,7 @@ def cordon(ctx: context.Context, options: CordonOptions) -> context.Result:
     elif todo:
         for task in todo:
             if options.state == "uncordoned":
-                others.take_back(ctx, task.record)
+                handshakes.take_back(ctx, task.record)
             first_shown = options.state == "uncordoned"
             both = (task.shown, task.change) if first_shown else (task.change, task.shown)
             for change in (change for change in both if change):
@@ -155,6 +156,7 @@ def cordon(ctx: context.Context, options: CordonOptions) -> context.Result:
     free = [task.name for task in tasks if not task.raw or task.outcome is outcomes.CordonOutcome.NOT_IN_MAINTENANCE]
     if free and ctx.run and options.state == "uncordoned":
         for lock in life.left_locks(ctx, ctx.run, free, locking.lease_namespace(ctx, options.lease_namespace)):
+            handshakes.take_back_on(ctx, life.node_of(lock))
             life.drop(ctx, lock)
     return reading.result([task.to_dict() for task in tasks])
 
@@ -313,7 +315,7 @@ def _write(ctx: context.Context, options: CordonOptions, locks: locking.Locks, t
             return None
         kept = task.kept
         if options.state == "uncordoned":
-            others.take_back(ctx, task.record, fence)
+            handshakes.take_back(ctx, task.record, fence)
         return task.change
 
     # If somebody else has written the first record in the meantime, this patch is refused.

@@ -5,20 +5,17 @@
 
 from __future__ import annotations
 
-import functools
 import typing as t
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import errors, kinds, verbs
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import (
-    hooks,
     names,
     node_records,
     objects,
     phases,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.nodes import cordon as plan
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.routes import handshake
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import act, context, writing
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import act, context
 
 
 def await_notice(ctx: context.Context, waits: t.Mapping[str, float]) -> None:
@@ -62,12 +59,3 @@ def await_schedulable(ctx: context.Context, name: str) -> str:
             return ""
         ctx.clock.sleep(0.02)
     return f"; the taint {names.UNSCHEDULABLE_TAINT} is still there, is the node lifecycle controller running?"
-
-
-def take_back(ctx: context.Context, record: node_records.Record | None, fence: act.Fence | None = None) -> None:
-    """Remove what hooks have announced on pods that stay; the record, which names them, has to go after that."""
-    if record is None:
-        return
-    for uid, (namespace, name) in hooks.planned(record).items():
-        decide = functools.partial(handshake.taking_back, uid=uid, record=record)
-        writing.write(ctx, objects.Ref("Pod", name, namespace, uid, "v1"), decide, fence=fence)

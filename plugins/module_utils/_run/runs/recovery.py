@@ -31,6 +31,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swa
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import (
     act,
     context,
+    handshakes,
     holders,
     life,
     locking,
@@ -251,8 +252,7 @@ def _is_lock(lease: objects.Raw) -> bool:
 
 def _node_of(lock: objects.Raw) -> str:
     """The node that it locks, empty if it locks a descheduler."""
-    name = str(lock["metadata"]["name"])
-    return "" if name.startswith(journaling.PREFIX) else name.removeprefix(names.NODE_LEASE_PREFIX)
+    return "" if lock["metadata"]["name"].startswith(journaling.PREFIX) else life.node_of(lock)
 
 
 def _is_loose(found: _Found, lease: objects.Raw, wanted: str | None) -> bool:
@@ -290,6 +290,8 @@ def _loose_locks(
         what = f"node {node}" if node else f"a descheduler (Lease {lease['metadata']['name']})"
         if life.place_of(lease) in silent:
             with done.telling(f"The lock of {what}"):
+                if node:
+                    handshakes.take_back_on(ctx, node)
                 life.drop(ctx, lease, what)
         elif not node:
             text = f"the lock of {what} is still renewed by run {holders.holder_of(lease)}"
