@@ -58,6 +58,8 @@ options:
   max_parallel:
     description:
       - How many nodes may be out of service at the same time.
+      - A wave is smaller if it would have two nodes of the control plane, or more pods with local volumes of one budget
+        than that allows to be down at the same time.
     type: int
     default: 1
   zone_key:
@@ -237,6 +239,11 @@ pods:
           made. Empty if it fits.
       type: str
       sample: "0/3 nodes are available: 1 node(s) were unschedulable, 2 Insufficient cpu."
+    seconds:
+      description:
+        - How long it takes once it is its turn, until it is gone and its successor is Ready. C(null) if it stays.
+          RV(ignore:budgets) says how long it may wait for its turn.
+      type: float
     fate:
       description: If its node is lost, what happens to the pod without intervention; otherwise C(null).
       type: dict
@@ -275,14 +282,17 @@ waits:
     node: {description: The node., type: str, sample: worker-3}
     wave: {description: "Its wave, from 1.", type: int, sample: 2}
     limits:
-      description: Which options the wave before would exceed with it, V(max_parallel) or V(max_per_zone) or both.
+      description:
+        - Which options the wave before would exceed with it, V(max_parallel) or V(max_per_zone); V(control_plane) if it
+          would have two nodes of the control plane, V(budget) if it would have more pods that stay down than their
+          budget allows.
       type: list
       elements: str
       sample: [max_per_zone]
     behind:
       description:
-        - The nodes of the wave before, which come first; with V(max_per_zone) alone those of the same zone. If these
-          were not in it, the node would be.
+        - The nodes of the wave before, which come first; without V(max_parallel) those of the same zone, of the control
+          plane or with pods of the same budget. If these were not in it, the node would be.
       type: list
       elements: str
       sample: [worker-1]

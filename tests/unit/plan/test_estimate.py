@@ -243,6 +243,18 @@ def test_the_parts_of_a_wave() -> None:
     assert swapped.parts == wave_times.Parts(starts=12.0, stops=30.0)
 
 
+@pytest.mark.parametrize(
+    ("found", "seconds"),
+    [
+        pytest.param(web(1), 10 + 2 + 30, id="a swap: it starts, settles, and the old one ends"),
+        pytest.param(web(3, pod_changes={"grace": 4}), 10, id="an eviction: both at the same time"),
+        pytest.param(web(1, pod_changes={"annotations": {"kubernetes.io/config.mirror": "x"}}), None, id="it stays"),
+    ],
+)
+def test_how_long_one_pod_takes_once_it_is_its_turn(found: Snapshot, seconds: float | None) -> None:
+    assert queues.Times(found).move(planned(found)[0], 2.0) == seconds
+
+
 def held(found: Snapshot, **choices: t.Any) -> list[dict[str, t.Any]]:
     waves = wave_times.wave_times(found, planned(found, ("n1", "n2"), **choices), [("n1",), ("n2",)])
     return [one.to_dict() for wave in waves for one in wave.held]

@@ -98,10 +98,16 @@ class Sample:
         why = {"code": code, "reason": f"A sentence about {code}.", "remedy": ""}
         return {**place, "owner": owner, "route": route, **why}
 
+    def _foreseen(self, index: int, pod: Json) -> Json:
+        """What the forecast says of a pod on the node before the node of this index."""
+        if pod["route"] == "skip":
+            return {"fits": None, "target": None, "seconds": None}
+        return {"fits": True, "target": self.names[index % len(self.names)], "seconds": 12.5 if pod["single"] else 6.0}
+
     def _plan(self) -> Json:
         pods = [
-            {key: value for key, value in pod.items() if key not in ("app", "single")}
-            for found in self.pods.values()
+            {**{key: value for key, value in pod.items() if key not in ("app", "single")}, **self._foreseen(index, pod)}
+            for index, found in enumerate(self.pods.values(), start=1)
             for pod in found
         ]
         warning = {

@@ -222,11 +222,14 @@ def test_a_blocker_is_told_once() -> None:
 
 def test_a_plan_says_how_each_pod_would_move_and_draws_nothing() -> None:
     moving = {"namespace": "a", "name": "c", "node": "n1", "route": "evict", "reason": "It has 3 replicas."}
+    foreseen = {"fits": True, "target": "n2", "seconds": 4.5}
+    nowhere = {**moving, "name": "d", "fits": False, "target": None, "seconds": 75}
     stuck = {"namespace": "a", "name": "b", "node": "n1", "route": "refuse", "code": "bare_pod"}
-    found = page([{"feasible": False, "findings": [], "pods": [moving, stuck], "waves": [["n1"]]}])
-    assert "wave 1, 1 pod to move, 1 refused" in found.text("span")
-    rows = "a/b refuse bare_pod , see above a/c evict It has 3 replicas."
-    assert found.text("td", "code").startswith(rows)
+    pods = [{**moving, **foreseen}, stuck, nowhere]
+    found = page([{"feasible": False, "findings": [], "pods": pods, "waves": [["n1"]]}])
+    assert "wave 1, 2 pods to move, 1 refused" in found.text("span")
+    told = "evict n2 4.5 s It has 3 replicas. a/d evict nowhere 1 min 15 s It has 3 replicas."
+    assert found.text("td", "code").startswith(f"a/b refuse bare_pod , see above a/c {told}")
     assert (found.count("svg"), found.count("p", "legend")) == (0, 0)
 
 
@@ -273,7 +276,7 @@ def test_what_would_unblock_a_plan_is_on_its_page() -> None:
     assert found.open == []
     assert "What would unblock it" in found.text("h2")
     assert "kubectl annotate <db>" in found.text("code")
-    for said in ("Allow it.", "and Add a node.", "1 pod would still fit"):
+    for said in ("Allow it.", "and: Add a node.", "1 pod would still fit"):
         assert said in " ".join(found.text("li").split())
     assert found.count("section", "advice") == 1
     assert page([{**planned, "advice": []}]).count("section", "advice") == 0

@@ -25,8 +25,8 @@ SHAPE = {
     "nodes": "left marks message name outcome pods_failed pods_moved seconds spans waits wave",
     "nodes.spans": "end open phase seconds start",
     "nodes.marks": "at message what",
-    "pods": "blocked_by code failed held_seconds marks moved name namespace node outcome owner reason refused remedy "
-    "route rule spans uid waited_seconds",
+    "pods": "blocked_by code failed fits forecast_seconds held_seconds marks moved name namespace node outcome owner "
+    "reason refused remedy route rule spans target uid waited_seconds",
     "pods.spans": "end open phase seconds start",
     "pods.marks": "at message what",
     "swaps": "budget kind lowered message name namespace outcome raised ready replicas_before replicas_during",
@@ -114,8 +114,8 @@ def test_a_plan_speaks_of_what_would_be() -> None:
 def test_a_plan_names_the_pods_that_would_move_by_wave_and_node() -> None:
     raw = {"namespace": "shop", "node": "n1", "owner": "Deployment shop/web"}
     pods = [
-        {**raw, "name": "late", "node": "n2", "route": "evict"},
-        {**raw, "name": "web", "route": "swap"},
+        {**raw, "name": "late", "node": "n2", "route": "evict", "fits": False, "target": None, "seconds": 4},
+        {**raw, "name": "web", "route": "swap", "fits": True, "target": "node-3", "seconds": 65.5},
         {**raw, "name": "agent", "route": "skip", "code": "daemonset"},
         {**raw, "name": "lonely", "route": "refuse", "owner": ""},
         {**raw, "name": "bare", "route": "evict", "owner": ""},
@@ -125,11 +125,12 @@ def test_a_plan_names_the_pods_that_would_move_by_wave_and_node() -> None:
     assert text.startswith("Planned: 3 pods to move. 2 nodes in 2 waves planned.")
     assert "3 to move, 1 blocked, 1 left in place" in text
     assert text.partition("To move:\n")[2].splitlines() == [
+        "      route  to            takes  pod",
         "    n1, wave 1",
-        "      evict  shop/bare",
-        "      swap   shop/web (Deployment shop/web)",
+        "      evict  -                 -  shop/bare",
+        "      swap   node-3   1 min 06 s  shop/web (Deployment shop/web)",
         "    n2, wave 2; wave 1 is full with 1 node",
-        "      evict  shop/late (Deployment shop/web)",
+        "      evict  nowhere       4.0 s  shop/late (Deployment shop/web)",
     ]
 
 

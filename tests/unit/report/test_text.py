@@ -106,7 +106,9 @@ def test_when_a_run_was(started: float | None, ended: float | None, words: str) 
     assert text.when(report(started=started, ended=ended)) == words
 
 
-LANE = model.PodLane("shop", "p", "", "n", "", "", "", "", "", None, None, True, False, 0, "", "", "", (), ())
+LANE = model.PodLane(
+    "shop", "p", "", "n", "", "", "", "", "", None, None, True, False, 0, "", "", "", None, "", None, (), ()
+)
 WAITING = replace(LANE, moved=False, route="evict")
 PROBLEM = model.Problem("run", "It failed.")
 

@@ -56,6 +56,7 @@ def test_the_shape_of_a_plan(build: Build) -> None:
     assert result.data["estimate_seconds"] > 0
     assert [(n["name"], n["outcome"]) for n in result.data["nodes"]] == [("n1", "planned")]
     (moved,) = result.data["pods"]
+    assert moved["seconds"] > 0
     assert {key: moved[key] for key in ("namespace", "name", "uid", "node", "owner", "route", "fits", "target")} == {
         "namespace": "shop",
         "name": pod["metadata"]["name"],

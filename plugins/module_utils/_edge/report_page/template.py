@@ -102,10 +102,14 @@ y="{{ (100 - height)|round(1) }}%" height="{{ height }}%"><title>{{ ready|counte
 {% endmacro %}
 {# What is refused is a blocker, and those stand at the top. #}
 {%- macro planned_rows(pods) %}
-<table class="words planned">{{ head(["Pod", "Route", "Why"]) }}<tbody>
+<table class="words planned">{{ head(["Pod", "Route", "To", "Takes", "Why"], ["Takes"]) }}<tbody>
 {% for pod in pods %}
 <tr data-find="{{ (pod|place ~ " " ~ pod.route ~ " " ~ pod.node)|lower }}"><td>{{ pod|place }}</td>\
 <td class="fit {{ "bad" if pod.route == "refuse" else "soft" }}">{{ pod.route }}</td>\
+<td class="{{ "bad" if pod.fits is false else "" }}" data-is="to">\
+{{ "" if pod.route == "refuse" else pod|goes_to }}</td>\
+<td class="num" data-is="takes">\
+{{ "" if pod.forecast_seconds is none else pod.forecast_seconds|duration }}</td>\
 <td>{% if pod.route == "refuse" %}<code>{{ pod.code }}</code>, see above{% else %}{{ pod.reason }}{% endif %}</td></tr>
 {% endfor %}
 </tbody></table>
@@ -164,7 +168,7 @@ y="{{ (100 - height)|round(1) }}%" height="{{ height }}%"><title>{{ ready|counte
 {%- macro to_unblock(advice) %}
 <section class="look advice" aria-labelledby="advice"><h2 id="advice">{{ report|advised }}\
 {% if advice|length > 1 %}, one of these{% endif %}</h2><ol>
-{% for one in advice %}<li>{% for step in one.changes %}{% if not loop.first %}and {% endif %}{{ step.text }}\
+{% for one in advice %}<li>{% for step in one.changes %}{% if not loop.first %}and: {% endif %}{{ step.text }}\
 {% if step.command %}<code>{{ step.command }}</code>{% endif %} {% endfor %}{{ one|unplaced }}</li>
 {% endfor %}
 </ol><p class="soft">Each was planned again and found to work; none of its changes can be left out.</p></section>

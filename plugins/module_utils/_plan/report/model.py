@@ -100,6 +100,7 @@ class PodLane:
     ``refused`` counts refused evictions; ``blocked_by`` is the object behind them
     (``PodDisruptionBudget shop/web``), ``rule`` what that object demands. ``waited_seconds`` is the time until
     the pod was gone, ``held_seconds`` the part of it between the first refusal and the accepted eviction.
+    ``fits``, ``target`` and ``forecast_seconds`` are what the plan foresaw of it.
     """
 
     namespace: str
@@ -119,6 +120,9 @@ class PodLane:
     blocked_by: str
     rule: str
     remedy: str
+    fits: bool | None
+    target: str
+    forecast_seconds: float | None
     spans: tuple[Span, ...]
     marks: tuple[Mark, ...]
 

@@ -187,6 +187,11 @@ def to_move(report: model.Report) -> list[model.PodLane]:
     return sorted(moving, key=lambda pod: order.get(pod.node, len(order)))
 
 
+def goes_to(pod: model.PodLane) -> str:
+    """The node that the plan foresees for its successor; ``-`` if it is not forecast."""
+    return pod.target or ("nowhere" if pod.fits is False else "-")
+
+
 def waves(report: model.Report) -> list[tuple[int, list[str], str]]:
     """Each wave: its number, its nodes, and why these are in no earlier one."""
     found: dict[int, list[model.NodeLine]] = {}
@@ -265,13 +270,22 @@ def _nodes(report: model.Report) -> list[str]:
 def _to_move(report: model.Report) -> list[str]:
     """What a plan would move, and how: the first pods, by node."""
     moving = to_move(report) if report.planned else []
-    lines = ["", "  To move:"] if moving else []
+    if not moving:
+        return []
+    shown = moving[:PODS_SHOWN]
+    to, takes = max(len(goes_to(pod)) for pod in shown), max(len(duration(pod.forecast_seconds)) for pod in shown)
+    to, takes = max(to, len("to")), max(takes, len("takes"))
+    lines = ["", "  To move:", f"      route  {'to':<{to}}  {'takes':>{takes}}  pod"]
     known = {node.name: node for node in report.nodes}
-    for node, pods in itertools.groupby(moving[:PODS_SHOWN], lambda pod: pod.node):
+    for node, pods in itertools.groupby(shown, lambda pod: pod.node):
         line = known.get(node)
         wave = f", wave {line.wave}" if line and line.wave else ""
         lines.append(f"    {node}{wave}" + (f"; {line.waits}" if line and line.waits else ""))
-        lines += [f"      {pod.route or '-':<5}  {place(pod)}{f' ({pod.owner})' if pod.owner else ''}" for pod in pods]
+        for pod in pods:
+            foreseen = f"{goes_to(pod):<{to}}  {duration(pod.forecast_seconds):>{takes}}"
+            lines.append(
+                f"      {pod.route or '-':<5}  {foreseen}  {place(pod)}{f' ({pod.owner})' if pod.owner else ''}"
+            )
     hidden = len(moving) - PODS_SHOWN
     return lines + ([f"    … and {count(hidden, 'more pod')}"] if hidden > 0 else [])
 

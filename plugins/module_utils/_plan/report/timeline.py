@@ -232,6 +232,9 @@ def _lane(
         blocked_by=blocker,
         rule=rule,
         remedy=remedy,
+        fits=raw["fits"] if isinstance(raw.get("fits"), bool) else None,
+        target=read.text(raw.get("target")),
+        forecast_seconds=read.number(raw.get("seconds")),
         spans=spans,
         marks=_marks(told),
     )

@@ -92,6 +92,14 @@ class Times:
         """Both, one after the other, as by a PodMigrationJob."""
         return self.stop(plan) + self.start(plan).available
 
+    def move(self, plan: pod_plan.PodPlan, settle: float) -> float | None:
+        """Once it is the pod's turn: until it is gone and its successor Ready; ``None`` if it is not moved."""
+        if plan.route == "swap":
+            return self.start(plan).available + settle + self.stop(plan)
+        if plan.route == "job":
+            return self.job(plan)
+        return play([self.step(plan)], 1).lasts if plan.route == "evict" else None
+
     def step(self, plan: pod_plan.PodPlan) -> Step:
         """The pod as it is evicted."""
         start, workload = self.start(plan), self._snapshot.workload_of(plan.pod)

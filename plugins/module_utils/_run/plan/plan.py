@@ -34,7 +34,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.pre
     preflight,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.routes import dead, devices, volumes
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.timing import wave_times
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.timing import queues, wave_times
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import (
     act,
     context,
@@ -161,7 +161,7 @@ def _plan(
     data = {
         "feasible": not blockers,
         "findings": [finding.to_dict() for finding in found],
-        "pods": [_pod(plan, dead.fate(snapshot, plan.pod, now), planned.placed.get(plan.pod.uid)) for plan in plans],
+        "pods": _pods(snapshot, planned, options.settle, now),
         "waves": [list(wave) for wave in groups],
         "waits": [wait.to_dict() for wait in draft.waits],
         "wave_seconds": [wave.seconds for wave in times],
@@ -356,7 +356,17 @@ def _node(
     }
 
 
-def _pod(plan: pod_plan.PodPlan, fate: dead.Fate | None, placed: forecast.Forecast | None) -> dict[str, t.Any]:
+def _pods(snapshot: snapshots.Snapshot, planned: planning.Plan, settle: float, now: str) -> list[dict[str, t.Any]]:
+    times = queues.Times(snapshot)
+    return [
+        _pod(plan, dead.fate(snapshot, plan.pod, now), planned.placed.get(plan.pod.uid), times.move(plan, settle))
+        for plan in planned.draft.plans
+    ]
+
+
+def _pod(
+    plan: pod_plan.PodPlan, fate: dead.Fate | None, placed: forecast.Forecast | None, seconds: float | None
+) -> dict[str, t.Any]:
     return {
         **{key: getattr(plan.pod, key) for key in ("namespace", "name", "uid", "node")},
         "owner": str(plan.workload) if plan.workload else "",
@@ -366,6 +376,7 @@ def _pod(plan: pod_plan.PodPlan, fate: dead.Fate | None, placed: forecast.Foreca
         "fits": placed.fits if placed else None,
         "target": placed.target if placed else None,
         "forecast": placement.said(placed) if placed else "",
+        "seconds": None if seconds is None else round(seconds, 1),
         "fate": fate.to_dict() if fate else None,
     }
 
