@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import typing as t
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -14,6 +15,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.mod
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.preflight.waves import (
     Formed,
     Limits,
+    Share,
     formed,
 )
 from ansible_collections.kubeops.node_maintenance.tests.unit.plan.objects import node
@@ -110,6 +112,45 @@ def test_the_last_node_waits_for_a_reason(
     assert (told["node"], told["reason"], told["together"]) == (last, reason, ["n1"] if together else [])
 
 
+CONTROL = Share("control_plane", 1, {"n0": 1, "n2": 1}, "of the control plane")
+ETCD = Share("budget", 2, {"n0": 1, "n1": 1, "n2": 1}, "with pods of PodDisruptionBudget a/etcd that are down")
+
+
+@pytest.mark.parametrize(
+    ("shares", "options", "expected", "reason"),
+    [
+        pytest.param((CONTROL,), {}, (("n0", "n1"), ("n2",)), "wave 1 has n0 of the control plane", id="control plane"),
+        pytest.param(
+            (ETCD,),
+            {},
+            (("n0", "n1"), ("n2",)),
+            "wave 1 has n0, n1 with pods of PodDisruptionBudget a/etcd that are down",
+            id="as many as the budget allows",
+        ),
+        pytest.param(
+            (CONTROL,),
+            {"max_parallel": 2},
+            (("n0", "n1"), ("n2",)),
+            "wave 1 is full with 2 nodes and has one of the control plane",
+            id="full as well",
+        ),
+        pytest.param(
+            (CONTROL,),
+            {"max_per_zone": 1},
+            (("n0",), ("n1",), ("n2",)),
+            "wave 2 has n1 of the same zone",
+            id="only what is in the wave before",
+        ),
+    ],
+)
+def test_what_a_wave_may_take_with_it(
+    shares: tuple[Share, ...], options: dict[str, t.Any], expected: tuple[tuple[str, ...], ...], reason: str
+) -> None:
+    found = formed(nodes_in("aaa"), Limits(**{"max_parallel": 3, **options}, shares=shares))
+    assert found.waves == expected
+    assert found.waits[-1].reason == reason
+
+
 def wave_of(found: Formed, name: str) -> int:
     (number,) = [number for number, wave in enumerate(found.waves, start=1) if name in wave]
     return number
@@ -126,7 +167,13 @@ def _gathered(nodes: t.Sequence[Node], group: t.Collection[str]) -> list[Node]:
 def rolls(draw: st.DrawFn) -> tuple[list[Node], Limits, list[tuple[str, ...]]]:
     """Nodes with limits, and groups of them that leave together."""
     nodes = nodes_in(draw(st.lists(st.sampled_from("abc."), max_size=14)))
-    limits = Limits(draw(st.integers(1, 5)), ZONE, draw(st.none() | st.integers(1, 3)))
+    takes = {each.name: draw(st.sampled_from([0, 0, 1, 2])) for each in nodes}
+    members = {name: 1 for name in takes if draw(st.booleans())} if draw(st.booleans()) else {}
+    shares = (
+        Share("control_plane", 1, members, "of the control plane"),
+        Share("budget", draw(st.integers(1, 4)), {name: count for name, count in takes.items() if count}, "with pods"),
+    )
+    limits = Limits(draw(st.integers(1, 5)), ZONE, draw(st.none() | st.integers(1, 3)), shares)
     marks = draw(st.lists(st.sampled_from("xy----"), min_size=len(nodes), max_size=len(nodes)))
     groups = [tuple(n.name for n, mark in zip(nodes, marks, strict=True) if mark == group) for group in "xy"]
     return nodes, limits, [group for group in groups if group]
@@ -139,7 +186,9 @@ def test_without_those_it_waits_for_a_node_is_in_an_earlier_wave(
 ) -> None:
     """A wave depends on the nodes that are in none before it, so waves after it can be left out."""
     nodes, limits, groups = roll
-    found = formed(nodes, limits, together=groups)
+    found, by_name = formed(nodes, limits, together=groups), {each.name: each for each in nodes}
+    for wave in found.waves:
+        assert not limits.taken([by_name[name] for name in wave])
     assert [(wait.node, wait.wave) for wait in found.waits] == [
         (name, number) for number, wave in enumerate(found.waves, start=1) for name in wave if number > 1
     ]
@@ -166,7 +215,7 @@ def test_without_those_it_waits_for_a_node_is_in_an_earlier_wave(
 @given(rolls())
 def test_a_limit_that_is_not_named_is_not_in_the_way(roll: tuple[list[Node], Limits, list[tuple[str, ...]]]) -> None:
     """One node fewer is enough, of any zone, or of the same one where the zone's limit is named."""
-    nodes, limits, _groups = roll
+    nodes, limits = roll[0], replace(roll[1], shares=())
     found, by_name = formed(nodes, limits), {each.name: each for each in nodes}
     for wait in found.waits:
         before, zone = found.waves[wait.wave - 2], by_name[wait.node].labels.get(ZONE)

@@ -25,6 +25,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.pre
     gang_findings,
     node_order,
     preflight,
+    shares,
     waves,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.routes import migrate
@@ -87,7 +88,8 @@ def draft(snapshot: snapshots.Snapshot, wanted: Wanted) -> Draft:
     todo = [snapshot.nodes[name] for name in present if name not in there]
     todo = node_order.ordered(todo, plans, wanted.order, zone_key=wanted.zone_key)
     plans = tuple(plan for plan in plans if plan.pod.node not in there)
-    limits = waves.Limits(wanted.max_parallel, wanted.zone_key, wanted.max_per_zone)
+    shared = shares.shares(snapshot, todo, plans)
+    limits = waves.Limits(wanted.max_parallel, wanted.zone_key, wanted.max_per_zone, shared)
     formed = waves.formed(todo, limits, together=gang_findings.together(snapshot, plans))
     return Draft(plans, there, tuple(todo), formed.waves, formed.waits)
 
