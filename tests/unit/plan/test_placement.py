@@ -310,3 +310,43 @@ def test_preemption_takes_the_least_important_and_spares_whom_it_can() -> None:
     assert preemption.preempted(asked, guest(pod("p", cpu="1", priority=9, preemptionPolicy="Never"))) is None
     assert preemption.preempted(asked, guest(pod("p", cpu="1"))) is None
     assert asked.around.places["n1"].used["cpu"] == 1900, "nothing has changed"
+
+
+def test_preemption_takes_few_pods_rather_than_unimportant_ones() -> None:
+    """Of the same highest priority: as the scheduler adds priorities up, the number of pods outweighs them."""
+    two = [pod("a", "n2", cpu="1", priority=10), pod("b", "n2", cpu="1", priority=9)]
+    three = [pod("c", "n1", cpu="1", priority=10), *(pod(name, "n1", priority=1) for name in ("d", "e"))]
+    found = preemption.preempted(scheduler(node("n1"), node("n2"), *two, *three), guest(pod("p", cpu="2", priority=99)))
+    assert found is not None
+    assert (found.node, [victim.name for victim in found.victims]) == ("n2", ["a", "b"])
+
+
+def covering(app: str, allowed: int, **disrupted: str) -> Raw:
+    status = {"disruptionsAllowed": allowed, "disruptedPods": disrupted}
+    meta = {"name": "b", "namespace": "shop", "uid": "b"}
+    return {"metadata": meta, "spec": {"selector": {"matchLabels": {"app": app}}}, "status": status}
+
+
+@pytest.mark.parametrize(
+    ("budget", "target", "victims"),
+    [
+        pytest.param(covering("db", 0), "n2", ["web-0"], id="a budget that is spent is spared"),
+        pytest.param(covering("db", 1), "n1", ["db-0"], id="one that allows it is not"),
+        pytest.param(covering("db", 0, **{"db-0": "now"}), "n1", ["db-0"], id="nor one that has counted the pod"),
+        pytest.param(covering("else", 0), "n1", ["db-0"], id="nor one of other pods"),
+    ],
+)
+def test_preemption_spares_budgets_where_it_can(budget: Raw, target: str, victims: list[str]) -> None:
+    raws = [pod("db-0", "n1", app="db", cpu="2"), pod("web-0", "n2", cpu="2", priority=5)]
+    asked = scheduler(node("n1"), node("n2"), *raws, budgets=[budget])
+    found = preemption.preempted(asked, guest(pod("p", cpu="1", priority=9)))
+    assert found is not None
+    assert (found.node, [victim.name for victim in found.victims]) == (target, victims)
+
+
+def test_a_pod_whose_budget_is_spent_is_kept_before_a_more_important_one() -> None:
+    raws = [pod("db-0", "n1", app="db", cpu="1"), pod("web-0", "n1", cpu="1", priority=5)]
+    asked = scheduler(node("n1"), *raws, budgets=[covering("db", 0)])
+    found = preemption.preempted(asked, guest(pod("p", cpu="1", priority=9)))
+    assert found is not None
+    assert [victim.name for victim in found.victims] == ["web-0"]
