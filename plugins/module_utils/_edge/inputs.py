@@ -366,6 +366,16 @@ def _cross_checks(values: t.Mapping[str, t.Any], playbook: str) -> list[str]:
         return [f"Playbook {playbook} needs nodes. Set {example}."]
     if values["planned_notice"] and not values["node_conditions"]:
         return ["maintain_planned_notice waits after a node condition. Set maintain_node_conditions=true as well."]
+    if (values["max_per_zone"] or 0) > (values["serial"] or 1):
+        most = (
+            f"maintain_serial={values['serial']}"
+            if values["serial"]
+            else "one node, because maintain_serial is not set"
+        )
+        return [
+            f"maintain_max_per_zone={values['max_per_zone']} contradicts {most}: a wave never has so many nodes. "
+            "Raise maintain_serial, or leave out maintain_max_per_zone."
+        ]
     return []
 
 

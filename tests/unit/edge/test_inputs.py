@@ -97,6 +97,21 @@ def test_a_notice_needs_the_condition_that_it_waits_after() -> None:
     assert given(planned_notice="0")["errors"] == []
 
 
+@pytest.mark.parametrize(
+    ("limits", "said"),
+    [
+        ({"max_per_zone": 3, "serial": 2}, "maintain_max_per_zone=3 contradicts maintain_serial=2: "),
+        ({"max_per_zone": "2"}, "maintain_max_per_zone=2 contradicts one node, because maintain_serial is not set: "),
+        ({"max_per_zone": 2, "serial": 2}, ""),
+        ({"max_per_zone": 1}, ""),
+    ],
+)
+def test_limits_that_contradict_each_other_are_an_error(limits: dict[str, object], said: str) -> None:
+    errors = given(**limits)["errors"]
+    assert len(errors) == bool(said)
+    assert "".join(errors).startswith(said)
+
+
 def test_a_variable_of_others_that_begins_alike_is_nobodys_business() -> None:
     assert read({"maintain_nodes": "worker-1", "migrate_database": None}, "maintain")["errors"] == []
 
