@@ -26,7 +26,7 @@ from ansible_collections.kubeops.node_maintenance.tests.unit.plan.routed import 
 AGENT = {"metadata": {"name": "agent", "namespace": "shop", "uid": "uid-DaemonSet-agent"}}
 UNSCHEDULABLE: Raw = {"key": "node.kubernetes.io/unschedulable", "operator": "Exists", "effect": "NoSchedule"}
 JOB = owned("Job", "batch", "batch/v1")
-SKIP, WAIT, LAST = ({"skip": True}, {"wait": "finished"}, {"last": True})
+SKIP, WAIT, LAST = ({"namespaces": "*", "skip": True}, {"wait": "finished"}, {"last": True})
 
 
 def ruled(*raws: dict[str, t.Any], **choices: t.Any) -> Choices:

@@ -193,7 +193,7 @@ def _contradictions(given: t.Sequence[str]) -> t.Iterator[tuple[str, list[str]]]
 
 
 def _sequence(raws: t.Sequence[Raw], rules: t.Sequence[Rule], option: str) -> t.Iterator[pod_selectors.Fault]:
-    """What is wrong with the names, with ``after`` and ``before``."""
+    """What is wrong with the names, with ``after`` and ``before``, and with a ``skip`` that would leave every pod."""
     known: dict[str, Rule] = {}
     graph: dict[str, set[str]] = {}
     for index, rule in enumerate(rules):
@@ -202,6 +202,9 @@ def _sequence(raws: t.Sequence[Raw], rules: t.Sequence[Rule], option: str) -> t.
         if rule.manner.name:
             known[rule.manner.name] = rule
     for index, (raw, rule) in enumerate(zip(raws, rules, strict=True)):
+        if rule.manner.skip and rule.selector == pod_selectors.PodSelector({}):
+            expected = f"{', '.join(pod_selectors.KEYS[:-1])} or {pod_selectors.KEYS[-1]} beside skip: which pods stay"
+            yield f"{option}[{index}]", dict(raw), expected
         me = rule.manner.name or f"{option}[{index}]"
         if raw.get("before") and not rule.manner.name:
             yield f"{option}[{index}].name", raw.get("name"), "a name, because the rule has before"
