@@ -95,8 +95,8 @@ test-kubernetes: $(READY) ## never dark, killed anywhere and idempotence on each
 	    $(addprefix tests/e2e/test_,$(addsuffix .py,kubernetes kubernetes_next api_errors never_dark killed idempotence)); \
 	done
 
-forecast: $(READY) ## where pods fit, beside what the real scheduler does with them, in FORECASTS generated clusters
-	@FORECASTS='$(FORECASTS)' python -m pytest -v --numprocesses 2 -rP tests/e2e/test_placement.py
+forecast: $(READY) ## where pods fit and what blocks, beside the real scheduler and API server, in FORECASTS generated clusters
+	@FORECASTS='$(FORECASTS)' python -m pytest -v --numprocesses 2 -rP tests/e2e/test_placement.py tests/e2e/test_budget_forecast.py
 
 # Several go on at a time, so each line says whose it is.
 tagged = 2>&1 | sed -u 's/^/$(1) | /'
