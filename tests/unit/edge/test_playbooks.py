@@ -96,6 +96,14 @@ def test_a_variable_of_the_inventory_without_our_prefix_is_somebody_elses(tmp_pa
     assert UNREACHABLE in text
 
 
+def test_a_plan_that_cannot_be_made_fails_with_the_cause(tmp_path: Path) -> None:
+    code, text = play(tmp_path, "plan", "-e", "maintain_nodes=worker-1")
+    assert code == 2
+    assert UNREACHABLE in text
+    # What ansible-core 2.21 says instead where a condition of ours failed the task.
+    assert "evaluated to" not in text
+
+
 def test_a_value_that_the_shell_took_apart_is_an_error(tmp_path: Path) -> None:
     code, text = play(tmp_path, "maintain", "-e", "maintain_nodes=worker-1 worker-2")
     assert code == 2
