@@ -14,6 +14,7 @@ from __future__ import annotations
 import ast
 import configparser
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -324,26 +325,48 @@ def browser(session: nox.Session) -> None:
     session.run("pytest", *(session.posargs or ["tests/browser"]))
 
 
+def caption_menus(index: Path) -> None:
+    """Gives the parts of the menu the titles of their sections, which antsibull-docs only puts into the page."""
+    text = index.read_text(encoding="utf-8")
+    text = text.replace("Kubeops.Node_Maintenance", "kubeops.node_maintenance")
+    titled = r"^(.+)\n-+\n\n\.\. toctree::\n"
+    index.write_text(re.sub(titled, r"\g<0>    :caption: \1\n", text, flags=re.MULTILINE), encoding="utf-8")
+
+
 @nox.session
 def docs(session: nox.Session) -> None:
     """The documentation site, .build/site/html/index.html."""
     environment(session, tree=BUILD / "docs")
-    copy("docs")
+    ours = copy("docs")
     with step(session, "environment"):
-        session.install(PINS, "antsibull-docs", f"ansible-core=={CORE}", "sphinx-ansible-theme")
+        tools = ["antsibull-docs", "antsibull-changelog"]
+        session.install(PINS, *tools, f"ansible-core=={CORE}", "sphinx-ansible-theme")
     site = BUILD / "site"
     shutil.rmtree(site, ignore_errors=True)
     (site / "rst").mkdir(parents=True, mode=0o755)
     us = "kubeops.node_maintenance"
     common = ["--use-current", "--squash-hierarchy", f"--dest-dir={site}"]
     with step(session, "pages"):
+        # In the copy: the page of changes has what the next release will have.
+        with session.chdir(ours):
+            session.run("antsibull-changelog", "release", silent=True)
         session.run("antsibull-docs", "sphinx-init", *common, us, silent=True)
         common[-1] += "/rst"
         config = f"--config-file={site / 'antsibull-docs.cfg'}"
         session.run("antsibull-docs", config, "collection", *common, us)
     with step(session, "site"):
-        # Without intersphinx, which would fetch the indexes of other sites.
-        extensions = "extensions=sphinx.ext.autodoc,sphinx_antsibull_ext"
-        places = [f"{site}/rst", f"{site}/html"]
-        session.run("sphinx-build", "-q", "-b", "html", "-c", f"{site}", "-D", extensions, *places)
+        shutil.copytree(HERE / "docs/images", site / "images")
+        shutil.copytree(HERE / "docs/site", site / "static")
+        caption_menus(site / "rst/index.rst")
+        settings = {
+            # Without intersphinx, which would fetch the indexes of other sites.
+            "extensions": "sphinx.ext.autodoc,sphinx_antsibull_ext",
+            "project": us,
+            "html_title": us,
+            "html_short_title": us,
+            "html_static_path": str(site / "static"),
+            "html_css_files": "site.css",
+        }
+        defined = [f"--define={name}={value}" for name, value in settings.items()]
+        session.run("sphinx-build", "-q", "-b", "html", "-c", f"{site}", *defined, f"{site}/rst", f"{site}/html")
     session.log(f"docs: {site}/html/index.html")

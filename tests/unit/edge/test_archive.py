@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 HERE = Path(__file__).parents[3]
-OURS = {"LICENSE", "LICENSES", "README.md", "CODE_OF_CONDUCT.md", "requirements.txt", "bindep.txt"}
+OURS = {"LICENSE", "LICENSES", "README.md", "README.zh-CN.md", "CODE_OF_CONDUCT.md", "requirements.txt", "bindep.txt"}
 FOLDERS = {"changelogs", "docs", "meta", "playbooks", "plugins", "roles", "tests"}
 MADE = {"FILES.json", "MANIFEST.json"}
 
