@@ -242,7 +242,7 @@ pods:
     seconds:
       description:
         - How long it takes once it is its turn, until it is gone and its successor is Ready. C(null) if it stays.
-          RV(ignore:budgets) says how long it may wait for its turn.
+          RV(budgets) says how long it may wait for its turn.
       type: float
     fate:
       description: If its node is lost, what happens to the pod without intervention; otherwise C(null).
