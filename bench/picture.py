@@ -9,13 +9,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from xml.sax.saxutils import escape
 
-from bench.results import Summary
-from bench.tools import BareLoop, Ours
+from bench import targets
+from bench.trials import BARE, OURS, Summary, best_bare
 
 WIDTH, LEFT, RIGHT = 760, 210, 90
 BAR, GAP, HEAD = 18, 8, 34
-COLOURS = {Ours.name: "#1a7f5a", BareLoop.name: "#c9ced6"}
-OTHERS = "#7a8699"
+OURS_COLOUR, BARE_COLOUR, OTHERS_COLOUR = "#1a7f5a", "#c9ced6", "#7a8699"
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,10 +28,12 @@ class Panel:
 
 
 PANELS = (
-    Panel("One node: pods per second (more is better)", "one node", "pods_per_second", 1),
-    Panel("Five nodes: pods per second (more is better)", "five nodes", "pods_per_second", 1),
-    Panel("Five nodes: requests per pod (less is better)", "five nodes", "requests_per_pod", 2),
-    Panel("Single replicas that start in 5 s: seconds without a ready endpoint", "swap", "dark_seconds_worst", 2),
+    Panel("One node: pods per second (more is better)", targets.ONE_NODE, "pods_per_second", 1),
+    Panel("Five nodes: pods per second (more is better)", targets.FIVE_NODES, "pods_per_second", 1),
+    Panel("Five nodes: requests per pod (less is better)", targets.FIVE_NODES, "requests_per_pod", 2),
+    Panel("Single replicas that start in 5 s: seconds without a ready endpoint", targets.SWAP, "dark_seconds_worst", 2),
+    Panel("A roll of 20 nodes, one at a time: seconds", targets.ROLL, "seconds", 0),
+    Panel("A roll of 20 nodes, one at a time: moves per pod", targets.ROLL, "moves_per_pod", 2),
 )
 
 
@@ -41,10 +42,11 @@ def draw(summary: Summary, caption: str) -> str:
     parts: list[str] = []
     top = 16
     for panel in PANELS:
+        best = best_bare(summary, panel.scene)
         rows = {
             tool: entry["numbers"][panel.number]
             for tool, entry in summary.get(panel.scene, {}).items()
-            if panel.number in entry["numbers"]
+            if panel.number in entry["numbers"] and (tool == best or not tool.startswith(BARE))
         }
         if rows:
             parts += _panel(panel, rows, top)
@@ -71,12 +73,18 @@ def _panel(panel: Panel, rows: dict[str, dict[str, float]], top: int) -> list[st
         parts += [
             _text(LEFT - 10, middle + 4, tool, "", "end"),
             f'<rect x="{LEFT}" y="{y}" width="{max(row["median"] * scale, 1):.1f}" height="{BAR}" rx="2" '
-            f'fill="{COLOURS.get(tool, OTHERS)}"/>',
+            f'fill="{_colour(tool)}"/>',
             f'<path d="M{low:.1f} {middle}H{high:.1f}" stroke="#1f2733" stroke-width="1.5"/>',
             _text(high + 8, middle + 4, f"{row['median']:.{panel.digits}f}"),
         ]
         y += BAR + GAP
     return parts
+
+
+def _colour(tool: str) -> str:
+    if tool == OURS:
+        return OURS_COLOUR
+    return BARE_COLOUR if tool.startswith(BARE) else OTHERS_COLOUR
 
 
 def _text(x: float, y: float, text: str, kind: str = "", anchor: str = "start") -> str:

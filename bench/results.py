@@ -2,45 +2,15 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""From single measurements to medians, and to the table that people read. Pure."""
+"""Medians as the tables that people read. Pure."""
 
 from __future__ import annotations
 
-import statistics
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-from bench.scenes import Trial
-from bench.tools import Ours
-
-Summary = dict[str, dict[str, dict[str, Any]]]
-"""scene -> tool -> {outcomes, numbers: {name: {median, min, max}}}."""
-
-
-def summed_up(trials: Iterable[Trial]) -> Summary:
-    """Medians, least and most of every number, by scene and tool, in the order of the trials."""
-    groups: dict[str, dict[str, list[Trial]]] = {}
-    for trial in trials:
-        groups.setdefault(trial.scene, {}).setdefault(trial.tool, []).append(trial)
-    return {scene: {tool: _group(known) for tool, known in tools.items()} for scene, tools in groups.items()}
-
-
-def _group(trials: Sequence[Trial]) -> dict[str, Any]:
-    names = dict.fromkeys(name for trial in trials for name in trial.numbers)
-    outcomes: dict[str, int] = {}
-    for trial in trials:
-        outcomes[trial.outcome] = outcomes.get(trial.outcome, 0) + 1
-    numbers = {}
-    for name in names:
-        values = [trial.numbers[name] for trial in trials if name in trial.numbers]
-        numbers[name] = {"median": round(statistics.median(values), 3), "min": min(values), "max": max(values)}
-    return {"repetitions": len(trials), "outcomes": outcomes, "numbers": numbers}
-
-
-def median(summary: Summary, scene: str, tool: str, name: str) -> float:
-    """A median, 0 where that was not measured."""
-    found = summary.get(scene, {}).get(tool, {}).get("numbers", {}).get(name, {})
-    return float(found.get("median", 0.0))
+from bench import targets
+from bench.trials import BARE, OURS, Summary, best_bare, median
 
 
 def _cell(entry: dict[str, Any], name: str, digits: int) -> str:
@@ -58,6 +28,7 @@ def _ended(entry: dict[str, Any]) -> str:
     return f"{fine} of {entry['repetitions']}"
 
 
+BACKENDS_SCENE = "backends"
 Column = tuple[str, str, int]
 DRAINS: tuple[Column, ...] = (
     ("pods", "pods", 0),
@@ -68,6 +39,17 @@ DRAINS: tuple[Column, ...] = (
     ("seconds", "seconds", 1),
     ("wall", "wall_seconds", 1),
     ("processor", "cpu_seconds", 1),
+    ("MB", "peak_mb", 0),
+)
+ROLLS: tuple[Column, ...] = (
+    ("pods", "pods", 0),
+    ("moves/pod", "moves_per_pod", 2),
+    ("pods/s", "pods_per_second", 1),
+    ("requests/pod", "requests_per_pod", 2),
+    ("429", "refusals", 0),
+    ("seconds", "seconds", 0),
+    ("processor", "cpu_seconds", 1),
+    ("MB", "peak_mb", 0),
 )
 SWAPS: tuple[Column, ...] = (
     ("pods", "pods", 0),
@@ -95,15 +77,18 @@ NO_OPS: tuple[Column, ...] = (
 
 
 def _columns(scene: str) -> tuple[Column, ...]:
-    if scene.endswith(("node", "nodes")):
+    if scene in (targets.ONE_NODE, targets.FIVE_NODES, targets.SLOW, targets.ONE_BUDGET, targets.MANY_NODES):
         return DRAINS
-    return {"swap": SWAPS, "backends": BACKENDS}.get(scene, NO_OPS)
+    if scene in (targets.ROLL, targets.ROLL_WAVES, targets.ROLL_LARGE):
+        return ROLLS
+    return {targets.SWAP: SWAPS, BACKENDS_SCENE: BACKENDS}.get(scene, NO_OPS)
 
 
 def table(summary: Summary) -> str:
-    """All scenes as Markdown tables, medians with least and most in parentheses."""
+    """Targets, then all scenes, as Markdown tables; medians with least and most in parentheses."""
+    wanted = _markdown([["target", "limit", "measured", "verdict"], *targets.verdicts(summary)])
     parts = [_scene(scene, tools) for scene, tools in summary.items()]
-    return "\n\n".join([*parts, *_ratios(summary), *_calls(summary)]) + "\n"
+    return "\n\n".join([wanted, *parts, *_ratios(summary), *_calls(summary)]) + "\n"
 
 
 def _scene(scene: str, tools: dict[str, dict[str, Any]]) -> str:
@@ -117,21 +102,26 @@ def _scene(scene: str, tools: dict[str, dict[str, Any]]) -> str:
 def _ratios(summary: Summary) -> list[str]:
     rows = [["ours against", "scene", "pods/s", "requests/pod"]]
     for scene, tools in summary.items():
-        ours = {name: median(summary, scene, Ours.name, name) for name in ("pods_per_second", "requests_per_pod")}
-        if _columns(scene) is not DRAINS or not all(ours.values()):
-            continue
+        best = best_bare(summary, scene)
         for tool in tools:
-            theirs = {name: median(summary, scene, tool, name) for name in ours}
-            if tool != Ours.name and all(theirs.values()):
-                rows.append([tool, scene, *(f"x {ours[name] / theirs[name]:.2f}" for name in ours)])
+            if tool == OURS or (tool.startswith(BARE) and tool != best):
+                continue
+            ratios = [_ratio(summary, scene, tool, name) for name in ("pods_per_second", "requests_per_pod")]
+            if all(ratios):
+                rows.append([tool, scene, *ratios])
     return [_markdown(rows)] if len(rows) > 1 else []
+
+
+def _ratio(summary: Summary, scene: str, tool: str, name: str) -> str:
+    ours, theirs = median(summary, scene, OURS, name), median(summary, scene, tool, name)
+    return f"x {ours / theirs:.2f}" if ours and theirs else ""
 
 
 def _calls(summary: Summary) -> list[str]:
     names = ("requests", "bound", "evictions", "refusals", "lease_renewals", "rest")
     rows = [["node_drain call", *(name.replace("_", " ") for name in names)]]
     for scene, tools in summary.items():
-        entry = tools.get(Ours.name)
+        entry = tools.get(OURS)
         if entry and "call_requests" in entry["numbers"]:
             rows.append([scene, *(_cell(entry, f"call_{name}", 0) for name in names)])
     return [_markdown(rows)] if len(rows) > 1 else []

@@ -2,23 +2,25 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""`make bench`: what a drain costs here, beside the tools that people use today.
+"""`make bench`: what a drain and a roll cost here, beside the tools that people use today.
 
-Starts a lab of its own (`bench`), measures every tool in the same run in alternating order, writes
-results.json, results.svg and the tables of README.md beside this file, and ends the lab. Nothing is judged:
-there is no threshold. BENCH_REPEAT (3) says how often, LAB_KEEP that the lab stays. BENCH_ONLY=backends measures
-that scene alone, in a lab with Koordinator, and leaves the other results as they are.
+Starts labs of its own, measures every tool in the same run in alternating order, and prints the tables. Each
+measurement is kept in .build/bench/ as soon as it is made. results.json, results.svg and the tables of README.md are
+written only by a run of all groups that proves something: three rounds or more, on a machine that nobody else kept
+busy. No threshold decides on the exit code. BENCH_REPEAT (3) are the rounds, BENCH_ONLY the names of groups, and
+LAB_KEEP keeps the labs.
 """
 
 from __future__ import annotations
 
 import json
 import os
-import platform
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeVar
@@ -28,104 +30,188 @@ sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "e2e")]
 
 from support.lab import Lab, lab_playbook, started  # noqa: E402
 
-from bench import picture, results, scenes, tools, workload  # noqa: E402
-from bench.scenes import Trial  # noqa: E402
+from bench import arenas, machine, picture, results, scenes, targets, tools, trials, workload  # noqa: E402
+from bench.arenas import Fleet  # noqa: E402
+from bench.trials import Trial  # noqa: E402
 
 LAB = "bench"
-SCENES = {"one node": 1, "five nodes": 5}
+HERE = Path(__file__).parent
+JOURNALS = ROOT / ".build" / "bench"
 BACKENDS = ("eviction", "auto", "koordinator")
-PLAYBOOKS = ("release",)
-"""Of the collection; over all nodes, which are in service, they find nothing to do."""
+THREADS = (8, 16, 32)
+"""Of the bare loop; its best counts."""
 BEGIN, END = "<!-- tables: written by run.py -->", "<!-- end of the tables -->"
-Say = Callable[[str], None]
+SLOW = Fleet(leaving=5, staying=5, deployments=25, replicas=10, budget=3, stop=5)
+ONE_BUDGET = Fleet(leaving=4, staying=4, deployments=1, replicas=200, budget="10%", start=2)
+ROLL = Fleet(leaving=20, staying=1, deployments=100, replicas=10, budget=3)
+ROLL_LARGE = Fleet(leaving=100, staying=10, deployments=100, replicas=20, budget="30%", start=2, stop=2)
+MANY_NODES = Fleet(leaving=500, staying=45, deployments=250, replicas=10, budget=5)
 T = TypeVar("T")
 
 
+@dataclass(frozen=True, slots=True)
+class Bench:
+    """What all groups need: a folder for files, the environment of k8s_drain, the rounds."""
+
+    folder: Path
+    home: Path
+    rounds: int
+
+
+Group = Callable[[Bench, Lab], Iterator[Trial]]
+
+
 def main() -> int:
-    """Measure everything; the return code says only whether that was possible."""
-    repeat = int(os.environ.get("BENCH_REPEAT", "3"))
+    """Measure what was asked for; the return code says only whether that was possible."""
     began = time.monotonic()
 
     def say(text: str) -> None:
         print(f"==> [{time.monotonic() - began:4.0f} s] bench: {text}", flush=True)
 
-    with tempfile.TemporaryDirectory(prefix="bench-") as name:
-        if os.environ.get("BENCH_ONLY") == "backends":
-            known = json.loads((Path(__file__).parent / "results.json").read_text(encoding="utf-8"))
-            others = [Trial(**trial) for trial in known["trials"] if trial["scene"] != "backends"]
-            write(known, [*others, *backends(Path(name), repeat, say)])
-            return 0
-        folder = Path(name)
-        say("environment of kubernetes.core.k8s_drain (about two minutes the first time)")
-        home = tools.peer_environment()
-        say(f"lab {LAB!r}: {workload.NODES} nodes")
-        # A lab that an earlier run left may be half drained; a new one takes seconds.
-        lab_playbook(folder, LAB, "absent")
-        lab = started(folder, LAB, lab_nodes=workload.NODES, lab_metrics=False)
-        try:
-            found = machine(repeat) | {"versions": tools.versions(lab, home)}
-            trials: list[Trial] = []
-            for trial in measured(lab, folder, home, repeat, say):
-                trials.append(trial)
-                say(line(trial))
-        finally:
-            if not os.environ.get("LAB_KEEP"):
-                lab_playbook(folder, LAB, "absent")
-        trials += backends(folder, repeat, say)
-    write(found, trials)
+    names = [name for name in os.environ.get("BENCH_ONLY", "").split(",") if name]
+    if unknown := [name for name in names if name not in GROUPS]:
+        print(f"error: BENCH_ONLY names no group {', '.join(unknown)}; there are: {', '.join(GROUPS)}", file=sys.stderr)
+        return 2
+    found: dict[str, Any] = {"date": f"{datetime.now(UTC):%Y-%m-%d}", "machine": machine.described()}
+    JOURNALS.mkdir(parents=True, exist_ok=True)
+    journal = JOURNALS / f"{datetime.now(UTC):%Y-%m-%dT%H%M%S}.jsonl"
+    known: list[Trial] = []
+    complete = False
+    try:
+        with tempfile.TemporaryDirectory(prefix="bench-") as name:
+            say("environment of kubernetes.core.k8s_drain (about two minutes the first time)")
+            bench = Bench(Path(name), tools.peer_environment(), int(os.environ.get("BENCH_REPEAT", "3")))
+            for group in names or GROUPS:
+                options, measure = GROUPS[group]
+                with lab_of(bench, group, options, say) as lab:
+                    found.setdefault("versions", tools.versions(lab, bench.home))
+                    for trial in measure(bench, lab):
+                        known.append(trial)
+                        with journal.open("a", encoding="utf-8") as file:
+                            file.write(json.dumps(trial.to_dict()) + "\n")
+                        say(line(trial))
+        complete = not names
+    finally:
+        # What was measured before something failed is worth a look.
+        if known:
+            report(found, known, complete=complete)
+            say(f"single measurements: {journal}")
     return 0
 
 
-def backends(folder: Path, repeat: int, say: Say) -> list[Trial]:
-    """Our own ways to move pods side by side, in a lab of their own with Koordinator."""
-    say("lab with Koordinator")
-    lab = started(folder, f"{LAB}-koord", lab_nodes=1, lab_metrics=False, lab_koordinator="v1.7.0")
-    trials: list[Trial] = []
+@contextmanager
+def lab_of(bench: Bench, group: str, options: dict[str, Any], say: Callable[[str], None]) -> Iterator[Lab]:
+    """A new lab for a group, gone at the end unless LAB_KEEP is set."""
+    name = f"{LAB}-{group}"
+    say(f"lab {name}")
+    # A lab that an earlier run left may be half drained; a new one takes seconds.
+    lab_playbook(bench.folder, name, "absent")
     try:
-        ours = tools.Ours(lab, folder)
-        for repetition in range(repeat):
-            for backend in turned(list(BACKENDS), repetition):
-                trials.append(scenes.backends(lab, folder, ours, backend, repetition))
-                say(line(trials[-1]))
+        yield started(bench.folder, name, lab_metrics=False, **options)
     finally:
         if not os.environ.get("LAB_KEEP"):
-            lab_playbook(folder, f"{LAB}-koord", "absent")
-    return trials
+            lab_playbook(bench.folder, name, "absent")
 
 
-def measured(lab: Lab, folder: Path, home: Path, repeat: int, say: Say) -> Iterator[Trial]:
-    """All measurements. The order of the tools turns with each repetition, so that noise hits all."""
-    ours, kubectl = tools.Ours(lab, folder), tools.Kubectl(lab)
-    say("swap of single replicas")
-    for repetition in range(repeat):
-        acts = {kubectl.name: kubectl.drain, ours.name: ours.swap}
-        for name in turned(list(acts), repetition):
-            yield scenes.swap(lab, folder, name, acts[name], repetition)
-    say(f"{workload.DEPLOYMENTS} Deployments of {workload.REPLICAS} with budgets")
+def swaps(bench: Bench, lab: Lab) -> Iterator[Trial]:
+    """Single replicas that take a while to start."""
+    ours, kubectl = tools.Ours(lab, bench.folder), tools.Kubectl(lab, bench.folder)
+    acts = {kubectl.name: kubectl.drain, ours.name: ours.swap}
+    for repetition, name in in_turn(bench.rounds, list(acts)):
+        yield scenes.swap(lab, bench.folder, name, acts[name], repetition)
+
+
+def drains(bench: Bench, lab: Lab) -> Iterator[Trial]:
+    """One node and five nodes of a cluster of 20, whose pods stop and start at once; then calls with nothing to do."""
+    ours = tools.Ours(lab, bench.folder)
     workload.deploy(lab.api)
 
     def nothing(_nodes: object) -> None:
         """The cordon goes with those of all nodes."""
 
     contestants = [
-        kubectl.tool(nothing),
-        tools.Drain(lab, folder, home).tool(nothing),
+        tools.Kubectl(lab, bench.folder).tool(nothing),
+        tools.Drain(lab, bench.folder, bench.home).tool(nothing),
         ours.tool(),
-        tools.BareLoop(lab).tool(nothing),
+        *(tools.BareLoop(lab, threads).tool(nothing) for threads in THREADS),
     ]
-    for repetition in range(repeat):
-        for scene, count in SCENES.items():
-            for tool in turned(contestants, repetition):
-                yield from scenes.drain(lab, tool, count, scene, repetition)
-    for name in PLAYBOOKS:
-        for repetition in range(repeat):
-            yield scenes.playbook(lab, ours.plays, folder, name, repetition)
+    for scene, count in {targets.ONE_NODE: 1, targets.FIVE_NODES: 5}.items():
+        for repetition, tool in in_turn(bench.rounds, contestants):
+            yield from scenes.drain(lab, tool, count, scene, repetition)
+    for repetition in range(bench.rounds):
+        yield scenes.playbook(lab, ours.plays, bench.folder, "release", repetition)
 
 
-def turned(things: list[T], by: int) -> list[T]:
-    """The list, begun that many places later."""
-    by %= len(things)
-    return things[by:] + things[:by]
+def waits(bench: Bench, lab: Lab) -> Iterator[Trial]:
+    """Pods that take 5 s to stop, and 200 pods behind one budget."""
+    for scene, fleet in {targets.SLOW: SLOW, targets.ONE_BUDGET: ONE_BUDGET}.items():
+        acts = drainers(bench, lab)
+        for repetition, name in in_turn(bench.rounds, list(acts)):
+            yield arenas.drain(lab, scene, fleet, name, acts[name], repetition)
+
+
+def rolls(bench: Bench, lab: Lab) -> Iterator[Trial]:
+    """The whole way of 20 nodes and 1,000 pods, with one spare node: one node at a time, and ours in waves of four."""
+    ours, kubectl = tools.Ours(lab, bench.folder), tools.Kubectl(lab, bench.folder)
+    k8s_drain = tools.Drain(lab, bench.folder, bench.home)
+    acts = {kubectl.name: kubectl.roll, k8s_drain.name: k8s_drain.roll, ours.name: ours.roll(1)}
+    for repetition, name in in_turn(bench.rounds, list(acts)):
+        yield arenas.roll(lab, targets.ROLL, ROLL, name, acts[name], repetition)
+    for repetition in range(bench.rounds):
+        yield arenas.roll(lab, targets.ROLL_WAVES, ROLL, ours.name, ours.roll(4), repetition, at_once=4)
+
+
+def large_rolls(bench: Bench, lab: Lab) -> Iterator[Trial]:
+    """100 nodes, 2,000 pods that take 2 s to stop and to start, in waves of ten."""
+    ours = tools.Ours(lab, bench.folder)
+    for repetition in range(bench.rounds):
+        yield arenas.roll(lab, targets.ROLL_LARGE, ROLL_LARGE, ours.name, ours.roll(10), repetition, at_once=10)
+
+
+def many_nodes(bench: Bench, lab: Lab) -> Iterator[Trial]:
+    """The scene for which NVSentinel's node drainer published figures: 500 nodes of five pods at once."""
+    ours, bare = tools.Ours(lab, bench.folder), tools.BareLoop(lab, THREADS[-1]).tool(lambda _nodes: None)
+    acts = {ours.name: ours.drain, bare.name: bare.drain}
+    for repetition, name in in_turn(bench.rounds, list(acts)):
+        yield arenas.drain(lab, targets.MANY_NODES, MANY_NODES, name, acts[name], repetition)
+
+
+def backends(bench: Bench, lab: Lab) -> Iterator[Trial]:
+    """Our own ways to move pods side by side, with Koordinator."""
+    ours = tools.Ours(lab, bench.folder)
+    for repetition, backend in in_turn(bench.rounds, list(BACKENDS)):
+        yield scenes.backends(lab, bench.folder, ours, backend, repetition)
+
+
+GROUPS: dict[str, tuple[dict[str, Any], Group]] = {
+    "swap": ({"lab_nodes": 1}, swaps),
+    "drains": ({"lab_nodes": workload.NODES}, drains),
+    "waits": ({"lab_nodes": 1}, waits),
+    "rolls": ({"lab_nodes": 1}, rolls),
+    "large-rolls": ({"lab_nodes": 1}, large_rolls),
+    "many-nodes": ({"lab_nodes": 1}, many_nodes),
+    "backends": ({"lab_nodes": 1, "lab_koordinator": "v1.7.0"}, backends),
+}
+"""Each with the options of its lab."""
+
+
+def drainers(bench: Bench, lab: Lab) -> dict[str, arenas.Act]:
+    """The tools that are compared where pods take time."""
+
+    def nothing(_nodes: object) -> None:
+        """The nodes go with their arena."""
+
+    peers = [tools.Kubectl(lab, bench.folder).tool(nothing), tools.Drain(lab, bench.folder, bench.home).tool(nothing)]
+    every = [*peers, tools.Ours(lab, bench.folder).tool(), tools.BareLoop(lab, THREADS[0]).tool(nothing)]
+    return {tool.name: tool.drain for tool in every}
+
+
+def in_turn(rounds: int, things: list[T]) -> Iterator[tuple[int, T]]:
+    """Each thing once a round; each round begins with another one, so that noise hits all."""
+    for number in range(rounds):
+        by = number % len(things)
+        for thing in things[by:] + things[:by]:
+            yield number, thing
 
 
 def line(trial: Trial) -> str:
@@ -133,57 +219,39 @@ def line(trial: Trial) -> str:
     names = (
         "pods",
         "pods_per_second",
+        "moves_per_pod",
         "seconds_per_pod",
         "requests_per_pod",
         "refusals",
         "dark_seconds_worst",
         "requests",
         "wall_seconds",
+        "peak_mb",
     )
-    shown = ", ".join(f"{name.replace('_', ' ')} {trial.numbers[name]:g}" for name in names if name in trial.numbers)
-    return f"{trial.scene}, {trial.tool}: {shown}; {trial.outcome} (load {trial.load:g})"
+    told = ", ".join(f"{name.replace('_', ' ')} {trial.numbers[name]:g}" for name in names if name in trial.numbers)
+    return f"{trial.scene}, {trial.tool}: {told}; {trial.outcome} (others kept {trial.busy:g} cores busy)"
 
 
-def machine(repeat: int) -> dict[str, Any]:
-    """Where and when, and what stood against it."""
-    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
-    return {
-        "date": datetime.now(UTC).isoformat(timespec="seconds"),
-        "machine": {
-            "system": platform.system(),
-            "architecture": platform.machine(),
-            "cores": os.cpu_count(),
-            "memory_gib": round(memory, 1),
-            "load_at_start": scenes.load(),
-        },
-        "repetitions": repeat,
-        "workload": {
-            "nodes": workload.NODES,
-            "deployments": workload.DEPLOYMENTS,
-            "replicas": workload.REPLICAS,
-            "max_unavailable": workload.BUDGET,
-            "single_replicas": scenes.SINGLES,
-            "their_start": scenes.START,
-        },
-    }
-
-
-def write(found: dict[str, Any], trials: list[Trial]) -> None:
-    """Write results.json and results.svg, print the tables."""
-    here = Path(__file__).parent
-    summary = results.summed_up(trials)
-    known = {**found, "summary": summary, "trials": [trial.shown() for trial in trials]}
-    (here / "results.json").write_text(json.dumps(known, indent=1) + "\n", encoding="utf-8")
+def report(found: dict[str, Any], known: list[Trial], *, complete: bool) -> None:
+    """Print the tables; write them where the run is complete and proves something."""
+    summary = trials.summed_up(known)
+    rounds = max((trial.repetition for trial in known), default=-1) + 1
     where = found["machine"]
-    loads = [trial.load for trial in trials]
-    caption = f"{found['date'][:10]}, {where['cores']} cores, load {min(loads):.0f} to {max(loads):.0f}, " + (
-        "one measurement each" if found["repetitions"] == 1 else f"medians of {found['repetitions']}, least to most"
-    )
-    (here / "results.svg").write_text(picture.draw(summary, caption), encoding="utf-8")
+    caption = f"{found['date']}, {where['cores']} cores, medians of {rounds} rounds, least to most"
     tables = f"{caption}\n\n{results.table(summary)}"
-    readme = here / "README.md"
+    print(f"\n{tables}")
+    if doubts := targets.doubts(known, where["cores"], where["load_at_start"]):
+        print(f"This run proves nothing: {'; '.join(doubts)}. Nothing was written.")
+        return
+    if not complete:
+        print("Not all groups were measured. Nothing was written.")
+        return
+    kept = {**found, "rounds": rounds, "summary": summary, "trials": [trial.to_dict() for trial in known]}
+    (HERE / "results.json").write_text(json.dumps(kept, indent=1) + "\n", encoding="utf-8")
+    (HERE / "results.svg").write_text(picture.draw(summary, caption), encoding="utf-8")
+    readme = HERE / "README.md"
     readme.write_text(pasted(readme.read_text(encoding="utf-8"), tables), encoding="utf-8")
-    print(f"\n{tables}\n{here / 'results.json'}\n{here / 'results.svg'}")
+    print(f"{HERE / 'results.json'}\n{HERE / 'results.svg'}")
 
 
 def pasted(text: str, tables: str) -> str:

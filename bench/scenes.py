@@ -6,13 +6,9 @@
 
 from __future__ import annotations
 
-import os
-import resource
 import statistics
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from support.arena import Arena, arena_name
 from support.lab import Lab
@@ -22,8 +18,9 @@ from support.watching import Watching
 from witness import audit
 from witness import objects as o
 
-from bench import measure, workload
-from bench.tools import BareLoop, Ended, Ours, Playbooks, Tool
+from bench import machine, measure, workload
+from bench.tools import Ended, Ours, Playbooks, Tool
+from bench.trials import BARE, OURS, Trial
 
 SINGLES = 5
 """Single-replica Deployments in the scene of the swap."""
@@ -33,55 +30,19 @@ START = "5s"
 """How long a pod of theirs takes to start."""
 
 
-@dataclass(frozen=True, slots=True)
-class Trial:
-    """One measurement: the scene, the tool, its numbers by name, and what cannot be a median."""
-
-    scene: str
-    tool: str
-    repetition: int
-    outcome: str
-    numbers: dict[str, float]
-    requests: dict[str, int]
-    load: float
-
-    def shown(self) -> dict[str, Any]:
-        return {
-            "scene": self.scene,
-            "tool": self.tool,
-            "repetition": self.repetition,
-            "outcome": self.outcome,
-            "load": self.load,
-            "numbers": self.numbers,
-            "requests": self.requests,
-        }
-
-
-def load() -> float:
-    """Processes that wanted a core in the last minute, ours among them."""
-    return round(os.getloadavg()[0], 2)
-
-
-def processor() -> float:
-    """Processor seconds that the tools have taken so far, in their own processes or in threads of this one."""
-    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
-    return sum(usage.ru_utime + usage.ru_stime for usage in used)
+def resting(lab: Lab) -> float:
+    """Cores that others than the lab keep busy now."""
+    return machine.busy_with_others(str(lab.audit_log.parent.parent))
 
 
 def mark(lab: Lab) -> int:
-    """Where the audit log ends now.
-
-    The API server starts a new file at 100 MB; then offsets of before mean nothing.
-    """
+    """Where the audit log ends now; a lab's log is never rotated."""
     return lab.audit_log.stat().st_size
 
 
 def logged(lab: Lab, start: int) -> list[audit.Request]:
     """The requests since that place."""
-    end = mark(lab)
-    if end < start:
-        raise RuntimeError("the audit log was rotated in the middle of a measurement; run again with less repetitions")
-    return audit.read(lab.audit_log, start, end)
+    return audit.read(lab.audit_log, start, mark(lab))
 
 
 def drain(lab: Lab, tool: Tool, count: int, scene: str, repetition: int) -> list[Trial]:
@@ -89,15 +50,15 @@ def drain(lab: Lab, tool: Tool, count: int, scene: str, repetition: int) -> list
     workload.level(lab.api)
     nodes = workload.fullest(lab.api, count)
     pods = workload.pods_there(lab.api, nodes)
-    busy, start, spent = load(), mark(lab), processor()
+    busy, start, spent = resting(lab), mark(lab), machine.processor()
     ended = tool.drain(nodes)
-    spent = processor() - spent
+    spent = machine.processor() - spent
     until(lambda: not _ending(lab, nodes), 60, "all evicted pods are gone")
     found = measure.drained(logged(lab, start), count)
     left = len(pods & workload.pods_there(lab.api, nodes))
-    numbers = {"pods": len(pods), "left": left, **_drain_numbers(ended, found), "cpu_seconds": round(spent, 2)}
+    numbers = {"pods": len(pods), "left": left, **drain_numbers(ended, found), "cpu_seconds": round(spent, 2)}
     trials = [Trial(scene, tool.name, repetition, ended.outcome, numbers, dict(found.requests), busy)]
-    if ended.outcome == "drained" and count == 1 and tool.name != BareLoop.name:
+    if ended.outcome == "drained" and count == 1 and not tool.name.startswith(BARE):
         trials.append(again(lab, "a second call", tool.name, lambda: tool.drain(nodes), repetition))
     tool.give_back(nodes)
     workload.shut(lab.api, ())
@@ -112,7 +73,8 @@ def _ending(lab: Lab, nodes: Sequence[str]) -> list[str]:
     ]
 
 
-def _drain_numbers(ended: Ended, found: measure.Drained) -> dict[str, float]:
+def drain_numbers(ended: Ended, found: measure.Drained) -> dict[str, float]:
+    """What a drain cost, by the audit log and by its processes."""
     numbers: dict[str, float] = {
         "evicted": found.evicted,
         "seconds": round(found.seconds, 3),
@@ -121,6 +83,7 @@ def _drain_numbers(ended: Ended, found: measure.Drained) -> dict[str, float]:
         "requests_per_pod": round(found.per_pod, 3),
         "refusals": found.refused,
         "wall_seconds": round(ended.wall, 2),
+        **ended.memory,
     }
     numbers |= {f"{name}_seconds": seconds for name, seconds in ended.tasks.items()}
     if call := found.call:
@@ -137,7 +100,7 @@ def _drain_numbers(ended: Ended, found: measure.Drained) -> dict[str, float]:
 
 def again(lab: Lab, scene: str, tool: str, act: Callable[[], Ended], repetition: int) -> Trial:
     """A call that finds nothing to do: what it costs."""
-    busy, start = load(), mark(lab)
+    busy, start = resting(lab), mark(lab)
     ended = act()
     client = [request for request in logged(lab, start) if not request.by_the_system]
     numbers: dict[str, float] = {
@@ -158,7 +121,7 @@ def playbook(lab: Lab, plays: Playbooks, folder: Path, name: str, repetition: in
     folder.mkdir(parents=True)
     words = [f"{NAMESPACE}.{name}", "-e", f"maintain_nodes={','.join(nodes)}", "-e", f"maintain_report_dir={folder}"]
     return again(
-        lab, f"{name} of {len(nodes)} nodes, nothing to do", Ours.name, lambda: plays.start(words, folder), repetition
+        lab, f"{name} of {len(nodes)} nodes, nothing to do", OURS, lambda: plays.start(words, folder), repetition
     )
 
 
@@ -173,7 +136,7 @@ def swap(lab: Lab, folder: Path, name: str, act: Callable[[Sequence[str]], Ended
         with arena.placing(leaving):
             apps = [arena.deployment(f"single-{n}", start=START) for n in range(1, SINGLES + 1)]
         arena.settle()
-        busy = load()
+        busy = resting(lab)
         before = {o.name(pod) for pod in arena.pods(on=leaving)}
         with Watching(arena, lab, folder) as seen:
             ended = act([leaving])
@@ -186,6 +149,7 @@ def swap(lab: Lab, folder: Path, name: str, act: Callable[[Sequence[str]], Ended
             "pods": len(before),
             "seconds": round(span, 2),
             "seconds_per_pod": round(span / len(before), 2),
+            "seconds_beside_start": round(span - float(START.rstrip("s")), 2),
             "dark_seconds_median": round(statistics.median(dark), 2),
             "dark_seconds_worst": round(max(dark), 2),
             "new_pods": sum(len(seen.new_pods(app)) for app in apps),
@@ -219,7 +183,7 @@ def backends(lab: Lab, folder: Path, ours: Ours, backend: str, repetition: int) 
             app.scale(3)
         arena.settle()
         arena.cordon(leaving, on=False)
-        busy, start = load(), mark(lab)
+        busy, start = resting(lab), mark(lab)
         before = {o.name(pod) for pod in arena.pods(on=leaving)}
         with Watching(arena, lab, folder) as seen:
             ended = ours.by_backend(backend)([leaving])

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import sys
@@ -21,12 +22,13 @@ from support.plays import HERE, NAMESPACE, Run, Running
 from witness.api import Api, ApiError
 from witness.log import Json
 
-from bench.workload import PODS_PATH, pods_there
+from bench.trials import BARE, K8S_DRAIN, KUBECTL, OURS
 
 PEER_PACKAGE = "ansible==12.3.0"
 PEER_CLIENT = "kubernetes==37.0.2"
-PATIENCE = 900.0
-"""Seconds that one tool may take for one drain."""
+PATIENCE = 1800.0
+"""Seconds that one tool may take for one drain, or for one roll."""
+PEAK = Path(__file__).parent / "peak.py"
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +38,12 @@ class Ended:
     wall: float
     outcome: str
     tasks: dict[str, float] = field(default_factory=dict)
-    run: Run | None = None
+    peak_mb: float | None = None
+    """Memory of its largest process."""
+
+    @property
+    def memory(self) -> dict[str, float]:
+        return {} if self.peak_mb is None else {"peak_mb": self.peak_mb}
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,10 +61,15 @@ class Playbooks:
     def __init__(self, lab: Lab, folder: Path, command: str, variables: dict[str, str] | None = None) -> None:
         self._lab, self._folder, self._command, self._variables = lab, folder, command, variables or {}
 
+    def folder(self) -> Path:
+        """A new one, for one call."""
+        made = self._folder / f"run-{time.monotonic_ns()}"
+        made.mkdir(parents=True)
+        return made
+
     def run(self, tasks: list[Json]) -> Ended:
         """Run the tasks in one play."""
-        folder = self._folder / f"run-{time.monotonic_ns()}"
-        folder.mkdir(parents=True)
+        folder = self.folder()
         path = folder / "play.yml"
         play = [{"name": "Bench", "hosts": "localhost", "gather_facts": False, "tasks": tasks}]
         path.write_text(yaml.safe_dump(play, sort_keys=False), encoding="utf-8")
@@ -76,11 +88,17 @@ class Playbooks:
             },
         )
         began = time.monotonic()
-        run = Running([self._command, *words], env, folder).wait(PATIENCE)
+        peak = folder / "peak"
+        run = Running([sys.executable, str(PEAK), str(peak), self._command, *words], env, folder).wait(PATIENCE)
         wall = time.monotonic() - began
         failed = [_reason(found.result) for found in run.results if found.status == "failed"]
         outcome = "drained" if run.ok else f"failed: {failed[0] if failed else run.text.strip()[-200:]}"
-        return Ended(wall, outcome, task_seconds(run), run)
+        return Ended(wall, outcome, task_seconds(run), megabytes(peak))
+
+
+def megabytes(peak: Path) -> float:
+    """What peak.py has written."""
+    return round(int(peak.read_text(encoding="utf-8")) / 1024, 1)
 
 
 def _reason(result: Json) -> str:
@@ -105,7 +123,7 @@ def task_seconds(run: Run) -> dict[str, float]:
 class Ours:
     """`node_cordon` and `node_drain` in a playbook of two tasks."""
 
-    name = "kubeops.node_maintenance"
+    name = OURS
 
     def __init__(self, lab: Lab, folder: Path) -> None:
         self.plays = Playbooks(lab, folder, ansible("ansible-playbook"))
@@ -115,6 +133,16 @@ class Ours:
 
     def drain(self, nodes: Sequence[str]) -> Ended:
         return self.plays.run([self.cordon(nodes, "cordoned"), self.task("node_drain", nodes=list(nodes))])
+
+    def roll(self, serial: int) -> Callable[[Sequence[str]], Ended]:
+        """The playbook `maintain`, as users run it, so many nodes at a time."""
+
+        def roll(nodes: Sequence[str]) -> Ended:
+            folder = self.plays.folder()
+            given = {"maintain_nodes": list(nodes), "maintain_serial": serial, "maintain_report_dir": str(folder)}
+            return self.plays.start([f"{NAMESPACE}.maintain", "-e", json.dumps(given)], folder)
+
+        return roll
 
     def swap(self, nodes: Sequence[str]) -> Ended:
         """As `drain`, for nodes with pods that leave by a swap."""
@@ -144,13 +172,16 @@ class Ours:
         return {"name": module, f"{NAMESPACE}.{module}": arguments}
 
 
+OPTIONS = {"ignore_daemonsets": True, "delete_emptydir_data": True, "force": True, "wait_timeout": 300}
+
+
 class Drain:
     """`kubernetes.core.k8s_drain` of the `ansible` community package, one node after another.
 
     All nodes are cordoned first, as a careful user does; else pods of the first move to the next.
     """
 
-    name = "kubernetes.core.k8s_drain"
+    name = K8S_DRAIN
 
     def __init__(self, lab: Lab, folder: Path, home: Path) -> None:
         # The environment brings its own collections; ours has no part in it.
@@ -161,10 +192,14 @@ class Drain:
         return Tool(self.name, self.drain, give_back)
 
     def drain(self, nodes: Sequence[str]) -> Ended:
-        options = {"ignore_daemonsets": True, "delete_emptydir_data": True, "force": True, "wait_timeout": 300}
         return self._plays.run(
-            [self._task(nodes, {"state": "cordon"}), self._task(nodes, {"state": "drain", "delete_options": options})]
+            [self._task(nodes, {"state": "cordon"}), self._task(nodes, {"state": "drain", "delete_options": OPTIONS})]
         )
+
+    def roll(self, nodes: Sequence[str]) -> Ended:
+        """Node after node: drained and back."""
+        steps: list[Json] = [{"state": "drain", "delete_options": OPTIONS}, {"state": "uncordon"}]
+        return self._plays.run([self._task([node], step) for node in nodes for step in steps])
 
     @staticmethod
     def _task(nodes: Sequence[str], arguments: Json) -> Json:
@@ -191,20 +226,40 @@ def peer_environment() -> Path:
 class Kubectl:
     """`kubectl drain` with all nodes in one command."""
 
-    name = "kubectl drain"
+    name = KUBECTL
 
-    def __init__(self, lab: Lab) -> None:
-        self._lab = lab
+    def __init__(self, lab: Lab, folder: Path) -> None:
+        self._lab, self._peak = lab, folder / "kubectl-peak"
 
     def tool(self, give_back: Callable[[Sequence[str]], None]) -> Tool:
         return Tool(self.name, self.drain, give_back)
 
     def drain(self, nodes: Sequence[str]) -> Ended:
+        return self._run("drain", "--ignore-daemonsets", "--delete-emptydir-data", "--force", *nodes)
+
+    def roll(self, nodes: Sequence[str]) -> Ended:
+        """Node after node, as a script does it: drained and back."""
+        wall, peak = 0.0, 0.0
+        for node in nodes:
+            for ended in (self.drain([node]), self._run("uncordon", node)):
+                wall, peak = wall + ended.wall, max(peak, ended.peak_mb or 0.0)
+                if ended.outcome != "drained":
+                    return Ended(wall, ended.outcome, peak_mb=peak)
+        return Ended(wall, "drained", peak_mb=peak)
+
+    def _run(self, *words: str) -> Ended:
         began = time.monotonic()
-        flags = ("--ignore-daemonsets", "--delete-emptydir-data", "--force")
-        done = self._lab.run_kubectl("drain", *flags, *nodes, timeout=PATIENCE)
+        kubectl = [str(self._lab.kubectl), "--kubeconfig", str(self._lab.kubeconfig)]
+        done = subprocess.run(
+            [sys.executable, str(PEAK), str(self._peak), *kubectl, *words],
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE,
+            check=False,
+        )
         wall = time.monotonic() - began
-        return Ended(wall, "drained" if done.returncode == 0 else f"failed: {done.stderr.strip()[-200:]}")
+        outcome = "drained" if done.returncode == 0 else f"failed: {done.stderr.strip()[-200:]}"
+        return Ended(wall, outcome, peak_mb=megabytes(self._peak))
 
 
 class BareLoop:
@@ -213,30 +268,29 @@ class BareLoop:
     No watch, no lock, no waiting for anything: the yardstick for the others, and no drain at all.
     """
 
-    name = "bare eviction loop"
-    threads = 8
-
-    def __init__(self, lab: Lab) -> None:
-        self._lab = lab
+    def __init__(self, lab: Lab, threads: int) -> None:
+        self._lab, self._threads = lab, threads
         self._api = Api(lab.kubeconfig, "bare-loop")
 
     def tool(self, give_back: Callable[[Sequence[str]], None]) -> Tool:
-        return Tool(self.name, self.drain, give_back)
+        return Tool(f"{BARE}, {self._threads} threads", self.drain, give_back)
 
     def drain(self, nodes: Sequence[str]) -> Ended:
         for node in nodes:
             self._lab.api.patch(f"/api/v1/nodes/{node}", {"spec": {"unschedulable": True}})
-        pods = sorted(pods_there(self._lab.api, list(nodes)))
+        leaving = set(nodes)
+        pods = [pod for pod in self._lab.api.items("/api/v1/pods") if pod["spec"].get("nodeName") in leaving]
         began = time.monotonic()
-        with ThreadPoolExecutor(self.threads) as pool:
+        with ThreadPoolExecutor(self._threads) as pool:
             list(pool.map(self._evict, pods))
         return Ended(time.monotonic() - began, "drained")
 
-    def _evict(self, name: str) -> None:
+    def _evict(self, pod: Json) -> None:
+        name, namespace = pod["metadata"]["name"], pod["metadata"]["namespace"]
         eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name}}
         while True:
             try:
-                self._api.create(f"{PODS_PATH}/{name}/eviction", eviction)
+                self._api.create(f"/api/v1/namespaces/{namespace}/pods/{name}/eviction", eviction)
                 return
             except ApiError as error:
                 if error.status != 429:

@@ -1,0 +1,122 @@
+# Copyright: Contributors to the kubeops.node_maintenance collection
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What the benchmark wants to see, and whether a run shows it. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from bench.trials import BARE, K8S_DRAIN, KUBECTL, OURS, Summary, Trial, best_bare, median
+
+ROUNDS = 3
+"""Measurements of each kind that a comparison needs."""
+QUIET = 0.5
+"""Cores that others may keep busy while the benchmark stands still."""
+
+ONE_NODE, FIVE_NODES, SLOW = "one node", "five nodes", "five nodes, pods stop in 5 s"
+ONE_BUDGET, MANY_NODES = "200 pods, one budget of 10 %", "500 nodes of 5 pods"
+SWAP = "swap"
+ROLL, ROLL_WAVES, ROLL_LARGE = "roll of 20 nodes", "roll of 20 nodes, waves of 4", "roll of 100 nodes, waves of 10"
+
+Value = Callable[[Summary], float | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """`value` of a summary is to be at least or at most `limit`."""
+
+    what: str
+    value: Value
+    limit: float
+    at_least: bool = False
+
+    def holds(self, value: float) -> bool:
+        return value >= self.limit if self.at_least else value <= self.limit
+
+
+def ours(scene: str, name: str) -> Value:
+    """A number of ours."""
+    return lambda summary: median(summary, scene, OURS, name)
+
+
+def against(scene: str, tool: str, name: str, others_scene: str = "") -> Value:
+    """A number of ours divided by that of another tool; the bare loop counts with its best number of threads."""
+
+    def ratio(summary: Summary) -> float | None:
+        where = others_scene or scene
+        other = best_bare(summary, where) if tool == BARE else tool
+        mine, theirs = median(summary, scene, OURS, name), median(summary, where, other or "", name)
+        return mine / theirs if mine is not None and theirs else None
+
+    return ratio
+
+
+def share(scene: str, name: str, of: str) -> Value:
+    """One number of ours divided by another."""
+
+    def ratio(summary: Summary) -> float | None:
+        part, whole = median(summary, scene, OURS, name), median(summary, scene, OURS, of)
+        return part / whole if part is not None and whole else None
+
+    return ratio
+
+
+def of_the_roll(summary: Summary) -> float | None:
+    """Seconds of the large roll divided by its bound: the turns of its waves, and its pods at the bare loop's rate."""
+    bare = best_bare(summary, FIVE_NODES)
+    rate = median(summary, FIVE_NODES, bare, "pods_per_second") if bare else None
+    known = [median(summary, ROLL_LARGE, OURS, name) for name in ("seconds", "turns_seconds", "pods")]
+    if not rate or None in known:
+        return None
+    seconds, turns, pods = (number or 0.0 for number in known)
+    return seconds / (turns + pods / rate)
+
+
+TARGETS = (
+    Target("five nodes: pods/s, of the bare loop's best", against(FIVE_NODES, BARE, "pods_per_second"), 0.9, True),
+    Target("five nodes: pods/s, times kubectl drain", against(FIVE_NODES, KUBECTL, "pods_per_second"), 6, True),
+    Target("five nodes: pods/s, times k8s_drain", against(FIVE_NODES, K8S_DRAIN, "pods_per_second"), 2, True),
+    Target("five nodes: refused of all evictions", share(FIVE_NODES, "refusals", "evicted"), 0.01),
+    Target("one budget: slowest eviction, of the median", share(ONE_BUDGET, "eviction_worst", "eviction_median"), 10),
+    Target("one budget: seconds, times the budget's bound", share(ONE_BUDGET, "seconds", "bound_seconds"), 1.2),
+    Target("swap: requests for each pod", ours(SWAP, "requests_per_pod"), 8),
+    Target("swap: seconds beside the pods' start", ours(SWAP, "seconds_beside_start"), 0.5),
+    Target("roll: moves for each pod", ours(ROLL, "moves_per_pod"), 1.0),
+    Target("roll: requests for each pod", ours(ROLL, "requests_per_pod"), 1.25),
+    Target("roll: pods/s, times kubectl drain", against(ROLL, KUBECTL, "pods_per_second"), 4, True),
+    Target("waves of 4: pods/s, times kubectl drain", against(ROLL_WAVES, KUBECTL, "pods_per_second", ROLL), 6, True),
+    Target("waves of 10: seconds, times the bound", of_the_roll, 1.15),
+    Target("500 nodes: seconds", ours(MANY_NODES, "seconds"), 30),
+    Target("500 nodes: requests for each pod", ours(MANY_NODES, "requests_per_pod"), 1.1),
+)
+
+
+def verdicts(summary: Summary) -> list[tuple[str, str, str, str]]:
+    """For each target that was measured: what, the limit, the value, the verdict."""
+    rows = []
+    for target in TARGETS:
+        value = target.value(summary)
+        if value is not None:
+            limit = f"{'>=' if target.at_least else '<='} {target.limit:g}"
+            rows.append((target.what, limit, f"{value:.2f}", "reached" if target.holds(value) else "missed"))
+    return rows
+
+
+def doubts(trials: Iterable[Trial], cores: int, load_at_start: float) -> list[str]:
+    """Why a run proves nothing; empty for one that does."""
+    known = list(trials)
+    if not known:
+        return ["nothing was measured"]
+    found = []
+    rounds = min(len([t for t in known if (t.scene, t.tool) == kind]) for kind in {(t.scene, t.tool) for t in known})
+    if rounds < ROUNDS:
+        found.append(f"{rounds} of {ROUNDS} rounds")
+    if load_at_start > cores:
+        found.append(f"a load of {load_at_start:g} on {cores} cores before it began")
+    noisy = [trial for trial in known if trial.busy > QUIET]
+    if len(noisy) * 10 > len(known):
+        found.append(f"others kept more than {QUIET:g} cores busy before {len(noisy)} of {len(known)} measurements")
+    return found
