@@ -87,7 +87,7 @@ def deployment(arena: Arena, name: str, replicas: int, **more: Any) -> Workload:
 
 
 @dataclass
-class Flight:
+class InFlightJob:
     """A job as it was seen; times are seconds on one clock. `passed_late`: it ran before it had passed arbitration."""
 
     pod: str
@@ -109,7 +109,7 @@ class Flights:
 
     def __init__(self, arena: Arena) -> None:
         self.arena = arena
-        self.known: dict[str, Flight] = {}
+        self.known: dict[str, InFlightJob] = {}
         self.most: Counter[str] = Counter()
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._look, daemon=True)
@@ -151,7 +151,7 @@ class Flights:
         active: Counter[str] = Counter()
         for job in jobs:
             status, meta = job.get("status") or {}, job["metadata"]
-            flight = self.known.setdefault(meta["name"], Flight(job["spec"]["podRef"]["name"], now))
+            flight = self.known.setdefault(meta["name"], InFlightJob(job["spec"]["podRef"]["name"], now))
             phase, passed = status.get("phase", ""), PASSED in (meta.get("annotations") or {})
             flight.passed_late |= phase == "Running" and not passed
             flight.reservation = (job["spec"].get("reservationOptions") or {}).get("reservationRef", {}).get("name", "")
@@ -169,7 +169,7 @@ class Flights:
             self.most[key] = max(self.most[key], count)
 
     @property
-    def all(self) -> list[Flight]:
+    def all(self) -> list[InFlightJob]:
         """In the order of their creation."""
         return sorted(self.known.values(), key=lambda flight: flight.created)
 

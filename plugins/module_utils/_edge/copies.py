@@ -17,16 +17,17 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.rehe
 
 def _prepared(params: specs.Params, environ: t.Mapping[str, str]) -> specs.Params:
     del environ
+    state, others = params["state"], {name: value for name, value in params.items() if name != "state"}
     path = Path(params["path"] or "snapshot.json.gz").expanduser().absolute()
     snapshot = None
-    if params["state"] == "rebuilt":
+    if state == "rebuilt":
         try:
             snapshot = snapshot_files.decoded(path.read_bytes())
         except OSError as error:
             raise errors.BadOption("path", str(path), f"a file to read ({error.strerror or error})") from error
         except snapshot_files.BadSnapshot as error:
             raise errors.BadOption("path", str(path), f"a snapshot. {str(error).rstrip('.')}") from error
-    return {**params, "path": str(path), "snapshot": snapshot, "write": lambda content: _write(path, content)}
+    return {**others, "path": str(path), "snapshot": snapshot, "write": lambda content: _write(path, content)}
 
 
 def _write(path: Path, content: bytes) -> None:

@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs.estimate import limiter_seconds
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import start_times
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import objects, start_times
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.migration_controller import (
     Controller,
     Limiter,
@@ -273,9 +273,70 @@ def test_a_guard_of_ours_holds_all_but_one() -> None:
 def test_a_budget_that_allows_nothing_at_the_moment_or_for_good() -> None:
     def told(**rule: t.Any) -> list[tuple[t.Any, ...]]:
         found = held(web(3, budgets=[budget("b", 0, **rule)]))
-        return [(one["name"], one["wave"], one["pods"], one["allowed"], one["blocks"]) for one in found]
+        return [(one["wave"], one["pods"], one["allowed"], one["blocks"], one["seconds"]) for one in found]
 
     spent = told(healthy=2, desired=2, expected=3)
-    assert spent == [("b", 1, 1, 0, False), ("b", 2, 2, 0, False)]
+    assert spent == [(1, 1, 0, False, 0.0), (2, 2, 0, False, 10.3)]
     blocks = told(rule={"maxUnavailable": 0}, healthy=3, desired=3)
-    assert blocks == [("b", 1, 1, 0, True), ("b", 2, 2, 0, True)]
+    assert blocks == [(1, 1, 0, True, 0.0), (2, 2, 0, True, 0.0)]
+
+
+def test_seconds_are_told_to_a_tenth() -> None:
+    one = wave_times.Held(1, objects.Ref("PodDisruptionBudget", "b", "shop"), None, 3, 1, 10.26)
+    assert one.to_dict()["seconds"] == 10.3
+    assert wave_times.Parts(stops=4.26).to_dict()["stops"] == 4.3
+
+
+def missing(*ready: bool) -> Snapshot:
+    """Three replicas, of which these pods exist, one on each node."""
+    pods = [pod(f"web-{i}", f"n{i + 1}", WEB, ready=each) for i, each in enumerate(ready)]
+    return snapshot(deployment("web", 3), pods=pods)
+
+
+@pytest.mark.parametrize(
+    ("ready", "guarded", "spent"),
+    [
+        pytest.param((True, True, True), True, False, id="all are ready"),
+        pytest.param((True, True, False), True, True, id="one is not"),
+        pytest.param((True, True), True, True, id="one is missing"),
+        pytest.param((True, False, False), False, False, id="no guard of ours"),
+        pytest.param((False, True, True), True, False, id="the one that is not ready goes itself"),
+        pytest.param((True, True, True, False), True, False, id="one too many"),
+    ],
+)
+def test_a_guard_is_spent_while_a_pod_of_its_workload_is_missing(
+    ready: tuple[bool, ...], guarded: bool, spent: bool
+) -> None:
+    found = missing(*ready)
+    [plan] = planned(found)
+    plan = replace(plan, guarded=guarded)
+    why = queues.guard_spent(found, plan)
+    assert bool(why) is spent
+    if spent:
+        assert why == f"Deployment shop/web has {sum(ready)} of 3 pods ready"
+    if guarded and plan.pod.ready:
+        assert [queue.allowed for queue in queues.queues(found, [plan])] == [0 if spent else 1]
+
+
+def test_a_pod_that_is_deleted_is_missing_and_one_of_no_known_workload_has_no_guard() -> None:
+    found = snapshot(deployment("web", 2), pods=[pod("web-0", owner=WEB), pod("web-1", "n2", WEB, deleting=True)])
+    plans = [replace(plan, guarded=True) for plan in planned(found)]
+    assert queues.guard_spent(found, plans[0])
+    bare = snapshot(pods=[pod("bare")])
+    assert not queues.guard_spent(bare, replace(planned(bare, force=True)[0], guarded=True))
+
+
+@pytest.mark.parametrize(
+    ("changes", "rule", "expected"),
+    [
+        pytest.param({}, {}, ["b", 2], id="as many as the budget allows"),
+        pytest.param({"ready": False}, {}, [None, 3], id="what is not ready takes nothing of it"),
+        pytest.param({}, {"observed": False}, ["b", 0], id="a status that is not computed allows nothing"),
+    ],
+)
+def test_pods_of_a_budget_queue_for_it(changes: Raw, rule: Raw, expected: list[t.Any]) -> None:
+    found = web(5, here=3, pod_changes=changes, budgets=[budget("b", 2, **rule)])
+    plans = [replace(plan, route="evict") for plan in planned(found)]
+    queued = queues.queues(found, plans)
+    assert {queue.budget.name if queue.budget else None for queue in queued} == {expected[0]}
+    assert sum(queue.allowed for queue in queued) == expected[1]

@@ -19,7 +19,7 @@ from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.object_ru
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.store import Event, Key, Raw
 
 START, READY, STOP, COMPLETE = (f"lab.kubeops.io/{name}" for name in ("start", "ready", "stop", "complete"))
-"""Annotations of pods, as in the lab: seconds to start (`5s`), to stop, to complete; `ready: never`."""
+"""Annotations of pods, as in the lab: seconds to start (`5s`, `500ms`), to stop, to complete; `ready: never`."""
 NOT_READY, UNREACHABLE = "node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"
 SILENT_SECONDS = 40.0
 ORPHAN_SECONDS = 40.0
@@ -152,7 +152,9 @@ class Kubelets(Controller):
 
 def _seconds(pod: Raw, annotation: str) -> float | None:
     text = (pod["metadata"].get("annotations") or {}).get(annotation)
-    return None if text is None or text == "never" else float(text.removesuffix("s"))
+    if text is None or text == "never":
+        return None
+    return float(text[:-2]) / 1000 if text.endswith("ms") else float(text.removesuffix("s"))
 
 
 class Lifecycle(Controller):

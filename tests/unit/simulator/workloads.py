@@ -47,7 +47,7 @@ class Deployments(Controller):
             return
         wanted = top["spec"]["replicas"]
         sets = self._sets(top)
-        new = next((rs for rs in sets if rs["metadata"]["labels"][HASH] == template_hash(top)), None)
+        new = next((rs for rs in sets if _is_of(rs, top)), None)
         if not top["spec"].get("paused"):
             if new is None:
                 new = self._create(top, wanted)
@@ -130,6 +130,20 @@ class Deployments(Controller):
             unavailableReplicas=max(wanted - available, 0),
             conditions=conditions or None,
         )
+
+
+def _is_of(rs: Raw, top: Raw) -> bool:
+    """Whether it was made for the Deployment's template, or has it, whatever its label with the hash says."""
+    if rs["metadata"]["labels"][HASH] == template_hash(top):
+        return True
+    mine, wanted = rs["spec"]["template"], top["spec"]["template"]
+    labels = {key: value for key, value in (mine["metadata"].get("labels") or {}).items() if key != HASH}
+    return bool({**mine, "metadata": {**mine["metadata"], "labels": labels}} == _with_labels(wanted))
+
+
+def _with_labels(template: Raw) -> Raw:
+    meta = template.get("metadata") or {}
+    return {**template, "metadata": {**meta, "labels": meta.get("labels") or {}}}
 
 
 def template_hash(top: Raw) -> str:

@@ -163,6 +163,7 @@ class World:
         skew: float = 0.0,
         chance: random.Random | None = None,
         add_ons: t.Collection[str] = (),
+        more: t.Iterable[type[Controller]] = (),
         settle: bool = True,
         saved: Saved | None = None,
     ) -> None:
@@ -175,6 +176,7 @@ class World:
             skew: seconds that the server's clock is ahead.
             chance: for jitter; without it there is none.
             add_ons: API groups that are installed beyond Kubernetes' own.
+            more: controllers beside the usual ones, which hear of each change before those.
             settle: wait until nothing changes any more.
             saved: the state of another world.
         """
@@ -187,7 +189,7 @@ class World:
         self.endpoint = applications.Endpoint()
         self._tokens, self._chance, self._fine = itertools.count(1), chance, fine
         self._index = Index()
-        self.controllers = [kind(self.server, self._index) for kind in CONTROLLERS]
+        self.controllers = [kind(self.server, self._index) for kind in (*more, *CONTROLLERS)]
         self._interested: dict[str, list[Controller]] = {}
         for controller in self.controllers:
             for resource in controller.watches:

@@ -59,7 +59,7 @@ def play(steps: t.Iterable[Step], allowed: int) -> Played:
     for step in steps:
         at = heapq.heappop(missing) + TURN if len(missing) >= max(1, allowed) else 0.0
         gone = at + step.stop
-        begins = max(gone, chains.get(step.ordered, 0.0)) if step.after else at
+        begins = max(gone, chains.get(step.ordered, gone)) if step.after else at
         ready = begins + step.start
         if step.ordered:
             chains[step.ordered] = ready + step.settles
@@ -137,9 +137,13 @@ def _shared(plan: pod_plan.PodPlan) -> tuple[str, ...]:
     """What the pod queues with: its budget, or the guard of its workload, else nothing."""
     if plan.guarded and plan.workload:
         return "guard", plan.workload.uid
-    if plan.budgets and plan.pod.ready:
-        return "budget", plan.budgets[0].namespace, plan.budgets[0].name
-    return "pod", plan.pod.uid
+    budget = _budget(plan)
+    return ("budget", budget.namespace, budget.name) if budget else ("pod", plan.pod.uid)
+
+
+def _budget(plan: pod_plan.PodPlan) -> objects.Ref | None:
+    """The budget that may hold the pod back; one that is not Ready takes nothing of it."""
+    return next(iter(plan.budgets), None) if plan.pod.ready else None
 
 
 def _queue(snapshot: snapshots.Snapshot, plans: tuple[pod_plan.PodPlan, ...]) -> Queue:
@@ -148,15 +152,10 @@ def _queue(snapshot: snapshots.Snapshot, plans: tuple[pod_plan.PodPlan, ...]) ->
         name = names.guard_name(first.workload.uid)
         guard = objects.Ref("PodDisruptionBudget", name, first.pod.namespace, api_version="policy/v1")
         return Queue(plans, guard, first.workload, 0 if guard_spent(snapshot, first) else 1, guard=True)
-    if first.budgets and first.pod.ready:
-        verdict, budget = budgets.diagnose(snapshot, first.pod), snapshot.budget(*_place(first.budgets[0]))
-        allowed = budget.allowed if budget and verdict.allowed else 0
-        return Queue(plans, first.budgets[0], first.workload, max(0, allowed))
+    if ref := _budget(first):
+        verdict, budget = budgets.diagnose(snapshot, first.pod), snapshot.budget(ref.namespace, ref.name)
+        return Queue(plans, ref, first.workload, budget.allowed if budget and verdict.allowed else 0)
     return Queue(plans, None, first.workload, len(plans))
-
-
-def _place(ref: objects.Ref) -> tuple[str, str]:
-    return ref.namespace, ref.name
 
 
 def guard_spent(snapshot: snapshots.Snapshot, plan: pod_plan.PodPlan) -> str:

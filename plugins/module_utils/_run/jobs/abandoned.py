@@ -20,9 +20,9 @@ class AbandonedJobs:
 
     ctx: context.Context
     tracker: tracker.JobTracker
-    flights: t.Mapping[str, starter.Flight]
+    flights: t.Mapping[str, starter.InFlightJob]
 
-    def end(self, jobs: t.Mapping[str, migration_jobs.Job]) -> list[starter.Flight]:
+    def end(self, jobs: t.Mapping[str, migration_jobs.Job]) -> list[starter.InFlightJob]:
         """End those that have passed; returns the others. A job that has evicted its pod is left to end."""
         left = [flight for flight in self.flights.values() if flight.abandoned and not flight.over]
         for flight in left:

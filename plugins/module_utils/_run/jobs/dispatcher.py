@@ -109,7 +109,7 @@ class JobDispatcher:
         for job in jobs.values():
             # Its pod left before this call began: the job is of a run that was killed, as its controller may be.
             if job.name not in self._flights and not job.ended and leftovers.serves(job, node):
-                flight = starter.Flight(job.pod, None, job.name, node=node, until=self.ctx.clock.now() + job.ttl)
+                flight = starter.InFlightJob(job.pod, None, job.name, node=node, until=self.ctx.clock.now() + job.ttl)
                 self._flights[job.name] = flight
                 self._tracker.adopt(flight, job)
         return not self.flying(node) and self._cleanup.done_with(node, jobs)
@@ -130,7 +130,7 @@ class JobDispatcher:
             if not leftovers.serves(job, node) or (not job.ended and (job.evicting or job.paused)):
                 continue
             if job.waiting:
-                flight = starter.Flight(job.pod, None, job.name, job, node=node, abandoned=why)
+                flight = starter.InFlightJob(job.pod, None, job.name, job, node=node, abandoned=why)
                 self._flights[job.name] = flight
             else:
                 self._tracker.give_up(job, why)
@@ -139,7 +139,7 @@ class JobDispatcher:
         """Note the job that would be created, for check mode."""
         self.ctx.changed(self._starter.change(move, 0, 0.0))
 
-    def _follow(self, flight: starter.Flight, view: verdict.View) -> None:
+    def _follow(self, flight: starter.InFlightJob, view: verdict.View) -> None:
         state = self._tracker.follow(flight, view.jobs, view.snapshot)
         job = flight.job
         if job is None or state == "unseen":
@@ -156,7 +156,7 @@ class JobDispatcher:
         elif state == "under way":
             self._wait(flight, job, view)
 
-    def _wait(self, flight: starter.Flight, job: migration_jobs.Job, view: verdict.View) -> None:
+    def _wait(self, flight: starter.InFlightJob, job: migration_jobs.Job, view: verdict.View) -> None:
         """Say what holds the job, and go on without it when it has had its time."""
         now, move = self.ctx.clock.now(), flight.move
         overdue = now > flight.until + OVERDUE and not job.paused
@@ -184,7 +184,7 @@ class JobDispatcher:
                 self._tracker.give_up(job, why)
             self._fall_back(flight, why)
 
-    def _evicted(self, flight: starter.Flight, job: migration_jobs.Job) -> None:
+    def _evicted(self, flight: starter.InFlightJob, job: migration_jobs.Job) -> None:
         flight.evicted = True
         if flight.move is None:
             return
@@ -194,7 +194,7 @@ class JobDispatcher:
         said = f"PodMigrationJob {job.name} evicts {pod.ref}{place}"
         self.ctx.note(phases.What.EVICTED, said, node=pod.node, namespace=pod.namespace, name=pod.name)
 
-    def _failed(self, flight: starter.Flight, job: migration_jobs.Job, view: verdict.View) -> None:
+    def _failed(self, flight: starter.InFlightJob, job: migration_jobs.Job, view: verdict.View) -> None:
         found = verdict.verdict(job, view)
         why = found.message if found else job.message or job.reason
         created, answered = job.condition("ReservationCreated"), job.condition("ReservationScheduled")
@@ -204,7 +204,7 @@ class JobDispatcher:
                 self._starter.broken = f"{self._hopeless} jobs in a row got no answer from their scheduler."
         self._fall_back(flight, why)
 
-    def _overdue(self, flight: starter.Flight, job: migration_jobs.Job, view: verdict.View) -> None:
+    def _overdue(self, flight: starter.InFlightJob, job: migration_jobs.Job, view: verdict.View) -> None:
         silent = f"koord-descheduler does not end PodMigrationJob {job.name}, after its ttl."
         found = verdict.verdict(job, view)
         if verdict.unanswered(job, view.jobs.values()):
@@ -215,7 +215,7 @@ class JobDispatcher:
             self._tracker.give_up(job, why)
         self._fall_back(flight, why)
 
-    def _fall_back(self, flight: starter.Flight, why: str) -> None:
+    def _fall_back(self, flight: starter.InFlightJob, why: str) -> None:
         move = t.cast("pod_moves.Move", flight.move)
         said = f"PodMigrationJob {flight.name} did not move it: {why}"
         self.ctx.tell(phases.What.JOB_FAILED, said, node=flight.node, namespace=move.pod.namespace, name=move.pod.name)

@@ -38,7 +38,7 @@ TRIES = writing.HICCUPS + 1
 
 
 @dataclass
-class Flight(tracker.Tracked):
+class InFlightJob(tracker.Tracked):
     """One job under way. ``move`` is ``None`` where the pod left before this call began.
 
     ``until`` is when its ttl is over, on the context's monotonic clock. ``abandoned`` is why it has to end as soon as
@@ -72,7 +72,7 @@ class JobStarter:
     grace_seconds: int | None
     deadline: float
     prior: t.Mapping[str, int]
-    flights: dict[str, Flight] = field(default_factory=dict)
+    flights: dict[str, InFlightJob] = field(default_factory=dict)
     broken: str = ""
     _evictions: dict[str, object_limiter.Eviction] = field(default_factory=dict)
     _next: float = 0.0
@@ -145,9 +145,9 @@ class JobStarter:
             self.flights[found.name] = flight
         return line
 
-    def _flight(self, move: pod_moves.Move, name: str, ttl: float) -> Flight:
+    def _flight(self, move: pod_moves.Move, name: str, ttl: float) -> InFlightJob:
         pod = move.pod
-        return Flight(pod.ref, pod, name, move=move, node=pod.node, until=self.ctx.clock.now() + ttl)
+        return InFlightJob(pod.ref, pod, name, move=move, node=pod.node, until=self.ctx.clock.now() + ttl)
 
     def _traffic(self, view: verdict.View) -> feed.Traffic:
         flights = [flight for flight in self.flights.values() if not flight.over]

@@ -14,25 +14,25 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.reh
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import context
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.rehearsal import reading, rebuilding
 
-State = t.Literal["saved", "rebuilt"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CopyOptions:
-    """``snapshot`` is what was read from ``path`` for ``rebuilt``; ``write`` puts the content of ``saved`` there."""
+    """``snapshot`` is rebuilt, or without one the cluster is saved: ``write`` puts the content at ``path``.
 
-    state: State
+    ``stop`` and ``timeout`` are those of ``rebuilding.Rebuilding``.
+    """
+
     path: str
     write: t.Callable[[bytes], None]
     snapshot: snapshot_files.Snapshot | None = None
     hash_key: str = ""
-    stop: float = 1.0
-    timeout: float = 600.0
+    stop: float
+    timeout: float
 
 
 def copy(ctx: context.Context, options: CopyOptions) -> context.Result:
     """Save or rebuild; raises as ``reading.snapshot`` and ``rebuilding.rebuild`` do."""
-    if options.state == "saved" or options.snapshot is None:
+    if options.snapshot is None:
         return _save(ctx, options)
     wanted = rebuilding.Rebuilding(snapshot=options.snapshot, stop=options.stop, timeout=options.timeout)
     made = rebuilding.rebuild(ctx, wanted)

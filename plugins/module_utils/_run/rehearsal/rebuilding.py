@@ -5,9 +5,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import typing as t
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import errors, kinds, verbs
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import api_changes, objects
@@ -16,13 +15,10 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.reh
     notes,
     snapshot_files,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import act, context
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import act, context, writing
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.rehearsal import settling
 
 Made = dict[str, t.Any]
-
-ATTEMPTS = 20
-"""How often the conditions of a node are patched while its simulated kubelet writes, too."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,12 +37,13 @@ def rebuild(ctx: context.Context, options: Rebuilding) -> copies.Copy:
         ClusterError: the API server did not answer.
         StopRun: the cluster is not empty, or the copy did not settle in time.
     """
-    if nodes := ctx.cluster.items(kinds.NODES, patience=act.PATIENCE, limit=1).items:
+    for node in ctx.cluster.send(verbs.list_page(kinds.NODES, limit=1), patience=act.PATIENCE).get("items") or ():
+        name = node["metadata"]["name"]
         raise context.StopRun(
             "not_empty",
-            f"This cluster has nodes ({nodes[0]['metadata']['name']}, …), and a copy is only created in an empty lab.",
+            f"This cluster has nodes ({name}, …), and a copy is only created in an empty lab.",
             "Start a lab with lab_nodes=0, and give its kubeconfig.",
-            f"Node {nodes[0]['metadata']['name']}",
+            f"Node {name}",
         )
     made = copies.copy(options.snapshot, stop=options.stop)
     if version := options.snapshot.kubernetes:
@@ -58,7 +55,7 @@ def rebuild(ctx: context.Context, options: Rebuilding) -> copies.Copy:
 
 
 class _Builder:
-    """One copy on its way."""
+    """One copy on its way. What the API server refuses is noted, and not waited for."""
 
     def __init__(self, ctx: context.Context, made: copies.Copy, deadline: float) -> None:
         self._ctx, self._made = ctx, made
@@ -66,64 +63,71 @@ class _Builder:
 
     def build(self) -> None:
         steps = self._made.steps
-        self._create(steps["ground"])
-        self._create(steps["nodes"])
+        ground = self._create(steps["ground"])
+        nodes = self._create(steps["nodes"])
         if self._ctx.check:
             for step in copies.STEPS[2:]:
                 self._create(steps[step])
             return
-        self._settling.nodes(steps["nodes"])
-        self._settling.accounts(steps["ground"])
-        for name, conditions in self._made.conditions.items():
-            self._set_conditions(name, conditions)
+        self._settling.nodes(nodes)
+        self._settling.accounts(ground)
+        for raw in nodes:
+            self._set_conditions(raw["metadata"]["name"])
         self._create(steps["storage"])
-        self._create(steps["daemons"])
-        self._settling.placed(steps["daemons"])
+        daemons = self._create(steps["daemons"])
+        self._settling.placed(daemons)
         self._mark_members(steps)
         self._own_mirrors(steps["pods"])
-        self._create(steps["pods"])
-        self._settling.ready(self._made.ready)
+        ready = self._made.ready & set(map(settling.place, self._create(steps["pods"])))
+        self._settling.ready(ready)
         # A controller adopts the pods that it has seen, so each kind follows when what it adopts is there.
+        owners: list[Made] = []
         for kinds_ in (("ReplicaSet", "StatefulSet", "Job"), ("Deployment",)):
-            owners = [raw for raw in steps["owners"] if raw["kind"] in kinds_]
-            self._create(owners)
-            self._settling.counted(owners)
+            created = self._create([raw for raw in steps["owners"] if raw["kind"] in kinds_])
+            self._settling.counted(created)
+            owners += created
         self._create(steps["rules"])
-        self._settling.counted([*steps["daemons"], *steps["owners"]], ready=True)
-        self._settling.budgets(copies.expected(self._made))
+        self._settling.counted([*daemons, *owners])
+        self._settling.budgets(copies.expected(replace(self._made, ready=ready)))
 
-    def _create(self, raws: t.Sequence[Made]) -> None:
+    def _create(self, raws: t.Sequence[Made]) -> list[Made]:
+        """Those that exist afterwards."""
         with self._ctx.clock.pool(act.AT_ONCE, "copies") as pool:
-            list(pool.map(self._create_one, raws))
+            created = pool.map(self._create_one, raws)
+            return [raw for raw, is_there in zip(raws, created, strict=True) if is_there]
 
-    def _create_one(self, raw: Made) -> None:
-        kind, meta = kinds.KINDS[raw["apiVersion"], raw["kind"]], raw["metadata"]
-        target = objects.Ref(raw["kind"], meta["name"], meta.get("namespace", ""), api_version=raw["apiVersion"])
+    def _create_one(self, raw: Made, *, remember: bool = True) -> bool:
+        target = _ref(raw)
+        change = api_changes.Change("create", target, f"Create {target}", raw)
+
+        def decide(found: objects.Raw | None) -> api_changes.Change | None:
+            # Each cluster has some from the beginning: namespaces, priority classes, its first Service.
+            return None if found else change
+
+        known = writing.UNREAD if self._ctx.check else None
         try:
-            if not self._ctx.check:
-                self._ctx.cluster.send(verbs.create(kind, raw), patience=act.PATIENCE)
-        except errors.AlreadyExists:
-            # What each cluster has from the beginning: its namespaces, its priority classes, its first Service.
-            return
-        except (errors.Invalid, errors.Forbidden) as error:
+            writing.write(self._ctx, target, decide, known=known, remember=remember)
+        except (errors.Invalid, errors.Forbidden, errors.NotFound) as error:
             self._made.notes.append(notes.note("refused", str(target), error.message))
-            return
-        self._ctx.changed(api_changes.Change("create", target, f"Create {target}"))
+            return False
+        return True
 
-    def _set_conditions(self, name: str, conditions: t.Sequence[Made]) -> None:
-        for _attempt in range(ATTEMPTS):
-            node = self._ctx.cluster.send(verbs.get(kinds.NODES, name), patience=act.PATIENCE)
-            known = {one["type"]: one for one in (node.get("status") or {}).get("conditions") or ()}
+    def _set_conditions(self, name: str) -> None:
+        wanted = self._made.conditions.get(name, [])
+        target = objects.Ref("Node", name, api_version="v1")
+
+        def decide(found: objects.Raw | None) -> api_changes.Change | None:
+            if not found:
+                return None
+            known = {one["type"]: one for one in (found.get("status") or {}).get("conditions") or ()}
             now = self._ctx.clock.wall()
-            for one in conditions:
+            for one in wanted:
                 known[one["type"]] = {**one, "lastHeartbeatTime": now, "lastTransitionTime": now}
-            body = {
-                "metadata": {"resourceVersion": node["metadata"]["resourceVersion"]},
-                "status": {"conditions": list(known.values())},
-            }
-            with contextlib.suppress(errors.Conflict):
-                self._ctx.cluster.send(verbs.merge_patch(kinds.NODES, name, body, subresource="status"))
-                return
+            body = {"status": {"conditions": list(known.values())}}
+            return api_changes.patch(objects.Node.of(found), f"Set conditions of {target}", body, verb="status")
+
+        if wanted:
+            writing.write(self._ctx, target, decide, remember=False)
 
     def _mark_members(self, steps: t.Mapping[str, t.Sequence[Made]]) -> None:
         """Give pods of StatefulSets the hash of the revision that their controller will compute, or it replaces them.
@@ -132,11 +136,10 @@ class _Builder:
         """
         sets = [raw for raw in steps["owners"] if raw["kind"] == "StatefulSet"]
         empty = [{**raw, "spec": {**raw["spec"], "replicas": 0}} for raw in sets]
-        for raw in empty:
-            self._ctx.cluster.send(verbs.create(kinds.STATEFUL_SETS, raw), patience=act.PATIENCE)
-        revisions = self._settling.revisions(empty)
+        revisions = self._settling.revisions([raw for raw in empty if self._create_one(raw, remember=False)])
         for namespace, name in revisions:
-            self._ctx.cluster.send(verbs.delete(kinds.STATEFUL_SETS, name, namespace), patience=act.PATIENCE)
+            target = objects.Ref("StatefulSet", name, namespace, api_version="apps/v1")
+            writing.remove(self._ctx, api_changes.Change("delete", target, f"Delete {target}"), remember=False)
         of_pod = {
             (namespace, pod): revisions[namespace, name]
             for (namespace, name), pods in self._made.members.items()
@@ -144,7 +147,7 @@ class _Builder:
             if (namespace, name) in revisions
         }
         for raw in steps["pods"]:
-            if revision := of_pod.get((raw["metadata"]["namespace"], raw["metadata"]["name"])):
+            if revision := of_pod.get(settling.place(raw)):
                 raw["metadata"].setdefault("labels", {})["controller-revision-hash"] = revision
 
     def _own_mirrors(self, pods: t.Sequence[Made]) -> None:
@@ -153,3 +156,8 @@ class _Builder:
         for raw in pods:
             for owner in raw["metadata"].get("ownerReferences") or ():
                 owner["uid"] = uids.get(owner["name"], "")
+
+
+def _ref(raw: Made) -> objects.Ref:
+    namespace, name = settling.place(raw)
+    return objects.Ref(raw["kind"], name, namespace, api_version=raw["apiVersion"])

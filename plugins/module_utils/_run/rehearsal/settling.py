@@ -89,8 +89,8 @@ class Settling:
 
         self._until(missing)
 
-    def counted(self, wanted: t.Sequence[Made], *, ready: bool = False) -> None:
-        """Until each controller has the pods that it wants; ``ready``: and its ready pods count as available."""
+    def counted(self, wanted: t.Sequence[Made]) -> None:
+        """Until each controller has the pods that it wants, and its ready pods count as available."""
         kinds_ = {raw["kind"] for raw in wanted} - {"Job"}
 
         def missing() -> list[str]:
@@ -98,7 +98,7 @@ class Settling:
                 (kind, place(raw)): raw for kind in kinds_ for raw in self._all(kinds.KINDS[_api_version(kind), kind])
             }
             found = ((raw, seen.get((raw["kind"], place(raw))) or {}) for raw in wanted if raw["kind"] in kinds_)
-            return [str(_ref(raw)) for raw, real in found if not _is_counted(real, ready)]
+            return [str(_ref(raw)) for raw, real in found if not _is_counted(real)]
 
         self._until(missing)
 
@@ -132,7 +132,8 @@ class Settling:
 
 
 def _ref(raw: objects.Raw) -> objects.Ref:
-    return objects.Ref(raw["kind"], place(raw)[1], place(raw)[0])
+    namespace, name = place(raw)
+    return objects.Ref(raw["kind"], name, namespace)
 
 
 def _api_version(kind: str) -> str:
@@ -150,10 +151,10 @@ def _is_placed(raw: objects.Raw) -> bool:
     return _observed(raw) and bool(status.get("currentNumberScheduled") == wanted)
 
 
-def _is_counted(raw: objects.Raw, ready: bool) -> bool:
+def _is_counted(raw: objects.Raw) -> bool:
     if raw.get("kind") == "DaemonSet" or "desiredNumberScheduled" in (raw.get("status") or {}):
         return _is_placed(raw)
     workload = objects.Workload.of(raw) if raw else None
     if workload is None or not workload.observed or workload.current != workload.replicas:
         return bool(workload and workload.failure)
-    return not ready or workload.ready == workload.available
+    return workload.ready == workload.available

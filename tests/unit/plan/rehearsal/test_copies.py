@@ -98,6 +98,13 @@ def test_a_workload_that_is_never_ready_stays_so() -> None:
     assert delays.READY not in one(some, "owners", "Deployment")["spec"]["template"]["metadata"]["annotations"]
 
 
+def test_pods_that_have_not_started_tell_nothing_about_readiness() -> None:
+    waiting = pod("a", ("ReplicaSet", "web-1", "uid-web-1"), None, ready=False)
+    waiting["status"]["phase"] = "Pending"
+    found = made(pods=[waiting], **DEPLOYED)
+    assert delays.READY not in one(found, "owners", "Deployment")["spec"]["template"]["metadata"]["annotations"]
+
+
 def test_a_controller_that_the_copy_lacks_has_a_stand_in_and_is_named() -> None:
     found = made(pods=[pod("db-0", ("Cluster", "db", "uid-db")), pod("db-1", ("Cluster", "db", "uid-db"))])
     stand_in = one(found, "owners", "ReplicaSet")
@@ -123,10 +130,10 @@ def test_pods_of_daemon_sets_are_left_to_them_and_unknown_schedulers_are_named()
 def test_members_of_stateful_sets_are_known_and_budgets_count_ready_copies() -> None:
     budget = {"metadata": meta("db"), "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": "web"}}}}
     owner = ("StatefulSet", "db", "uid-db")
-    pods = [pod("db-0", owner), pod("db-1", owner, ready=False)]
+    pods = [pod("db-0", owner), pod("db-1", owner, ready=False), pod("db-2", owner)]
     found = made(stateful_sets=[workload("db")], pods=pods, budgets=[budget])
-    assert found.members == {("shop", "db"): {"db-0", "db-1"}}
-    assert copies.expected(found) == {("shop", "db"): 1}
+    assert found.members == {("shop", "db"): {"db-0", "db-1", "db-2"}}
+    assert copies.expected(found) == {("shop", "db"): 2}
 
 
 @pytest.mark.parametrize(
@@ -233,6 +240,31 @@ def test_a_rehearsal_beside_the_real_run() -> None:
     differ = [row["what"] for row in found["rows"] if not row["same"]]
     assert differ == ["verdict", "blockers", "seconds"]
     assert "seconds: rehearsed 20.0, real 25.1: DIFFERS" in found["lines"]
+
+
+@pytest.mark.parametrize(("seconds", "first"), [(20.0, " in 20 s. Never dark"), (None, ". Never dark")])
+def test_how_long_it_took_is_told_if_it_is_known(seconds: float | None, first: str) -> None:
+    found = results.rehearsed(report(totals={**report()["totals"], "seconds": seconds}))
+    assert results.lines(found)[0] == f"The maintenance finished on the copy{first}"
+
+
+def test_seconds_of_moving_may_differ_by_a_fifth_and_long_lists_are_counted() -> None:
+    def of(seconds: float, name: str = "n1") -> dict[str, t.Any]:
+        node = {**report()["nodes"][0], "name": name}
+        return results.rehearsed(report(nodes=[node], totals={**report()["totals"], "moving_seconds": seconds}))
+
+    row = "seconds from cordon to drained"
+    assert f"{row}: rehearsed 5.0, real 6.2: as rehearsed" in results.compared(of(5.0), of(6.2))["lines"]
+    assert f"{row}: rehearsed 5.0, real 6.3: DIFFERS" in results.compared(of(5.0), of(6.3))["lines"]
+    for length, shown in ((54, "n" * 54), (55, "1")):
+        lines = results.compared(of(5.0, "n" * length), of(5.0, "n" * length))["lines"]
+        assert f"waves: rehearsed {shown}, real {shown}: as rehearsed" in lines
+
+
+@pytest.mark.parametrize("wrong", [{"version": 1}, {"version": 9, "verdict": "finished"}])
+def test_what_is_no_rehearsal_is_an_error(wrong: t.Any) -> None:
+    with pytest.raises(results.NoReportError):
+        results.compared(wrong, results.rehearsed(report()))
 
 
 @pytest.mark.parametrize("wrong", [{}, {"version": 9, "totals": {}}, []])

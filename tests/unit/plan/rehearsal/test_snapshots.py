@@ -14,9 +14,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.rehearsal import (
     hashing,
     notes,
+    pod_shapes,
     slim,
     snapshot_files,
 )
@@ -148,6 +150,64 @@ def test_what_a_run_left_is_not_copied() -> None:
         "metadata": {"name": "kubeops-guard-u1", "labels": {"app.kubernetes.io/managed-by": "kubeops.node_maintenance"}}
     }
     assert slim.slim("budgets", {**guard, "spec": {}}) is None
+
+
+def test_which_annotations_are_kept() -> None:
+    raw = pod()
+    kept = {names.DELETION_COST: "5", names.ALLOW_INTERRUPTION: "true"}
+    raw["metadata"]["annotations"] = {**kept, names.SURGE: "{}", names.PLANNED: "{}", "example.com/team": "red"}
+    found = slim.slim("pods", raw)
+    assert found is not None
+    assert found["metadata"]["annotations"] == kept
+
+
+@pytest.mark.parametrize(
+    ("spec", "codes"),
+    [
+        ({}, []),
+        ({"resourceClaims": [{"name": "gpu"}]}, ["devices"]),
+        ({"schedulingGroup": {"podGroupName": "train"}}, ["gang"]),
+        ({"volumes": [{"name": "x", "emptyDir": {}}]}, []),
+        ({"volumes": [{"name": "x", "ephemeral": {"volumeClaimTemplate": {}}}]}, ["ephemeral_volume"]),
+    ],
+)
+def test_what_the_copy_lacks_of_a_pod_is_said(spec: dict[str, t.Any], codes: list[str]) -> None:
+    assert slim.notes("pods", pod(**spec)) == codes
+
+
+def slept(*seconds: int | None) -> list[dict[str, t.Any]]:
+    hooks: list[dict[str, t.Any]] = [{"exec": {}} if each is None else {"sleep": {"seconds": each}} for each in seconds]
+    return [{"name": f"c{number}", "lifecycle": {"preStop": hook}} for number, hook in enumerate(hooks)]
+
+
+@pytest.mark.parametrize(
+    ("containers", "seconds"),
+    [
+        ([], None),
+        ([{"name": "c"}], None),
+        (slept(None), None),
+        (slept(4), 4.0),
+        (slept(4, 7, 1), 7.0),
+        (slept(0), None),
+    ],
+)
+def test_the_longest_sleep_before_the_stop_is_kept(containers: list[dict[str, t.Any]], seconds: float | None) -> None:
+    found = pod_shapes.template({"metadata": {"labels": {"app": "web"}}, "spec": {"containers": containers}})
+    assert found["metadata"] == {"labels": {"app": "web"}, "annotations": {}}
+    assert found["spec"].get("preStopSeconds") == seconds
+    assert [one["name"] for one in found["spec"].get("containers") or ()] == [one["name"] for one in containers]
+
+
+def test_the_same_key_gives_the_same_hashes_in_each_release() -> None:
+    """The first letters of the HMAC-SHA256 in base32, behind a letter of its last byte."""
+    assert hashing.Hasher("key").name("web-x-7.x") == "ijq6d5-nj7b3p-oaervw.nj7b3p"
+
+
+def test_a_name_that_becomes_too_long_for_a_label_is_hashed_in_one_piece() -> None:
+    hasher = hashing.Hasher("key")
+    parts = "-".join(["x"] * 8)
+    assert len(hasher.name(f"{parts}--x")) == 63
+    assert len(hasher.name(f"{parts}---x")) == 24
 
 
 @given(texts=st.sets(NAMES, min_size=1, max_size=40), key=st.text(min_size=1))
