@@ -9,7 +9,7 @@ Times are seconds of the given clock, so setting the wall clock has no effect.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -83,6 +83,8 @@ class Cluster:
         self._exchange = exchange.Exchange(connection, guard, answered=answered, clock=self.clock)
         self._closed = self.clock.event()
         self.granted = self._exchange.granted
+        self.refusals: list[errors.Forbidden] = []
+        """What these credentials were not allowed to do, whatever became of it."""
 
     @property
     def requests(self) -> int:
@@ -93,6 +95,11 @@ class Cluster:
     def source(self) -> str:
         """Where the credentials come from, for messages; never a secret."""
         return self._connection.source
+
+    @property
+    def entry(self) -> Mapping[str, Any]:
+        """The cluster as a kubeconfig describes it: address, authority, proxy; never credentials."""
+        return self._connection.entry
 
     def send(
         self,
@@ -136,6 +143,8 @@ class Cluster:
                     delay = backoff.delay(error)
                 left = deadline - self.clock.now()
                 if delay is None or left <= 0 or self._closed.is_set() or (error.retry_after or 0.0) > left:
+                    if isinstance(error, errors.Forbidden):
+                        self.refusals.append(error)
                     raise
             self._closed.wait(min(delay, left))
             timeout = min(timeout, max(1.0, deadline - self.clock.now()))

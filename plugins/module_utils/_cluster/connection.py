@@ -9,6 +9,8 @@ because it can quote credentials. The precedence of options is that of kubernete
 
 from __future__ import annotations
 
+import base64
+import ssl
 import sys
 import threading
 import traceback
@@ -124,6 +126,7 @@ class _Loader:
         try:
             found = _Found(options, lambda plugin: plugin.run(self._clock, stop))
             endpoint = _endpoint(found.configuration, options, found.source)
+            entry = _entry(endpoint, str(options.ca_cert or found.configuration.ssl_ca_cert or ""))
         finally:
             _remove_temp_files(before)
         if self._base and endpoint.base != self._base:
@@ -140,7 +143,8 @@ class _Loader:
         if expires is None and not options.api_key and found.configuration.refresh_api_key_hook is not None:
             lasts = _RENEWED_AFTER
         header = _authorization(found.configuration, options)
-        return credentials.Loaded(transports.Transport(endpoint), header, found.source, found.renewer, expires, lasts)
+        transport = transports.Transport(endpoint)
+        return credentials.Loaded(transport, header, found.source, found.renewer, expires, lasts, entry)
 
 
 def _authorization(configuration: Any, options: ConnectionOptions) -> str:
@@ -255,6 +259,17 @@ def _endpoint(configuration: Any, options: ConnectionOptions, source: str) -> en
         no_proxy=str(options.no_proxy or configuration.no_proxy or ""),
         proxy_headers=urllib3.util.make_headers(**headers) if headers else configuration.proxy_headers,
     )
+
+
+def _entry(endpoint: endpoints.Endpoint, authority: str) -> dict[str, Any]:
+    """The cluster as a kubeconfig describes it, with the certificate authority, a file, in it."""
+    found: dict[str, Any] = {"server": endpoint.base}
+    if endpoint.context is not None and endpoint.context.verify_mode == ssl.CERT_NONE:
+        found["insecure-skip-tls-verify"] = True
+    elif endpoint.context is not None and authority:
+        found["certificate-authority-data"] = base64.b64encode(Path(authority).read_bytes()).decode("ascii")
+    named = {"tls-server-name": endpoint.server_name, "proxy-url": endpoint.proxy}
+    return found | {key: value for key, value in named.items() if value}
 
 
 def _temp_files() -> dict[str, str]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import (
@@ -43,7 +43,7 @@ class Loaded:
     `authorization` is the header, empty if a certificate is all there is; `source` says where they come from and
     `renewer` who makes new ones, both for messages. `expires` is in seconds of the wall clock, but was set by another
     machine's: it decides only when to renew. `lasts` is for how many seconds credentials without it are used until
-    they are read again; None for ever.
+    they are read again; None for ever. `entry` is the cluster as a kubeconfig describes it.
     """
 
     transport: transports.Transport
@@ -52,6 +52,7 @@ class Loaded:
     renewer: str
     expires: float | None = None
     lasts: float | None = None
+    entry: Mapping[str, Any] = field(default_factory=dict)
 
     def __repr__(self) -> str:
         """Without secrets."""
@@ -101,6 +102,10 @@ class Credentials:
     @property
     def source(self) -> str:
         return self._loaded.source
+
+    @property
+    def entry(self) -> Mapping[str, Any]:
+        return self._loaded.entry
 
     def open(
         self, request: verbs.Request, *, read_timeout: float, connect_timeout: float, fence: Callable[[], None] | None

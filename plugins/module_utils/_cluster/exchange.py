@@ -49,6 +49,10 @@ class Connection(Protocol):
     def source(self) -> str:
         """Where the credentials come from, for messages; never a secret."""
 
+    @property
+    def entry(self) -> Mapping[str, Any]:
+        """The cluster as a kubeconfig describes it, without credentials."""
+
     def open(
         self, request: verbs.Request, *, read_timeout: float, connect_timeout: float, fence: Callable[[], None] | None
     ) -> Body:

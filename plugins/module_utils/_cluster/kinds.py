@@ -47,6 +47,12 @@ EVENTS = Kind("", "v1", "events", "Event")
 NEW_EVENTS = Kind("events.k8s.io", "v1", "events", "Event")
 CONFIGMAPS = Kind("", "v1", "configmaps", "ConfigMap")
 SERVICE_ACCOUNTS = Kind("", "v1", "serviceaccounts", "ServiceAccount")
+SECRETS = Kind("", "v1", "secrets", "Secret")
+CLUSTER_ROLES = Kind("rbac.authorization.k8s.io", "v1", "clusterroles", "ClusterRole", namespaced=False)
+CLUSTER_ROLE_BINDINGS = Kind(
+    "rbac.authorization.k8s.io", "v1", "clusterrolebindings", "ClusterRoleBinding", namespaced=False
+)
+ROLE_BINDINGS = Kind("rbac.authorization.k8s.io", "v1", "rolebindings", "RoleBinding")
 RESOURCE_QUOTAS = Kind("", "v1", "resourcequotas", "ResourceQuota")
 LIMIT_RANGES = Kind("", "v1", "limitranges", "LimitRange")
 REPLICATION_CONTROLLERS = Kind("", "v1", "replicationcontrollers", "ReplicationController")

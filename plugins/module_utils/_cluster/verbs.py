@@ -19,6 +19,7 @@ FIELD_MANAGER = "kubeops-node-maintenance"
 PAGE = 1000
 
 _MANAGED = (("fieldManager", FIELD_MANAGER),)
+_DRY = ("dryRun", "All")
 _REVIEWS = frozenset({kinds.SELF_SUBJECT_ACCESS_REVIEWS.resource, kinds.SELF_SUBJECT_REVIEWS.resource})
 
 
@@ -43,8 +44,8 @@ class Request:
 
     @property
     def writes(self) -> bool:
-        """Whether it may change the cluster; access reviews are POSTs that change nothing."""
-        return self.method != "GET" and self.resource not in _REVIEWS
+        """Whether it may change the cluster; access reviews are POSTs that change nothing, as are dry runs."""
+        return self.method != "GET" and self.resource not in _REVIEWS and _DRY not in self.query
 
     @property
     def object(self) -> str:
@@ -133,6 +134,14 @@ def delete(
     return _one("DELETE", "delete", kind, name, namespace, body=body)
 
 
+def dry(request: Request) -> Request:
+    """The same write, which the server judges (rights, admission, validity) but does not store."""
+    name, value = _DRY
+    # The server reads the options of a deletion from its body and ignores those of the query.
+    body = {**(request.body or {}), name: [value]} if request.method == "DELETE" else request.body
+    return replace(request, query=(*request.query, _DRY), body=body)
+
+
 def evict(
     namespace: str, name: str, uid: str, grace_seconds: int | None = None, annotations: Mapping[str, str] | None = None
 ) -> Request:
@@ -147,6 +156,12 @@ def evict(
         "deleteOptions": _delete_options(grace_seconds, uid=uid),
     }
     return create(kinds.PODS, eviction, namespace, subresource="eviction", name=name)
+
+
+def token(namespace: str, account: str, seconds: int) -> Request:
+    """A new token of a ServiceAccount, good for `seconds`, or for less if the server says so."""
+    body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": seconds}}
+    return create(kinds.SERVICE_ACCOUNTS, body, namespace, subresource="token", name=account)
 
 
 def pod_log(namespace: str, name: str, container: str, *, previous: bool = False, tail_lines: int = 0) -> Request:

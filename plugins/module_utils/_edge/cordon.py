@@ -19,6 +19,7 @@ def _prepared(params: specs.Params, environ: t.Mapping[str, str]) -> specs.Param
 
 SPEC = specs.ClusterModuleSpec(
     name="node_cordon",
+    steps=("read", "locks", "runs", "nodes"),
     options={
         "state": {
             "type": "str",

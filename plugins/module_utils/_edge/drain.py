@@ -15,6 +15,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drai
 
 SPEC = specs.ClusterModuleSpec(
     name="node_drain",
+    steps=("read", "locks", "runs", "nodes", "evict", "surge"),
     options={
         **specs.NODES,
         **choices.CHOICES,

@@ -19,6 +19,7 @@ def _prepared(params: specs.Params, environ: t.Mapping[str, str]) -> specs.Param
 
 SPEC = specs.ClusterModuleSpec(
     name="pdb_guard",
+    steps=("read", "locks", "runs", "guard", "surge"),
     options={
         "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
         **specs.NODES,

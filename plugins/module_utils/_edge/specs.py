@@ -120,9 +120,13 @@ class ModuleSpec(abc.ABC):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterModuleSpec(ModuleSpec):
-    """A module that works on a cluster. ``prepare`` turns converted options and the environment into the engine's."""
+    """A module that works on a cluster. ``prepare`` turns converted options and the environment into the engine's.
+
+    ``steps`` are what it consists of, by the names of their roles, for the message about missing permissions.
+    """
 
     engine: t.Callable[[context.Context, Params], context.Result]
+    steps: tuple[str, ...] = ()
     prepare: t.Callable[[Params, t.Mapping[str, str]], Params] = _unchanged
 
     @property
@@ -144,6 +148,7 @@ class ClusterModuleSpec(ModuleSpec):
             check=call.check,
             progress=call.progress,
             guard=call.guard,
+            steps=self.steps,
         )
 
 

@@ -10,6 +10,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.runs
 
 SPEC = specs.ClusterModuleSpec(
     name="maintenance_state",
+    steps=("locks", "runs"),
     options={
         "state": {
             "type": "str",

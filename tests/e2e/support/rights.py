@@ -59,9 +59,9 @@ def granted(api: Api, path: Path, name: str = OPERATOR, wanted: Collection[str] 
     """
     for one in documents():
         base = "/api/v1/namespaces" if one["kind"] == "Namespace" else f"{RBAC}/clusterroles"
-        _made(api, base, one)
+        made(api, base, one)
     accounts = f"/api/v1/namespaces/{HOME}/serviceaccounts"
-    _made(api, accounts, {"metadata": {"name": name}})
+    made(api, accounts, {"metadata": {"name": name}})
     for role in wanted or roles().keys() - NOT_HELD:
         for place in str(roles()[role]["metadata"]["annotations"][BIND_IN]).split():
             bind(api, role, "" if place == "*" else place, name)
@@ -74,6 +74,11 @@ def granted(api: Api, path: Path, name: str = OPERATOR, wanted: Collection[str] 
     return path
 
 
+def token(config: Path) -> str:
+    """The token in a kubeconfig."""
+    return str(yaml.safe_load(config.read_text(encoding="utf-8"))["users"][0]["user"]["token"])
+
+
 def bind(api: Api, role: str, namespace: str = "", name: str = OPERATOR) -> None:
     """Give the account a role in a namespace, or everywhere; nothing where the namespace is missing."""
     reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": f"{PREFIX}{role}"}
@@ -81,16 +86,17 @@ def bind(api: Api, role: str, namespace: str = "", name: str = OPERATOR) -> None
     binding = {"metadata": {"name": f"{name}-{role}"}, "roleRef": reference, "subjects": [subject]}
     base = f"{RBAC}/namespaces/{namespace}/rolebindings" if namespace else f"{RBAC}/clusterrolebindings"
     try:
-        _made(api, base, binding)
+        made(api, base, binding)
     except ApiError as error:
         if error.status != 404:
             raise
 
 
-def may(config: Path, verb: str, group: str, resource: str, namespace: str = "") -> bool:
+def may(config: Path, verb: str, group: str, resource: str, namespace: str = "", name: str = "") -> bool:
     """What `kubectl auth can-i` says to the owner of a kubeconfig; without a namespace: everywhere."""
     plural, _slash, subresource = resource.partition("/")
     asked = {"verb": verb, "group": group, "resource": plural, "subresource": subresource, "namespace": namespace}
+    asked["name"] = name
     review = {"spec": {"resourceAttributes": {key: value for key, value in asked.items() if value}}}
     answer = Api(config, AGENT).create("/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", review)
     return bool(answer["status"]["allowed"])
@@ -114,11 +120,11 @@ def also(api: Api, namespace: str, group: str, *resources: str) -> None:
     """Let the account read a kind that the file cannot know, in one namespace; gone with the namespace."""
     rules = [{"apiGroups": [group], "resources": list(resources), "verbs": ["get"]}]
     base = f"{RBAC}/namespaces/{namespace}"
-    _made(api, f"{base}/roles", {"metadata": {"name": f"{OPERATOR}-also"}, "rules": rules})
+    made(api, f"{base}/roles", {"metadata": {"name": f"{OPERATOR}-also"}, "rules": rules})
     reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": f"{OPERATOR}-also"}
     subject = {"kind": "ServiceAccount", "name": OPERATOR, "namespace": HOME}
     binding = {"metadata": {"name": f"{OPERATOR}-also"}, "roleRef": reference, "subjects": [subject]}
-    _made(api, f"{base}/rolebindings", binding)
+    made(api, f"{base}/rolebindings", binding)
 
 
 def revoke(api: Api, name: str) -> None:
@@ -149,7 +155,7 @@ def refusals(audit_log: Path, mark: int, name: str = OPERATOR) -> list[str]:
     return list(dict.fromkeys(found))
 
 
-def _made(api: Api, base: str, obj: Json) -> None:
+def made(api: Api, base: str, obj: Json) -> None:
     try:
         api.create(base, obj)
     except ApiError as error:

@@ -133,3 +133,12 @@ def test_kinds_are_found_as_objects_name_them() -> None:
     assert kinds.KINDS["policy/v1", "PodDisruptionBudget"] is kinds.BUDGETS
     assert kinds.KINDS["v1", "Node"] is kinds.NODES
     assert all(kind.api_version == version for (version, _unused), kind in kinds.KINDS.items())
+
+
+def test_a_dry_run_is_one_in_the_query_and_of_a_deletion_in_its_body() -> None:
+    created = verbs.dry(verbs.create(kinds.CONFIGMAPS, {"metadata": {"name": "a", "namespace": "b"}}))
+    assert ("dryRun", "All") in created.query
+    assert not created.writes
+    deleted = verbs.dry(verbs.delete(kinds.CONFIGMAPS, "a", "b", uid="u"))
+    assert deleted.body == {**(verbs.delete(kinds.CONFIGMAPS, "a", "b", uid="u").body or {}), "dryRun": ["All"]}
+    assert not deleted.writes

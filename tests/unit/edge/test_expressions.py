@@ -27,7 +27,7 @@ MOST = 2
 # What the playbooks of a maintenance set besides variables of their own: those of Ansible, and options of roles.
 ROLES = "announce|preflight|cordon|protect|migrate|verify|taint|uncordon|descheduler|lab"
 OF_OTHERS = re.compile(rf"ansible_\w+|({ROLES})_\w+|kubeops_hook")
-PRIVATE = ("maintain", "evacuate", "release", "plan", "recover", "fence")
+PRIVATE = ("maintain", "evacuate", "release", "plan", "recover", "fence", "access")
 
 
 def texts(found: Any, key: str = "") -> Iterator[str]:

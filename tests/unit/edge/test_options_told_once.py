@@ -15,6 +15,7 @@ import pytest
 import yaml
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge import (
+    access,
     announce,
     cordon,
     descheduler,
@@ -29,6 +30,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge imp
 HERE = Path(__file__).parents[3]
 DOCS = runpy.run_path(str(HERE / "docs/roles.py"))
 BEHIND: dict[str, specs.ModuleSpec] = {
+    "access": access.SPEC,
     "announce": announce.SPEC,
     "cordon": cordon.SPEC,
     "descheduler": descheduler.SPEC,

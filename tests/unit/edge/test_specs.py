@@ -33,6 +33,7 @@ class NoCluster:
 
     closed = False
     clock = Clock()
+    refusals = ()
 
     def close(self) -> None:
         self.closed = True

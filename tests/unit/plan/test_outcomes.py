@@ -26,6 +26,7 @@ UTILS = HERE / "plugins/module_utils"
 DOCUMENTED: dict[str, tuple[type[Outcome], ...]] = {
     "descheduler_config: outcome": (outcomes.ConfigOutcome,),
     "maintenance_access: objects outcome": (outcomes.AccessOutcome,),
+    "maintenance_access: kubeconfig outcome": (outcomes.AccessOutcome,),
     "maintenance_event: events outcome": (outcomes.EventOutcome,),
     "maintenance_plan: nodes outcome": (outcomes.PlanOutcome, outcomes.GateOutcome),
     "maintenance_state: nodes outcome": (outcomes.StateOutcome,),

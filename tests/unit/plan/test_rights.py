@@ -6,8 +6,9 @@
 
 from __future__ import annotations
 
+import json
 import re
-import textwrap
+import runpy
 import typing as t
 from dataclasses import replace
 from pathlib import Path
@@ -15,6 +16,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.access import accounts, policies
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.access import roles as granted
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.pod_plan import Choices
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.snapshots import Snapshot
@@ -40,6 +43,9 @@ from ansible_collections.kubeops.node_maintenance.tests.unit.plan.objects import
 ROOT = Path(__file__).parents[3]
 RIGHTS = ROOT / "playbooks/files/rights.yml"
 GUIDE = ROOT / "docs/docsite/rst/guide_rights.rst"
+DOCS = runpy.run_path(str(ROOT / "docs/rights.py"))
+WRITTEN: dict[Path, str] = DOCS["files"]()
+OBJECTS: dict[str, list[Raw]] = DOCS["objects"]()
 PREFIX = "kubeops-node-maintenance-"
 EVERYWHERE = "*"
 READING = {"get", "list", "watch"}
@@ -186,9 +192,25 @@ def test_configmaps_are_written_in_named_namespaces_alone() -> None:
         assert resource != "configmaps" or place != EVERYWHERE
 
 
-def test_the_guide_shows_the_file() -> None:
-    text = RIGHTS.read_text(encoding="utf-8").partition("\n---\n")[2]
-    assert textwrap.indent(text, "   ") in GUIDE.read_text(encoding="utf-8")
+@pytest.mark.parametrize("path", WRITTEN, ids=lambda path: path.name)
+def test_the_files_and_the_guide_show_what_the_module_installs(path: Path) -> None:
+    assert path.read_text(encoding="utf-8") == WRITTEN[path], "python docs/rights.py writes it anew"
+
+
+@pytest.mark.parametrize("name", OBJECTS)
+def test_a_file_is_read_as_the_objects_that_it_was_written_from(name: str) -> None:
+    found = yaml.safe_load((RIGHTS.parent / name).read_text(encoding="utf-8"))["items"]
+    assert found == json.loads(json.dumps(OBJECTS[name]))
+    assert all(accounts.ours(one) for one in found)
+
+
+def test_no_two_accounts_share_a_policy_or_a_binding() -> None:
+    pairs = [("a", "b"), ("b", "a"), ("a.b", "c"), ("operator", names.NAMESPACE)]
+    made = [accounts.Account(name, namespace) for name, namespace in pairs]
+    found = [one["metadata"]["name"] for account in made for one in (*account.bindings(), *policies.bounding(account))]
+    count = len(made) * (len(granted.MAINTAIN) + 2 * len(policies.LIMITS))
+    assert len(found) == count
+    assert len(set(found)) == count - len(made) * len(policies.LIMITS), "a policy and its binding have one name"
 
 
 def test_the_guide_explains_every_role_and_no_other() -> None:

@@ -12,15 +12,15 @@ import pytest
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.errors import Forbidden
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.access import fence_manifests
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.preflight import fence_manifests
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import StopRun
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.plan.access import (
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.access.access import (
     AccessOptions,
     State,
     install,
     standing,
 )
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import StopRun
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator import manifests
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.faults import Fault
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.store import Raw
@@ -44,7 +44,7 @@ def brought(world: World, state: State = "present", *, check: bool = False) -> R
     """The whole result of a call."""
     me = world.process("me")
     ctx = me.ctx(check=check)
-    return me.run(lambda _ctx: install(ctx, AccessOptions(state)).shaped(ctx))
+    return me.run(lambda _ctx: install(ctx, AccessOptions(state, steps=(), fence=True)).shaped(ctx))
 
 
 def outcomes(world: World, state: State = "present") -> list[str]:

@@ -16,7 +16,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.mod
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Ref
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.outcomes import CordonOutcome
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap.surge_records import BadSurgeError
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import calls
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import act, calls
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import (
     Context,
     Result,
@@ -32,6 +32,7 @@ class Calls:
     """Calls that reach a simulated cluster: how each connected, and whether its connection was closed."""
 
     def __init__(self, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._world = world
         self._me = world.process("me")
         self.connected: list[dict[str, t.Any]] = []
         self.closed = 0
@@ -49,7 +50,12 @@ class Calls:
         cluster.close = counted  # type: ignore[method-assign]
         return cluster
 
-    def perform(self, loop: Loop, run: str = "", *, check: bool = False) -> dict[str, t.Any]:
+    def deny(self, *rights: tuple[str, str]) -> None:
+        self._world.server.denied |= set(rights)
+
+    def perform(
+        self, loop: Loop, run: str = "", *, check: bool = False, steps: t.Sequence[str] = ()
+    ) -> dict[str, t.Any]:
         target: dict[str, t.Any] = {"host": "https://one"}
         return self._me.run(
             lambda _ctx: calls.perform(
@@ -60,6 +66,7 @@ class Calls:
                 check=check,
                 progress=self._me.told.append,
                 guard=None,
+                steps=steps,
             )
         )
 
@@ -117,6 +124,37 @@ def test_a_call_that_ends_early_fails_and_tells_what_it_had_changed(
     assert [finding["code"] for finding in result["findings"]] == codes
     assert said in result["msg"]
     assert made.closed == 1
+
+
+def test_a_call_that_was_forbidden_something_names_all_that_its_steps_lack(made: Calls) -> None:
+    made.deny(("patch", "nodes"), ("create", "leases.coordination.k8s.io"), ("create", "pods/eviction"))
+
+    def loop(ctx: Context) -> Result:
+        pod = Ref("Pod", "web-0", "shop", "u1", "v1")
+        with pytest.raises(errors.Forbidden):
+            act.apply(ctx, Change("evict", pod, "Evict it"))
+        return Result({"nodes": []}, failed=True, message="It failed.")
+
+    result = made.perform(loop, steps=("nodes", "locks", "evict"))
+    assert {finding["object"] for finding in result["findings"]} == {
+        "patch nodes",
+        "create leases.coordination.k8s.io",
+        "create pods/eviction",
+    }
+    assert "may not create pods/eviction in namespace shop" in result["msg"]
+    assert "such as kubeops-node-maintenance-locks (playbook access)" in result["msg"]
+    assert result["msg"].startswith("It failed. ")
+
+
+def test_a_call_that_succeeded_without_a_right_asks_for_none(made: Calls) -> None:
+    made.deny(("patch", "nodes"))
+
+    def loop(ctx: Context) -> Result:
+        with pytest.raises(errors.Forbidden):
+            act.apply(ctx, Change("patch", Ref("Node", "n1", api_version="v1"), "Label it", body={}))
+        return Result({"nodes": []})
+
+    assert made.perform(loop, steps=("nodes",))["msg"] == ""
 
 
 def test_what_nobody_expects_is_raised_and_the_connection_closed(made: Calls) -> None:

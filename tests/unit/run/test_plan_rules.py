@@ -15,7 +15,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge imp
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.pod_plan import Choices
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.routes import dead
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.plan import access
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.access import access
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.plan.plan import PlanOptions
 from ansible_collections.kubeops.node_maintenance.tests.unit.run.left_out import defaults
 from ansible_collections.kubeops.node_maintenance.tests.unit.run.planned import Build, asked, building, codes, plan

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import base64
 import collections
 import functools
 import typing as t
@@ -16,6 +17,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.verbs import Request
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import selectors
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator import answers, evictions
+from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.clocks import EPOCH
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.machine import FOREVER, Machine
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.object_rules import SCALED, Objects
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.programs import Forward, Program
@@ -145,6 +147,10 @@ class ApiServer:
         if place.kind is None:
             return 200, encoded(self._discovery(place))
         self._authorise(request, place, place.kind)
+        if "All" in (_body(request).get("dryRun") or ()) or (
+            request.method != "DELETE" and ("dryRun", "All") in request.query
+        ):
+            return 200, encoded(_body(request))
         match request.method:
             case "GET" if place.subresource == "log":
                 return 200, self.program.log(self.objects.read(place.kind, place.namespace, place.name)).encode()
@@ -297,9 +303,24 @@ class ApiServer:
             return encoded({**body, "status": {"allowed": allowed}})
         if kind is kinds.SELF_SUBJECT_REVIEWS:
             return encoded({**body, "status": {"userInfo": {"username": "somebody", "groups": []}}})
+        if place.subresource == "token":
+            return encoded({"status": {"token": self.issue(place, body["spec"]["expirationSeconds"])}})
         if place.subresource == "eviction":
             return encoded(evictions.evict(self.objects, place.namespace, place.name, body))
         return self.store.encoded(self.objects.create(kind, body, place.namespace))
+
+    def issue(self, place: Place, seconds: int) -> str:
+        """A token that says what a real one says, without a signature."""
+        raw = self.objects.read(kinds.SERVICE_ACCOUNTS, place.namespace, place.name)
+        made = int(EPOCH) + int(self.machine.now + self.skew)
+        claims = {
+            "sub": f"system:serviceaccount:{place.namespace}:{place.name}",
+            "kubernetes.io": {"serviceaccount": {"uid": raw["metadata"]["uid"]}},
+            "iat": made,
+            "exp": made + seconds,
+            "jti": str(self.store.number()),
+        }
+        return f"head.{base64.urlsafe_b64encode(encoded(claims)).decode('ascii').rstrip('=')}.signature"
 
     def _put(self, place: Place, kind: Kind, body: Raw) -> bytes:
         raw = self.objects.read(kind, place.namespace, place.name)

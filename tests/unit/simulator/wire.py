@@ -240,6 +240,10 @@ class Link:
             machine.hop()
         return answer.given()
 
+    @property
+    def entry(self) -> t.Mapping[str, t.Any]:
+        return {"server": "https://simulated:6443"}
+
     def renew(self, seen: int, request: Request, within: float) -> None:
         """There are no credentials to read."""
 

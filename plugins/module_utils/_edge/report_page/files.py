@@ -95,7 +95,7 @@ def _put(path: pathlib.Path, content: str) -> None:
         raise _refused(path, error) from error
 
 
-def write(path: pathlib.Path, content: str) -> None:
+def write(path: pathlib.Path, content: str, mode: int = MODE) -> None:
     """Put a file in place at once, so that nobody opens half of it; raises OSError."""
     temporary = None
     try:
@@ -103,7 +103,7 @@ def write(path: pathlib.Path, content: str) -> None:
         handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
         with os.fdopen(handle, "wb") as file:
             file.write(content.encode())
-            os.fchmod(file.fileno(), MODE)
+            os.fchmod(file.fileno(), mode)
         pathlib.Path(temporary).replace(path)
     except OSError:
         if temporary:

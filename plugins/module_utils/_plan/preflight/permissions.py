@@ -8,6 +8,7 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass
 
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.access import roles
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import (
     hooks,
     names,
@@ -81,6 +82,7 @@ def needs(
     guarded = [plan for plan in moved if plan.guarded]
     found = [
         *_all("get watch patch", "", "nodes"),
+        *_all("get", "", "namespaces"),
         *_all("watch", "", "pods"),
         *_all("list watch", "apps", "daemonsets"),
         *_all("watch", "policy", "poddisruptionbudgets"),
@@ -159,11 +161,35 @@ def _for_swaps(snapshot: snapshots.Snapshot, swapped: list[pod_plan.PodPlan]) ->
     return found
 
 
+def of_steps(steps: t.Iterable[str], namespaces: tuple[str, ...]) -> tuple[Need, ...]:
+    """What these steps may need in every cluster; ``namespaces`` are those of the pods that move.
+
+    Where none are known, nothing is said about what may be granted in some of them only.
+    """
+    found: list[Need] = []
+    for role in (roles.BY_STEP[step] for step in steps):
+        named = (
+            namespaces
+            if role.places in ("workloads", "announced")
+            else tuple(roles.BOUND_IN.get(role.places, "").split())
+        )
+        if role.places == "locks":
+            named = (names.NAMESPACE,)
+        if role.places in ("workloads", "announced") and not named:
+            continue
+        for rule in role.rules:
+            if rule.group not in roles.ADD_ONS and not rule.named:
+                found += _all(rule.verbs, rule.group, rule.resources, named)
+    return tuple(dict.fromkeys(found))
+
+
 def missing(need: Need, refused: t.Sequence[str]) -> reasons.Finding:
     """The finding for a need that is refused in these namespaces (empty: in the whole cluster)."""
     where = f"in namespace {', '.join(refused)}" if refused else "in the whole cluster"
     message = f"These credentials may not {need.words} {where}."
-    remedy = f"Grant the verb {need.verb} on {need.words.partition(' ')[2]} in a role that is bound to their user."
+    remedy = f"Grant the verb {need.verb} on {need.words.partition(' ')[2]} in a role that is bound to their user"
+    steps = roles.steps_with(need.verb, need.group, need.resource)
+    remedy += f", such as {roles.BY_STEP[steps[0]].name} (playbook access)." if steps else "."
     return reasons.Finding("missing_permission", message, remedy, "blocker", need.words)
 
 

@@ -10,7 +10,7 @@ import typing as t
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import connection, errors
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import node_records
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap import surge_records
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import context
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import context, rights
 
 
 def library_error() -> str | None:
@@ -27,10 +27,12 @@ def perform(
     check: bool,
     progress: t.Callable[[context.Event], None],
     guard: t.Callable[[], None] | None,
+    steps: t.Sequence[str] = (),
 ) -> dict[str, t.Any]:
     """Connect to ``target`` (the fields of ``ConnectionOptions``), run the loop, and shape its result.
 
-    What was changed before an error is in the result too; only unexpected errors are raised.
+    What was changed before an error is in the result too; only unexpected errors are raised. If it failed and
+    something was forbidden, the result names all permissions that are missing for its ``steps``.
     """
     try:
         cluster = connection.connect(
@@ -44,14 +46,32 @@ def perform(
         return failure(str(error))
     ctx = context.Context(cluster, check=check, run=run, progress=progress, clock=cluster.clock)
     try:
-        result = loop(ctx)
-    except context.StopRun as stop:
-        result = stopped(stop)
-    except (errors.ConfigError, errors.ClusterError, node_records.BadRecordError, surge_records.BadSurgeError) as error:
-        result = context.Result({"findings": []}, failed=True, message=str(error))
+        result = _ended(ctx, loop)
+        if result.failed and cluster.refusals and steps:
+            _name_lacking(ctx, result, steps)
     finally:
         cluster.close()
     return result.shaped(ctx)
+
+
+def _ended(ctx: context.Context, loop: t.Callable[[context.Context], context.Result]) -> context.Result:
+    try:
+        return loop(ctx)
+    except context.StopRun as stop:
+        return stopped(stop)
+    except (errors.ConfigError, errors.ClusterError, node_records.BadRecordError, surge_records.BadSurgeError) as error:
+        return context.Result({"findings": []}, failed=True, message=str(error))
+
+
+def _name_lacking(ctx: context.Context, result: context.Result, steps: t.Sequence[str]) -> None:
+    try:
+        found = rights.lacking(ctx, steps)
+    except errors.ClusterError:
+        return
+    known = {finding["object"] for finding in result.data.get("findings") or ()}
+    more = [finding for finding in found if finding.object not in known]
+    result.data["findings"] = [*(result.data.get("findings") or ()), *(finding.to_dict() for finding in more)]
+    result.message = " ".join([result.message, *(finding.sentence for finding in more)]).strip()
 
 
 def failure(message: str) -> dict[str, t.Any]:

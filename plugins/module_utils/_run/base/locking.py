@@ -41,12 +41,17 @@ LOOK_EVERY = 1.0
 
 
 def lease_namespace(ctx: context.Context, wanted: str | None) -> str:
-    """The namespace of node leases: ``wanted``, else that of Medik8s if it exists, else ours."""
+    """The namespace of node leases: ``wanted``, else that of Medik8s if it exists, else ours.
+
+    Raises:
+        ClusterError: it is unknown whether that of Medik8s exists. If one account guessed, two could lock the same
+            node in two places.
+    """
     if wanted:
         return wanted
     try:
         ctx.cluster.send(verbs.get(kinds.NAMESPACES, names.MEDIK8S_NAMESPACE), patience=act.PATIENCE)
-    except (errors.NotFound, errors.Forbidden):
+    except errors.NotFound:
         return names.NAMESPACE
     return names.MEDIK8S_NAMESPACE
 

@@ -8,7 +8,12 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import errors, kinds, verbs
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import pod_plan, reasons, snapshots
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import (
+    names,
+    pod_plan,
+    reasons,
+    snapshots,
+)
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.preflight import permissions
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import act, context
 
@@ -38,6 +43,13 @@ def refused(ctx: context.Context, error: errors.Forbidden, choices: pod_plan.Cho
     needs = permissions.needs(snapshots.Snapshot(), (), choices, namespace_missing=False)
     wanted = list(dict.fromkeys((*permissions.READS, *needs)))
     return [first, *(finding for finding in ask(ctx, wanted) if finding.object != words)]
+
+
+def lacking(ctx: context.Context, steps: t.Sequence[str]) -> list[reasons.Finding]:
+    """After a call was refused something: all that these credentials lack for the steps that it consists of."""
+    asked = [error.request for error in ctx.cluster.refusals if error.request]
+    namespaces = tuple(dict.fromkeys(request.namespace for request in asked if request.namespace))
+    return ask(ctx, permissions.of_steps(steps, tuple(n for n in namespaces if n != names.NAMESPACE)))
 
 
 def _ask(ctx: context.Context, need: permissions.Need) -> reasons.Finding | None:

@@ -35,6 +35,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.pre
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.routes import dead, devices, volumes
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.timing import queues, wave_times
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.access import access
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import (
     act,
     context,
@@ -47,7 +48,6 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drain import dead_nodes
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.jobs import job_view, koordinator
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.nodes import gates
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.plan import access
 
 BAD_INPUT = frozenset({"unknown_node", "selector_matches_nothing", "unknown_zone_key"})
 """Findings that make the call fail: its input names something that does not exist."""
@@ -152,6 +152,7 @@ def _plan(
     found += planning.unknown_zone_key(nodes.nodes.values(), asked)
     needs = _needs(snapshot, plans, choices, options, todo) if todo else ()
     found = [*rights.ask(ctx, needs), *found]
+    fence = access.standing(ctx, found)
     blockers = [finding for finding in found if finding.severity == "blocker"]
     wrong = [finding.message for finding in blockers if finding.code in BAD_INPUT]
     notice = options.planned_notice or 0.0
@@ -168,7 +169,7 @@ def _plan(
         "wave_parts": [wave.parts.to_dict() for wave in times],
         "budgets": [held.to_dict() for wave in times for held in wave.held],
         "estimate_seconds": sum(wave.seconds for wave in times),
-        "fence": access.standing(ctx),
+        "fence": fence,
         "advice": [one.to_dict() for one in _advice(ctx, snapshot, asked, planned, blockers, options, needs)],
         "nodes": [_node(snapshot, name, draft.there, blockers) for name in wanted],
     }

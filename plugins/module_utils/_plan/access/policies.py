@@ -1,0 +1,325 @@
+# Copyright: Contributors to the kubeops.node_maintenance collection
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""Admission policies that keep an account to what this collection does, even if somebody else has its token.
+
+RBAC cannot say "this field of a node" or "only with the pod's UID"; ValidatingAdmissionPolicies can. Each of them
+looks at the requests of one account only. They hold no state: what they cannot see, such as how many replicas a
+workload had before a surge, they bound per request.
+"""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import dataclass
+
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.access import accounts, fence_manifests
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names, objects
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.nodes import cordon
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.report import announcement
+
+PROTECTED = f"{names.PREFIX}/protected"
+"""The label of a namespace in which the account may not touch anything, if it is ``true``."""
+OUT_OF_SERVICE = "node.kubernetes.io/out-of-service"
+
+_MARKS = [key for marks in cordon.MARKS.values() for key in marks]
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """One policy: of which requests it demands what, as (CEL expression, what a refusal says)."""
+
+    subject: str
+    operations: tuple[str, ...]
+    resources: tuple[tuple[str, str], ...]
+    demands: tuple[tuple[str, str], ...]
+    variables: tuple[tuple[str, str], ...] = ()
+
+
+def _listed(values: t.Iterable[str]) -> str:
+    return "[" + ", ".join(f"'{value}'" for value in values) + "]"
+
+
+def _same(path: str) -> str:
+    """Whether a field is as it was, or was and is not there."""
+    now, was = f"object.{path}", f"oldObject.{path}"
+    return f"(has({now}) == has({was}) && (!has({now}) || {now} == {was}))"
+
+
+def _all_same(*paths: str) -> str:
+    return " && ".join(_same(path) for path in paths)
+
+
+def _kept(what: str, mine: str) -> str:
+    """Whether a map of the metadata changed at most at keys for which ``mine`` holds, CEL about ``k``."""
+    now = f"(has(object.metadata.{what}) ? object.metadata.{what} : {{}})"
+    was = f"(has(oldObject.metadata.{what}) ? oldObject.metadata.{what} : {{}})"
+    return f"{now}.all(k, (k in {was} && {was}[k] == {now}[k]) || {mine}) && {was}.all(k, k in {now} || {mine})"
+
+
+def _metadata(annotations: str, labels: str = "false") -> tuple[tuple[str, str], ...]:
+    return (
+        (_kept("annotations", annotations), "only annotations of a maintenance may be changed"),
+        (_kept("labels", labels), "no other labels may be changed"),
+        (_all_same("metadata.ownerReferences", "metadata.finalizers"), "owners and finalizers may not be changed"),
+    )
+
+
+_VALUE = "(has({0}.value) ? {0}.value : '')"
+_EQUAL = f"a.key == b.key && a.effect == b.effect && {_VALUE.format('a')} == {_VALUE.format('b')}"
+_NEW = f"variables.now.filter(a, !variables.was.exists(b, {_EQUAL}))"
+_GONE = f"variables.was.filter(a, !variables.now.exists(b, {_EQUAL}))"
+_SYSTEM = "a.key.split('/')[0].matches('(^|[.])(kubernetes|k8s)[.]io$')"
+_FREE = _listed((names.UNSCHEDULABLE_TAINT, OUT_OF_SERVICE))
+_DEAD = "has(object.status.conditions) && object.status.conditions.exists(c, c.type == 'Ready' && c.status != 'True')"
+_NODE_SPEC = ("spec.podCIDR", "spec.podCIDRs", "spec.providerID", "spec.configSource", "spec.externalID")
+_NODE_STATUS = (
+    *("addresses", "allocatable", "capacity", "config", "daemonEndpoints", "images", "nodeInfo", "phase"),
+    *("runtimeHandlers", "volumesAttached", "volumesInUse"),
+)
+_CONDITIONS = f"filter(c, !(c.type in {_listed(names.LIFECYCLE)}))"
+_OPEN = (
+    f"!(has(namespaceObject.metadata.labels) && '{PROTECTED}' in namespaceObject.metadata.labels && "
+    f"namespaceObject.metadata.labels['{PROTECTED}'] == 'true')"
+)
+_UNPROTECTED = (_OPEN, f"the namespace is protected (label {PROTECTED})")
+_UPDATED, _ALL = ("UPDATE",), ("CREATE", "UPDATE", "DELETE")
+_OURS = f"x.startsWith('{names.PREFIX}/')"
+_GUARDED = (
+    f"has(g.metadata.labels) && '{names.MANAGED_BY_LABEL}' in g.metadata.labels && "
+    f"g.metadata.labels['{names.MANAGED_BY_LABEL}'] == '{names.MANAGED_BY}'"
+)
+
+
+def _keys(place: str) -> str:
+    """CEL about ``k``: a key of ours, or one of those that tell other controllers of a maintenance."""
+    known = [key.removeprefix(f"{place}/") for key in _MARKS if key.startswith(f"{place}/")]
+    return f"(k.startsWith('{names.PREFIX}/') || k in {_listed(known)})"
+
+
+def _named(*prefixes: str) -> str:
+    return " || ".join(f"request.name.startsWith('{prefix}')" for prefix in prefixes)
+
+
+_NODES = Limit(
+    "nodes",
+    _UPDATED,
+    (("", "nodes"), ("", "nodes/status")),
+    (
+        *_metadata(_keys("annotation"), _keys("label")),
+        (_all_same(*_NODE_SPEC), "only spec.unschedulable and taints may be changed"),
+        (
+            f"({_NEW} + {_GONE}).all(a, !{_SYSTEM} || a.key in {_FREE})",
+            "taints of Kubernetes itself may not be changed",
+        ),
+        (
+            f"{_NEW}.all(a, a.effect != 'NoExecute' || (a.key == '{OUT_OF_SERVICE}' && {_DEAD}))",
+            "a taint may not evict pods, except out-of-service on a node that is not ready",
+        ),
+    ),
+    (
+        ("now", "has(object.spec.taints) ? object.spec.taints : []"),
+        ("was", "has(oldObject.spec.taints) ? oldObject.spec.taints : []"),
+    ),
+)
+_STATUS = Limit(
+    "node-status",
+    _UPDATED,
+    (("", "nodes/status"),),
+    (
+        (_all_same(*(f"status.{name}" for name in _NODE_STATUS)), "only conditions may be changed"),
+        (
+            f"(has(object.status.conditions) ? object.status.conditions : []).{_CONDITIONS} == "
+            f"(has(oldObject.status.conditions) ? oldObject.status.conditions : []).{_CONDITIONS}",
+            "only the conditions of a maintenance may be changed",
+        ),
+    ),
+)
+_EVICTIONS = Limit(
+    "evictions",
+    ("CREATE",),
+    (("", "pods/eviction"),),
+    (
+        _UNPROTECTED,
+        (
+            "has(object.deleteOptions) && has(object.deleteOptions.preconditions) && "
+            "has(object.deleteOptions.preconditions.uid)",
+            "an eviction needs the pod's UID as a precondition",
+        ),
+        (
+            "!has(object.deleteOptions) || !has(object.deleteOptions.gracePeriodSeconds) || "
+            "object.deleteOptions.gracePeriodSeconds > 0",
+            "an eviction may not end a pod at once (gracePeriodSeconds 0)",
+        ),
+        (
+            f"has(object.metadata.annotations) && '{names.FENCE}' in object.metadata.annotations",
+            f"an eviction names the lock under which it is sent (annotation {names.FENCE})",
+        ),
+    ),
+)
+_PODS = Limit(
+    "pods",
+    _UPDATED,
+    (("", "pods"),),
+    (
+        _UNPROTECTED,
+        *_metadata(f"k in {_listed((names.DELETION_COST, names.PLANNED))}"),
+        (_same("spec"), "the specification of a pod may not be changed"),
+    ),
+)
+_DELETIONS = Limit(
+    "pod-deletions",
+    ("DELETE",),
+    (("", "pods"),),
+    (
+        _UNPROTECTED,
+        (
+            "has(request.options) && has(request.options.preconditions) && has(request.options.preconditions.uid)",
+            "deleting a pod needs its UID as a precondition",
+        ),
+    ),
+)
+_BUDGETS = Limit(
+    "budgets",
+    _ALL,
+    (("policy", "poddisruptionbudgets"),),
+    (
+        _UNPROTECTED,
+        (
+            f"variables.which.all(g, g.metadata.name.startsWith('{names.GUARD_PREFIX}') && {_GUARDED})",
+            "only budgets that this collection made may be touched",
+        ),
+        (
+            "request.operation == 'DELETE' || (has(object.spec.maxUnavailable) && "
+            "string(object.spec.maxUnavailable) == '1' && !has(object.spec.minAvailable))",
+            "such a budget has maxUnavailable 1",
+        ),
+        ("request.operation != 'UPDATE' || object.spec.selector == oldObject.spec.selector", "its pods stay the same"),
+    ),
+    (
+        (
+            "which",
+            "request.operation == 'CREATE' ? [object] : request.operation == 'DELETE' ? [oldObject] : "
+            "[object, oldObject]",
+        ),
+    ),
+)
+_SCALES = Limit(
+    "scales",
+    _UPDATED,
+    (
+        ("apps", "deployments/scale"),
+        ("apps", "replicasets/scale"),
+        ("argoproj.io", "rollouts/scale"),
+        ("apps.kruise.io", "clonesets/scale"),
+    ),
+    (
+        _UNPROTECTED,
+        ("variables.now >= 1", "a workload may not be scaled to nothing"),
+        ("variables.now <= 2 * variables.was", "replicas may at most be doubled"),
+        ("2 * variables.now >= variables.was", "replicas may at most be halved"),
+    ),
+    (
+        ("now", "has(object.spec.replicas) ? object.spec.replicas : 0"),
+        ("was", "has(oldObject.spec.replicas) ? oldObject.spec.replicas : 0"),
+    ),
+)
+_AUTOSCALERS = Limit(
+    "autoscalers",
+    _UPDATED,
+    (("autoscaling", "horizontalpodautoscalers"),),
+    (
+        _UNPROTECTED,
+        *_metadata("false"),
+        (_all_same("spec.scaleTargetRef", "spec.metrics", "spec.behavior"), "only its limits may be changed"),
+        ("!has(object.spec.minReplicas) || object.spec.minReplicas >= 1", "a workload may not be scaled to nothing"),
+        (
+            "object.spec.maxReplicas <= 2 * oldObject.spec.maxReplicas && "
+            "2 * object.spec.maxReplicas >= oldObject.spec.maxReplicas",
+            "maxReplicas may at most be doubled or halved",
+        ),
+    ),
+)
+_LOCKS = Limit(
+    "locks",
+    _ALL,
+    (("coordination.k8s.io", "leases"),),
+    (
+        (
+            _named(names.NODE_LEASE_PREFIX, names.SURGE_PREFIX, names.RUN_PREFIX, "descheduler-"),
+            "only locks of this collection may be touched",
+        ),
+    ),
+)
+_STORED = Limit(
+    "stored-runs",
+    _ALL,
+    (("", "configmaps"),),
+    (
+        (
+            f"request.namespace != '{names.NAMESPACE}' || {_named(names.RUN_PREFIX, 'descheduler-')}",
+            "only stored runs may be touched",
+        ),
+    ),
+)
+_MIGRATIONS = Limit(
+    "migrations",
+    ("CREATE",),
+    (("scheduling.koordinator.sh", "podmigrationjobs"),),
+    (
+        (
+            "has(object.spec.podRef) && has(object.spec.podRef.uid) && object.spec.podRef.uid != ''",
+            "a PodMigrationJob names the UID of its pod",
+        ),
+    ),
+)
+_EVENTS = Limit(
+    "events",
+    ("CREATE",),
+    (("events.k8s.io", "events"),),
+    (
+        (
+            f"has(object.reportingController) && object.reportingController == '{announcement.CONTROLLER}'",
+            "an Event is reported in this collection's own name",
+        ),
+    ),
+)
+
+LIMITS = (
+    *(_NODES, _STATUS, _EVICTIONS, _PODS, _DELETIONS, _BUDGETS, _SCALES, _AUTOSCALERS, _LOCKS, _STORED),
+    *(_MIGRATIONS, _EVENTS),
+)
+
+
+def bounding(account: accounts.Account) -> list[objects.Raw]:
+    """The policies that bound an account, each with its binding."""
+    return [obj for limit in LIMITS for obj in _policy(limit, account)]
+
+
+def _policy(limit: Limit, account: accounts.Account) -> tuple[objects.Raw, objects.Raw]:
+    meta = {"name": f"{limit.subject}.{account.name}.{account.namespace}.{names.PREFIX}", "labels": accounts.LABELS}
+    by_group: dict[str, list[str]] = {}
+    for group, resource in limit.resources:
+        by_group.setdefault(group, []).append(resource)
+    rules = [
+        {"apiGroups": [group], "apiVersions": ["*"], "operations": list(limit.operations), "resources": resources}
+        for group, resources in by_group.items()
+    ]
+    mine = {"name": "account", "expression": f"request.userInfo.username == '{account.user}'"}
+    spec: dict[str, t.Any] = {
+        "failurePolicy": "Fail",
+        "matchConstraints": {"resourceRules": rules},
+        "matchConditions": [mine],
+        "validations": [
+            {"expression": demand, "message": f"bounds of {account.name}: {told}", "reason": "Forbidden"}
+            for demand, told in limit.demands
+        ],
+    }
+    if limit.variables:
+        spec["variables"] = [{"name": name, "expression": expression} for name, expression in limit.variables]
+    bound = {"policyName": meta["name"], "validationActions": ["Deny"]}
+    version = fence_manifests.ADMISSION
+    return (
+        {"apiVersion": version, "kind": "ValidatingAdmissionPolicy", "metadata": meta, "spec": spec},
+        {"apiVersion": version, "kind": "ValidatingAdmissionPolicyBinding", "metadata": meta, "spec": bound},
+    )

@@ -1,0 +1,240 @@
+# Copyright: Contributors to the kubeops.node_maintenance collection
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What somebody might do with a stolen token of an account that may do maintenance.
+
+All of it are dry runs: the API server judges them as it does real ones, and nothing changes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from witness.api import MERGE_PATCH, Api, ApiError
+from witness.log import Json
+
+from support import rights, shapes
+from support.arena import Arena
+
+KEY = "maintenance.kubeops.io"
+LOCK = {f"{KEY}/fence": "node-none=thief/x"}
+OURS = {"app.kubernetes.io/managed-by": "kubeops.node_maintenance"}
+COST = {"metadata": {"annotations": {"controller.kubernetes.io/pod-deletion-cost": "-1"}}}
+HOME = f"/api/v1/namespaces/{rights.HOME}"
+LEASES = f"/apis/coordination.k8s.io/v1/namespaces/{rights.HOME}/leases"
+
+
+@dataclass(frozen=True)
+class Action:
+    """One request."""
+
+    method: str
+    path: str
+    body: Any = None
+
+
+def attempt(kubeconfig: Path, action: Action) -> str:
+    """What the server says if it refuses; empty if it would do it."""
+    content = MERGE_PATCH if action.method == "PATCH" else "application/json"
+    # The options of a deletion are read from its body.
+    body = {**(action.body or {}), "dryRun": ["All"]} if action.method == "DELETE" else action.body
+    try:
+        Api(kubeconfig, rights.AGENT).request(
+            action.method, action.path, body, content_type=content, query={"dryRun": "All"}
+        )
+    except ApiError as error:
+        return str(error)
+    return ""
+
+
+class Scene:
+    """A node with pods, a workload with budget and autoscaler, and the same in a namespace that is protected."""
+
+    def __init__(self, api: Api, arena: Arena) -> None:
+        self.api, self.arena = api, arena
+        self.node, self.dead = arena.nodes(2)
+        arena.deployment("web", 4, on=self.node, budget={"maxUnavailable": 1}, service=False)
+        arena.taint(self.node, {"key": "node-role.kubernetes.io/control-plane", "effect": "NoSchedule"})
+        arena.hpa("web", 4, 10)
+        self.namespace = arena.namespace
+        guard = {"selector": {"matchLabels": {"app": "none"}}, "maxUnavailable": 1}
+        arena.create("PodDisruptionBudget", {"metadata": {"name": "kubeops-guard-x", "labels": OURS}, "spec": guard})
+        self.safe = arena.add_namespace(f"{arena.namespace}-safe", {f"{KEY}/protected": "true"})
+        self.protected = f"/api/v1/namespaces/{self.safe}/pods/kept"
+        spec = {**shapes.pod_spec(arena.name, None), "nodeName": self.node}
+        notes = {shapes.START: "0s", shapes.STOP: "0s"}
+        kept = {"metadata": {"name": "kept", "annotations": notes}, "spec": spec}
+        api.create(f"/api/v1/namespaces/{self.safe}/pods", kept)
+        self.pod = arena.pods("web")[0]
+
+    @property
+    def pods(self) -> str:
+        return f"/api/v1/namespaces/{self.namespace}/pods/{self.pod['metadata']['name']}"
+
+    def actions(self) -> dict[str, Action]:
+        """By what each of them does."""
+        groups = (self._node(), self._status(), self._evictions(), self._pods(), self._budgets(), self._scales())
+        found: dict[str, Action] = {}
+        for group in (*groups, self._autoscalers(), self._records()):
+            found |= group
+        return found
+
+    def harmless(self) -> dict[str, Action]:
+        """What maintenance does itself."""
+        node, uid = f"/api/v1/nodes/{self.node}", self.pod["metadata"]["uid"]
+        taints = self.arena.node(self.node)["spec"]["taints"]
+        held = {"key": f"{KEY}/in-progress", "value": "r", "effect": "NoSchedule"}
+        cordon = {"spec": {"unschedulable": True, "taints": [*taints, held]}}
+        return {
+            "cordon and taint a node": Action("PATCH", node, cordon),
+            "evict a pod by its UID under a lock": self._evict(self.pods, LOCK, uid=uid),
+            "mark a pod": Action("PATCH", self.pods, COST),
+            "delete a pod by its UID": Action("DELETE", self.pods, {"preconditions": {"uid": uid}}),
+            "raise replicas": self._scale(8),
+            "lock a node": Action("POST", LEASES, {"metadata": {"name": "node-x"}, "spec": {"holderIdentity": "r"}}),
+        }
+
+    def _node(self) -> dict[str, Action]:
+        found = self.arena.node(self.node)
+        taints = found["spec"]["taints"]
+
+        def patch(body: Json) -> Action:
+            return Action("PATCH", f"/api/v1/nodes/{self.node}", body)
+
+        def tainted(key: str, effect: str = "NoExecute") -> Action:
+            return patch({"spec": {"taints": [*taints, {"key": key, "effect": effect}]}})
+
+        owner = {"apiVersion": "v1", "kind": "Node", "name": self.dead, "uid": "1"}
+        role = {"node-role.kubernetes.io/control-plane": ""}
+        return {
+            "make a node a control plane": patch({"metadata": {"labels": role}}),
+            "move a node to another zone": patch({"metadata": {"labels": {"topology.kubernetes.io/zone": "x"}}}),
+            "remove a label": patch({"metadata": {"labels": {"kubernetes.io/hostname": None}}}),
+            "change an annotation of others": patch({"metadata": {"annotations": {"acme.io/role": "db"}}}),
+            "keep a node from being deleted": patch({"metadata": {"finalizers": ["acme.io/kept"]}}),
+            "give a node an owner": patch({"metadata": {"ownerReferences": [owner]}}),
+            "evict all by our taint": tainted(f"{KEY}/in-progress"),
+            "evict all by any taint": tainted("acme.io/gone"),
+            "evict all of a node that works": tainted("node.kubernetes.io/out-of-service"),
+            "pretend that a node is unreachable": tainted("node.kubernetes.io/unreachable", "NoSchedule"),
+            "open the control plane to all pods": patch({"spec": {"taints": None}}),
+        }
+
+    def _status(self) -> dict[str, Action]:
+        found = self.arena.node(self.node)
+
+        def patch(body: Json) -> Action:
+            return Action("PATCH", f"/api/v1/nodes/{self.node}/status", body)
+
+        others = [one for one in found["status"]["conditions"] if one["type"] != "Ready"]
+        silent = [*others, {"type": "Ready", "status": "False", "reason": "x", "message": "x"}]
+        return {
+            "declare a node not ready": patch({"status": {"conditions": silent}}),
+            "drop all conditions": patch({"status": {"conditions": None}}),
+            "take a node's capacity": patch({"status": {"allocatable": {"cpu": "0"}}}),
+            "change a node's address": patch({"status": {"addresses": [{"type": "InternalIP", "address": "1.2.3.4"}]}}),
+            "label a node through its status": patch({"metadata": {"labels": {"pool": "mine"}}}),
+        }
+
+    def _evict(self, pod: str, notes: Json | None, **options: Any) -> Action:
+        meta: Json = {"name": pod.rpartition("/")[2], **({"annotations": notes} if notes else {})}
+        uid = options.pop("uid", None)
+        body: Json = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": meta, "deleteOptions": options}
+        if uid:
+            body["deleteOptions"]["preconditions"] = {"uid": uid}
+        return Action("POST", f"{pod}/eviction", body)
+
+    def _evictions(self) -> dict[str, Action]:
+        uid = self.pod["metadata"]["uid"]
+        safe = self.api.get(self.protected)["metadata"]["uid"]
+        return {
+            "evict whatever has a name": self._evict(self.pods, LOCK),
+            "end a pod at once": self._evict(self.pods, LOCK, uid=uid, gracePeriodSeconds=0),
+            "evict without a lock": self._evict(self.pods, None, uid=uid),
+            "evict what is protected": self._evict(self.protected, LOCK, uid=safe),
+            "delete whatever has a name": Action("DELETE", self.pods),
+            "delete what is protected": Action("DELETE", self.protected, {"preconditions": {"uid": safe}}),
+        }
+
+    def _pods(self) -> dict[str, Action]:
+        def patch(body: Json) -> Action:
+            return Action("PATCH", self.pods, body)
+
+        image = [{**self.pod["spec"]["containers"][0], "image": "acme.io/thief"}]
+        return {
+            "take a pod from its service": patch({"metadata": {"labels": {"app": "none"}}}),
+            "change a pod's annotation": patch({"metadata": {"annotations": {"acme.io/secret": "x"}}}),
+            "keep a pod for ever": patch({"metadata": {"finalizers": ["acme.io/kept"]}}),
+            "take a pod from its owner": patch({"metadata": {"ownerReferences": None}}),
+            "run another image": patch({"spec": {"containers": image}}),
+            "let a pod end in a second": patch({"spec": {"activeDeadlineSeconds": 1}}),
+            "mark a pod that is protected": Action("PATCH", self.protected, COST),
+        }
+
+    def _budgets(self) -> dict[str, Action]:
+        base = f"/apis/policy/v1/namespaces/{self.namespace}/poddisruptionbudgets"
+        others = f"{base}/web"
+
+        def budget(name: str, labels: Json, **rule: Any) -> Action:
+            spec = {"selector": {"matchLabels": {"app": "web"}}, **rule}
+            return Action("POST", base, {"metadata": {"name": name, "labels": labels}, "spec": spec})
+
+        selector = {"spec": {"selector": {"matchLabels": {"app": "web"}}}}
+        return {
+            "delete a budget of others": Action("DELETE", others),
+            "loosen a budget of others": Action("PATCH", others, {"spec": {"maxUnavailable": "100%"}}),
+            "block all evictions by a budget of others": Action("PATCH", others, {"spec": {"maxUnavailable": 0}}),
+            "block all evictions by a guard": budget("kubeops-guard-a", OURS, maxUnavailable=0),
+            "block all evictions by a floor": budget("kubeops-guard-b", OURS, minAvailable="100%"),
+            "make a budget of another name": budget("mine", OURS, maxUnavailable=1),
+            "make a guard without our label": budget("kubeops-guard-c", {}, maxUnavailable=1),
+            "turn a guard to other pods": Action("PATCH", f"{base}/kubeops-guard-x", selector),
+        }
+
+    def _scale(self, replicas: int) -> Action:
+        path = f"/apis/apps/v1/namespaces/{self.namespace}/deployments/web/scale"
+        return Action("PATCH", path, {"spec": {"replicas": replicas}})
+
+    def _scales(self) -> dict[str, Action]:
+        return {
+            "scale a workload to nothing": self._scale(0),
+            "scale most of a workload away": self._scale(1),
+            "fill the cluster": self._scale(400),
+        }
+
+    def _autoscalers(self) -> dict[str, Action]:
+        def patch(body: Json) -> Action:
+            path = f"/apis/autoscaling/v2/namespaces/{self.namespace}/horizontalpodautoscalers/web"
+            return Action("PATCH", path, body)
+
+        return {
+            "let an autoscaler scale most away": patch({"spec": {"minReplicas": 1, "maxReplicas": 1}}),
+            "let an autoscaler fill the cluster": patch({"spec": {"maxReplicas": 1000}}),
+            "turn an autoscaler to another workload": patch({"spec": {"scaleTargetRef": {"name": "other"}}}),
+            "label an autoscaler": patch({"metadata": {"labels": {"mine": "x"}}}),
+        }
+
+    def _records(self) -> dict[str, Action]:
+        lease = {"metadata": {"name": "kube-scheduler"}, "spec": {"holderIdentity": "thief"}}
+        root = f"{HOME}/configmaps/kube-root-ca.crt"
+        event = {
+            "metadata": {"name": "forged", "namespace": self.namespace},
+            "eventTime": "2026-01-01T00:00:00.000000Z",
+            "reportingController": "kubelet",
+            "reportingInstance": "x",
+            "action": "Killing",
+            "reason": "Killing",
+            "type": "Normal",
+            "regarding": {"kind": "Pod", "name": "web", "namespace": self.namespace},
+            "note": "x",
+        }
+        return {
+            "make a lock of another kind": Action("POST", LEASES, lease),
+            "store anything": Action("POST", f"{HOME}/configmaps", {"metadata": {"name": "loot"}, "data": {"a": "b"}}),
+            "change the cluster's authority": Action("PATCH", root, {"data": {"ca.crt": "x"}}),
+            "delete a configuration": Action("DELETE", root),
+            "forge an event": Action("POST", f"/apis/events.k8s.io/v1/namespaces/{self.namespace}/events", event),
+        }
