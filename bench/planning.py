@@ -25,7 +25,7 @@ import resource
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -41,11 +41,11 @@ def main() -> None:
     if asked.measure:
         print(json.dumps(measured(asked, asked.measure)))
         return
-    print(row(COLUMNS), row("-" * len(name) for name in COLUMNS), sep="\n", flush=True)
+    print(row(COLUMNS, COLUMNS), row(COLUMNS, ["-" * len(name) for name in COLUMNS]), sep="\n", flush=True)
     for size in asked.sizes or SIZES:
         with served(size) as url:
             found = planned(url, size, asked)
-        print(row(found[name] for name in COLUMNS), flush=True)
+        print(row(COLUMNS, [found[name] for name in COLUMNS]), flush=True)
 
 
 def arguments() -> argparse.Namespace:
@@ -59,15 +59,15 @@ def arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def row(cells: Any) -> str:
-    """A line of the table."""
-    return "| " + " | ".join(str(cell).rjust(len(name)) for cell, name in zip(cells, COLUMNS, strict=True)) + " |"
+def row(columns: Sequence[str], cells: Sequence[Any]) -> str:
+    """A line of a table with these columns."""
+    return "| " + " | ".join(str(cell).rjust(len(name)) for cell, name in zip(cells, columns, strict=True)) + " |"
 
 
 @contextlib.contextmanager
-def served(size: int) -> Iterator[str]:
+def served(size: int, *more: str) -> Iterator[str]:
     """The address of a server of such a cluster."""
-    command = [sys.executable, "-m", "bench.synthetic_server", str(size)]
+    command = [sys.executable, "-m", "bench.synthetic_server", str(size), *more]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as server:
         assert server.stdin
         assert server.stdout

@@ -61,12 +61,14 @@ class App:
 
 
 class Synthetic:
-    """The objects of a cluster with so many nodes."""
+    """The objects of a cluster with so many nodes; with ``writers`` no single replica may be doubled."""
 
-    def __init__(self, nodes: int) -> None:
-        self.nodes = nodes
+    def __init__(self, nodes: int, *, writers: bool = False) -> None:
+        self.nodes, self.writers = nodes, writers
         self.apps: list[App] = []
         self.owner: list[int] = []
+        self._apps_of: dict[str, Sequence[App]] = {}
+        self._spaces: dict[str, dict[str, list[int]]] = {}
         total, number = nodes * MOVABLE, 0
         while len(self.owner) < total:
             for size, stateful in (*((size, False) for size in SIZES), (STATEFUL, True), (STATEFUL, True)):
@@ -91,6 +93,7 @@ class Synthetic:
         claims = [(app, place) for app in stateful for place in range(app.replicas)]
 
         def each(kind: str, made: Callable[..., Raw], found: Sequence[Any]) -> tuple[str, int, Callable[[int], Raw]]:
+            self._apps_of[kind] = [one if isinstance(one, App) else one[0] for one in found]
             return kind, len(found), lambda number: made(found[number])
 
         return {
@@ -106,6 +109,7 @@ class Synthetic:
             "/apis/storage.k8s.io/v1/storageclasses": ("StorageClass", 1, storage_class),
             "/apis/storage.k8s.io/v1/csinodes": ("CSINode", self.nodes, self.csi_node),
             "/apis/storage.k8s.io/v1/volumeattachments": each("VolumeAttachment", self.attachment, claims),
+            "/apis/discovery.k8s.io/v1/endpointslices": each("EndpointSlice", self.slice, self.apps),
         }
 
     def spot(self, number: int) -> int:
@@ -179,7 +183,12 @@ class Synthetic:
         status = {"replicas": app.replicas, "readyReplicas": app.replicas, "availableReplicas": app.replicas}
         return {
             "metadata": meta("Deployment", app.name, app.namespace, app.labels) | {"generation": 2},
-            "spec": {"replicas": app.replicas, "selector": {"matchLabels": app.labels}, "template": template(app)},
+            "spec": {
+                "replicas": app.replicas,
+                "selector": {"matchLabels": app.labels},
+                "template": template(app),
+                **({"strategy": {"type": "Recreate"}} if self.writers and app.replicas == 1 else {}),
+            },
             "status": {**status, "updatedReplicas": app.replicas, "observedGeneration": 2},
         }
 
@@ -252,7 +261,7 @@ class Synthetic:
     def attachment(self, place: tuple[App, int]) -> Raw:
         app, number = place
         source, node = {"persistentVolumeName": f"pv-{app.name}-{number}"}, node_name(self.spot(app.first + number))
-        found = meta("VolumeAttachment", f"csi-{app.name}-{number}")
+        found = attached(f"{app.name}-{number}")["metadata"]
         spec = {"attacher": "disk.example", "source": source, "nodeName": node}
         return {"metadata": found, "spec": spec, "status": {"attached": True}}
 
@@ -269,15 +278,72 @@ class Synthetic:
         name = f"team-{number - 1}" if number else "kube-system"
         return {"metadata": meta("Namespace", name), "spec": {}, "status": {"phase": "Active"}}
 
-    def numbers(self, path: str, fields: str) -> Sequence[int]:
-        """Which objects of the list a field selector leaves: of pods those of a node."""
-        _kind, count, _made = self.kinds[path]
+    def slice(self, app: App) -> Raw:
+        """The endpoints of the app's Service: all of its pods."""
+        pods = [self.pod(len(DAEMONS) * self.nodes + app.first + place) for place in range(app.replicas)]
+        endpoints = [
+            {
+                "addresses": [pod["status"]["podIP"]],
+                "conditions": {"ready": True},
+                "targetRef": {"kind": "Pod", "name": pod["metadata"]["name"], "uid": pod["metadata"]["uid"]},
+            }
+            for pod in pods
+        ]
+        labels = {"kubernetes.io/service-name": app.name}
+        found = meta("EndpointSlice", f"{app.name}-x", app.namespace, labels)
+        return {"metadata": found, "addressType": "IPv4", "endpoints": endpoints}
+
+    def numbers(self, path: str, fields: str = "", space: str = "", labels: str = "") -> Sequence[int]:
+        """Which objects of a list are asked for: of pods those of a node or of apps, of a namespace, or all of them."""
+        kind, count, made = self.kinds[path]
+        if labels:
+            return self._labelled(kind, labels)
+        found = self._spaced(kind, count).get(space, []) if space else range(count)
         if not fields:
-            return range(count)
+            return found
         key, _equals, value = fields.partition("=")
+        if key == "metadata.name" and kind == "Node":
+            return [int(value.removeprefix("node-"))]
+        if key == "metadata.name" and kind == "Pod":
+            return self._pod_named(value)
+        if key == "metadata.name":
+            return [number for number in found if made(number)["metadata"]["name"] == value]
         if (path, key) != ("/api/v1/pods", "spec.nodeName") or not value.startswith("node-"):
             raise ValueError(f"no such field selector here: {fields}")
         return range(int(value.removeprefix("node-")), count, self.nodes)
+
+    def _pod_named(self, name: str) -> Sequence[int]:
+        *_owner, app, last = name.split("-")
+        begin = len(DAEMONS) * self.nodes
+        if name.startswith("db-"):
+            return [begin + self.apps[int(app)].first + int(last)]
+        return [begin + int(last, 16)] if name.startswith("web-") and not last.startswith("n") else []
+
+    def _labelled(self, kind: str, labels: str) -> Sequence[int]:
+        """The pods of the apps that ``app.kubernetes.io/name in (…)`` names; of other kinds none has other labels."""
+        key, _in, values = labels.partition(" in ")
+        if kind != "Pod":
+            return []
+        if key != "app.kubernetes.io/name":
+            raise ValueError(f"no such label selector here: {labels}")
+        begin = len(DAEMONS) * self.nodes
+        apps = [self.apps[int(name.rpartition("-")[2])] for name in values.strip("()").split(",")]
+        return [begin + app.first + place for app in apps for place in range(app.replicas)]
+
+    def _spaced(self, kind: str, count: int) -> dict[str, list[int]]:
+        """The numbers of a kind's objects by their namespace."""
+        if kind not in self._spaces:
+            found: dict[str, list[int]] = {}
+            for number in range(count):
+                found.setdefault(self._space_of(kind, number), []).append(number)
+            self._spaces[kind] = found
+        return self._spaces[kind]
+
+    def _space_of(self, kind: str, number: int) -> str:
+        if kind in self._apps_of:
+            return self._apps_of[kind][number].namespace
+        movable = number - len(DAEMONS) * self.nodes
+        return self.apps[self.owner[movable]].namespace if kind == "Pod" and movable >= 0 else "kube-system"
 
 
 def storage_class(_number: int) -> Raw:
@@ -359,6 +425,11 @@ def meta(
     found |= {"namespace": namespace} if namespace else {}
     found |= {"labels": dict(labels)} if labels else {}
     return found | ({"ownerReferences": [owner]} if owner else {})
+
+
+def attached(pod: str) -> Raw:
+    """What names the VolumeAttachment of a pod of a StatefulSet."""
+    return {"metadata": meta("VolumeAttachment", f"csi-{pod}")}
 
 
 def uid(kind: str, place: object) -> str:

@@ -202,7 +202,7 @@ def test_a_minute_of_watching_is_one_list_and_one_watch(lab: Lab, arena: Arena) 
     watched = Reflector(
         cluster,
         kinds.CONFIGMAPS,
-        namespace=arena.namespace,
+        namespaces=[arena.namespace],
         labels="test=quiet",
         wake=wake,
         on_event=lambda what, obj: told.append(what),

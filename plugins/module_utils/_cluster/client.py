@@ -158,7 +158,7 @@ class Cluster:
         labels: str = "",
         fields: str = "",
         patience: float = 0.0,
-        limit: int = verbs.PAGE,
+        limit: int | None = None,
         keep: Callable[[dict[str, Any]], Any] = lambda item: item,
     ) -> Listing:
         """The whole list, fetched page by page; starts over if the pages expire on the way.
@@ -171,6 +171,7 @@ class Cluster:
         """
         items: list[Any] = []
         restarts, token = 0, ""
+        limit = verbs.PAGES.get(kind, verbs.PAGE) if limit is None else limit
         while True:
             page = verbs.list_page(kind, namespace, labels, fields, limit, token)
             try:

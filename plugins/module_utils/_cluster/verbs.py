@@ -17,6 +17,8 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster 
 
 FIELD_MANAGER = "kubeops-node-maintenance"
 PAGE = 1000
+PAGES: Mapping[kinds.Kind, int] = {kinds.NODES: 250}
+"""Objects in a page of a list; nodes are large, with all the images that they have."""
 
 _MANAGED = (("fieldManager", FIELD_MANAGER),)
 _DRY = ("dryRun", "All")

@@ -9,7 +9,7 @@ so a longer silence means a dead connection, not a quiet cluster.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import (
@@ -54,26 +54,27 @@ class Reflector:
         cluster: client.Cluster,
         kind: kinds.Kind,
         *,
-        namespace: str = "",
+        namespaces: Sequence[str] = (),
         labels: str = "",
         fields: str = "",
         wake: threading.Condition,
-        keep: Callable[[Object], Object] = lambda obj: obj,
+        keep: Callable[[Object], Object | None] = lambda obj: obj,
         on_event: Callable[[str, Object], None] = lambda what, obj: None,
         silence: float = SILENCE_SECONDS,
     ) -> None:
-        """Prepares; nothing is sent before `start`. An empty `namespace` stands for all; `labels` and `fields` are
-        selectors.
+        """Prepares; nothing is sent before `start`. Without `namespaces` it watches all of them; `labels` and `fields`
+        are selectors. Of several namespaces each is listed; one watch of all then tells of them.
 
         `wake` is notified on every change, and when `error` is set. `keep` trims an object on arrival to save memory;
-        it must keep the metadata's name, namespace, uid and resourceVersion. `on_event` is called with ADDED, MODIFIED
-        or DELETED and the trimmed object, in order, in the reflector's thread with `wake` held; also for changes that
+        it must keep the metadata's name, namespace, uid and resourceVersion. What it makes None of is not watched.
+        `on_event` is called with ADDED, MODIFIED or DELETED and the trimmed object, in order, in the reflector's thread
+        with `wake` held; also for changes that
         only a new list reveals. After `silence` seconds without any byte the watch counts as dead.
         """
         self._cluster = cluster
         self._clock = cluster.clock
         self._kind = kind
-        self._namespace = namespace
+        self._namespaces = tuple(namespaces)
         self._labels = labels
         self._fields = fields
         self._wake = wake
@@ -144,13 +145,20 @@ class Reflector:
             self._stopping.wait(delay)
 
     def _listed(self) -> client.Listing:
-        where, labels, fields = self._namespace, self._labels, self._fields
-        return self._cluster.items(self._kind, namespace=where, labels=labels, fields=fields, keep=self._keep)
+        found: list[Any] = []
+        version, labels, fields = "", self._labels, self._fields
+        for where in self._namespaces or ("",):
+            listing = self._cluster.items(self._kind, namespace=where, labels=labels, fields=fields, keep=self._keep)
+            found += (obj for obj in listing.items if obj is not None)
+            # The watch begins where the first list was: what has changed since is told, of the others once more.
+            version = version or listing.resource_version
+        return client.Listing(found, version)
 
     def _follow(self) -> None:
         """One watch, from the last resourceVersion to its end."""
         version, fields = self._resource_version, self._fields
-        request = verbs.watch(self._kind, self._namespace, self._labels, version, WATCH_SECONDS, fields)
+        where = self._namespaces[0] if len(self._namespaces) == 1 else ""
+        request = verbs.watch(self._kind, where, self._labels, version, WATCH_SECONDS, fields)
         stream = self._cluster.stream(request, read_timeout=self._silence)
         try:
             with self._wake:
@@ -180,7 +188,9 @@ class Reflector:
             if self._stopping.is_set():
                 return False
             self._resource_version = version or self._resource_version
-            if what != "BOOKMARK":
+            if kept is None and (known := self.objects.get(_key(obj))):
+                what, kept = "DELETED", known
+            if what != "BOOKMARK" and kept is not None:
                 self._change(what, kept)
                 self._quiet_since = self._clock.now()
                 self._wake.notify_all()

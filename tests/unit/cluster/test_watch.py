@@ -120,7 +120,7 @@ def test_the_selector_goes_with_both_requests(api: Api, watching: Watching) -> N
     path = "/api/v1/namespaces/shop/pods"
     api.expect("GET", path, listing("Pod"), query=wanted, matches=is_list)
     api.expect("GET", path, query={**wanted, "watch": "true"}, events=[], hold=True)
-    pods = watching(namespace="shop", labels="app=web")
+    pods = watching(namespaces=["shop"], labels="app=web")
     pods.wait(lambda: pods.quiet_for() > 0)
 
 

@@ -11,7 +11,7 @@ import typing as t
 import pytest
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names, scopes
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.node_taints import DesiredTaint
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import observe
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import Context
@@ -22,7 +22,7 @@ from ansible_collections.kubeops.node_maintenance.tests.unit.run.test_cordon imp
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator import manifests
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.world import World
 
-MANY = 2 * observe.SPARSE
+MANY = 2 * scopes.SPARSE
 """So many nodes have two that may be asked for one by one."""
 ALL = ["list pods"]
 
@@ -54,8 +54,8 @@ def on(world: World, *nodes: str) -> set[str]:
         pytest.param(["n00", "n01"], MANY, of("list", "n00", "n01"), id="few"),
         pytest.param(["n01", "n01"], MANY, of("list", "n01"), id="each once"),
         pytest.param(["n00", "n01", "n02"], MANY, ALL, id="too large a part of the cluster"),
-        pytest.param([f"n{x:02}" for x in range(observe.FEW + 1)], 10_000, ALL, id="too many"),
-        pytest.param(["n00"], observe.SPARSE - 1, ALL, id="a small cluster"),
+        pytest.param([f"n{x:02}" for x in range(scopes.FEW + 1)], 10_000, ALL, id="too many"),
+        pytest.param(["n00"], scopes.SPARSE - 1, ALL, id="a small cluster"),
     ],
 )
 def test_the_pods_of_few_nodes_are_listed_node_by_node(
@@ -70,7 +70,7 @@ def test_the_pods_of_few_nodes_are_listed_node_by_node(
 
 def live(world: World, look: t.Callable[[Context, observe.Live], t.Any], *nodes: str) -> t.Any:
     def run(ctx: Context) -> t.Any:
-        with observe.Live(ctx, ("nodes", "pods"), nodes, MANY) as watching:
+        with observe.Live(ctx, ("nodes", "pods"), scopes.apart(nodes, MANY)) as watching:
             return look(ctx, watching)
 
     world.log.clear()
@@ -105,7 +105,8 @@ def test_a_pod_that_went_from_one_watched_node_to_another_is_there_once(world: W
         other = {**one["metadata"], "uid": "new"}
         for node, what, meta in (("n01", "ADDED", other), ("n00", "DELETED", one["metadata"])):
             raw = {**one, "metadata": dict(meta), "spec": {**one["spec"], "nodeName": node}}
-            watching._note("pods", node, what, observe._kept("pods", watching._share, raw))
+            kept = observe._kept("pods", watching._share, (), lambda _pod: True, raw)
+            watching._note("pods", f"pods of {node}", what, t.cast("dict[str, t.Any]", kept))
         return [pod.node for pod in watching.snapshot().pods if pod.name == name]
 
     assert live(world, look, "n00", "n01") == ["n01"]

@@ -36,7 +36,7 @@ def watching(world: World, loop: t.Callable[[Context, observe.Live], t.Any], *wa
     """What the loop gives back with these kinds watched, of which the requests are told since then."""
 
     def run(ctx: Context) -> t.Any:
-        with observe.Live(ctx, watched or ("nodes",)) as live:
+        with observe.Live(ctx, watched or ("nodes",), raws=None) as live:
             world.log.clear()
             return loop(ctx, live)
 

@@ -14,6 +14,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import PARSERS, Pod
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.pod_plan import PodPlan, Route
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.snapshots import Snapshot
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drain import replaced
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drain.replaced import Replacements
 from ansible_collections.kubeops.node_maintenance.tests.unit.plan import objects
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.store import Raw
@@ -148,6 +149,24 @@ def test_attachments_are_looked_for_once_a_second(waits: Make) -> None:
     assert (one.after(0.75, shop()), one.looks) == (ATTACHED, 1)
     assert (one.after(0.25, shop()), one.looks) == ([], 2)
     assert (one.after(0.75, shop()), one.looks) == ([], 2), "nor is it forgotten in between that nothing is attached"
+
+
+def test_of_many_attachments_those_waited_for_are_read_by_name_until_a_list_proves_that_none_is_left(
+    waits: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(replaced, "MANY", 1)
+    raw = objects.pod("web-0", volumes=objects.mounts("data"))
+    one = waits()
+    one.waits.expect(plan(raw), shop(raw))
+    one.attach()
+    one.attach("other")
+    found = [one.missing(shop()), one.after(1.0, shop())]
+    one.world.delete(kinds.VOLUME_ATTACHMENTS, "pv-on-n1")
+    found.append(one.after(1.0, shop()))
+    sent = [one.request for one in one.world.log if one.request.resource == kinds.VOLUME_ATTACHMENTS.resource]
+    by_name = "metadata.name=pv-on-n1"
+    assert found == [ATTACHED, ATTACHED, []]
+    assert [dict(each.query).get("fieldSelector", "") for each in sent] == ["", by_name, by_name, ""]
 
 
 @pytest.mark.parametrize(

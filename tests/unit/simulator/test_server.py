@@ -185,7 +185,7 @@ class Watched:
         self.events: list[str] = []
         self.wake = me.clock.condition()
         self.reflector = Reflector(
-            me.cluster(), kinds.CONFIGMAPS, namespace="shop", wake=self.wake, on_event=self.note, **options
+            me.cluster(), kinds.CONFIGMAPS, namespaces=["shop"], wake=self.wake, on_event=self.note, **options
         )
         me.process.spawn(self.reflector.start, "start")
 

@@ -14,12 +14,13 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import (
     names,
     objects,
+    scopes,
     sharing,
     snapshots,
     virtual_machines,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap import surge_records
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import act, context
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import act, by_name, context
 
 KINDS: t.Mapping[str, kinds.Kind] = {
     "nodes": kinds.NODES,
@@ -75,49 +76,46 @@ LOOK_EVERY = 1.0
 """Seconds at most between two looks at watches that begin."""
 
 
-FEW, SPARSE = 16, 10
-"""Pods of at most ``FEW`` nodes, and of at most one node in ``SPARSE``, are asked for node by node.
-
-Of more nodes all pods of the cluster are read at once: that takes fewer requests, which is what counts then.
-"""
+def _spaces(name: str, part: scopes.Part) -> tuple[str, ...]:
+    return (names.NAMESPACE,) if name == "leases" else part.namespaces
 
 
-def _namespace(name: str) -> str:
-    return names.NAMESPACE if name == "leases" else ""
+def _namespace_of(parsed: t.Any) -> str:
+    return str(parsed["metadata"]["namespace"] if isinstance(parsed, dict) else parsed.namespace)
 
 
-def lists(cluster: client.Cluster, wanted: t.Collection[str]) -> dict[str, list[t.Any]]:
-    """Parsed objects by kind: one list request (in pages) for each kind."""
+def lists(
+    cluster: client.Cluster, wanted: t.Collection[str], scope: scopes.Scope | None = None
+) -> dict[str, list[t.Any]]:
+    """Parsed objects by kind, of what is in scope: one list request (in pages) for each kind, or each part of it."""
     found: dict[str, list[t.Any]] = {name: [] for name in wanted}
     share = sharing.Shared()
     for name in wanted:
         with contextlib.suppress(errors.NotFound, *((errors.Forbidden,) if name in OPTIONAL else ())):
-            found[name] = _listed(cluster, name, share)
+            for part in scope.parts(name) if scope else (scopes.ALL,):
+                found[name] += listed(cluster, name, part, scope, share)
     return found
 
 
-def _listed(cluster: client.Cluster, name: str, share: sharing.Shared, fields: str = "") -> list[t.Any]:
-    keep, where = objects.parser(name, share), _namespace(name)
-    return cluster.items(KINDS[name], namespace=where, fields=fields, patience=act.PATIENCE, keep=keep).items
-
-
-def _apart(nodes: t.Iterable[str], among: int) -> tuple[str, ...]:
-    """The nodes whose pods are asked for node by node, ``among`` so many nodes of the cluster; none: all at once."""
-    names_ = tuple(dict.fromkeys(nodes))
-    return names_ if len(names_) <= min(FEW, among // SPARSE) else ()
-
-
-def _bound_to(node: str) -> str:
-    """The field selector of a node's pods."""
-    return f"spec.nodeName={node}"
+def listed(
+    cluster: client.Cluster,
+    name: str,
+    part: scopes.Part,
+    scope: scopes.Scope | None = None,
+    share: sharing.Shared | None = None,
+    labels: str = "",
+) -> list[t.Any]:
+    """Parsed objects of one part of a kind, or of those with certain ``labels``."""
+    keep, found = objects.parser(name, share or sharing.Shared()), list[t.Any]()
+    for space in _spaces(name, part) or ("",):
+        selectors: dict[str, str] = {"labels": labels or part.labels, "fields": part.fields}
+        found += cluster.items(KINDS[name], namespace=space, patience=act.PATIENCE, keep=keep, **selectors).items
+    return [one for one in found if scope.takes(part, one)] if scope and name == "pods" else found
 
 
 def pods_of(cluster: client.Cluster, nodes: t.Collection[str], among: int) -> list[objects.Pod]:
     """The pods on these nodes, ``among`` so many nodes of the cluster."""
-    share = sharing.Shared()
-    if apart := _apart(nodes, among):
-        return [pod for node in apart for pod in _listed(cluster, "pods", share, _bound_to(node))]
-    return [pod for pod in _listed(cluster, "pods", share) if pod.node in nodes]
+    return [pod for pod in lists(cluster, ("pods",), scopes.apart(nodes, among))["pods"] if pod.node in nodes]
 
 
 def device_rules(cluster: client.Cluster) -> list[t.Any]:
@@ -156,12 +154,18 @@ def surged(surges: t.Collection[surge_records.Surge]) -> list[str]:
     return list(dict.fromkeys(found))
 
 
-def _kept(name: str, share: sharing.Shared, raw: dict[str, t.Any]) -> dict[str, t.Any]:
+def _kept(
+    name: str, share: sharing.Shared, raws: t.Container[str] | None, takes: t.Callable[[t.Any], bool], raw: objects.Raw
+) -> dict[str, t.Any] | None:
     """What a watch keeps of an object: what names it, its parsed form, and of nodes also what the API server sent."""
     meta = raw["metadata"]
     meta.pop("managedFields", None)
     named = {field: meta.get(field) for field in ("namespace", "name", "uid", "resourceVersion")}
-    return {"metadata": named, "parsed": objects.parser(name, share)(raw), "raw": raw if name == "nodes" else None}
+    parsed = objects.parser(name, share)(raw)
+    if not takes(parsed):
+        return None
+    whole = name == "nodes" and (raws is None or meta["name"] in raws)
+    return {"metadata": named, "parsed": parsed, "raw": raw if whole else None}
 
 
 def begin(ctx: context.Context, reflectors: t.Mapping[str, watch.Reflector], wake: threading.Condition) -> None:
@@ -195,29 +199,34 @@ def raise_errors(reflectors: t.Mapping[str, watch.Reflector]) -> None:
 
 
 Place = tuple[str, str, str]
-"""The node of the watch (empty if that is not of one node's pods), namespace and name of an object."""
+"""What the watch is of, namespace and name of an object."""
 
 
 class Live:
     """A snapshot that stays fresh: a reflector for each watched kind, plain lists for others. A context manager.
 
-    With ``nodes``, if they are few ``among`` so many nodes of the cluster, it has no other pods than theirs, with a
-    reflector for those of each node.
+    With a ``scope`` it has nothing else: a reflector for each part of a kind. ``raws``: the nodes that are also kept as
+    the API server sent them; ``None``: all.
     """
 
     def __init__(
-        self, ctx: context.Context, watched: t.Collection[str], nodes: t.Iterable[str] = (), among: int = 0
+        self,
+        ctx: context.Context,
+        watched: t.Collection[str],
+        scope: scopes.Scope | None = None,
+        raws: t.Container[str] | None = (),
     ) -> None:
-        self._ctx = ctx
+        self._ctx, self._raws = ctx, raws
         self._wake = ctx.clock.condition()
         self._share = sharing.Shared()
         self._still: dict[str, list[t.Any]] = {}
         self._seen: int | None = None
         self._looked = float("-inf")
-        self._apart = _apart(nodes, among)
+        self.scope = scope
         self._parsed: dict[str, dict[Place, t.Any]] = {name: {} for name in watched}
         self._changed: dict[str, dict[Place, t.Any]] = {name: {} for name in watched}
-        self._reflectors = self._watching(watched)
+        self._reflectors: dict[str, watch.Reflector] = {}
+        self._reflectors.update(self._watching(watched))
 
     def __enter__(self) -> Live:
         """Start watching; raises as ``begin`` does."""
@@ -240,14 +249,31 @@ class Live:
     def follow(self, wanted: t.Iterable[str]) -> None:
         """Watch these kinds, too, from now on; raises as ``begin`` does."""
         missing = [name for name in dict.fromkeys(wanted) if name not in self._parsed]
-        if not missing:
+        self._begin(self._watching(missing), missing)
+
+    def enter(self, namespaces: t.Iterable[str]) -> None:
+        """Know these namespaces, too, if there is a scope; raises as ``begin`` does."""
+        new = self.scope.enter(namespaces) if self.scope else ()
+        if not (self.scope and new):
             return
-        fresh = self._watching(missing)
+        part = scopes.Part(namespaces=new)
+        self._begin(self._parts({name: [part] for name in self._parsed if name in scopes.SPACED}))
+        for name in [name for name in self._still if name in scopes.SPACED]:
+            self._still[name] = self._still[name] + listed(self._ctx.cluster, name, part)
+
+    def widen(self, beside: scopes.Beside) -> bool:
+        """Know these pods, too, if there is a scope: whether some are new; raises as ``begin`` does."""
+        new = self.scope.widen(beside) if self.scope else []
+        self._begin(self._parts({"pods": new}))
+        return bool(new)
+
+    def _begin(self, fresh: dict[str, watch.Reflector], kinds_: t.Collection[str] = ()) -> None:
         with self._wake:
-            for name in missing:
+            for name in kinds_:
                 self._parsed[name], self._changed[name] = {}, {}
             self._reflectors.update(fresh)
-        begin(self._ctx, fresh, self._wake)
+        if fresh:
+            begin(self._ctx, fresh, self._wake)
 
     def raw_node(self, name: str) -> dict[str, t.Any] | None:
         """A node as the API server sent it; nodes have to be watched."""
@@ -258,7 +284,16 @@ class Live:
     def fetch(self, wanted: t.Collection[str], *, again: bool = False) -> None:
         """Read kinds that are not watched; those that were read already only with ``again``."""
         missing = [n for n in wanted if n not in self._parsed and (again or n not in self._still)]
-        self._still.update(lists(self._ctx.cluster, missing))
+        self._still.update(lists(self._ctx.cluster, missing, self.scope))
+
+    def fetch_claims(self, pods: t.Iterable[objects.Pod]) -> None:
+        """Read the claims and volumes of these pods; without a scope those of all pods."""
+        if self.scope is None:
+            self.fetch(("claims", "volumes"), again=True)
+            return
+        for name, found in by_name.claims_of(self._ctx.cluster, pods).items():
+            known = {raw["metadata"]["uid"]: raw for raw in (*self._still.get(name, ()), *found)}
+            self._still[name] = list(known.values())
 
     def snapshot(self) -> snapshots.Snapshot:
         """The cluster as the watches show it now."""
@@ -296,33 +331,46 @@ class Live:
         return min(reflector.quiet_for() for label, reflector in self._reflectors.items() if label.split()[0] == name)
 
     def _watching(self, wanted: t.Iterable[str]) -> dict[str, watch.Reflector]:
+        scope = self.scope
+        return self._parts({name: scope.parts(name) if scope else [scopes.ALL] for name in wanted})
+
+    def _parts(self, wanted: t.Mapping[str, t.Iterable[scopes.Part]]) -> dict[str, watch.Reflector]:
         """Reflectors by what they watch, in words of which the first is the kind."""
         found = {}
-        for name in wanted:
-            if name == "pods" and self._apart:
-                found.update({f"pods of {node}": self._reflector(name, node) for node in self._apart})
-            else:
-                found[name] = self._reflector(name)
+        for name, parts in wanted.items():
+            for part in parts:
+                label = f"{name} of {part.words}" if part.words else name
+                label += f" ({len(self._reflectors) + len(found)})" if part.key else ""
+                found[label] = self._reflector(name, part, label)
         return found
 
-    def _reflector(self, name: str, node: str = "") -> watch.Reflector:
+    def _reflector(self, name: str, part: scopes.Part, label: str) -> watch.Reflector:
         return watch.Reflector(
             self._ctx.cluster,
             KINDS[name],
-            namespace=_namespace(name),
-            fields=_bound_to(node) if node else "",
+            namespaces=_spaces(name, part),
+            labels=part.labels,
+            fields=part.fields,
             wake=self._wake,
-            keep=functools.partial(_kept, name, self._share),
-            on_event=functools.partial(self._note, name, node),
+            keep=functools.partial(_kept, name, self._share, self._raws, self._takes(name, part)),
+            on_event=functools.partial(self._note, name, label),
         )
 
-    def _note(self, name: str, node: str, what: str, kept: dict[str, t.Any]) -> None:
+    def _takes(self, name: str, part: scopes.Part) -> t.Callable[[t.Any], bool]:
+        scope = self.scope
+        if scope and name == "pods":
+            return functools.partial(scope.takes, part)
+        if len(part.namespaces) > 1:
+            return lambda parsed: _namespace_of(parsed) in part.namespaces
+        return lambda _parsed: True
+
+    def _note(self, name: str, part: str, what: str, kept: dict[str, t.Any]) -> None:
         """Called by the reflectors, with the lock held.
 
-        A pod that is gone from one node and a namesake on another are told by two watches, in any order.
+        A pod that is gone from one part and a namesake in another are told by two watches, in any order.
         """
         meta = kept["metadata"]
-        self._changed[name][node, meta["namespace"] or "", meta["name"]] = None if what == "DELETED" else kept["parsed"]
+        self._changed[name][part, meta["namespace"] or "", meta["name"]] = None if what == "DELETED" else kept["parsed"]
 
     def _take_in(self, name: str, changed: t.Mapping[Place, t.Any]) -> None:
         """What changed since the last snapshot."""

@@ -16,15 +16,18 @@ from dataclasses import dataclass
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import errors
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import (
     hooks,
+    objects,
     operators,
     outcomes,
     phases,
     pod_plan,
+    scopes,
     snapshots,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap import guards, surge_records
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import (
     act,
+    by_name,
     change_writer,
     context,
     hook_calls,
@@ -45,7 +48,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drai
     routing,
     turns,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.jobs import dispatcher
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.jobs import dispatcher, koordinator
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.protect import swaps
 
 TICK = 0.5
@@ -83,14 +86,18 @@ def drain(ctx: context.Context, options: DrainOptions) -> context.Result:
     wanted = dict.fromkeys(options.nodes)
     found = surge_records.surges_for(before, wanted)
     surges = {surge.uid: surge for surge in found if surge.stage != "reverted"}
-    with observe.Live(ctx, ("nodes", "pods", "budgets", "slices", *observe.surged(surges.values()))) as live:
+    choices = koordinator.required(ctx, options.choices)
+    with observe.Live(ctx, ("nodes",), raws=wanted) as live:
         live.seed({"leases": list(before.leases)})
         nodes = live.snapshot().nodes
+        if choices.controller is None and not choices.fenced:
+            live.scope = scopes.narrow(wanted, len(nodes))
+        live.follow(("pods", "budgets", "slices", *observe.surged(surges.values())))
         sites = {name: node_sites.NodeDrain(name, nodes.get(name)) for name in wanted}
         for site in sites.values():
             site.read_record(ctx)
         replacements = replaced.Replacements(ctx, options.wait_for)
-        routes = routing.Routing(ctx, options.choices, live, sites, surges, replacements)
+        routes = routing.Routing(ctx, choices, live, sites, surges, replacements)
         closing.at_first(ctx, routes, routes.plan())
         work = _Drain(ctx, options, routes, deadline)
         work.run()
@@ -145,7 +152,8 @@ class _Drain:
                 self.sites[name].outcome, self.sites[name].message = outcomes.DrainOutcome.HELD, why
                 self.swaps.lose(name, why)
             # What the watches know is from before the locks, and they may be far behind.
-            self.closing.stand({node.name: node for node in observe.lists(self.ctx.cluster, ("nodes",))["nodes"]})
+            found, _whole = by_name.nodes_of(self.ctx.cluster, self.sites)
+            self.closing.stand({name: objects.Node.of(raw) for name, raw in found.items()})
             self.closing.begin()
             self.swaps.hold()
             self._fenced(todo)

@@ -7,12 +7,23 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import pod_plan, snapshots
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import (
+    objects,
+    pod_plan,
+    scopes,
+    snapshots,
+)
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.routes import dead
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import context, observe
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import act, by_name, context
+
+ATTACHMENTS = kinds.VOLUME_ATTACHMENTS
 
 LOOK_EVERY = 1.0
 """Seconds between two lists of VolumeAttachments while one is waited for."""
+
+MANY = 1000
+"""VolumeAttachments of a cluster of which it is not worthwhile to list all each time."""
 
 SLICES_BEHIND = 5.0
 """Seconds for which EndpointSlices may lack pods that are ready; a Service may also have another selector by now."""
@@ -31,6 +42,7 @@ class Replacements:
         self._complete_at: float | None = None
         self._volumes: set[tuple[str, str]] = set()
         self._attached: list[str] = []
+        self._known: list[str] = []
         self._looked = float("-inf")
         self._judged: snapshots.Snapshot | None = None
         self._judged_at = float("-inf")
@@ -41,11 +53,9 @@ class Replacements:
         if plan.route not in ("evict", "swap", "job") or plan.tolerant:
             return
         for claim in plan.pod.claims:
-            for found in snapshot.claims:
-                meta = found["metadata"]
-                volume = (found.get("spec") or {}).get("volumeName")
-                if volume and (meta["namespace"], meta["name"]) == (plan.pod.namespace, claim):
-                    self._volumes.add((plan.pod.node, volume))
+            found = snapshot.claim(plan.pod.namespace, claim) or {}
+            if volume := (found.get("spec") or {}).get("volumeName"):
+                self._volumes.add((plan.pod.node, volume))
         if plan.route == "swap" or plan.code in ("local_volume", "no_free_device"):
             # With a swap the new pods are ready already; with what the node alone has, none can be before it is back.
             return
@@ -92,11 +102,35 @@ class Replacements:
         now = self._ctx.clock.now()
         if now - self._looked >= LOOK_EVERY:
             self._looked = now
-            found = observe.lists(self._ctx.cluster, ("attachments",))["attachments"]
-            there = {(node, volume) for node, _v in self._volumes for volume in dead.attached_to(found, node)}
-            left = sorted(self._volumes & there)
-            self._attached = [f"volume {volume} is still attached to node {node}" for node, volume in left]
+            left = self._left()
+            self._attached = [f"volume {volume} is still attached to node {node}" for node, volume in sorted(left)]
         return self._attached
+
+    def _left(self) -> set[tuple[str, str]]:
+        """The volumes that are attached. Of many the few that were at the last look by their names, until none is.
+
+        A list of all proves that none is, whatever was attached meanwhile.
+        """
+        if 0 < len(self._known) <= scopes.FEW:
+            known = [raw for name in self._known for raw in by_name.named(self._ctx.cluster, ATTACHMENTS, name)]
+            if left := self._waited(known):
+                return left
+        nodes = {node for node, _volume in self._volumes}
+        listed = self._ctx.cluster.items(ATTACHMENTS, patience=act.PATIENCE, keep=lambda raw: _of(nodes, raw)).items
+        found = [raw for raw in listed if raw]
+        left = self._waited(found)
+        self._known = [raw["metadata"]["name"] for raw in found if len(listed) > MANY and self._waited([raw])]
+        return left
+
+    def _waited(self, found: t.Sequence[objects.Raw]) -> set[tuple[str, str]]:
+        """The volumes among those waited for that these attachments are of."""
+        nodes = {node for node, _volume in self._volumes}
+        return self._volumes & {(node, volume) for node in nodes for volume in dead.attached_to(found, node)}
+
+
+def _of(nodes: t.Container[str], raw: objects.Raw) -> objects.Raw | None:
+    """The attachment, if it is to one of the nodes."""
+    return raw if (raw.get("spec") or {}).get("nodeName") in nodes else None
 
 
 def _short(snapshot: snapshots.Snapshot, uid: str, before: int) -> str:

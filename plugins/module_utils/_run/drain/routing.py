@@ -15,6 +15,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.mod
     outcomes,
     phases,
     pod_plan,
+    scopes,
     snapshots,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.routes import devices, migrate, volumes
@@ -26,10 +27,11 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base
     pod_moves,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drain import node_sites, replaced
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.jobs import koordinator
 
 OWNERS_EVERY = 3.0
 """Seconds between two reads of owners that cannot be watched, and of one that is not known yet."""
+BESIDE_EVERY = 1.0
+"""Seconds between two looks at which other pods decide whether those of the nodes may leave."""
 
 
 @dataclasses.dataclass
@@ -47,12 +49,13 @@ class Routing:
     _first: frozenset[str] = frozenset()
     _asked_at: dict[str, float] = dataclasses.field(default_factory=dict)
     _requests_at: float = float("-inf")
+    _beside_at: float = float("-inf")
 
     def plan(self) -> snapshots.Snapshot:
         """Give every pod on open sites its route; returns the cluster on which that was decided."""
-        self.choices = koordinator.required(self.ctx, self.choices)
         open_sites = [name for name, site in self.sites.items() if site.open]
         pods = self.live.snapshot().pods_on(open_sites)
+        self._enter(pods)
         # An autoscaler that something else writes makes an eviction of what would be a swap.
         self.live.fetch(["autoscalers"] if any(pod.owner for pod in pods) else [])
         self._first = frozenset(pod.uid for pod in pods)
@@ -94,9 +97,18 @@ class Routing:
             self._scaled_at = now
             self._scales = owners.again(self.ctx, self._scales)
             self.live.seed({"scales": list(self._scales)})
+        if self.live.scope and now - self._beside_at >= BESIDE_EVERY:
+            # A budget may be new, or an owner another one.
+            self._beside_at = now
+            self._look_beside(snapshot, self._waiting())
         with contextlib.suppress(errors.ClusterError):
             # What was read before holds until they can be read again.
             self._read_requests()
+
+    def _waiting(self) -> list[objects.Pod]:
+        """The pods that are still to leave."""
+        moves = (move for site in self.sites.values() if site.open for move in site.moves.values())
+        return [move.pod for move in moves if move.state == "waiting"]
 
     def _read_requests(self) -> None:
         """List the EvictionRequests, if pods that wait for their eviction have responders; most clusters have none."""
@@ -139,18 +151,34 @@ class Routing:
 
     def _with_owners(self, pods: t.Sequence[objects.Pod]) -> snapshots.Snapshot:
         """The cluster, with the owners and volumes of these pods."""
+        self._enter(pods)
         self.live.follow(observe.owners_of(pods))
         self.live.fetch(observe.groups_of(pods))
         self.live.fetch(observe.machines_of(pods), again=True)
         if volumes.claimants(pods):
-            self.live.fetch(("claims", "volumes"), again=True)
+            self.live.fetch_claims(pods)
         if devices.claimants(pods):
             self.live.fetch(devices.KINDS, again=True)
         found = owners.scales(self.ctx, self.live.snapshot(), pods)
         if found:
             self._scales, self._scaled_at = [*self._scales, *found], self.ctx.clock.now()
             self.live.seed({"scales": list(self._scales)})
+        self._look_beside(self.live.snapshot(), pods)
         return self.live.snapshot()
+
+    def _enter(self, pods: t.Sequence[objects.Pod]) -> None:
+        """Take in the namespaces of pods that may have to leave, and of the surges."""
+        if self.live.scope:
+            # Which pods stay with their node is known by these alone.
+            self.live.follow(name for name in observe.owners_of(pods) if name == "daemon_sets")
+            surged = {surge.workload.namespace for surge in self.surges.values()}
+            self.live.enter(surged | scopes.namespaces_of(self.live.snapshot(), pods))
+
+    def _look_beside(self, snapshot: snapshots.Snapshot, pods: t.Iterable[objects.Pod]) -> None:
+        """Know all pods that decide whether these may leave: budgets and owners say which."""
+        if self.live.scope:
+            surged = filter(None, map(snapshot.workload, self.surges))
+            self.live.widen(scopes.beside(snapshot, pods, surged))
 
     def _behind(self, pod: objects.Pod, snapshot: snapshots.Snapshot) -> bool:
         """Whether the pod's owner exists, and its watch has not shown it yet."""

@@ -130,7 +130,7 @@ def cordon(ctx: context.Context, options: CordonOptions) -> context.Result:
         StopRun: an unknown node, or a namespace that is missing and may not be created.
         ClusterError: the API server cannot be reached or refuses to be read.
     """
-    found = reading.nodes(ctx)
+    found, _among = reading.nodes(ctx, options.nodes)
     if options.state in ("cordoned", "out"):
         reading.refuse_unknown({name: objects.Node.of(raw) for name, raw in found.items()}, options.nodes)
     run_id, nonce = ctx.caller
@@ -405,9 +405,10 @@ def _refuse_undrained(ctx: context.Context, tasks: list[_Task], rules: tuple[pod
     What ``rules`` leave on the nodes does not count.
     """
     nodes = [task.name for task in tasks]
-    found = observe.lists(ctx.cluster, ("nodes", "leases"))
-    pods = observe.pods_of(ctx.cluster, nodes, len(found["nodes"]))
-    found |= {"pods": list(pods), **observe.lists(ctx.cluster, observe.owners_of(pods))}
+    there, among = reading.nodes(ctx, nodes)
+    pods = observe.pods_of(ctx.cluster, nodes, among)
+    known: dict[str, list[t.Any]] = {"nodes": list(map(objects.Node.of, there.values())), "pods": pods}
+    found = {**known, **observe.lists(ctx.cluster, ("leases", *observe.owners_of(pods)))}
     left = migrate.left_to_move(snapshots.Snapshot.of(found), nodes, pod_plan.Choices(rules=rules))
     for task in tasks:
         mine = [pod for pod in left if pod.node == task.name]

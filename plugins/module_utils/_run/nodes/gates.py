@@ -19,6 +19,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.mod
     outcomes,
     phases,
     reasons,
+    scopes,
     snapshots,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.nodes import verify
@@ -107,7 +108,7 @@ def _soak(ctx: context.Context, nodes: snapshots.Snapshot, asked: Asked, seconds
         seconds -= (now - since).total_seconds()
     start, every = ctx.clock.now(), min(max(seconds / SOAK_LINES, LEAST_BETWEEN_LINES), MOST_BETWEEN_LINES)
     told = shown = start - MOST_BETWEEN_LINES
-    with observe.Live(ctx, _watched(asked), names, len(nodes.nodes)) as live:
+    with observe.Live(ctx, _watched(asked), scopes.apart(names, len(nodes.nodes))) as live:
         while True:
             found, at = _look(live.snapshot(), there, {}), ctx.clock.now()
             left = seconds - (at - start)
@@ -150,7 +151,7 @@ def _watch(ctx: context.Context, asked: Asked, among: int, lost: t.Callable[[], 
     """
     start, told = ctx.clock.now(), ""
     holds_since: dict[str, float] = {}
-    with observe.Live(ctx, _watched(asked), asked.nodes, among) as live:
+    with observe.Live(ctx, _watched(asked), scopes.apart(asked.nodes, among)) as live:
         while True:
             snapshot, now = live.snapshot(), ctx.clock.now()
             bare = _look(snapshot, asked, {})

@@ -71,7 +71,7 @@ def call_hooks(ctx: context.Context, options: HookOptions) -> context.Result:
     Raises:
         ClusterError: the API server cannot be reached or refuses to be read.
     """
-    found = reading.nodes(ctx)
+    found, _among = reading.nodes(ctx, options.nodes)
     sites = {name: _site(ctx, name, found.get(name)) for name in dict.fromkeys(options.nodes)}
     due: list[dict[str, t.Any]] = []
     going = [site for site in sites.values() if not site.failed]

@@ -8,14 +8,21 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import objects, snapshots
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import objects, scopes, snapshots
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.preflight import preflight
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import act, context
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import act, by_name, context
 
 
-def nodes(ctx: context.Context) -> dict[str, objects.Raw]:
-    """All nodes of the cluster, by name."""
-    return {raw["metadata"]["name"]: raw for raw in ctx.cluster.items(kinds.NODES, patience=act.PATIENCE).items}
+def nodes(ctx: context.Context, wanted: t.Collection[str]) -> tuple[dict[str, objects.Raw], int]:
+    """These nodes by name, maybe among others, and how many the cluster has at least.
+
+    If one of the names is unknown, it is all nodes: the message about it tells similar names.
+    """
+    found, whole = by_name.nodes_of(ctx.cluster, wanted)
+    if not whole and not found.keys() >= set(wanted):
+        found = {raw["metadata"]["name"]: raw for raw in ctx.cluster.items(kinds.NODES, patience=act.PATIENCE).items}
+        whole = True
+    return found, len(found) if whole else scopes.FEW * scopes.SPARSE
 
 
 def result(entries: list[dict[str, t.Any]], **more: t.Any) -> context.Result:

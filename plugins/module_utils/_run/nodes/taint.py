@@ -78,13 +78,13 @@ def taint(ctx: context.Context, options: TaintOptions) -> context.Result:
         StopRun: there is no such node; nothing was written.
         ClusterError: the API server cannot be reached, or refuses to list nodes or pods; nothing was written.
     """
-    found = reading.nodes(ctx)
+    found, among = reading.nodes(ctx, options.nodes)
     reading.refuse_unknown({name: objects.Node.of(raw) for name, raw in found.items()}, options.nodes)
     tasks = [_Task(name, found[name]) for name in dict.fromkeys(options.nodes)]
     for task in tasks:
         _plan(options, task)
     harsh = [task for task in tasks if task.harsh]
-    kills = _kills(ctx, harsh, len(found))
+    kills = _kills(ctx, harsh, among)
     evicts = [kill.to_dict() for kill in kills]
     if harsh and not options.allow_no_execute:
         refusal = _refusal(harsh, kills)
@@ -110,7 +110,7 @@ def _plan(options: TaintOptions, task: _Task) -> None:
 def _kills(ctx: context.Context, harsh: t.Sequence[_Task], among: int) -> tuple[no_execute.Kill, ...]:
     """Which pods new NoExecute taints will end; pods are listed only if a node gets such a taint.
 
-    ``among``: how many nodes the cluster has.
+    ``among``: how many nodes the cluster has at least.
     """
     if not harsh:
         return ()

@@ -27,17 +27,13 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.mod
     reasons,
     snapshots,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.routes import devices, migrate, volumes
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.routes import migrate
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap import guards, surge_records, swap
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import (
-    context,
-    observe,
-    owners,
-    writing,
-)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import context, observe, writing
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.protect import (
     guard_call,
     guard_floors,
+    guard_reads,
     surge_machine,
 )
 
@@ -72,7 +68,8 @@ def guard(ctx: context.Context, options: GuardOptions) -> context.Result:
     """Protect the nodes' pods, or undo that; each node has its own outcome."""
     work = guard_call.GuardCall(ctx, {name: guard_call.GuardedNode(name) for name in dict.fromkeys(options.nodes)}, {})
     try:
-        work.read("nodes", "pods", "budgets", "leases")
+        work.read("nodes", "leases")
+        work.narrow()
         for site in work.sites.values():
             _read_record(work, site, present=options.state == "present")
         if options.state == "present":
@@ -105,14 +102,9 @@ def _read_record(work: guard_call.GuardCall, site: guard_call.GuardedNode, *, pr
 
 
 def _present(work: guard_call.GuardCall, options: GuardOptions) -> None:
+    work.read("pods")
     pods = work.snapshot.pods_on(work.nodes)
-    stored = ("claims", "volumes") if volumes.claimants(pods) else ()
-    devised = devices.KINDS if devices.claimants(pods) else ()
-    grouped = (*observe.groups_of(pods), *observe.machines_of(pods))
-    work.read(*observe.owners_of(pods), *grouped, *stored, *devised)
-    if any(pod.owner for pod in pods):
-        work.read("autoscalers")
-    work.read(scales=owners.scales(work.ctx, work.snapshot, pods))
+    guard_reads.around(work, pods)
     groups: dict[str, list[str]] = {}
     for name in work.nodes:
         groups.setdefault(str(work.identity([name])), []).append(name)
@@ -211,7 +203,7 @@ class _Wave:
             self.cases,
             self.options.allow_interruption,
         )
-        with observe.Live(ctx, watched) as live, contextlib.closing(surging):
+        with observe.Live(ctx, watched, call.scope) as live, contextlib.closing(surging):
             live.seed(call.found)
             call.loop(surging, self.floors, live, self.options.timeout)
 
@@ -260,6 +252,7 @@ def _close_present(work: guard_call.GuardCall, case: surge_machine.WorkloadSurge
 def _absent(work: guard_call.GuardCall) -> None:
     """Undo what serves the nodes, and what serves nodes that no longer exist."""
     ctx = work.ctx
+    guard_reads.absent(work)
     for uid, error in surge_records.unreadable(work.snapshot).items():
         here, lease = error.nodes & frozenset(work.nodes), f"Lease {names.NAMESPACE}/{names.surge_name(uid)}"
         if here:
@@ -267,7 +260,7 @@ def _absent(work: guard_call.GuardCall) -> None:
         else:
             work.findings.append(reasons.Finding("bad_surge", str(error), "", "warning", lease))
     nodes = frozenset(work.nodes)
-    surges, budgets = _surges(work, nodes), guards.serving(work.snapshot, nodes)
+    surges, budgets = guard_reads.surges(work, nodes), guards.serving(work.snapshot, nodes)
     if surges:
         work.read(*observe.surged(surges))
     if budgets:
@@ -282,7 +275,7 @@ def _absent(work: guard_call.GuardCall) -> None:
     elif surges or budgets:
         try:
             locked = frozenset(work.lock(sorted(nodes)))
-            _give_back(work, locked, _surges(work, locked))
+            _give_back(work, locked, guard_reads.surges(work, locked))
         finally:
             work.unlock()
     for name in work.nodes:
@@ -295,12 +288,6 @@ def _absent(work: guard_call.GuardCall) -> None:
         if site.record is None:
             site.outcome = outcomes.GuardOutcome.NOT_IN_MAINTENANCE_ANY_MORE
         site.message = f"Nothing protects the pods on node {name} any more."
-
-
-def _surges(work: guard_call.GuardCall, nodes: frozenset[str]) -> list[surge_records.Surge]:
-    found = list(surge_records.surges_for(work.snapshot, nodes))
-    others = (one for one in surge_records.surges_in(work.snapshot) if one not in found)
-    return found + [one for one in others if surge_records.orphaned(work.snapshot, one)]
 
 
 def _needs(node: objects.Node, surge: surge_records.Surge) -> bool:
@@ -345,7 +332,10 @@ def _give_back(work: guard_call.GuardCall, nodes: frozenset[str], surges: list[s
     if not cases:
         return
     surging = surge_machine.Surging(ctx, me, 0.0, lambda seen: {}, work.fence, nodes, cases)
-    with observe.Live(ctx, (*guard_call.SURGING, *observe.surged(surges))) as live, contextlib.closing(surging):
+    with (
+        observe.Live(ctx, (*guard_call.SURGING, *observe.surged(surges)), work.scope) as live,
+        contextlib.closing(surging),
+    ):
         live.seed(work.found)
         work.loop(surging, guard_floors.Floors(ctx, (), work.fence), live, guard_call.UNDO_WITHIN)
     for case, surge in zip(cases, surges, strict=True):

@@ -15,10 +15,16 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.mod
     outcomes,
     phases,
     reasons,
+    scopes,
     snapshots,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap import guards, surge_records
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import context, locking, observe
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import (
+    by_name,
+    context,
+    locking,
+    observe,
+)
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.protect import guard_floors, surge_machine
 
 TICK = 0.5
@@ -99,6 +105,7 @@ class GuardCall:
         self.began = self.ctx.clock.now()
         self.locks = locking.Locks(self.ctx)
         self.snapshot = snapshots.Snapshot.of(self.found)
+        self.scope: scopes.Scope | None = None
 
     @property
     def nodes(self) -> tuple[str, ...]:
@@ -106,9 +113,27 @@ class GuardCall:
         return tuple(name for name, site in self.sites.items() if site.open)
 
     def read(self, *wanted: str, **known: list[t.Any]) -> None:
-        """Read more kinds, each once; ``known`` are kinds that were read in another way."""
-        self.found.update(observe.lists(self.ctx.cluster, [name for name in wanted if name not in self.found]), **known)
+        """Read more kinds, each once, of what is in scope; ``known`` are kinds that were read in another way."""
+        missing = [name for name in wanted if name not in self.found]
+        self.found.update(observe.lists(self.ctx.cluster, missing, self.scope), **known)
         self.snapshot = snapshots.Snapshot.of(self.found)
+
+    def narrow(self) -> None:
+        """Read of a large cluster only what the call's nodes need; needs the nodes."""
+        self.scope = scopes.narrow(self.sites, len(self.snapshot.nodes))
+
+    def enter(self, namespaces: t.Iterable[str]) -> None:
+        """Take in namespaces, before anything that is read by them; does nothing without a scope."""
+        if self.scope:
+            self.scope.enter(namespaces)
+
+    def widen(self, pods: t.Iterable[objects.Pod], surges: t.Iterable[surge_records.Surge] = ()) -> None:
+        """Read the pods that decide whether these may leave, and those of surged workloads; needs their owners."""
+        if self.scope:
+            surged = (workload for surge in surges if (workload := self.snapshot.workload(surge.uid)))
+            new = self.scope.widen(scopes.beside(self.snapshot, pods, surged))
+            more = [pod for part in new for pod in observe.listed(self.ctx.cluster, "pods", part, self.scope)]
+            self.read(pods=[*self.found["pods"], *more])
 
     def identity(self, nodes: t.Iterable[str]) -> context.Run:
         """In whose name the call acts on the nodes: that of their record, else its own."""
@@ -128,7 +153,8 @@ class GuardCall:
 
     def _look_again(self) -> None:
         """Close what somebody has given back or taken over between our look and our lock."""
-        now = {node.name: node for node in observe.lists(self.ctx.cluster, ("nodes",))["nodes"]}
+        found, _whole = by_name.nodes_of(self.ctx.cluster, self.nodes)
+        now = {name: objects.Node.of(raw) for name, raw in found.items()}
         for name in self.nodes:
             was = self.sites[name].record
             if was is None:

@@ -1,0 +1,116 @@
+# Copyright: Contributors to the kubeops.node_maintenance collection
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What the calls of a wave cost in large clusters: requests, objects, bytes, processor seconds and memory.
+
+    python -m bench.waves                   # waves of ten nodes of 500 and 5,000
+    python -m bench.waves --nodes 1 2000    # one node of 2,000
+    python -m bench.waves --requests 5000   # and shows which requests were sent
+
+No lab is needed: each call is made in a process of its own, against a server in another one (synthetic_server.py).
+Evicted pods are gone at once, single replicas are evicted, too: the server has no controllers that could swap them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import collections
+import json
+import resource
+import subprocess
+import sys
+import time
+from typing import Any
+
+from bench.planning import row, served
+
+SIZES = (500, 5000)
+RUN = "bench/first"
+CALLS = ("cordon", "protect", "drain", "returning", "gates", "unprotect", "uncordon")
+COLUMNS = ("nodes", "call", "requests", "writes", "objects", "MB read", "processor s", "memory MB")
+
+
+def main() -> None:
+    """One wave in each size."""
+    asked = arguments()
+    if asked.call:
+        print(json.dumps(measured(asked.url, asked.call, asked.nodes)))
+        return
+    print(row(COLUMNS, COLUMNS), row(COLUMNS, ["-" * len(name) for name in COLUMNS]), sep="\n", flush=True)
+    for size in asked.sizes or SIZES:
+        with served(size, "writers") as url:
+            for call in CALLS:
+                command = [sys.executable, "-m", "bench.waves", f"--nodes={asked.nodes}", f"--call={call}"]
+                done = subprocess.run([*command, f"--url={url}"], stdout=subprocess.PIPE, text=True, check=True)
+                found = json.loads(done.stdout)
+                print(row(COLUMNS, [size, call, *found["numbers"]]), flush=True)
+                if asked.requests:
+                    print(json.dumps(found["sent"], indent=1), file=sys.stderr)
+
+
+def arguments() -> argparse.Namespace:
+    """What is asked on the command line."""
+    parser = argparse.ArgumentParser(description="what the calls of a wave cost")
+    parser.add_argument("sizes", type=int, nargs="*", help="nodes of the cluster")
+    parser.add_argument("--nodes", type=int, default=10, help="nodes of the wave")
+    parser.add_argument("--requests", action="store_true", help="show the requests by verb and resource")
+    parser.add_argument("--call", default="", help=argparse.SUPPRESS)
+    parser.add_argument("--url", default="", help=argparse.SUPPRESS)
+    return parser.parse_args()
+
+
+def measured(url: str, call: str, count: int) -> dict[str, Any]:
+    """The costs of one call."""
+    # Only here: the process that starts the others needs none of it.
+    from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import connection, exchange
+    from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import pod_plan
+    from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import context
+    from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drain import drain
+    from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.nodes import cordon
+    from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.plan import plan
+    from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.protect import guard
+
+    sent: collections.Counter[str] = collections.Counter()
+    read = {"objects": 0, "bytes": 0}
+    whole, opened = exchange.Exchange.whole, exchange.Exchange.opened
+
+    def counted(self: Any, request: Any, *rest: Any, **more: Any) -> bytes:
+        answer = whole(self, request, *rest, **more)
+        read["bytes"] += len(answer)
+        read["objects"] += answer.count(b'"resourceVersion"') if request.verb == "list" else 1
+        return answer
+
+    def noted(self: Any, request: Any, *rest: Any, **more: Any) -> Any:
+        sent[f"{request.verb} {request.resource}"] += 1
+        return opened(self, request, *rest, **more)
+
+    exchange.Exchange.whole, exchange.Exchange.opened = counted, noted  # type: ignore[method-assign]
+    cluster = connection.connect(connection.ConnectionOptions(host=url, api_key="none"), user_agent="bench")
+    ctx = context.Context(cluster, run=context.Run.parse(RUN))
+    nodes = tuple(f"node-{number:05}" for number in range(count))
+    choices = pod_plan.Choices(backend="eviction", allow_interruption=True, delete_emptydir_data=True)
+    began = time.process_time()
+    match call:
+        case "cordon" | "returning" | "uncordon":
+            state: Any = {"cordon": "cordoned", "uncordon": "uncordoned"}.get(call, call)
+            result = cordon.cordon(ctx, cordon.CordonOptions(state, nodes))
+        case "protect" | "unprotect":
+            state = "present" if call == "protect" else "absent"
+            result = guard.guard(ctx, guard.GuardOptions(state, nodes, surge=False))
+        case "drain":
+            result = drain.drain(ctx, drain.DrainOptions(nodes, choices, timeout=600))
+        case _:
+            gates = ("ready", "daemonsets")
+            options = plan.PlanOptions(nodes=nodes, choices=choices, gates=gates, wait=True, stable=0.0)
+            result = plan.make_plan(ctx, options)
+    spent = time.process_time() - began
+    assert not result.failed, result.message
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    writes = sum(number for what, number in sent.items() if what.split()[0] not in ("get", "list", "watch"))
+    numbers = [sum(sent.values()), writes, read["objects"], round(read["bytes"] / 1e6, 1), round(spent, 2), round(peak)]
+    return {"numbers": numbers, "sent": dict(sent.most_common())}
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,44 @@
+# Copyright: Contributors to the kubeops.node_maintenance collection
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""Few objects of large clusters, asked for by their names."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import client, kinds, verbs
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import objects, scopes
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import act
+
+
+def claims_of(cluster: client.Cluster, pods: t.Iterable[objects.Pod]) -> dict[str, list[t.Any]]:
+    """The claims of these pods, and the volumes that are bound to them, each asked for by its name."""
+    asked = dict.fromkeys((pod.namespace, claim) for pod in pods for claim in pod.claims)
+    claims = [raw for namespace, name in asked for raw in named(cluster, kinds.PVCS, name, namespace)]
+    bound = dict.fromkeys(filter(None, ((claim.get("spec") or {}).get("volumeName") for claim in claims)))
+    return {"claims": claims, "volumes": [raw for name in bound for raw in named(cluster, kinds.PVS, name)]}
+
+
+def named(cluster: client.Cluster, kind: kinds.Kind, name: str, namespace: str = "") -> list[objects.Raw]:
+    """The object of this name, if there is one."""
+    # By lists: the right to list is all that reading needs elsewhere.
+    fields = f"metadata.name={name}"
+    return cluster.items(kind, namespace=namespace, fields=fields, patience=act.PATIENCE).items
+
+
+def nodes_of(cluster: client.Cluster, wanted: t.Iterable[str]) -> tuple[dict[str, objects.Raw], bool]:
+    """These nodes as the API server sends them, by name, and whether all others of the cluster are among them.
+
+    Of a cluster that does not fit in a small page, few nodes are asked for by their names.
+    """
+    asked = tuple(dict.fromkeys(wanted))
+    if len(asked) <= scopes.FEW:
+        page = cluster.send(verbs.list_page(kinds.NODES, limit=scopes.LARGE), patience=act.PATIENCE)
+        if (page.get("metadata") or {}).get("continue"):
+            found = [raw for name in asked for raw in named(cluster, kinds.NODES, name)]
+            return {raw["metadata"]["name"]: raw for raw in found}, False
+        found = page.get("items") or []
+    else:
+        found = cluster.items(kinds.NODES, patience=act.PATIENCE).items
+    return {raw["metadata"]["name"]: raw for raw in found}, True
