@@ -190,7 +190,7 @@ class Handler(BaseHTTPRequestHandler):
         return dict(json.loads(self.rfile.read(int(self.headers.get("Content-Length") or 0)) or b"{}"))
 
     def page(self, path: str, space: str, query: Mapping[str, str]) -> Raw:
-        kind, _count, made = self.cluster.kinds.get(path, ("Lease", 0, dict))
+        kind, _count, made = self.cluster.kinds.get(path, ("Lease", 0, lambda _number: {}))
         selectors = query.get("fieldSelector", ""), space, query.get("labelSelector", "")
         numbers = self.cluster.numbers(path, *selectors) if path in self.cluster.kinds else []
         start = int(query.get("continue", 0))

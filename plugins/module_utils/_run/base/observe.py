@@ -108,8 +108,11 @@ def listed(
     """Parsed objects of one part of a kind, or of those with certain ``labels``."""
     keep, found = objects.parser(name, share or sharing.Shared()), list[t.Any]()
     for space in _spaces(name, part) or ("",):
-        selectors: dict[str, str] = {"labels": labels or part.labels, "fields": part.fields}
-        found += cluster.items(KINDS[name], namespace=space, patience=act.PATIENCE, keep=keep, **selectors).items
+        kind, wanted = KINDS[name], labels or part.labels
+        listing = cluster.items(
+            kind, namespace=space, labels=wanted, fields=part.fields, patience=act.PATIENCE, keep=keep
+        )
+        found += listing.items
     return [one for one in found if scope.takes(part, one)] if scope and name == "pods" else found
 
 
@@ -336,7 +339,7 @@ class Live:
 
     def _parts(self, wanted: t.Mapping[str, t.Iterable[scopes.Part]]) -> dict[str, watch.Reflector]:
         """Reflectors by what they watch, in words of which the first is the kind."""
-        found = {}
+        found: dict[str, watch.Reflector] = {}
         for name, parts in wanted.items():
             for part in parts:
                 label = f"{name} of {part.words}" if part.words else name
