@@ -100,7 +100,7 @@ forecast: $(READY) ## where pods fit and what blocks, beside the real scheduler 
 
 # Several go on at a time, so each line says whose it is.
 tagged = 2>&1 | sed -u 's/^/$(1) | /'
-.PHONY: test-others test-lint test-units test-browser test-labs test-explorations
+.PHONY: test-others test-lint test-units test-browser test-labs test-awx test-explorations
 # Where one fails, nobody waits for the explorations.
 or-stop = || { kill -- -$$(cat .build/explorations.pid); exit 1; }
 test-others:
@@ -111,6 +111,9 @@ test-others:
 	@$(PLAY) kubeops.node_maintenance.lab -e lab_state=built $(or-stop)
 	@$(call say,test,end to end on $(LABS) labs side by side)
 	@$(MAKE) test-labs $(or-stop)
+	@$(if $(WHOLE),$(MAKE) test-awx $(or-stop))
+test-awx:
+	@python -m nox --session awx $(call tagged,awx)
 test-lint:
 	@python -m nox --session lint $(call tagged,lint)
 # pylint takes more than half of the time, so it runs on one ansible-core here; `make lint` runs it on each.

@@ -19,6 +19,7 @@ import shutil
 import subprocess
 import sys
 import time
+import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -172,7 +173,7 @@ def lint(session: nox.Session) -> None:
     with step(session, "mypy"):
         session.run("mypy")
         others = ["noxfile.py", ".ci/*.py", "docs/*.py", "bench", "roles/*/files/*.py"]
-        others += ["tests/mutants.py", "tests/e2e", "tests/chaos"]
+        others += ["tests/mutants.py", "tests/awx", "tests/e2e", "tests/chaos"]
         session.run("mypy", *(str(path) for name in others for path in HERE.glob(name)))
     with step(session, "yamllint"):
         session.run("yamllint", "--strict", ".")
@@ -331,6 +332,29 @@ def caption_menus(index: Path) -> None:
     text = text.replace("Kubeops.Node_Maintenance", "kubeops.node_maintenance")
     titled = r"^(.+)\n-+\n\n\.\. toctree::\n"
     index.write_text(re.sub(titled, r"\g<0>    :caption: \1\n", text, flags=re.MULTILINE), encoding="utf-8")
+
+
+ANSIBLE = "12.3.0"
+"""The newest package `ansible` that has the collection awx.awx (24.6.1)."""
+
+
+@nox.session
+def awx(session: nox.Session) -> None:
+    """The set-up of AWX, by the modules of awx.awx, against a server that keeps what they create and write."""
+    environment(session)
+    collection = "ansible_collections/awx/awx/"
+    collections = BUILD / "awx" / ANSIBLE
+    with step(session, "environment"):
+        session.install(PINS, f"ansible-core=={CORE}", "pytest", "PyYAML")
+        if not (collections / collection).is_dir():
+            wheels = BUILD / "awx" / "wheels"
+            session.run(
+                "python", "-m", "pip", "download", "--quiet", "--no-deps", f"--dest={wheels}", f"ansible=={ANSIBLE}"
+            )
+            with zipfile.ZipFile(next(wheels.glob(f"ansible-{ANSIBLE}-*.whl"))) as wheel:
+                wheel.extractall(collections, [name for name in wheel.namelist() if name.startswith(collection)])
+    session.env["AWX_COLLECTIONS"] = str(collections)
+    session.run("pytest", *(session.posargs or ["tests/awx"]))
 
 
 @nox.session
