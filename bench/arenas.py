@@ -82,7 +82,8 @@ def drain(lab: Lab, scene: str, fleet: Fleet, name: str, act: Act, repetition: i
         busy, start, spent = scenes.resting(lab), scenes.mark(lab), machine.processor()
         ended = act(leaving)
         spent = machine.processor() - spent
-        until(lambda: not _on(arena, leaving), 120, "all evicted pods are gone")
+        # One that gave up leaves pods behind.
+        until(lambda: not _ending(arena, leaving), 120, "all evicted pods are gone")
         known = scenes.logged(lab, start)
         found = measure.drained(known, len(leaving))
         numbers = {"pods": fleet.pods, **scenes.drain_numbers(ended, found), "cpu_seconds": round(spent, 2)}
@@ -126,8 +127,9 @@ def roll(lab: Lab, scene: str, fleet: Fleet, name: str, act: Act, repetition: in
         arena.clear()
 
 
-def _on(arena: Arena, nodes: Sequence[str]) -> list[str]:
-    return [pod["metadata"]["name"] for pod in arena.all("Pod") if pod["spec"].get("nodeName") in nodes]
+def _ending(arena: Arena, nodes: Sequence[str]) -> list[str]:
+    ending = [pod for pod in arena.all("Pod") if pod["metadata"].get("deletionTimestamp")]
+    return [pod["metadata"]["name"] for pod in ending if pod["spec"].get("nodeName") in nodes]
 
 
 def _evictions(requests: Sequence[audit.Request]) -> dict[str, float]:
