@@ -18,7 +18,7 @@ import yaml
 
 import ansible_collections.kubeops.node_maintenance as collection
 from ansible_collections.kubeops.node_maintenance.plugins.inventory import cluster_nodes as plugin
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import verbs
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds, verbs
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge import cluster_nodes, errors
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.nodes import inventory_hosts
@@ -78,7 +78,8 @@ def _plain(found: dict[str, t.Any]) -> t.Any:
 
 def serve(api: Api, nodes: list[t.Any], **query: str) -> None:
     """The list of nodes by pages, as often as it is asked for."""
-    pages = [nodes[start : start + verbs.PAGE] for start in range(0, len(nodes), verbs.PAGE)] or [[]]
+    size = verbs.PAGES[kinds.NODES]
+    pages = [nodes[start : start + size] for start in range(0, len(nodes), size)] or [[]]
     for number, page in enumerate(pages):
         token = str(number + 1) if number + 1 < len(pages) else ""
         body = {"kind": "NodeList", "metadata": {"resourceVersion": "9", "continue": token}, "items": page}
@@ -92,7 +93,7 @@ def serve(api: Api, nodes: list[t.Any], **query: str) -> None:
 def test_five_thousand_nodes_take_one_request_a_page(api: Api) -> None:
     serve(api, [node(f"node-{number:04}") for number in range(5000)])
     found = cluster_nodes.read({"host": api.url, "api_key": TOKEN}, {})
-    assert [(call.method, call.query.get("limit")) for call in api.calls] == [("GET", "1000")] * 5
+    assert [(call.method, call.query.get("limit")) for call in api.calls] == [("GET", "250")] * 20
     assert [host.name for host in cluster_nodes.hosts(found, inventory_hosts.Wanted())][::4999] == [
         "node-0000",
         "node-4999",
