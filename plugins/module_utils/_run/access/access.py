@@ -251,8 +251,8 @@ def _refused(ctx: context.Context, change: api_changes.Change) -> reasons.Findin
             "or may `escalate` clusterroles and `bind` them."
         )
         return reasons.Finding("missing_permission", message, remedy, "blocker", words)
-    except errors.NotFound:
-        # Its namespace, role or kind is to be created first.
+    except (errors.NotFound, errors.Invalid):
+        # Its namespace, role or kind is to be created first; a policy whose kind is not known yet is invalid.
         return None
     return None
 
