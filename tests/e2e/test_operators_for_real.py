@@ -53,6 +53,10 @@ def test_the_real_cloudnative_pg_hands_over_and_the_node_is_emptied(
         assert budgets["pg-primary"]["spec"]["minAvailable"] == 1
         assert budgets["pg-primary"]["metadata"]["ownerReferences"][0]["kind"] == "Cluster"
 
+        addresses = real.listening(lab)
+        assert addresses, "its webhook server runs"
+        assert addresses <= real.LOOPBACK
+
         first = postgres.primary()
         with watching() as seen:
             drained, took = outcomes.kubectl_drain(lab, first["spec"]["nodeName"])

@@ -53,6 +53,7 @@ def folder(name: str, component: Mapping[str, Any], source: Path, cache: Path) -
         component["ldflags"].encode(),
         f"{machine.sysname} {machine.machine}".encode(),
         *([json.dumps(component["crds"]).encode()] if "crds" in component else []),
+        *(file.read_bytes() for file in sorted(module.rglob("*.go"))),
     ):
         digest.update(hashlib.sha256(part).digest())
     return cache / f"{name}-{component['version']}-{digest.hexdigest()[:12]}"

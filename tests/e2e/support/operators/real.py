@@ -44,6 +44,9 @@ ROLE = "cnpg.io/instanceRole"
 PROMOTES = 1.0
 """Seconds that a restart of the old primary and the promotion of the new one take."""
 PATIENCE = 120.0
+LISTENS = "0A"
+LOOPBACK = {"0100007F", "00000000000000000000000001000000"}
+"""127.0.0.1 and ::1, as Linux shows them on a machine with the least significant byte first."""
 UNTIL_CLOSED = '"$@" </dev/null & cat >/dev/null; kill $!; wait'
 """Ends a command when standard input closes, so that it never outlives the tests."""
 
@@ -52,12 +55,15 @@ UNTIL_CLOSED = '"$@" </dev/null & cat >/dev/null; kill $!; wait'
 def operator(lab: Lab, namespace: str, folder: Path) -> Iterator[Path]:
     """The operator as a process that watches one namespace, with its CRDs; yields its log.
 
-    Its webhooks are not registered. Their server has to run all the same, and listens on all addresses, as the
-    operator has no option for one.
+    Its webhooks are not registered. Their server has to run all the same, which is why the lab's binary has a main of
+    ours, for loopback alone (roles/lab/files/components/cloudnative-pg/manager).
     """
     binary = (lab.programs / "cloudnative-pg").resolve()
     applied = lab.run_kubectl("apply", "--server-side", f"--filename={binary.parent / 'crds'}")
     assert applied.returncode == 0, applied.stderr
+    wanted = {file.stem.rpartition("_")[2] for file in (binary.parent / "crds").glob("*_*.yaml")}
+    # It ends at once where one of its kinds is not served yet.
+    until(lambda: wanted <= served(lab), PATIENCE, f"{wanted} are served")
     for file, pem in zip(("apiserver.key", "apiserver.crt"), webhook.certificate(), strict=True):
         (folder / file).touch(0o600)
         (folder / file).write_bytes(pem)
@@ -74,7 +80,7 @@ def operator(lab: Lab, namespace: str, folder: Path) -> Iterator[Path]:
         "WEBHOOK_CERT_DIR": str(folder),
         "PLUGIN_SOCKET_DIR": str(folder),
     }
-    with socket.create_server(("", 0)) as free:
+    with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     command = [str(binary), "controller", "--metrics-bind-address=0", f"--webhook-port={port}", "--log-level=info"]
     with log.open("wb") as out:
@@ -88,10 +94,28 @@ def operator(lab: Lab, namespace: str, folder: Path) -> Iterator[Path]:
         )
     assert process.stdin is not None
     try:
+        until(lambda: listening(lab), PATIENCE, f"the operator serves its webhooks, see {log}", every=0.5)
         yield log
     finally:
         process.stdin.close()
         process.wait(30)
+
+
+def served(lab: Lab) -> set[str]:
+    """The plural names of its kinds that the API server has."""
+    return {each["name"] for each in (lab.api.find(f"/apis/{GROUP}") or {}).get("resources", [])}
+
+
+def listening(lab: Lab) -> set[str]:
+    """The addresses on which the operator listens, as Linux shows them in /proc/net."""
+    binary, sockets = (lab.programs / "cloudnative-pg").resolve(), set[str]()
+    for exe in Path("/proc").glob("[0-9]*/exe"):
+        with contextlib.suppress(OSError):
+            if exe.resolve() == binary:
+                sockets |= {str(file.readlink()) for file in (exe.parent / "fd").iterdir()}
+    tables = [Path(f"/proc/net/{kind}").read_text(encoding="ascii") for kind in ("tcp", "tcp6")]
+    lines = [line.split() for table in tables for line in table.splitlines()[1:]]
+    return {line[1].rpartition(":")[0] for line in lines if line[3] == LISTENS and f"socket:[{line[9]}]" in sockets}
 
 
 @dataclass

@@ -1,4 +1,4 @@
-module lab/cloudnative-pg
+module github.com/cloudnative-pg/cloudnative-pg/lab
 
 go 1.25.0
 
@@ -7,9 +7,9 @@ require (
 	github.com/blang/semver v3.5.1+incompatible // indirect
 	github.com/cespare/xxhash/v2 v2.3.0 // indirect
 	github.com/cloudnative-pg/barman-cloud v0.3.3 // indirect
-	github.com/cloudnative-pg/cloudnative-pg v1.27.0 // indirect
+	github.com/cloudnative-pg/cloudnative-pg v1.27.0
 	github.com/cloudnative-pg/cnpg-i v0.3.0 // indirect
-	github.com/cloudnative-pg/machinery v0.3.1 // indirect
+	github.com/cloudnative-pg/machinery v0.3.1
 	github.com/davecgh/go-spew v1.1.2-0.20180830191138-d8f796af33cc // indirect
 	github.com/emicklei/go-restful/v3 v3.12.1 // indirect
 	github.com/evanphx/json-patch/v5 v5.9.11 // indirect
@@ -52,7 +52,7 @@ require (
 	github.com/prometheus/procfs v0.16.1 // indirect
 	github.com/robfig/cron v1.2.0 // indirect
 	github.com/sethvargo/go-password v0.3.1 // indirect
-	github.com/spf13/cobra v1.9.1 // indirect
+	github.com/spf13/cobra v1.9.1
 	github.com/spf13/pflag v1.0.7 // indirect
 	github.com/thoas/go-funk v0.9.3 // indirect
 	github.com/x448/float16 v0.8.4 // indirect
@@ -89,4 +89,4 @@ require (
 	sigs.k8s.io/yaml v1.6.0 // indirect
 )
 
-tool github.com/cloudnative-pg/cloudnative-pg/cmd/manager
+tool github.com/cloudnative-pg/cloudnative-pg/lab/manager

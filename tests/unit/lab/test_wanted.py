@@ -1,0 +1,44 @@
+# Copyright: Contributors to the kubeops.node_maintenance collection
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Which components of the lab are built for which options."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ansible.parsing.dataloader import DataLoader
+from ansible.template import Templar
+
+ROLE = Path(__file__).resolve().parents[3] / "roles" / "lab"
+ALWAYS = {"kubernetes", "etcd", "kwok", "metrics-server"}
+OTHERS = {"koordinator", "koordinator-next", "descheduler"}
+
+
+@pytest.mark.parametrize(
+    ("options", "wanted"),
+    [
+        ({}, ALWAYS),
+        ({"lab_metrics": False}, ALWAYS - {"metrics-server"}),
+        ({"lab_koordinator": "v1.7.0"}, ALWAYS | {"koordinator", "descheduler"}),
+        ({"lab_descheduler": ["sigs"]}, ALWAYS | {"descheduler"}),
+        ({"lab_state": "built"}, ALWAYS | OTHERS),
+        ({"lab_state": "built", "lab_cloudnative_pg": True}, ALWAYS | OTHERS | {"cloudnative-pg"}),
+        ({"lab_state": "built", "lab_all_options": "false"}, ALWAYS),
+        (
+            {"lab_state": "built", "lab_all_options": False, "lab_koordinator": "v1.8.0"},
+            ALWAYS | {"koordinator-next", "descheduler"},
+        ),
+    ],
+)
+def test_what_the_options_need_is_built(options: dict[str, Any], wanted: set[str]) -> None:
+    loader = DataLoader()
+    defaults, variables = (
+        loader.load_from_file(str(ROLE / folder / "main.yml"), trusted_as_template=True)
+        for folder in ("defaults", "vars")
+    )
+    templar = Templar(loader=loader, variables={**defaults, **variables, **options})
+    assert set(templar.template(variables["_lab_wanted"])) == wanted
