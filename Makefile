@@ -45,7 +45,7 @@ PLAY := ansible-playbook
 SCREEN := ANSIBLE_STDOUT_CALLBACK=kubeops.node_maintenance.maintenance
 LAB_VARS := -e lab_name='$(LAB_NAME)' -e lab_nodes='$(LAB_NODES)'
 
-.PHONY: help env demo test test-whole test-kubernetes forecast explore mutants lab lab-down chaos bench lint docs clean
+.PHONY: help env demo test test-whole test-kubernetes forecast explore mutants lab lab-down chaos bench lint docs molecule release clean
 help: ## lists the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 24
 
@@ -89,7 +89,7 @@ test-whole: $(READY) ## the same with every test in the lab, every order, each a
 test-kubernetes: $(READY) ## never dark, killed anywhere and idempotence on each Kubernetes; KUBERNETES=v1.37.1
 	@for version in $(KUBERNETES); do \
 	  $(call say,kubernetes $$version,its binaries are built once per machine); \
-	  $(PLAY) kubeops.node_maintenance.lab -e lab_state=built -e lab_kubernetes=$$version; \
+	  $(PLAY) kubeops.node_maintenance.lab -e lab_state=built -e lab_all_options=false -e lab_kubernetes=$$version; \
 	  $(call say,kubernetes $$version,the tests on $(LABS) labs side by side); \
 	  WHOLE=1 LAB_KUBERNETES=$$version python -m pytest -v --numprocesses $(LABS) --reruns 1 -rfER --durations=5 \
 	    $(addprefix tests/e2e/test_,$(addsuffix .py,kubernetes kubernetes_next api_errors never_dark killed idempotence)); \
@@ -100,7 +100,7 @@ forecast: $(READY) ## where pods fit and what blocks, beside the real scheduler 
 
 # Several go on at a time, so each line says whose it is.
 tagged = 2>&1 | sed -u 's/^/$(1) | /'
-.PHONY: test-others test-lint test-units test-browser test-labs test-awx test-explorations
+.PHONY: test-others test-lint test-units test-browser test-labs test-roles test-awx test-explorations
 # Where one fails, nobody waits for the explorations.
 or-stop = || { kill -- -$$(cat .build/explorations.pid); exit 1; }
 test-others:
@@ -111,7 +111,9 @@ test-others:
 	@$(PLAY) kubeops.node_maintenance.lab -e lab_state=built $(or-stop)
 	@$(call say,test,end to end on $(LABS) labs side by side)
 	@$(MAKE) test-labs $(or-stop)
-	@$(if $(WHOLE),$(MAKE) test-awx $(or-stop))
+	@$(if $(WHOLE),$(MAKE) test-roles test-awx $(or-stop))
+test-roles:
+	@python -m nox --session molecule $(call tagged,molecule)
 test-awx:
 	@python -m nox --session awx $(call tagged,awx)
 test-lint:
@@ -147,6 +149,12 @@ bench: $(READY) ## speed compared with kubectl drain and kubernetes.core.k8s_dra
 
 docs: $(READY) ## the documentation site
 	@python -m nox --session docs
+
+molecule: $(READY) ## each role on a lab of its own by Molecule, idempotence too; SCENARIOS='cordon taint'
+	@LAB_NAME='$(if $(filter lab,$(LAB_NAME)),molecule,$(LAB_NAME))' python -m nox --session molecule -- $(SCENARIOS)
+
+release: $(READY) ## the archive of the last commit, reproducible, with checksum and SBOM, checked by galaxy-importer
+	@python -m nox --session release
 
 clean: ## deletes everything that make built here
 	@rm -rf .build

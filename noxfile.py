@@ -358,6 +358,68 @@ def awx(session: nox.Session) -> None:
 
 
 @nox.session
+def molecule(session: nox.Session) -> None:
+    """Each role on the lab LAB_NAME (molecule): converge, idempotence, verify. `-- taint` chooses scenarios."""
+    environment(session)
+    with step(session, "environment"):
+        session.install(PINS, f"ansible-core=={CORE}", f"kubernetes=={NEWEST_CLIENT}", "jmespath", "molecule")
+    name = os.environ.get("LAB_NAME", "molecule")
+    state = Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local/state")
+    session.env.update(
+        LAB_NAME=name,
+        LAB_HOME=str(state / "kubeops-lab/labs" / name),
+        ANSIBLE_LOCALHOST_WARNING="false",
+    )
+    session.run("molecule", "test", *([f"--scenario-name={one}" for one in session.posargs] or ["--all"]))
+
+
+@nox.session
+def release(session: nox.Session) -> None:
+    """The archive as it is published, in .build/release: of equal bytes for equal sources, with checksum and SBOM.
+
+    The archive has to pass galaxy-importer with its ansible-lint, and to have the tags that certification requires.
+    """
+    environment(session)
+    with step(session, "environment"):
+        session.install(PINS, f"ansible-core=={CORE}", "galaxy-importer", "cyclonedx-bom")
+    folder = BUILD / "release"
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    when = ["git", "log", "-1", "--format=%ct"]
+    seconds = subprocess.run(when, cwd=HERE, capture_output=True, text=True, check=True).stdout.strip()
+    built = []
+    for number in (1, 2):
+        to = folder / str(number)
+        session.run("ansible-galaxy", "collection", "build", "--output-path", str(to), str(copy(f"release-{number}")))
+        (archive,) = to.glob("*.tar.gz")
+        session.run("python", ".ci/repack.py", str(archive), seconds)
+        built.append(archive)
+    if built[0].read_bytes() != built[1].read_bytes():
+        session.error("Two builds of the same sources differ.")
+    for path in built[0].parent.iterdir():
+        path.rename(folder / path.name)
+    with step(session, "bill of materials"):
+        session.run(
+            "cyclonedx-py",
+            "requirements",
+            "requirements.txt",
+            "--output-reproducible",
+            f"--output-file={folder / built[0].name.removesuffix('.tar.gz')}.cdx.json",
+        )
+    with step(session, "galaxy-importer"):
+        settings = folder / "galaxy-importer.cfg"
+        wanted = {"check_required_tags": "True", "run_ansible_lint": "True", "run_ansible_test": "False"}
+        settings.write_text("[galaxy-importer]\n" + "".join(f"{name} = {value}\n" for name, value in wanted.items()))
+        session.env["GALAXY_IMPORTER_CONFIG"] = str(settings)
+        # It writes its result where it is.
+        session.chdir(folder)
+        told = str(session.run("python", "-m", "galaxy_importer.main", str(folder / built[0].name), silent=True))
+    faults = [line for line in told.splitlines() if line.startswith(("WARNING", "ERROR"))]
+    if faults:
+        session.error("galaxy-importer: " + "\n".join(faults))
+
+
+@nox.session
 def docs(session: nox.Session) -> None:
     """The documentation site, .build/site/html/index.html."""
     environment(session, tree=BUILD / "docs")

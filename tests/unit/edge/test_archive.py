@@ -14,7 +14,7 @@ import pytest
 
 HERE = Path(__file__).parents[3]
 OURS = {"LICENSE", "LICENSES", "README.md", "README.zh-CN.md", "CODE_OF_CONDUCT.md", "requirements.txt", "bindep.txt"}
-FOLDERS = {"changelogs", "docs", "meta", "playbooks", "plugins", "roles", "tests"}
+FOLDERS = {"changelogs", "docs", "extensions", "meta", "playbooks", "plugins", "roles", "tests"}
 MADE = {"FILES.json", "MANIFEST.json"}
 
 
@@ -32,11 +32,16 @@ def test_it_holds_these_files_and_folders_only(archived: set[str]) -> None:
     assert {name.partition("/")[0] for name in archived} == OURS | FOLDERS | MADE
     assert {name for name in archived if name.startswith("tests/")} == {"tests/config.yml"}
     assert {name.split("/")[1] for name in archived if name.startswith("docs/")} == {"docsite"}
+    assert {name.split("/")[1] for name in archived if name.startswith("extensions/")} == {"eda"}
 
 
 def test_it_holds_all_of_the_collection(archived: set[str]) -> None:
     listed = subprocess.run(["git", "ls-files"], cwd=HERE, check=True, capture_output=True, text=True, timeout=60)
-    kept = {name for name in listed.stdout.splitlines() if re.match("(changelogs|meta|playbooks|plugins|roles)/", name)}
+    kept = {
+        name
+        for name in listed.stdout.splitlines()
+        if re.match("(changelogs|extensions/eda|meta|playbooks|plugins|roles)/", name)
+    }
     assert len(kept) > 400
     assert kept <= archived
 
