@@ -42,11 +42,12 @@ class Reflector:
 
     Attributes:
         objects: (namespace, name) -> object, trimmed by `keep`.
-        version: grows with every change of `objects`.
-        synced: the first list is in.
-        error: why it gave up (no such kind, `guard` refused, no permission: at once if there never was
-            one, otherwise after REFUSED_SECONDS); else None.
+        version: grows with every change of `objects`; `synced`: the first list is in.
+        error: why it gave up (no such kind, `guard` refused, no permission: at once if there never was one, otherwise
+            after REFUSED_SECONDS); else None.
         trouble: why it is not connected at the moment; None while it is.
+        resource_version: how far it has come in the server's history. Where it is set before `start`, `objects` has
+            only what changed since, unless the server has forgotten that.
     """
 
     def __init__(
@@ -68,8 +69,7 @@ class Reflector:
         `wake` is notified on every change, and when `error` is set. `keep` trims an object on arrival to save memory;
         it must keep the metadata's name, namespace, uid and resourceVersion. What it makes None of is not watched.
         `on_event` is called with ADDED, MODIFIED or DELETED and the trimmed object, in order, in the reflector's thread
-        with `wake` held; also for changes that
-        only a new list reveals. After `silence` seconds without any byte the watch counts as dead.
+        with `wake` held; also for changes that only a new list reveals. The watch is dead after `silence` seconds.
         """
         self._cluster = cluster
         self._clock = cluster.clock
@@ -83,7 +83,7 @@ class Reflector:
         self._silence = silence
         self._stopping = self._clock.event()
         self._stream: client.Stream | None = None
-        self._resource_version = ""
+        self.resource_version = ""
         self._quiet_since = 0.0
         self._refusals = retry.Refusals(self._clock, REFUSED_SECONDS)
         self._thread = self._clock.thread(self._run, f"watch {kind.plural}")
@@ -116,7 +116,7 @@ class Reflector:
         while not self._stopping.is_set():
             began = self._clock.now()
             try:
-                if not self._resource_version:
+                if not self.resource_version:
                     self._take(self._listed())
                 if not self._stopping.is_set():
                     self._follow()
@@ -125,7 +125,7 @@ class Reflector:
                     continue
                 delay = backoff.delay()
             except errors.Expired:
-                self._resource_version = ""
+                self.resource_version = ""
                 delay = 0.0 if self._clock.now() - began > 1.0 else backoff.delay()
             except _REFUSAL as error:
                 pause = self._refusals.delay(error, error.request is not None and self._cluster.granted(error.request))
@@ -156,7 +156,7 @@ class Reflector:
 
     def _follow(self) -> None:
         """One watch, from the last resourceVersion to its end."""
-        version, fields = self._resource_version, self._fields
+        version, fields = self.resource_version, self._fields
         where = self._namespaces[0] if len(self._namespaces) == 1 else ""
         request = verbs.watch(self._kind, where, self._labels, version, WATCH_SECONDS, fields)
         stream = self._cluster.stream(request, read_timeout=self._silence)
@@ -187,7 +187,7 @@ class Reflector:
         with self._wake:
             if self._stopping.is_set():
                 return False
-            self._resource_version = version or self._resource_version
+            self.resource_version = version or self.resource_version
             if kept is None and (known := self.objects.get(_key(obj))):
                 what, kept = "DELETED", known
             if what != "BOOKMARK" and kept is not None:
@@ -213,7 +213,7 @@ class Reflector:
                     self._change("ADDED", obj)
                 elif _meta(known, "resourceVersion") != _meta(obj, "resourceVersion"):
                     self._change("MODIFIED", obj)
-            self._resource_version = listing.resource_version
+            self.resource_version = listing.resource_version
             self.synced = True
             self._wake.notify_all()
 

@@ -1,0 +1,63 @@
+# Copyright: Contributors to the kubeops.node_maintenance collection
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""Options of the event source ``node_conditions``, and the call that follows the nodes."""
+
+from __future__ import annotations
+
+import re
+import typing as t
+
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge import (
+    choices,
+    errors,
+    lists,
+    options,
+    specs,
+)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.nodes import flips
+
+OPTIONS: specs.Params = {
+    "name": {"type": "str", "default": "node-conditions"},
+    "conditions": {"type": "list", "elements": "str", "default": ["Ready"]},
+    "node_selector": {"type": "str", "default": ""},
+}
+_NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,50}[a-z0-9])?")
+_CONDITION = re.compile(r"[A-Za-z0-9./_-]+(=(True|False|Unknown))?")
+
+
+def follow(
+    arguments: t.Mapping[str, t.Any], environ: t.Mapping[str, str], emit: flips.Emit, stopped: t.Callable[[], bool]
+) -> str:
+    """Hand events to ``emit`` until ``stopped`` says so; returns why it ended by itself, without secrets."""
+    spec = specs.ClusterModuleSpec(
+        name="node_conditions",
+        options=OPTIONS,
+        engine=lambda ctx, params: flips.follow(ctx, specs.from_params(flips.FollowOptions, params), emit, stopped),
+        prepare=_checked,
+    )
+    given = {name: arguments.get(name, option.get("default")) for name, option in spec.argument_spec.items()}
+    try:
+        _refuse_unknown(arguments, spec)
+    except errors.BadOption as error:
+        return str(error)
+    return str(specs.run_call(spec, specs.plain(given), specs.Call(environ=environ))["msg"])
+
+
+def _refuse_unknown(arguments: t.Mapping[str, t.Any], spec: specs.ModuleSpec) -> None:
+    known = {*spec.argument_spec}
+    for name in arguments:
+        if name not in known:
+            raise errors.BadOption("node_conditions", name, f"one of {', '.join([*OPTIONS, *options.CONNECTION])}")
+
+
+def _checked(params: specs.Params, environ: t.Mapping[str, str]) -> specs.Params:
+    del environ
+    if not _NAME.fullmatch(params["name"]):
+        raise errors.BadOption("name", params["name"], "up to 52 lower-case letters, digits and hyphens")
+    conditions = lists.names(params["conditions"])
+    for text in conditions:
+        if not _CONDITION.fullmatch(text):
+            raise errors.BadOption("conditions", text, "Type or Type=Status, such as Ready or GPUHealthy=True")
+    choices.label_selector("node_selector", params["node_selector"])
+    return {**params, "conditions": conditions}
