@@ -23,6 +23,7 @@ from support import reruns, rights, sampling  # noqa: E402
 from support.arena import Arena, arena_name  # noqa: E402
 from support.lab import Lab, adopted, lab_playbook, started  # noqa: E402
 from support.plays import Player  # noqa: E402
+from support.receiver import Chat  # noqa: E402
 from support.sharing import Clusters, together  # noqa: E402
 from support.watching import Watch, Watching  # noqa: E402
 
@@ -99,16 +100,20 @@ def koord_next(request: pytest.FixtureRequest) -> Lab:
 KUBERNETES_NEXT = {
     "lab_kubernetes": "v1.37.1",
     "lab_apiserver_args": {
-        "feature-gates": "EvictionRequestAPI=true",
-        "runtime-config": "lifecycle.k8s.io/v1alpha1=true",
+        "feature-gates": "EvictionRequestAPI=true,GenericWorkload=true",
+        "runtime-config": "lifecycle.k8s.io/v1alpha1=true,scheduling.k8s.io/v1beta1=true",
     },
-    "lab_controller_manager_args": {"horizontal-pod-autoscaler-downscale-stabilization": "5s"},
+    "lab_controller_manager_args": {
+        "feature-gates": "GenericWorkload=true",
+        "horizontal-pod-autoscaler-downscale-stabilization": "5s",
+    },
+    "lab_scheduler_args": {"feature-gates": "GenericWorkload=true"},
 }
 
 
 @pytest.fixture(scope="module")
 def kubernetes_next(request: pytest.FixtureRequest) -> Lab:
-    """A cluster with Kubernetes 1.37 and its EvictionRequests, whose autoscalers lower a count after 5 s."""
+    """A cluster with Kubernetes 1.37, its EvictionRequests and PodGroups, whose autoscalers lower a count after 5 s."""
     return CLUSTERS.get("kubernetes_next", lambda: running(request, "k137", **KUBERNETES_NEXT))
 
 
@@ -152,3 +157,10 @@ def watching(lab: Lab, arena: Arena, tmp_path: Path) -> Watch:
         return Watching(arena, lab, tmp_path)
 
     return begin
+
+
+@pytest.fixture
+def chat() -> Iterator[Chat]:
+    made = Chat()
+    yield made
+    made.close()

@@ -86,6 +86,30 @@ def test_a_role_that_is_missing_is_told_whole_before_anything_is_written(
         rights.revoke(arena.api, name)
 
 
+def test_a_plan_names_all_missing_rights_at_once(
+    lab: Lab, arena: Arena, play: Player, watching: Watch, tmp_path: Path
+) -> None:
+    """Without the roles of two steps and without one that a plan itself begins with."""
+    here, _there = arena.nodes(2)
+    arena.deployment("single", on=here)
+    arena.deployment("many", 3, on=here)
+    name = f"planner-{arena.name}"
+    config = rights.granted(
+        arena.api, tmp_path / name, name, rights.roles().keys() - rights.NOT_HELD - {"evict", "guard", "nodes"}
+    )
+    play.may_be_refused = True
+    try:
+        until(lambda: rights.may(config, "list", "", "nodes"), 10, "its roles are known")
+        with watching() as seen:
+            run = play("plan", maintain_nodes=[here], env={"K8S_AUTH_KUBECONFIG": str(config)})
+        assert not run.ok
+        missing = {"patch nodes", "create pods/eviction", "create poddisruptionbudgets.policy"}
+        assert missing == {word for word in missing if is_told(run, word)}, run.text
+        assert [request for request in seen.writes if request.accepted] == []
+    finally:
+        rights.revoke(arena.api, name)
+
+
 def is_told(run: Run, word: str) -> bool:
     """In whole sentences: of the first refusal, or of a right that was asked about."""
     return f"may not {word}: " in run.words or f"may not {word} in " in run.words

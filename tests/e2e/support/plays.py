@@ -264,12 +264,18 @@ class Player:
         return self._start([name, *args], inventory, check, diff, survey, env, extra_vars)
 
     def file(
-        self, playbook: Path, groups: Mapping[str, Sequence[str]], *, within: float = 240.0, **extra_vars: Any
+        self,
+        playbook: Path,
+        groups: Mapping[str, Sequence[str]],
+        *,
+        within: float = 240.0,
+        env: Mapping[str, str] | None = None,
+        **extra_vars: Any,
     ) -> Run:
         """A playbook of the user's own, with the nodes as hosts of these groups."""
         inventory = {group: {"hosts": self.hosts(nodes)} for group, nodes in groups.items()}
         words = [str(playbook), "-i", self._file("inventory.yml", inventory)]
-        return self._start(words, None, False, False, None, None, extra_vars).wait(within)
+        return self._start(words, None, False, False, None, env, extra_vars).wait(within)
 
     def module(
         self, name: str, /, *, check: bool = False, diff: bool = False, within: float = 240.0, **arguments: Any
@@ -326,7 +332,8 @@ class Player:
     def hosts(self, nodes: Sequence[str], **more: Any) -> dict[str, Json]:
         """An inventory in which the nodes are hosts that live, reboot and die with their Node."""
         known = {"ansible_connection": "fake_node", "ansible_python_interpreter": sys.executable}
-        return {name: {**known, **more} for name in nodes}
+        # Its own name too, because a task that is delegated to it has that of the delegating host.
+        return {name: {**known, "fake_node_name": name, **more} for name in nodes}
 
     def _start(
         self,

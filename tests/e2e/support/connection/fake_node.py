@@ -35,6 +35,7 @@ options:
     default: inventory_hostname
     vars:
       - name: inventory_hostname
+      - name: fake_node_name
   stale:
     description: The host reboots, its Node object goes on showing the old boot.
     type: bool
