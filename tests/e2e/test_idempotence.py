@@ -134,6 +134,8 @@ def test_an_equal_report_is_written_once(play: Player, tmp_path: Path) -> None:
 def test_check_mode_of_a_maintain_writes_nothing_and_goes_through(arena: Arena, play: Player, watching: Watch) -> None:
     here, _unused = arena.nodes(2)
     workloads(arena, here)
+    arena.settle()
+    pods = [f"{pod['metadata']['namespace']}/{pod['metadata']['name']}" for pod in arena.pods(on=here)]
     tasks = play.tasks({"name": "Patch it", "ansible.builtin.command": "touch /nonexistent/x"})
     with watching() as seen:
         run = play(
@@ -151,6 +153,8 @@ def test_check_mode_of_a_maintain_writes_nothing_and_goes_through(arena: Arena, 
     for step in ("node_cordon", "pdb_guard", "node_drain"):
         assert any(answer.get("changed") for answer in run.of(step)), step
     assert not any("touch" in str(found.result.get("cmd")) for found in run.results), "no task of the user ran"
+    assert len(pods) == 6
+    assert [pod for pod in pods if pod not in run.text] == [], "it names each pod that would move"
 
 
 def test_diff_shows_what_is_changed(arena: Arena, play: Player) -> None:

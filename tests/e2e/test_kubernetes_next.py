@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What is new in Kubernetes 1.37: autoscalers that scale to zero and act at once, and requests for evictions.
+"""What is new in Kubernetes 1.37: autoscalers that scale to zero and act at once, requests for evictions, PodGroups.
 
 In a lab of its own, whose binaries take minutes to build once: `make test-kubernetes` and `make test-whole`.
 """
@@ -16,6 +16,7 @@ import pytest
 from support import metrics
 from support.arena import Arena, Workload
 from support.lab import Lab
+from support.operators.base import apart
 from support.plays import Player
 from support.waiting import until
 from support.watching import Watch
@@ -166,3 +167,42 @@ def test_pods_without_responders_cost_no_request_though_the_api_is_there(
         assert run.ok, run.text
     seen.all_held()
     assert [one for one in seen.requests if "evictionrequest" in str(one.resource)] == []
+
+
+# -- pod groups ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("mode", "waves"), [("all", 1), ("single", 3)])
+def test_a_pod_group_that_is_disrupted_as_a_whole_is_interrupted_once(
+    arena: Arena, play: Player, watching: Watch, mode: str, waves: int
+) -> None:
+    """Scheduled as a gang by the scheduler itself, which knows each of its pods by their PodGroup."""
+    here = arena.nodes(3)
+    spec: Json = {"schedulingPolicy": {"gang": {"minCount": 3}}, "disruptionMode": {mode: {}}}
+    groups = f"/apis/scheduling.k8s.io/v1beta1/namespaces/{arena.namespace}/podgroups"
+    arena.api.create(groups, {"metadata": {"name": "train"}, "spec": spec})
+    train = arena.statefulset(
+        "train",
+        3,
+        pod={"schedulingGroup": {"podGroupName": "train"}, **apart({"app": "train"})},
+        spec={"podManagementPolicy": "Parallel"},
+        start="8s",
+    )
+    arena.settle()
+    assert train.nodes() == here
+    arena.nodes(3)
+    with watching() as seen:
+        run = play("maintain", maintain_nodes=here)
+    assert run.ok == (mode == "single"), run.text
+    if mode == "all":
+        found = run.finding("gang")
+        assert (found["severity"], found["object"]) == ("blocker", f"PodGroup {arena.namespace}/train")
+        assert f"train (3 pods on {', '.join(here)})" in found["message"]
+        assert seen.writes == []
+        with watching() as seen:
+            run = play("maintain", maintain_nodes=here, maintain_allow_interruption=True)
+            assert run.ok, run.text
+    seen.all_held(interruptible=[train] if mode == "all" else [])
+    assert len(run.of("maintenance_plan")[0]["waves"]) == waves
+    assert len(seen.evictions()) == len(seen.new_pods(train)) == 3
+    assert ("gang" in {finding["code"] for finding in run.findings}) == (mode == "all")

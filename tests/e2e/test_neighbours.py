@@ -5,31 +5,41 @@
 """Other controllers beside a run: what they are told by node conditions and marks, and what they say themselves.
 
 Objects are as their projects write them: kured 1.17 (pkg/daemonsetlock), Karpenter 1 (pkg/apis/v1/taints.go),
-cluster-autoscaler 1.33 (utils/taints/taints.go), the kubelet of 1.36 (pkg/kubelet/kubelet_node_status.go).
+cluster-autoscaler 1.33 (utils/taints/taints.go), the kubelet of 1.36 (pkg/kubelet/kubelet_node_status.go), Cluster API
+1.11 (internal/controllers/machinehealthcheck, api/core/v1beta2).
 """
 
 from __future__ import annotations
 
 import contextlib
 import copy
+import datetime
 import functools
 import json
 import re
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
 from support.arena import Arena
 from support.lab import Lab
+from support.operators.base import Kind, define
 from support.plays import Player
 from support.waiting import until
-from support.watching import Watch
+from support.watching import Seen, Watch
+from witness import objects as o
 from witness.api import STRATEGIC_PATCH, Api
 from witness.log import Json
 
 GUIDE = Path(__file__).resolve().parents[2] / "docs/docsite/rst/guide_cluster.rst"
+MARKS = {
+    "node.kubernetes.io/exclude-from-external-load-balancers",
+    "cluster-autoscaler.kubernetes.io/scale-down-disabled",
+    "karpenter.sh/do-not-disrupt",
+    "remediation.medik8s.io/exclude-from-remediation",
+}
 LIFECYCLE = ("MaintenancePlanned", "DrainInProgress", "Drained", "MaintenanceInProgress")
 BACK = {
     "type": "Drained",
@@ -45,15 +55,29 @@ def add_condition(arena: Arena, name: str, condition: Json) -> None:
     arena.api.patch(f"/api/v1/nodes/{name}/status", {"status": {"conditions": [condition]}}, STRATEGIC_PATCH)
 
 
-def image(arena: Arena, name: str) -> str:
-    """All of a node that is not the kubelet's heartbeat or the server's bookkeeping, as bytes."""
+def image(arena: Arena, name: str, *, but: Sequence[str] = ("lastHeartbeatTime",)) -> str:
+    """All of a node that is not the kubelet's heartbeat or the server's bookkeeping, as bytes.
+
+    `but` are the fields of the kubelet's conditions that do not count.
+    """
     node = copy.deepcopy(arena.node(name))
     for key in ("resourceVersion", "managedFields", "generation"):
         node["metadata"].pop(key, None)
     for condition in node["status"]["conditions"]:
         if condition["type"] not in LIFECYCLE:
-            condition.pop("lastHeartbeatTime", None)
+            for field in but:
+                condition.pop(field, None)
     return json.dumps(node)
+
+
+def marks(seen: Seen, name: str) -> set[str]:
+    """The marks for other controllers that a node had at any time."""
+    found: set[str] = set()
+    for moment in seen.log.moments():
+        node = moment.world.get("Node", "", name)
+        if node is not None:
+            found |= MARKS & {*o.labels(node), *o.notes(node)}
+    return found
 
 
 def shown(node: Json) -> list[str]:
@@ -125,6 +149,7 @@ def test_conditions_and_marks_follow_a_run_beside_heartbeats_and_are_given_back(
         [],
     ]
     assert seen.dark_seconds(web) == 0
+    assert marks(seen, here) == MARKS
     assert "for others to react to MaintenancePlanned" in run.text
     columns, messages = [each.result["stdout"] for each in run.results if each.result.get("cmd") in looks]
     (row,) = [line.split() for line in columns.splitlines() if line.startswith(here)]
@@ -173,3 +198,114 @@ def test_what_others_do_to_nodes_is_told_at_once_before_the_first_write(arena: A
     assert f"kured is rebooting node {nodes[3]}" in told["kured_reboot"]
     assert len([finding for finding in run.findings if finding["code"] == "node_being_deleted"]) == 2
     assert [image(arena, name) for name in nodes] == before
+
+
+MACHINE = Kind("cluster.x-k8s.io", "v1beta2", "Machine", "machines")
+HEALTH_CHECK = Kind("cluster.x-k8s.io", "v1beta2", "MachineHealthCheck", "machinehealthchecks")
+SKIP = "cluster.x-k8s.io/skip-remediation"
+
+
+def machines(arena: Arena, nodes: Sequence[str]) -> None:
+    """A Machine for each node, of the same name, and a check of them that is out of patience after a second."""
+    for kind in (MACHINE, HEALTH_CHECK):
+        define(arena.api, kind)
+    labels = {"cluster.x-k8s.io/cluster-name": "lab"}
+    for name in nodes:
+        arena.annotate(name, {"cluster.x-k8s.io/cluster-name": "lab", "cluster.x-k8s.io/machine": name})
+        made = {"metadata": {"name": name, "labels": labels}, "status": {"nodeRef": {"name": name}}}
+        known = {"apiVersion": MACHINE.api_version, "kind": MACHINE.kind}
+        arena.api.create(MACHINE.path(arena.namespace), {**known, **made})
+    unhealthy = [{"type": "Ready", "status": status, "timeoutSeconds": 1} for status in ("False", "Unknown")]
+    spec: Json = {
+        "clusterName": "lab",
+        "selector": {"matchLabels": labels},
+        "checks": {"unhealthyNodeConditions": unhealthy},
+    }
+    check = {"apiVersion": HEALTH_CHECK.api_version, "kind": HEALTH_CHECK.kind, "metadata": {"name": "lab"}}
+    arena.api.create(HEALTH_CHECK.path(arena.namespace), {**check, "spec": spec})
+
+
+@contextlib.contextmanager
+def health_checks(arena: Arena) -> Iterator[set[str]]:
+    """The controller of MachineHealthChecks; gives the Machines that it wants to be replaced.
+
+    It has a Machine replaced if its Node is gone, or a condition of it is bad for too long, unless the Machine says
+    that it is to be skipped (machinehealthcheck_targets.go).
+    """
+    found: set[str] = set()
+    over = threading.Event()
+
+    def ill(node: Json | None, checks: list[Json]) -> bool:
+        if node is None:
+            return True
+        now = datetime.datetime.now(datetime.UTC)
+        for condition in node["status"]["conditions"]:
+            lasted = (now - datetime.datetime.fromisoformat(condition["lastTransitionTime"])).total_seconds()
+            for check in checks:
+                same = (condition["type"], condition["status"]) == (check["type"], check["status"])
+                if same and lasted > check["timeoutSeconds"]:
+                    return True
+        return False
+
+    def reconcile() -> None:
+        for check in arena.api.items(HEALTH_CHECK.path(arena.namespace)):
+            for machine in arena.api.items(MACHINE.path(arena.namespace)):
+                node = arena.api.find(f"/api/v1/nodes/{machine['status']['nodeRef']['name']}")
+                skipped = SKIP in (machine["metadata"].get("annotations") or {})
+                if not skipped and ill(node, check["spec"]["checks"]["unhealthyNodeConditions"]):
+                    found.add(machine["metadata"]["name"])
+
+    def control() -> None:
+        while not over.wait(0.2):
+            reconcile()
+
+    thread = threading.Thread(target=control)
+    thread.start()
+    try:
+        yield found
+    finally:
+        over.set()
+        thread.join()
+
+
+@pytest.mark.whole
+def test_a_machine_health_check_replaces_only_what_is_down_for_too_long_and_not_skipped(
+    arena: Arena, play: Player, watching: Watch
+) -> None:
+    """As the guide says: nothing on the node keeps it away, an annotation of the Machine does. So no mark is needed."""
+    up, skipped, forgotten = here = arena.nodes(3)
+    arena.nodes(1)
+    arena.deployment("web", 3, on=here)
+    machines(arena, here)
+    arena.settle()
+    before = [image(arena, name, but=("lastHeartbeatTime", "lastTransitionTime")) for name in here]
+    machine = f"annotate machines.cluster.x-k8s.io --namespace {arena.namespace}"
+    tasks = play.tasks(
+        {**play.kubectl_task(f"{machine} {skipped} {SKIP}="), "run_once": True},
+        {
+            **play.kubectl_task("annotate node {{ inventory_hostname }} lab.kubeops.io/node=not-ready"),
+            "when": f"inventory_hostname != '{up}'",
+        },
+        {"name": "Work", "ansible.builtin.command": "sleep 6"},
+        {
+            **play.kubectl_task("annotate node {{ inventory_hostname }} lab.kubeops.io/node-"),
+            "when": f"inventory_hostname != '{up}'",
+        },
+    )
+    with watching() as seen, health_checks(arena) as replaced:
+        run = play(
+            "maintain",
+            inventory=play.hosts(here),
+            maintain_nodes=here,
+            maintain_serial=3,
+            maintain_tasks=tasks,
+            maintain_exclude_from_load_balancers=False,
+            maintain_hold_autoscalers=False,
+            maintain_hold_remediation=False,
+        )
+        assert run.ok, run.text
+    seen.all_held()
+    assert replaced == {forgotten}
+    assert [marks(seen, name) for name in here] == [set()] * 3, "all of them are switched off"
+    after = [image(arena, name, but=("lastHeartbeatTime", "lastTransitionTime")) for name in here]
+    assert after == before

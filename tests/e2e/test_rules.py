@@ -6,11 +6,25 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator, Mapping
+
+import pytest
 from support.arena import Arena
 from support.plays import Player
 from support.watching import Watch
+from witness import objects as o
 from witness.log import Json
 
+PRIORITIES = "/apis/scheduling.k8s.io/v1/priorityclasses"
+CLASSES = {"regular": 0, "c": 1000, "b": 10000, "a": 100000}
+# Both as in the documentation of Kubernetes 1.36: concepts/cluster-administration/node-shutdown.
+BANDS: list[Json] = [
+    {"priority": 100000, "shutdownGracePeriodSeconds": 10},
+    {"priority": 10000, "shutdownGracePeriodSeconds": 180},
+    {"priority": 1000, "shutdownGracePeriodSeconds": 120},
+    {"priority": 0, "shutdownGracePeriodSeconds": 60},
+]
 RULES: list[Json] = [
     {"name": "batch", "owners": ["Job"], "wait": "finished", "deadline": "2m"},
     {"name": "front", "pods": "app=front", "before": ["store"]},
@@ -59,3 +73,42 @@ def test_contradicting_rules_stop_before_the_first_request(arena: Arena, play: P
     assert "maintain_rules[1].grace" in run.text
     assert "skip without after" in run.text
     assert seen.writes == []
+
+
+@contextlib.contextmanager
+def priority_classes(arena: Arena, values: Mapping[str, int]) -> Iterator[None]:
+    """PriorityClasses, named after the arena."""
+    for name, value in values.items():
+        arena.api.create(PRIORITIES, {"metadata": {"name": f"{arena.name}-{name}"}, "value": value})
+    try:
+        yield
+    finally:
+        for name in values:
+            arena.api.delete(f"{PRIORITIES}/{arena.name}-{name}")
+
+
+@pytest.mark.whole
+def test_pods_leave_in_the_bands_of_a_kubelets_graceful_shutdown(arena: Arena, play: Player, watching: Watch) -> None:
+    here, _there = arena.nodes(2)
+    with priority_classes(arena, CLASSES):
+        for name in CLASSES:
+            wanted = {"priorityClassName": f"{arena.name}-{name}", "terminationGracePeriodSeconds": 90}
+            arena.deployment(name, 2, on=here, stop="1s", pod=wanted)
+        with watching() as seen:
+            run = play("maintain", maintain_nodes=[here], maintain_rules=[{"bands": BANDS}])
+            assert run.ok, run.text
+    seen.all_held()
+    told: list[tuple[str, str]] = []
+    graces: dict[str, int] = {}
+    for moment in seen.log.moments():
+        event = moment.event
+        if event is None or event.kind != "Pod" or o.namespace(event.obj) != arena.namespace:
+            continue
+        band = o.name(event.obj).split("-")[0]
+        if event.type == "DELETED":
+            told.append((band, "gone"))
+        elif event.obj["metadata"].get("deletionTimestamp") and (band, "ends") not in told:
+            told.append((band, "ends"))
+            graces[band] = event.obj["metadata"]["deletionGracePeriodSeconds"]
+    assert told == [(band, what) for band in CLASSES for what in ("ends", "gone", "gone")], "one band after the other"
+    assert graces == {"regular": 60, "c": 90, "b": 90, "a": 10}, "the band's seconds, or the pod's own"
