@@ -79,9 +79,7 @@ def drain(lab: Lab, scene: str, fleet: Fleet, name: str, act: Act, repetition: i
     arena = Arena(lab.api, arena_name("drain"))
     try:
         leaving, _staying = fleet.settled(arena)
-        busy, start, spent = scenes.resting(lab), scenes.mark(lab), machine.processor()
-        ended = act(leaving)
-        spent = machine.processor() - spent
+        ended, start, spent, busy = _measured(lab, act, leaving)
         # One that gave up leaves pods behind.
         until(lambda: not _ending(arena, leaving), 120, "all evicted pods are gone")
         known = scenes.logged(lab, start)
@@ -102,9 +100,7 @@ def roll(lab: Lab, scene: str, fleet: Fleet, name: str, act: Act, repetition: in
     arena = Arena(lab.api, arena_name("roll"))
     try:
         leaving, _staying = fleet.settled(arena)
-        busy, start, spent = scenes.resting(lab), scenes.mark(lab), machine.processor()
-        ended = act(leaving)
-        spent = machine.processor() - spent
+        ended, start, spent, busy = _measured(lab, act, leaving)
         known = scenes.logged(lab, start)
         client = [request for request in known if not request.by_the_system]
         found = measure.drained(known, len(leaving))
@@ -125,6 +121,13 @@ def roll(lab: Lab, scene: str, fleet: Fleet, name: str, act: Act, repetition: in
         return Trial(scene, name, repetition, ended.outcome, numbers, measure.by_kind(client), busy)
     finally:
         arena.clear()
+
+
+def _measured(lab: Lab, act: Act, nodes: Sequence[str]) -> tuple[Ended, int, float, float]:
+    """How it ended, where its requests begin in the log, its seconds of processor, and how busy the machine was."""
+    busy, start, spent = scenes.resting(lab), scenes.mark(lab), machine.processor()
+    ended = act(nodes)
+    return ended, start, machine.processor() - spent, busy
 
 
 def _ending(arena: Arena, nodes: Sequence[str]) -> list[str]:

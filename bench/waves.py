@@ -67,7 +67,7 @@ def measured(url: str, call: str, count: int) -> dict[str, Any]:
     from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import pod_plan
     from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import context
     from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drain import drain
-    from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.nodes import cordon
+    from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.nodes import cordon, node_steps
     from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.plan import plan
     from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.protect import guard
 
@@ -94,7 +94,7 @@ def measured(url: str, call: str, count: int) -> dict[str, Any]:
     match call:
         case "cordon" | "returning" | "uncordon":
             state: Any = {"cordon": "cordoned", "uncordon": "uncordoned"}.get(call, call)
-            result = cordon.cordon(ctx, cordon.CordonOptions(state, nodes))
+            result = cordon.cordon(ctx, node_steps.CordonOptions(state, nodes))
         case "protect" | "unprotect":
             state = "present" if call == "protect" else "absent"
             result = guard.guard(ctx, guard.GuardOptions(state, nodes, surge=False))

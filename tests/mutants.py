@@ -164,7 +164,7 @@ def draw(layer: str, wing: str, sample: int, seed: int, reach: Reach) -> list[Mu
     places = [spec for path in files for spec in found(path)]
     breadth = collections.Counter(test for lines in reach.values() for tests in lines.values() for test in tests)
     chosen = random.Random(seed).sample(places, min(sample, len(places)))
-    return [Mutant(spec, choice(reach.get(str(spec.module_path), {}), spec, breadth)) for spec in chosen]
+    return [Mutant(spec, choice(reach, spec, breadth)) for spec in chosen]
 
 
 def found(path: Path) -> Iterable[MutationSpec]:
@@ -188,12 +188,19 @@ def found(path: Path) -> Iterable[MutationSpec]:
                 yield MutationSpec(path, name, occurrence, start, end)
 
 
-def choice(lines: Mapping[int, frozenset[str]], spec: MutationSpec, breadth: Mapping[str, int]) -> tuple[str, ...]:
-    """The tests that run the mutated lines; those of the whole file where these run at its import, or never."""
+def choice(reach: Reach, spec: MutationSpec, breadth: Mapping[str, int]) -> tuple[str, ...]:
+    """The tests that run the mutated lines; those of the whole file where these run at its import, or never.
+
+    A file that only holds tables runs at its import: the tests of its folder read them.
+    """
+    path = spec.module_path
+    lines = reach.get(str(path), {})
     spots = range(spec.start_pos[0], spec.end_pos[0] + 1)
     tests: frozenset[str] = frozenset().union(*(lines.get(spot, ()) for spot in spots))
     if not tests or "" in tests:
         tests = lines.get(0, frozenset())
+    if not tests - {""}:
+        tests = frozenset().union(*(more[0] for name, more in reach.items() if Path(name).parent == path.parent))
     return tuple(sorted(tests - {""}, key=lambda test: (breadth[test], test))[:MOST])
 
 

@@ -268,8 +268,8 @@ class CallbackModule(Default):
         if words.planned(answer):
             self._bars.forecasts.update(words.forecasts(answer))
             self._say(["", *words.plan_lines(answer), ""])
-        said = "\n".join(self._said)
-        self._say((line for message, line in words.troubles(answer) if message not in said), constants.COLOR_ERROR)
+        shown = "\n".join(self._said)
+        self._say((line for message, line in words.troubles(answer) if message not in shown), constants.COLOR_ERROR)
 
     def _failed(self, how: str, result: t.Any, item: str = "") -> None:
         task, answer = _task(result), _answer(result)

@@ -285,14 +285,15 @@ waits:
       description:
         - Which options the wave before would exceed with it, V(max_parallel) or V(max_per_zone); V(control_plane) if it
           would have two nodes of the control plane, V(budget) if it would have more pods that stay down than their
-          budget allows.
+          budget allows, V(room) if not all pods of the wave would fit elsewhere.
       type: list
       elements: str
       sample: [max_per_zone]
     behind:
       description:
         - The nodes of the wave before, which come first; without V(max_parallel) those of the same zone, of the control
-          plane or with pods of the same budget. If these were not in it, the node would be.
+          plane, with pods of the same budget or with pods that need the same room. If these were not in it, the node
+          would be.
       type: list
       elements: str
       sample: [worker-1]

@@ -157,6 +157,8 @@ def prepared() -> World:
 
 
 def replaced_by(target: object, name: str, value: object) -> Out:
+    """Fails where the table is made, not after the explorations before it, if ``target`` has no such guard (any more)."""
+    getattr(target, name)
     return lambda patch: patch.setattr(target, name, value)
 
 

@@ -18,7 +18,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swa
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import locking, stored_runs, writing
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.locking import Locks
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.node_locks import NodeLock
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.nodes import cordon
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.nodes import node_steps
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.protect import guard_call
 from ansible_collections.kubeops.node_maintenance.tests.explore import guards_of_runs, scenes, stories
 from ansible_collections.kubeops.node_maintenance.tests.explore.guards import (
@@ -187,7 +187,7 @@ GUARDS = (
         replaced_by(writing, "errors", WITHOUT_UNKNOWN),
         faulty(is_node_patch, Fault("lost")),
     ),
-    Guard("what is out is not taken over", replaced_by(cordon, "_may_adopt", lambda *args: True), tasks_at_work),
+    Guard("what is out is not taken over", replaced_by(node_steps, "_may_adopt", lambda *args: True), tasks_at_work),
     Guard(
         "the record after the lock",
         replaced_by(guard_call.GuardCall, "_look_again", lambda self: None),

@@ -90,9 +90,9 @@ class ClusterError(Exception):
             words = (self.request.verb, self.request.resource, self.request.object)
             asked = " ".join(word for word in words if word) + ": "
         told = [self.message, *(c.message for c in self.causes if c.reason == "DisruptionBudget")]
-        said = _short(" ".join(part for part in told if part))
+        message = _short(" ".join(part for part in told if part))
         code = " ".join(part for part in (str(self.status or ""), self.reason) if part)
-        text = f"{asked}{self.rule}" + (f" ({code})" if code else "") + (f": {said}" if said else "")
+        text = f"{asked}{self.rule}" + (f" ({code})" if code else "") + (f": {message}" if message else "")
         return f"{text.rstrip('.')}. {self.advice}" if self.advice else text
 
 
@@ -257,16 +257,16 @@ def from_answer(
     from the API server, and 502, 503 and 504 leave a write in doubt.
     """
     known = body is not None and body.get("kind") == "Status"
-    said = body if body is not None and known else {}
-    details = said.get("details") or {}
+    answered = body if body is not None and known else {}
+    details = answered.get("details") or {}
     causes = tuple(
         Cause(cause.get("reason") or "", cause.get("message") or "", cause.get("field") or "")
         for cause in details.get("causes") or ()
     )
     if retry_after is None and details.get("retryAfterSeconds"):
         retry_after = float(details["retryAfterSeconds"])
-    reason = str(said.get("reason") or "")
-    message = str(said.get("message") or "") or _short(text) or f"HTTP status {status}"
+    reason = str(answered.get("reason") or "")
+    message = str(answered.get("message") or "") or _short(text) or f"HTTP status {status}"
     said_of = {cause.reason for cause in causes}
     evicting = request is not None and request.resource == "pods/eviction"
     kind = _BY_STATUS.get(status, ServerError)

@@ -83,13 +83,13 @@ class Plugin:
         except (OSError, ValueError) as error:
             raise self._not_started(error) from None
         try:
-            said = self._listen(process, clock, stop)
+            output = self._listen(process, clock, stop)
         except BaseException:
             _kill(process)
             raise
         if process.returncode:
             raise self._error(f"it failed with exit code {process.returncode}")
-        found = self._credential(said)
+        found = self._credential(output)
         if found is None:
             raise self._error(f"its output is no ExecCredential of {self._spec.get('apiVersion')!r}")
         return found
@@ -131,9 +131,9 @@ class Plugin:
                 info["config"] = extension.get("extension")
         return info
 
-    def _credential(self, said: bytes) -> Credential | None:
+    def _credential(self, output: bytes) -> Credential | None:
         try:
-            answer = json.loads(said)
+            answer = json.loads(output)
         except ValueError:
             return None
         status = answer.get("status") if isinstance(answer, dict) else None

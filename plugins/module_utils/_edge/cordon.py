@@ -8,7 +8,7 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge import choices, kubernetes_core, specs
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.nodes import cordon
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.nodes import cordon, node_steps
 
 
 def _prepared(params: specs.Params, environ: t.Mapping[str, str]) -> specs.Params:
@@ -43,6 +43,6 @@ SPEC = specs.ClusterModuleSpec(
     durations=("planned_notice", "lease_duration"),
     lists=("nodes",),
     prepare=_prepared,
-    engine=lambda ctx, params: cordon.cordon(ctx, specs.from_params(cordon.CordonOptions, params)),
+    engine=lambda ctx, params: cordon.cordon(ctx, specs.from_params(node_steps.CordonOptions, params)),
     foreign=kubernetes_core.of_drain,
 )

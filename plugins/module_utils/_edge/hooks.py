@@ -233,17 +233,17 @@ def send(call: hooks.Http, variables: hook_calls.Variables, timeout: float) -> i
     The timeout of a socket holds for each read, and none for the search of an address; so a thread of its own makes the
     call, and is left alone when the time is over.
     """
-    said: queue.SimpleQueue[int | Exception] = queue.SimpleQueue()
+    answers: queue.SimpleQueue[int | Exception] = queue.SimpleQueue()
 
     def make() -> None:
         try:
-            said.put(_send(call, variables, timeout))
+            answers.put(_send(call, variables, timeout))
         except Exception as error:
-            said.put(error)
+            answers.put(error)
 
     threading.Thread(target=make, name="http", daemon=True).start()
     try:
-        answer = said.get(timeout=timeout)
+        answer = answers.get(timeout=timeout)
     except queue.Empty:
         raise hook_calls.NoAnswerError(f"{call.shown()} gave no answer within {timeout:.0f} s") from None
     if isinstance(answer, Exception):

@@ -21,8 +21,8 @@ def to_koordinator(policy: t.Any, version: str = "1.7.0", interval: str = "") ->
     if version not in known:
         raise ValueError(f"version {version} is not supported; use one of {', '.join(known)}")
     if isinstance(policy, str):
-        policy, said = yaml_text.read(policy, check.schema_of("sigs"))
-        if wrong := check.errors(said):
+        policy, faults = yaml_text.read(policy, check.schema_of("sigs"))
+        if wrong := check.errors(faults):
             raise ValueError(f"the policy has errors: {'; '.join(fault.message for fault in wrong)}")
     found = conversion.convert(policy, version, interval)
     return {"config": found.config, "left_out": [left.to_dict() for left in found.left_out]}

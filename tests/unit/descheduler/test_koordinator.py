@@ -8,6 +8,11 @@ from __future__ import annotations
 
 import pytest
 
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler import (
+    evictors,
+    schemas,
+    values,
+)
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler.check import (
     check,
     errors,
@@ -389,3 +394,62 @@ def test_a_number_beyond_every_float_is_of_the_wrong_type() -> None:
 def test_nothing_that_yaml_can_hold_breaks_the_check() -> None:
     for document in spoiled(koord()):
         assert all(fault.code in RULES for fault in check(document, schema_of("koordinator")))
+
+
+@pytest.mark.parametrize(
+    ("limit", "sizes"),
+    [
+        (1, "with 1 replica are"),
+        (2, "with 1 or 2 replicas are"),
+        (7, "with 1 or 7 replicas are"),
+        ("100%", "of any size are"),
+        (0, ""),
+        (-1, ""),
+        (True, ""),
+        ("50%", ""),
+        (None, ""),
+    ],
+)
+def test_the_sizes_of_workloads_that_are_never_moved_are_told(limit: object, sizes: str) -> None:
+    told = [fault.message for fault in evictors._refused(limit, "x")]
+    assert [sizes in message for message in told] == ([True] if sizes else [])
+
+
+def test_the_range_of_a_number_is_told_from_its_least_to_its_largest() -> None:
+    (fault,) = (fault for fault in found({"maxNoOfPodsToEvictPerNode": -1}) if fault.code == "out_of_range")
+    assert fault.remedy == "Give a number from 0 to 18446744073709551615."
+
+
+def test_the_ranges_of_numbers_are_those_of_their_types() -> None:
+    assert schemas.INT32 == (-2147483648, 2147483647)
+    assert schemas.UINT32 == (0, 4294967295)
+    assert schemas.INT64 == (-9223372036854775808, 9223372036854775807)
+    assert schemas.UINT64 == (0, 18446744073709551615)
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        ("0", 0.0),
+        ("90ns", 9e-8),
+        ("5us", 5e-6),
+        ("5\u00b5s", 5e-6),
+        ("5\u03bcs", 5e-6),
+        ("250ms", 0.25),
+        ("1.5s", 1.5),
+        ("2m", 120.0),
+        ("1h30m", 5400.0),
+        ("-1s", -1.0),
+        ("5", None),
+        ("", None),
+        ("1d", None),
+    ],
+)
+def test_durations_are_those_of_go(text: str, seconds: float | None) -> None:
+    assert values.seconds(text) == (None if seconds is None else pytest.approx(seconds))
+
+
+def test_values_are_shown_in_forty_characters() -> None:
+    assert values.shown("a" * 38) == f"'{'a' * 38}'"
+    assert values.shown("a" * 39) == f"'{'a' * 36}..."
+    assert values.shown({"a": None}) == '{"a": null}'

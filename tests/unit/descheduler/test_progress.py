@@ -271,3 +271,19 @@ def test_twenty_names_are_listed_at_most(count: int) -> None:
 def test_of_a_log_without_a_panic_the_last_line_is_told() -> None:
     assert rollout.last_words("first\nE0101 main.go:1] Error: last\n\n") == "last"
     assert rollout.last_words("first\nsecond") == "second"
+
+
+@pytest.mark.parametrize(
+    ("field", "told"), [("updatedReplicas", "0 of 2 new pods are created"), ("availableReplicas", "0 of 2 pods are")]
+)
+def test_a_count_that_the_status_lacks_is_0(field: str, told: str) -> None:
+    made = deployment()
+    del made["status"][field]
+    assert told in rollout.progress(made, TWO).waiting
+
+
+def test_a_deployment_scaled_to_0_has_no_counts_and_is_done() -> None:
+    made = deployment(replicas=0)
+    made["status"] = {"observedGeneration": 2}
+    assert rollout.progress(made, []).waiting == ""
+    assert "has not processed" in rollout.progress({**made, "status": {}}, []).waiting

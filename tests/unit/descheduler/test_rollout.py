@@ -174,8 +174,8 @@ def test_a_journal_comes_back_as_it_was() -> None:
         ours=("sha256-1", "sha256-2"),
     )
     assert Journal.of(kept.to_config_map()) == kept
-    assert "unfinished rollout" in kept.said
-    assert "Deployment kube-system/descheduler are paused" in replace(kept, paused="scale").said
+    assert "unfinished rollout" in kept.sentence
+    assert "Deployment kube-system/descheduler are paused" in replace(kept, paused="scale").sentence
     with pytest.raises(BadJournalError, match="descheduler-u"):
         Journal.of({"metadata": {"name": "descheduler-u"}, "data": {"journal": '{"v": 2}'}})
 

@@ -32,7 +32,9 @@ OF_A_TYPE: t.Mapping[str, t.Any] = {"list": [], "dict": {}, "bool": True, "int":
 COMMAND = re.compile(r"^\s*(?:\$ )?(ansible-playbook (?:[^\\\n]|\\\n|\\.)*)$", re.MULTILINE)
 CONTINUED = re.compile(r"\\\n\s*(?:> )?")
 """The end of a line that goes on, and what a shell shows before the next."""
-BLOCK = re.compile(r"^```console\n(.*?)^```|^\.\. code-block:: (?:console|shell|bash)\n\n((?: +.*\n|\n)+)", re.M | re.S)
+BLOCK = re.compile(
+    r"^```console\n(.*?)^```|^\.\. code-block:: (?:console|shell|bash)\n\n((?: +[^\n]*\n|\n)+)", re.M | re.S
+)
 OWN_PLAYBOOK = REPOSITORY / "playbooks/files/own_playbook.yml"
 INPUT = ("maintain", "evacuate", "plan", "release")
 """The playbooks that read ``maintain_*``."""

@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.screen import bars, kinds, waits, words
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drain import drain, node_sites
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drain import drain, node_drains
 
 HOME = Path(__file__).parents[3]
 
@@ -61,7 +61,7 @@ def told(message: str, what: str = "progress", phase: str = "draining", node: st
 
 
 def test_a_bar_counts_what_a_drain_tells() -> None:
-    site = node_sites.NodeDrain("n1")
+    site = node_drains.NodeDrain("n1")
     foot = bars.Bars()
     foot.forecasts["n1"] = 45.0
     assert foot.see(told(drain._words(site, ["a swap"], [])), 100.0)

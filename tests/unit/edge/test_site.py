@@ -75,6 +75,25 @@ def test_the_page_of_maintain_has_all_variables() -> None:
     assert [name for name in inputs.VARIABLES if f"``maintain_{name}``" not in page] == []
 
 
+OTHERS = {"maintain_summary", "maintain_every", "maintain_automatically"}
+"""Named like variables of the playbooks: a filter, an option of the inventory, a variable of the rulebooks."""
+
+
+@pytest.mark.parametrize("page", sorted([*REPOSITORY.glob("*.md"), *RST.glob("*.rst")]), ids=lambda page: page.name)
+def test_a_variable_that_a_page_names_is_there(page: Path) -> None:
+    named = set(re.findall(r"\b(maintain_\w+)(?![\w*])", page.read_text(encoding="utf-8")))
+    assert named - OTHERS - {f"maintain_{name}" for name in inputs.VARIABLES} == set()
+
+
+@pytest.mark.parametrize("page", ["guide_managed", "guide_other_tools"])
+def test_a_code_that_a_guide_about_others_names_is_there(page: str) -> None:
+    text = (RST / f"{page}.rst").read_text(encoding="utf-8")
+    codes = re.findall(r"\(``([a-z_]+)``\)|``(?!maintain_|drain_|upgrade_|before_)([a-z]+(?:_[a-z]+)+)``", text)
+    named = {one or other for one, other in codes}
+    assert named
+    assert named - TROUBLESHOOTING.meanings().keys() == set()
+
+
 def defaults() -> list[tuple[str, str]]:
     """Each variable in the guide that has one default, with it."""
     text = (RST / "guide_input.rst").read_text(encoding="utf-8")

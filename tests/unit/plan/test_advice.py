@@ -13,14 +13,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.advice import changes, search
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.pod_plan import Choices
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.snapshots import Snapshot
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.preflight import planning
+from ansible_collections.kubeops.node_maintenance.tests.unit.plan.advised import ROOM, nodes, roomy, wanted, web
 from ansible_collections.kubeops.node_maintenance.tests.unit.plan.objects import (
     Raw,
     budget,
-    deployment,
-    node,
     owned,
     pod,
     snapshot,
@@ -28,28 +26,6 @@ from ansible_collections.kubeops.node_maintenance.tests.unit.plan.objects import
 )
 
 NEVER: Raw = {"maxUnavailable": 0}
-ROOM: Raw = {"cpu": "4", "memory": "8Gi", "pods": "10"}
-
-
-def roomy(name: str, room: Raw | None = None, **more: t.Any) -> Raw:
-    raw = node(name, **more)
-    raw["status"]["allocatable"] = dict(room or ROOM)
-    return raw
-
-
-def nodes(*names: str, room: Raw | None = None) -> list[Raw]:
-    return [roomy(name, room) for name in names or ("n1", "n2", "n3")]
-
-
-def web(replicas: int, *, cpu: str = "100m", on: t.Sequence[str] = ("n1", "n2", "n3")) -> dict[str, list[Raw]]:
-    """Deployment `web` with a pod on one node after the other."""
-    spec = {"containers": [{"name": "c", "resources": {"requests": {"cpu": cpu}}}]}
-    template = {"metadata": {"labels": {"app": "web"}}, "spec": spec}
-    where = [on[number % len(on)] for number in range(replicas)]
-    pods = [pod(f"web-{n}", name, owned("ReplicaSet", "web"), requests={"cpu": cpu}) for n, name in enumerate(where)]
-    made = deployment("web", replicas, template=template)
-    made["replica_sets"][0]["spec"]["template"] = template
-    return {**made, "pods": pods}
 
 
 def stateful(name: str, on: str = "n1", **more: t.Any) -> dict[str, list[Raw]]:
@@ -63,11 +39,6 @@ def stateful(name: str, on: str = "n1", **more: t.Any) -> dict[str, list[Raw]]:
 
 def advised(seen: Snapshot, *names: str, most: int | None = None, **more: t.Any) -> tuple[search.Advice, ...]:
     return search.advice(seen, wanted(*names, **more), most=most)
-
-
-def wanted(*names: str, **more: t.Any) -> planning.Wanted:
-    choices = Choices(**more.pop("choices", {}))
-    return planning.Wanted(names or ("n1",), choices, now="2026-01-02T00:00:00Z", **more)
 
 
 def codes(found: t.Iterable[search.Advice]) -> list[list[tuple[str, str]]]:
@@ -198,7 +169,7 @@ def test_a_cordoned_node_is_looked_at_before_a_new_one() -> None:
 
 
 def test_fewer_nodes_at_a_time_may_be_enough() -> None:
-    seen = snapshot(web(1), nodes=nodes("n1", "n2"))
+    seen = snapshot(nodes=nodes("n1", "n2"))
     assert codes(advised(seen, "n1", "n2", max_parallel=2))[0] == [("set_option", "serial")]
 
 

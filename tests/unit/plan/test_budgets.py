@@ -114,13 +114,29 @@ def test_a_budget_is_shown_with_its_rule_and_without_one_with_what_the_server_ta
     assert budgets.rule(Budget.of(budget("b", 1, rule=spec))) == text
 
 
-def test_a_disruption_under_way_means_that_waiting_helps() -> None:
+@pytest.mark.parametrize(
+    ("evictions", "said"),
+    [
+        pytest.param(
+            {"a": "2026-01-01T00:00:00Z"},
+            "; 1 more is being evicted, which counts until 00:02:00 UTC even if nothing is deleted.",
+            id="one",
+        ),
+        pytest.param(
+            {"a": "2026-01-01T00:00:00Z", "b": "2026-01-01T00:01:30Z"},
+            "; 2 more are being evicted, which counts until 00:03:30 UTC even if nothing is deleted.",
+            id="until the last",
+        ),
+        pytest.param({"a": ""}, "; 1 more is being evicted.", id="at a time that cannot be read"),
+    ],
+)
+def test_a_disruption_under_way_means_that_waiting_helps(evictions: dict[str, str], said: str) -> None:
     raw = over(allowed=0, healthy=3, desired=3, expected=3)
-    raw["status"]["disruptedPods"] = {"other": "2026-01-01T00:00:00Z"}
+    raw["status"]["disruptedPods"] = evictions
     assert not budgets.fully_blocking(snapshot(), Budget.of(raw))
     found = verdict(pod("leaving", "n1", owned("ReplicaSet", "web")), raw)
     assert found.code == "spent"
-    assert "1 more are being evicted" in found.message
+    assert found.message.endswith(said)
 
 
 def test_an_autoscaler_at_its_minimum_is_named() -> None:

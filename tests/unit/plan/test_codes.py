@@ -6,10 +6,12 @@
 from __future__ import annotations
 
 import ast
+import dataclasses
 import re
 import typing as t
 from pathlib import Path
 
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import pod_plan
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.routes import dead, devices, tolerant
 
 HERE = Path(__file__).parents[3]
@@ -70,3 +72,10 @@ def test_every_code_is_documented_and_no_other() -> None:
         "no_job",
     }
     assert documented() == said() | passed_on
+
+
+def test_what_has_to_be_asked_for_is_off() -> None:
+    default = pod_plan.Choices()
+    on = [field.name for field in dataclasses.fields(default) if getattr(default, field.name) is True]
+    assert on == ["ignore_daemonsets"]
+    assert default.operator_budget_wait == 600

@@ -340,3 +340,8 @@ def test_pods_of_a_budget_queue_for_it(changes: Raw, rule: Raw, expected: list[t
     queued = queues.queues(found, plans)
     assert {queue.budget.name if queue.budget else None for queue in queued} == {expected[0]}
     assert sum(queue.allowed for queue in queued) == expected[1]
+
+
+@pytest.mark.parametrize(("exact", "told"), [(0.0, 0), (1.0, 1), (1.0004, 1), (1.0006, 2), (1.5, 2)])
+def test_the_time_of_a_wave_is_rounded_up_from_a_thousandth(exact: float, told: int) -> None:
+    assert wave_times.WaveTime(wave_times.Parts(steps=exact)).seconds == told

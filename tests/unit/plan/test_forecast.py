@@ -5,12 +5,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 import typing as t
 
 import pytest
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import objects, pod_plan
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import PARSERS
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.parsers import PARSERS
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.snapshots import Snapshot
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.placement import findings, forecast
 
@@ -105,14 +106,52 @@ def test_what_is_not_forecast_says_so(spec: Raw, text: str) -> None:
 def test_a_scheduler_that_nobody_runs() -> None:
     nodes = [node("n1"), node("n2")]
     waiting = pod("b", "", schedulerName="mine")
+    # The API server says this of a pod with a gate, without any scheduler.
+    gated = pod("c", "", schedulerName="mine", schedulingGates=[{"name": "example.com/wait"}])
+    gated["status"] = {"conditions": [{"type": "PodScheduled", "status": "False", "reason": "SchedulingGated"}]}
     _plans, found = made(nodes, [pod("a", "n1"), waiting], [("n1",)])
     assert found["a"].fits is True
     template: Raw = {"metadata": {"name": "web", "uid": "w", "namespace": "shop"}, "spec": {"replicas": 1}}
     template["spec"]["template"] = {"spec": {"schedulerName": "mine"}}
     owned = pod("a", "n1")
     owned["metadata"]["ownerReferences"] = [{"kind": "Deployment", "name": "web", "uid": "w", "controller": True}]
-    kinds = {"nodes": nodes, "pods": [owned, waiting], "deployments": [template]}
+    kinds = {"nodes": nodes, "pods": [owned, gated, waiting], "deployments": [template]}
     snapshot = Snapshot.of({kind: [PARSERS[kind](raw) for raw in raws] for kind, raws in kinds.items()})
     plans = [pod_plan.PodPlan(snapshot.pods[0], "evict", "", "", WEB)]
     one = forecast.forecasts(snapshot, plans, [("n1",)])["a"]
     assert (one.fits, one.text) == (False, "No scheduler serves the name mine: none has looked at Pod shop/b yet.")
+
+
+@pytest.mark.parametrize(
+    ("count", "told"),
+    [
+        (1, "(p0): the successor of the pod fits"),
+        (5, "(p0, p1, p2, p3, p4): the successor of each pod fits"),
+        (6, "(p0, p1, p2, p3, p4 and 1 more): the successor of each pod fits"),
+    ],
+)
+def test_pods_of_one_workload_that_fit_nowhere_are_one_finding(count: int, told: str) -> None:
+    pods = [pod(f"p{number}", "n1", cpu="100m", nodeSelector={"host": "n1"}) for number in range(count)]
+    plans, found = made([node("n1"), node("n2")], pods, [("n1",)])
+    (finding,) = findings.findings(plans, found)
+    assert f"{WEB}, on n1 {told}" in finding.message
+    assert finding.remedy.startswith("Change the rule that keeps it off")
+
+
+def test_whom_a_pod_preempts_is_told_before_where_it_fits() -> None:
+    base = forecast.Forecast(True, "n2")
+    assert findings.described(base) == ""
+    fits = dataclasses.replace(base, victims=("Pod shop/a",))
+    assert findings.described(fits) == "It fits on n2 only if the scheduler preempts Pod shop/a."
+    starved = dataclasses.replace(fits, victims=("Pod shop/a", "Pod shop/b"), starved=("Pod shop/b",))
+    assert findings.described(starved).endswith(
+        "preempts Pod shop/a, Pod shop/b, of which Pod shop/b fit nowhere else."
+    )
+
+
+def test_a_pod_that_comes_after_a_preemption_has_the_room_of_the_victims() -> None:
+    victim = pod("low", "n2", "1800m", priority=-5)
+    pods = [pod("a", "n1", "900m"), pod("b", "n1", "900m"), victim]
+    _plans, found = made([node("n1"), node("n2")], pods, [("n1",)])
+    assert found["a"].victims == ("Pod shop/low",)
+    assert (found["b"].target, found["b"].victims) == ("n2", ())

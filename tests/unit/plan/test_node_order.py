@@ -47,6 +47,14 @@ def test_numbers_in_a_name_count_by_their_value() -> None:
     assert names("name") == ["worker-2", "worker-9", "worker-10"]
 
 
+@pytest.mark.parametrize(
+    "names", [("9-b", "a"), ("a", "a1"), ("a1", "b"), ("r2-n10", "r10-n2"), ("a1", "a1b"), ("", "0")]
+)
+def test_numbers_are_before_letters_and_what_is_shorter_before_what_goes_on(names: tuple[str, str]) -> None:
+    found = ordered([Node.of(node(name)) for name in reversed(names)], [], "name")
+    assert [each.name for each in found] == list(names)
+
+
 def test_the_node_with_the_fewest_pods_to_move_is_first() -> None:
     stays = [plan("worker-2", route="skip")] * 5
     assert names("pods", plan("worker-10"), plan("worker-10"), plan("worker-9"), *stays) == [

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import functools
 import typing as t
 from dataclasses import replace
 
@@ -135,6 +136,13 @@ def test_locks_are_asked_for_where_they_are_kept_and_surges_in_our_namespace() -
     assert places == {("medik8s-leases",), ("kubeops-node-maintenance",)}
     alone = needs(snapshot(), (), Choices(), namespace_missing=False, locks="medik8s-leases")
     assert {need.namespaces for need in alone if need.resource == "leases"} == {("medik8s-leases",)}
+
+
+@pytest.mark.parametrize("wanted", [True, False])
+def test_conditions_are_written_only_where_they_are_asked_for(wanted: bool) -> None:
+    asked = functools.partial(needs, snapshot(), (), Choices(), namespace_missing=False)
+    found = asked(conditions=True) if wanted else asked()
+    assert ("patch nodes/status" in {need.words for need in found}) == wanted
 
 
 def test_a_missing_permission_names_verb_resource_and_place() -> None:

@@ -9,49 +9,27 @@ import typing as t
 
 import pytest
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import PARSERS, Pod
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.snapshots import Snapshot
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.placement import (
     affinity,
     demands,
-    filters,
     forecast,
     node_rules,
     preemption,
     room,
     spread,
     storage,
-    world,
 )
-
-Raw = dict[str, t.Any]
-HOST, ZONE = "kubernetes.io/hostname", "topology.kubernetes.io/zone"
-
-
-def node(name: str, zone: str = "a", **more: t.Any) -> Raw:
-    room_ = {"cpu": "2", "memory": "4Gi", "pods": "10", **more.get("room", {})}
-    return {
-        "metadata": {"name": name, "uid": name, "labels": {HOST: name, ZONE: zone, **more.get("labels", {})}},
-        "spec": {"taints": more.get("taints", []), "unschedulable": more.get("closed", False)},
-        "status": {"allocatable": room_, "conditions": [{"type": "Ready", "status": "True"}]},
-    }
-
-
-def pod(name: str, on: str = "", app: str = "web", cpu: str = "500m", **more: t.Any) -> Raw:
-    container: Raw = {"name": "c", "resources": {"requests": {"cpu": cpu}}, "ports": more.pop("ports", [])}
-    meta = {"name": name, "uid": name, "namespace": more.pop("namespace", "shop"), "labels": {"app": app}}
-    return {"metadata": meta, "spec": {"nodeName": on, "containers": [container], **more}, "status": {}}
-
-
-def scheduler(*raws: Raw, **kinds: list[Raw]) -> filters.Filters:
-    listed = {"nodes": [r for r in raws if "allocatable" in r["status"]], **kinds}
-    listed["pods"] = [r for r in raws if "allocatable" not in r["status"]]
-    found = {kind: [PARSERS[kind](raw) for raw in given] for kind, given in listed.items()}
-    return filters.Filters(world.World(Snapshot.of(found)))
-
-
-def guest(raw: Raw) -> world.Guest:
-    return world.Guest.successor(Pod.of(raw), {})
+from ansible_collections.kubeops.node_maintenance.tests.unit.plan.placed import (
+    ZONE,
+    Raw,
+    claim,
+    guest,
+    mounts,
+    node,
+    pod,
+    scheduler,
+    volume,
+)
 
 
 def terms(kind: str, *found: Raw) -> Raw:
@@ -177,24 +155,6 @@ def test_a_namespace_selector_selects_namespaces() -> None:
         assert scheduler(*raws, namespaces=spaces).answer(new).nodes == nodes
 
 
-def claim(name: str, volume: str = "", mode: str = "ReadWriteOnce", cls: str = "") -> Raw:
-    notes = {storage.BOUND: "yes"} if volume else {}
-    meta = {"name": name, "namespace": "shop", "uid": name, "annotations": notes}
-    return {"metadata": meta, "spec": {"volumeName": volume, "accessModes": [mode], "storageClassName": cls}}
-
-
-def mounts(name: str) -> Raw:
-    return {"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": name}}]}
-
-
-def volume(name: str, zone: str = "", on: str = "") -> Raw:
-    spec: Raw = {"csi": {"driver": "csi.example.com", "volumeHandle": name}, "capacity": {"storage": "1Gi"}}
-    if on:
-        expressions = [{"key": HOST, "operator": "In", "values": [on]}]
-        spec["nodeAffinity"] = {"required": {"nodeSelectorTerms": [{"matchExpressions": expressions}]}}
-    return {"metadata": {"name": name, "labels": {ZONE: zone} if zone else {}}, "spec": spec, "status": {}}
-
-
 LIMITED = {"metadata": {"name": "n1"}, "spec": {"drivers": [{"name": "csi.example.com", "allocatable": {"count": 1}}]}}
 
 
@@ -288,6 +248,59 @@ def container(cpu: str, **more: t.Any) -> Raw:
 )
 def test_requests(spec: Raw, running: bool, milli: int) -> None:
     assert demands.requests(spec, running=running) == {"cpu": milli}
+
+
+@pytest.mark.parametrize("running", [True, False])
+@pytest.mark.parametrize(
+    ("spec", "found"),
+    [
+        ({}, {}),
+        ({"containers": [container("0")]}, {}),
+        ({"initContainers": [{"name": "i", "requests": {"memory": "1Ki"}}]}, {"memory": 1024}),
+        ({"initContainers": [container("100m"), container("300m"), container("200m")]}, {"cpu": 300}),
+        ({"initContainers": [container("1"), container("500m", restartPolicy="Always")]}, {"cpu": 1000}),
+        (
+            {
+                "initContainers": [
+                    container("100m", restartPolicy="Always"),
+                    container("200m", restartPolicy="Always"),
+                    container("1"),
+                ]
+            },
+            {"cpu": 1300},
+        ),
+        ({"containers": [container("1")], "resources": {"requests": {"pods": "9", "cpu": "100m"}}}, {"cpu": 100}),
+        ({"resources": {"requests": {"hugepages-2Mi": "4Mi"}}}, {"hugepages-2Mi": 4 * 1024**2}),
+        ({"containers": [{"name": "c", "requests": {"example.com/gpu": "2"}}]}, {"example.com/gpu": 2}),
+    ],
+)
+def test_what_a_pod_takes_of_each_resource(spec: Raw, found: dict[str, int], running: bool) -> None:
+    assert demands.requests(spec, running=running) == found
+
+
+@pytest.mark.parametrize(
+    ("spec", "milli"),
+    [
+        ({"containers": [container("3")], "counted": {"c3": [{"cpu": "2"}, {"cpu": "1"}]}}, 3000),
+        ({"initContainers": [container("1", restartPolicy="Always")], "counted": {"c1": [{"cpu": "2"}]}}, 2000),
+        ({"initContainers": [container("1")], "counted": {"c1": [{"cpu": "2"}]}}, 1000),
+        ({"resources": {"requests": {"cpu": "1"}}, "countedWhole": [{"cpu": "2"}]}, 2000),
+        ({"resources": {"requests": {"cpu": "3"}}, "countedWhole": [{"cpu": "2"}], "infeasible": True}, 2000),
+    ],
+    ids=["the largest", "a sidecar", "not an init container", "a whole pod", "a whole pod's that cannot be"],
+)
+def test_a_resize_counts_for_what_runs(spec: Raw, milli: int) -> None:
+    assert demands.requests(spec, running=True) == {"cpu": milli}
+
+
+def test_host_ports_are_of_containers_and_sidecars() -> None:
+    found = demands.ports(
+        {
+            "containers": [{"ports": [{"hostPort": 80, "hostIP": "10.0.0.1", "protocol": "UDP"}]}, {}],
+            "initContainers": [{"ports": [{"hostPort": 1}]}, {"restartPolicy": "Always", "ports": [{"hostPort": 2}]}],
+        }
+    )
+    assert sorted(found) == [("0.0.0.0", "TCP", 2), ("10.0.0.1", "UDP", 80)]
 
 
 def test_pods_take_room_one_after_the_other() -> None:

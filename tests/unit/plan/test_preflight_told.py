@@ -137,6 +137,14 @@ def test_a_budget_that_is_spent_is_told_once(laid: dict[str, t.Any], told: int) 
         assert "budget_spent" not in findings(found, ("n1",), told_already)
 
 
+def test_a_budget_that_is_spent_is_told_with_the_node_of_its_first_pod() -> None:
+    found = web(4, here=2, budgets=[budget("b", 0, **SPENT)])
+    plans = planned(found)
+    there = [replace(plan, pod=replace(plan.pod, node="n0", name="later")) for plan in plans[:1]]
+    [told] = findings(found, ("n1",), [*plans, *there])["budget_spent"]
+    assert told.nodes == ("n1",)
+
+
 def test_a_pod_without_a_budget_hides_no_budget_that_is_spent() -> None:
     free = pod("free", owner=owned("ReplicaSet", "free"), labels={"app": "free"})
     found = web(3, budgets=[budget("b", 0, **SPENT)])

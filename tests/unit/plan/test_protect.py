@@ -185,3 +185,9 @@ def test_a_paused_deployment_is_swapped_with_its_old_template() -> None:
     parts = deployment("web", 1, paused=True)
     another_template(parts)
     assert refused(parts) == ""
+
+
+def test_consent_is_given_by_the_option_of_that_name() -> None:
+    for words in (protect.ACCEPT, protect.AGREE):
+        assert "allow_interruption: true" in words
+        assert "maintain_allow_interruption=true" in words

@@ -217,3 +217,19 @@ def test_the_guide_explains_every_role_and_no_other() -> None:
     table = GUIDE.read_text(encoding="utf-8").partition("   * - Role\n")[2].partition("\n\n")[0]
     told = re.findall(r"^   \* - ``([\w-]+)``$", table, re.MULTILINE)
     assert told == list(roles())
+
+
+def test_a_policy_sees_every_resource_that_it_limits() -> None:
+    account = accounts.Account("operator", names.NAMESPACE, (), (), (), "")
+    for limit in policies.LIMITS:
+        policy, _binding = policies._policy(limit, account)
+        rules = policy["spec"]["matchConstraints"]["resourceRules"]
+        seen = [(rule["apiGroups"], resource) for rule in rules for resource in rule["resources"]]
+        assert seen == [([group], resource) for group, resource in sorted_by_group(limit.resources)]
+        assert all(rule["operations"] == list(limit.operations) for rule in rules)
+
+
+def sorted_by_group(resources: t.Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Together by group, in the order in which the groups come first."""
+    groups = list(dict.fromkeys(group for group, _resource in resources))
+    return sorted(resources, key=lambda one: groups.index(one[0]))

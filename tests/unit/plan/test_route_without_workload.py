@@ -267,5 +267,13 @@ def test_a_daemon_set_is_one_of_kubernetes(kind: str, api_version: str, code: st
 @pytest.mark.parametrize(("volumes", "named"), [([], False), (SCRATCH, True)])
 def test_a_bare_pod_is_told_all_that_its_eviction_needs(volumes: list[Raw], named: bool) -> None:
     plan = only(on_its_own(volumes=volumes))
-    assert "force" in plan.remedy
-    assert ("delete_emptydir_data" in plan.remedy) is named
+    assert "force: true" in plan.remedy
+    assert ("delete_emptydir_data: true" in plan.remedy) is named
+
+
+@pytest.mark.parametrize(("choices", "more"), [(Choices(), False), (Choices(allow_interruption=True), True)])
+def test_a_job_with_data_of_its_own_is_told_both_that_its_eviction_needs(choices: Choices, more: bool) -> None:
+    plan = only(on_its_own(owner=JOB, volumes=[{"name": "scratch", "emptyDir": {}}]), choices)
+    assert (plan.route, plan.code) == ("wait", "job")
+    assert ("delete_emptydir_data: true" in plan.remedy) is more
+    assert "allow_interruption: true" in plan.remedy

@@ -168,6 +168,15 @@ def test_what_starts_ends_in_the_window(found: list[windows.Window], now: dateti
     assert said or all(windows.closed(found, step, 0) == "" for step in steps)
 
 
+def test_windows_that_touch_are_one_and_others_stay_apart() -> None:
+    found = [window(SAT, start=start, end=end) for start, end in (("08:00", "09:00"), ("10:00", "12:00"))]
+    later = [window(SAT, start=start, end=end) for start, end in (("11:00", "11:30"), ("12:00", "13:00"))]
+    spans = windows.spans([*later, *found], at("2026-11-28 00:00"))
+    days = [(span.start.astimezone(BERLIN), span.end.astimezone(BERLIN)) for span in spans]
+    [*hours] = [(start.hour, end.hour) for start, end in days if start.date() == datetime.date(2026, 11, 28)]
+    assert hours == [(8, 9), (10, 13)]
+
+
 @settings(max_examples=50, deadline=None)
 @given(found=WINDOWS, now=MOMENTS)
 def test_spans_are_in_order_apart_and_not_empty(found: list[windows.Window], now: datetime.datetime) -> None:

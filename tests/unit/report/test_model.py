@@ -237,7 +237,7 @@ def test_a_blocked_node_did_not_fail_and_is_not_told_twice() -> None:
     [
         pytest.param(3, ((0, 3), (10, 2)), 3, id="one short at the last look"),
         pytest.param(2, ((0, 3), (10, 2)), 2, id="a surge that is over"),
-        pytest.param(3, ((0, 1), (10, 0), (11, 1)), 1, id="the primary of three alone"),
+        pytest.param(3, ((0, 2), (10, 1), (11, 2)), 3, id="one short from the first look to the last"),
         pytest.param(3, ((0, 2), (10, 3)), 3, id="one short at the first look"),
         pytest.param(0, ((0, 3), (10, 2)), 2, id="unknown"),
     ],

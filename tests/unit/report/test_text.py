@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 import typing as t
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import pytest
 from hypothesis import given
@@ -33,6 +33,15 @@ def report(of: dict[str, t.Any] | None = None, **changes: t.Any) -> model.Report
 
 def line(name: str, outcome: model.Outcome = "back", **changes: t.Any) -> model.NodeLine:
     return replace(model.NodeLine(name, 1, outcome, "", (), (), 0, 0, ()), **changes)
+
+
+def lane(name: str, **changes: t.Any) -> model.PodLane:
+    """A pod of `web` that a plan swaps."""
+    known = {field.name: None for field in fields(model.PodLane)}
+    words = dict.fromkeys(("uid", "code", "outcome", "reason", "blocked_by", "rule", "remedy", "target"), "")
+    place = {"namespace": "shop", "name": name, "node": "n1", "owner": "Deployment shop/web", "route": "swap"}
+    flags = {"moved": False, "failed": False, "refused": 0, "spans": (), "marks": ()}
+    return model.PodLane(**{**known, **words, **place, **flags, **changes})
 
 
 def service(name: str = "web", *dark: model.Span, **changes: t.Any) -> model.ServiceLine:
@@ -331,6 +340,16 @@ def test_each_advice_is_an_item_with_the_command_in_a_line_of_its_own() -> None:
         "        -e maintain_force=true",
         "      With that, 2 pods would still fit on no other node.",
     ]
+
+
+@pytest.mark.parametrize(
+    ("more", "told"), [(-1, []), (0, []), (1, ["    … and 1 more pod"]), (2, ["    … and 2 more pods"])]
+)
+def test_the_first_pods_to_move_are_listed_and_the_others_counted(more: int, told: list[str]) -> None:
+    pods = tuple(lane(f"web-{number}") for number in range(text.PODS_SHOWN + more))
+    lines = text.summary_text(report(verdict="planned", pods=pods)).splitlines()
+    assert [one for one in lines if "more pod" in one] == told
+    assert sum(one.strip().endswith("(Deployment shop/web)") for one in lines) == text.PODS_SHOWN + min(more, 0)
 
 
 def test_advice_for_pods_that_fit_nowhere_is_about_room_and_told_only_before_the_run() -> None:

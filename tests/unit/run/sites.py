@@ -22,7 +22,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.mod
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.observe import Live
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.pod_moves import Move, State
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drain import drain
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drain.node_sites import NodeDrain
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drain.node_drains import NodeDrain
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drain.replaced import Replacements
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drain.routing import Routing
 from ansible_collections.kubeops.node_maintenance.tests.unit.plan import objects

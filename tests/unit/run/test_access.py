@@ -11,7 +11,7 @@ import typing as t
 import pytest
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.errors import Forbidden
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.errors import Forbidden, Invalid
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.access import fence_manifests
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.access.access import (
@@ -25,6 +25,8 @@ from ansible_collections.kubeops.node_maintenance.tests.unit.simulator import ma
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.faults import Fault
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.store import Raw
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.world import World
+
+INVALID = Fault("invalid")
 
 
 def empty() -> World:
@@ -103,6 +105,24 @@ def test_check_mode_says_what_the_real_run_does_and_writes_nothing(world: World,
 def test_the_kind_that_was_just_defined_is_waited_for(world: World, seconds: float) -> None:
     world.server.established_after = seconds
     assert outcomes(world)[1] == "NodeFence created"
+
+
+@pytest.mark.parametrize("kind", [kinds.ADMISSION_POLICIES, kinds.ADMISSION_BINDINGS])
+def test_what_refers_to_another_object_is_invalid_only_until_that_is_there(world: World, kind: kinds.Kind) -> None:
+    refuse_once(world, kind)
+    assert len(outcomes(world)) == 4
+    world.delete(kind, fence_manifests.FENCE[-1]["metadata"]["name"])
+    refuse_once(world, kind)
+    before = writes(world)
+    with pytest.raises(Invalid, match="simulated"):
+        brought(world)
+    assert writes(world) == before
+
+
+def refuse_once(world: World, kind: kinds.Kind) -> None:
+    """The API server calls the next object of the kind invalid."""
+    wanted = kind.resource
+    world.process("me").faults.when(lambda request: request.resource == wanted and request.verb == "create", INVALID)
 
 
 def test_who_holds_which_lock_is_not_its_to_change(world: World) -> None:

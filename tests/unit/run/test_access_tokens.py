@@ -128,7 +128,8 @@ def test_a_lasting_token_is_taken_from_a_secret_only_if_asked(world: World, dest
     assert token(dest) == lasting
     assert lasting not in json.dumps(made)
     assert made["kubeconfig"]["expires"] == "never"
-    called(world, dest, token="secret", state="absent")
+    gone = called(world, dest, token="secret", state="absent")
+    assert "Secret" in [action.split()[1] for action in gone["actions"] if action.startswith("Delete")]
     assert world.find(kinds.SECRETS, "operator-token", names.NAMESPACE) is None
 
 

@@ -14,6 +14,7 @@ import pytest
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import hooks
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.report import announcement
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import context, hook_calls
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.runs import announcing
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator import manifests
@@ -181,6 +182,22 @@ def test_a_run_that_fails_twice_is_announced_twice(world: World) -> None:
     assert len(events(world)) == 4
 
 
+def test_of_a_run_that_failed_only_nodes_in_trouble_get_a_warning(world: World) -> None:
+    world.apply(manifests.node("n2"))
+    nodes = [{"name": "n1", "outcome": "failed", "failed": True, "message": "no"}, {**PLAN["nodes"][0], "name": "n2"}]
+    told(world, moment="failed", results=({**PLAN, "nodes": nodes, "waves": [["n1", "n2"]]},))
+    found = [raw for raw in world.store.of(kinds.NEW_EVENTS.resource).values() if "regarding" in raw]
+    types = {raw["regarding"]["name"]: raw["type"] for raw in found}
+    assert types == {"n1": "Warning", "n2": "Normal", "web": "Warning"}
+
+
+def test_no_event_is_created_unless_asked_for(world: World) -> None:
+    options = announcing.EventOptions("started", Receiver(200).send, lambda path, text: None, (PLAN,))
+    me = world.process("me")
+    assert me.run(lambda ctx: announcing.announce(ctx, options)).data["events"] == []
+    assert events(world) == []
+
+
 def test_workloads_of_one_name_are_told_apart_by_their_namespaces(world: World) -> None:
     world.apply(manifests.namespace("blog"))
     other = {"namespace": "blog", "uid": "u2", "owner": "Deployment blog/web"}
@@ -226,3 +243,22 @@ def test_slack_gets_no_link_or_mention_of_ours(world: World) -> None:
     (body,) = receiver.got
     assert list(body) == ["text"]
     assert "&lt;!channel&gt; &amp; co" in body["text"]
+
+
+@pytest.mark.parametrize(
+    ("line", "size", "cut"),
+    [
+        ("abcd", 4, "abcd"),
+        ("abcde", 4, "a..."),
+        ("abcdef", 5, "ab..."),
+        ("aé", 3, "aé"),
+        ("éé", 3, "..."),
+        ("ééb", 4, "..."),
+    ],
+)
+def test_a_line_is_cut_by_bytes_and_never_inside_a_character(line: str, size: int, cut: str) -> None:
+    assert announcement.clipped(line, size) == cut
+
+
+def test_the_statuses_of_a_call_that_went_well() -> None:
+    assert hooks.Http("http://localhost/").status == (200, 201, 204)

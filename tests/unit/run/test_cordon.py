@@ -20,11 +20,9 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.mod
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.nodes import cordon as steps
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import Context, Result, Run
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.locking import Locks
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.nodes.cordon import (
-    CordonOptions,
-    State,
-    cordon,
-)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.nodes import others
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.nodes.cordon import cordon
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.nodes.node_steps import CordonOptions, State
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator import manifests
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.faults import Fault
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.store import Raw
@@ -80,6 +78,28 @@ def test_work_waits_for_load_balancers(services: list[str] | None, labels: dict[
         # By the server's clock, which tells whole seconds, and as long as it takes to ask twice what is refused.
         assert world.machine.now - 12.0 == pytest.approx(waited, abs=1.0)
         assert ("waiting" in [event.what for event in ctx.timeline]) is bool(waited)
+
+
+def test_by_default_a_node_is_tainted_and_marked_for_all_other_controllers() -> None:
+    options = CordonOptions("cordoned", ("n1",))
+    assert (options.taint, options.marks) == (True, ["load_balancers", "autoscalers", "remediation"])
+
+
+@pytest.mark.parametrize(
+    ("waits", "said"),
+    [
+        ({"n1": 0.0, "n2": 600.0, "n3": 3.0}, ["600 s for others to react to MaintenancePlanned of n2, n3"]),
+        ({"n1": 0.0}, []),
+        ({}, []),
+    ],
+)
+def test_only_nodes_whose_notice_is_not_over_are_waited_for(waits: dict[str, float], said: list[str]) -> None:
+    with World() as world:
+        me = world.process("me")
+        before = world.machine.now
+        me.run(lambda ctx: others.await_notice(ctx, waits))
+        assert [event.message for event in me.told] == said
+        assert world.machine.now - before == pytest.approx(max(waits.values(), default=0.0), abs=1.0)
 
 
 @pytest.mark.parametrize("run", ["", "/n2", "r1/n2", "r2/n2"])

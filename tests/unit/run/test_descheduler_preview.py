@@ -254,3 +254,28 @@ def test_every_flavor_gets_its_flags() -> None:
     dry = {flavor: "--dry-run=true" in spec["containers"][0]["args"] for flavor, spec in made.items()}
     assert dry == {"koordinator": False, "ack": False, "sigs": True}
     assert all("readinessProbe" not in spec["containers"][0] for spec in made.values())
+
+
+@pytest.mark.parametrize(
+    ("status", "told"),
+    [
+        ({}, ""),
+        (
+            {
+                "conditions": [
+                    {"type": "Ready", "status": "False", "message": "not ready"},
+                    {"type": "PodScheduled", "status": "False", "message": "0/3 nodes are available"},
+                ]
+            },
+            "0/3 nodes are available",
+        ),
+        ({"conditions": [{"type": "PodScheduled", "status": "True", "message": "bound"}]}, ""),
+        ({"containerStatuses": [{}, {"state": {"waiting": {"reason": "ErrImagePull"}}}]}, "ErrImagePull"),
+        (
+            {"containerStatuses": [{"state": {"waiting": {"reason": "ErrImagePull", "message": "no such image"}}}]},
+            "ErrImagePull: no such image",
+        ),
+    ],
+)
+def test_why_a_dry_run_has_not_started(status: dict[str, t.Any], told: str) -> None:
+    assert previewing._not_started({"status": status}) == told

@@ -11,12 +11,19 @@ import pytest
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs.migration_jobs import (
+    Job,
     JobSettings,
     manifest,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Ref
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.jobs import leftovers
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import Context
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.jobs import (
+    abandoned,
+    leftovers,
+    starter,
+    tracker,
+)
 from ansible_collections.kubeops.node_maintenance.tests.unit.run.job_cluster import (
     becomes,
     jobs_of,
@@ -62,6 +69,23 @@ def test_who_may_not_list_jobs_finds_none(world: World) -> None:
     put(world, job("a"))
     world.server.denied.add(("list", kinds.PODMIGRATIONJOBS.resource))
     assert world.process("me").run(leftovers.traces) == ()
+
+
+def test_of_a_job_that_waits_only_its_end_is_awaited(world: World) -> None:
+    """And one that somebody deletes meanwhile has ended, whereas one that was never seen may still appear."""
+    for name in ("waits", "ended"):
+        put(world, job(name))
+    tracks = {name: starter.InFlightJob(Ref("Pod", name), name=name, abandoned="why") for name in ("waits", "unseen")}
+    tracks["kept"] = starter.InFlightJob(Ref("Pod", "ended"), name="ended")
+
+    def run(ctx: Context) -> list[list[str]]:
+        jobs = abandoned.AbandonedJobs(ctx, tracker.JobTracker(ctx), tracks)
+        found = {name: Job.of(raw) for name, raw in jobs_of(world).items()}
+        return [[one.name for one in jobs.end(seen)] for seen in (found, {}, {})]
+
+    assert world.process("me").run(run) == [["waits", "unseen"], ["unseen"], ["unseen"]]
+    assert [tracks[name].over for name in ("waits", "unseen", "kept")] == [True, False, False]
+    assert writes(world) == []
 
 
 def test_only_what_serves_nobody_any_more_is_given_up(world: World) -> None:

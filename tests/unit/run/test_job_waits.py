@@ -15,7 +15,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.job
     API_VERSION,
     KIND,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.jobs import dispatcher, tracker
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.jobs import dispatcher, tracker, waits
 from ansible_collections.kubeops.node_maintenance.tests.unit.plan import objects
 from ansible_collections.kubeops.node_maintenance.tests.unit.run.job_cluster import (
     becomes,
@@ -257,3 +257,17 @@ def test_a_job_that_someone_else_made_and_nothing_carries_out_is_not_waited_for(
     ticks(scene, 65)
     assert scene.moves[0].plan.route == "evict"
     assert writes(world) == []
+
+
+@pytest.mark.parametrize(("there", "allowed", "over"), [(True, True, True), (True, False, False), (False, True, False)])
+def test_only_a_pod_that_could_be_evicted_has_waited_long_enough(
+    world: World, there: bool, allowed: bool, over: bool
+) -> None:
+    scene = Scene(world, 1, job_wait=1.0)
+    scene.budgets = [objects.budget("web", 2 if allowed else 0, healthy=9, desired=5)]
+    waiting = waits.Waits(scene.choices, {})
+    seen = scene.snapshot()
+    if not there:
+        seen = objects.snapshot(objects.deployment("web", scene.wanted))
+    assert not waiting.over(scene.moves[0], seen, set(), 0.0)
+    assert waiting.over(scene.moves[0], seen, set(), 1.0) is over

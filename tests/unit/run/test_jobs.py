@@ -24,7 +24,12 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.mod
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import Context, StopRun
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.jobs.module import JobOptions, State, jobs
 from ansible_collections.kubeops.node_maintenance.tests.unit.run.job_cluster import becomes
-from ansible_collections.kubeops.node_maintenance.tests.unit.simulator import koordinator, manifests, workloads
+from ansible_collections.kubeops.node_maintenance.tests.unit.simulator import (
+    koordinator,
+    manifests,
+    scheduling,
+    workloads,
+)
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.faults import Fault, What
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.store import Raw
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.world import Saved, World
@@ -237,6 +242,37 @@ def test_a_reservation_is_made_once_whatever_the_first_answer_was(build: Build, 
     result, ctx = run(world, settings=JobSettings(reservation="r"), template={"spec": {"ttl": "1h"}})
     assert not result["failed"], result["msg"]
     assert [change.target.kind for change in ctx.changes] == ["Reservation", "PodMigrationJob"]
+
+
+def test_a_reservation_that_somebody_deletes_while_it_has_no_place_gives_no_job(build: Build) -> None:
+    world = build()
+    world.controller(scheduling.Reservations).stop()
+    world.machine.after(2.5, lambda: world.delete(kinds.RESERVATIONS, "r"), "somebody")
+    result, ctx = run(world, settings=JobSettings(reservation="r"), template={"spec": {"ttl": "1h"}})
+    assert "Reservation r got no place: it is gone." in result["msg"]
+    assert sum("has no place yet" in event.message for event in ctx.timeline) <= 1, "told once"
+    assert [body["kind"] for body in bodies(world) if body.get("kind")] == ["Reservation"]
+
+
+def test_the_events_of_a_job_are_shown_in_their_order_and_no_others(build: Build) -> None:
+    world = build()
+    put(world)
+    uid = world.get(kinds.PODMIGRATIONJOBS, "j")["metadata"]["uid"]
+    about = {"kind": "PodMigrationJob", "uid": uid}
+    for name, time, who in (("b", "2026-01-01T00:00:02Z", about), ("a", "2026-01-01T00:00:01Z", about), ("c", "", {})):
+        raw = {
+            "apiVersion": "v1",
+            "kind": "Event",
+            "reason": name.upper(),
+            "involvedObject": who,
+            "lastTimestamp": time,
+        }
+        world.apply({**raw, "message": f"said {name}", "metadata": {"name": name, "namespace": "default"}})
+    result, _ctx = run(world, selection=Selection(), name="j")
+    assert [(one["reason"], one["message"]) for one in result["jobs"][0]["events"]] == [
+        ("A", "said a"),
+        ("B", "said b"),
+    ]
 
 
 def test_a_pod_that_is_gone_is_moved_and_nothing_is_written(build: Build) -> None:

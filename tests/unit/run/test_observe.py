@@ -103,6 +103,23 @@ def test_a_snapshot_shows_what_was_added_changed_and_deleted_since(world: World)
     assert watching(world, loop) == [[("n1", "")], [("n1", "yes"), ("n2", "")], after, after]
 
 
+def test_namesakes_in_two_namespaces_are_two(world: World) -> None:
+    for space in ("a", "b"):
+        world.apply(manifests.namespace(space))
+        world.apply({"apiVersion": "v1", "kind": "Pod", **objects.pod("p", namespace=space, annotations={})})
+
+    def loop(ctx: Context, live: observe.Live) -> list[list[tuple[str, str]]]:
+        def seen() -> list[tuple[str, str]]:
+            return sorted((pod.namespace, pod.labels["app"]) for pod in live.snapshot().pods)
+
+        found = seen()
+        world.patch(kinds.PODS, "p", {"metadata": {"labels": {"app": "new"}}}, "b")
+        ctx.clock.sleep(0.1)
+        return [found, seen()]
+
+    assert watching(world, loop, "pods") == [[("a", "web"), ("b", "web")], [("a", "web"), ("b", "new")]]
+
+
 @pytest.mark.parametrize(
     ("at", "seconds", "woken", "after"),
     [

@@ -304,6 +304,7 @@ def test_what_every_playbook_begins_with_names_all_that_is_missing_too(build: Bu
     assert caught.value.reason.code == "missing_permission"
     told = str(caught.value)
     assert "may not list leases.coordination.k8s.io: " in told
+    assert 'in the namespace "kubeops-node-maintenance". These credentials may not ' in told
     assert "may not patch nodes in the whole cluster" in told
     assert "may not create configmaps in namespace kubeops-node-maintenance" in told
 

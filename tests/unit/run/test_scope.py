@@ -11,14 +11,16 @@ import typing as t
 
 import pytest
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import scopes
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names, scopes
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Pod
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.pod_plan import Choices
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import by_name
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import Context, Result
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drain.drain import DrainOptions, drain
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.nodes.cordon import CordonOptions, cordon
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.nodes.cordon import cordon
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.nodes.node_steps import CordonOptions
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.protect.guard import GuardOptions, guard
+from ansible_collections.kubeops.node_maintenance.tests.unit.plan import objects
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator import manifests
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.store import Raw
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.world import World
@@ -204,3 +206,63 @@ def test_of_pods_with_claims_only_their_own_claims_and_volumes_are_read() -> Non
         "volumes": ["pv-a"],
     }
     assert asked == [("persistentvolumeclaims", "metadata.name=a"), ("persistentvolumes", "metadata.name=pv-a")]
+
+
+@pytest.mark.parametrize(
+    ("parts", "of", "whole"),
+    [
+        ({"stateful_sets": [objects.workload("StatefulSet", "web", 1)]}, objects.owned("StatefulSet", "web"), False),
+        (
+            {
+                "stateful_sets": [
+                    objects.workload("StatefulSet", "web", 1, objects.owned("Site", "web", "example.com/v1"))
+                ]
+            },
+            objects.owned("StatefulSet", "web"),
+            True,
+        ),
+        ({}, objects.owned("Site", "web", "example.com/v1"), True),
+        ({}, None, False),
+    ],
+    ids=["its own", "an operator's", "unknown", "nobody's"],
+)
+def test_only_pods_of_plain_workloads_are_found_by_their_labels(
+    parts: dict[str, list[Raw]], of: list[Raw] | None, whole: bool
+) -> None:
+    seen = objects.snapshot(parts, pods=[objects.pod("web-0", owner=of)])
+    found = scopes.beside(seen, seen.pods)
+    assert (("shop", "") in found.get("", ())) is whole
+
+
+@pytest.mark.parametrize(
+    ("scope", "words"),
+    [
+        ({"node": "n1"}, "n1"),
+        ({"namespaces": ("shop",)}, "shop"),
+        ({"namespaces": ("shop", "bank")}, "2 namespaces"),
+        ({"key": "app", "pairs": frozenset({("shop", "web")})}, "label app"),
+    ],
+)
+def test_what_is_read_is_told_in_words(scope: dict[str, t.Any], words: str) -> None:
+    assert scopes.Part(**scope).words == words
+
+
+def test_a_guard_of_ours_asks_for_no_other_pods_than_its_workload() -> None:
+    guard, foreign = objects.budget(f"{names.GUARD_PREFIX}web", 1), objects.budget("web", 1)
+    seen = objects.snapshot(pods=[objects.pod("web-0", labels={"app": "web"})], budgets=[guard])
+    assert scopes.beside(seen, seen.pods) == {}
+    seen = objects.snapshot(pods=[objects.pod("web-0", labels={"app": "web"})], budgets=[foreign])
+    assert scopes.beside(seen, seen.pods) == {"app": frozenset({("shop", "web")})}
+
+
+@pytest.mark.parametrize(
+    ("longest", "sizes"),
+    [(1000, [3]), (4 + 3, [1, 1, 1]), (4 + 3 + 1 + 3, [2, 1]), (4 + 3 + 1 + 2, [1, 1, 1]), (1, [1, 1, 1])],
+)
+def test_label_values_are_asked_for_in_requests_of_a_bounded_length(
+    monkeypatch: pytest.MonkeyPatch, longest: int, sizes: list[int]
+) -> None:
+    monkeypatch.setattr(scopes, "LONGEST", longest)
+    chunks = list(scopes._chunks("keyx", [("shop", value) for value in ("aaa", "bbb", "ccc")]))
+    assert [len(chunk) for chunk in chunks] == sizes
+    assert frozenset().union(*chunks) == {("shop", value) for value in ("aaa", "bbb", "ccc")}

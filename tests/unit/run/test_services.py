@@ -139,3 +139,29 @@ def test_what_the_workloads_behind_a_service_want_is_told(prior: dict[str, int],
             services.sample(replace(seen, slices=tuple(slices)))
         (shown,) = services.to_dicts()
     assert (shown["replicas"], [count for _at, count in shown["samples"]]) == (replicas, [1, 0, 0])
+
+
+ROLES = {"a": True, "b": True, "c": False}
+
+
+@pytest.mark.parametrize(
+    ("looks", "replicas"),
+    [
+        pytest.param([["a", "b"]], 3, id="a pod that is not Ready is missed"),
+        pytest.param([["a", "b", "-c"]], 3, id="although it is listed"),
+        pytest.param([["a"]], 1, id="a pod that is Ready and not listed is not selected: the primary alone"),
+        pytest.param([["a", "-b"]], 3, id="one that is listed only comes late"),
+        pytest.param([["a", "b"], ["a"]], 2, id="the most of those that are selected"),
+        pytest.param([["a"], [], ["b"]], 1, id="another primary"),
+    ],
+)
+def test_a_service_wants_all_pods_of_its_workload_unless_it_selects_some(looks: list[list[str]], replicas: int) -> None:
+    pods = [objects.pod(name, owner=objects.owned("ReplicaSet", "web"), ready=ready) for name, ready in ROLES.items()]
+    with World(settle=False) as world:
+        services = Services(world.process("me").ctx(), {})
+        for look in [*looks, []]:
+            seen = objects.snapshot(objects.deployment("web", 3), pods=pods)
+            listed = [endpoint(f"uid-{name.lstrip('-')}", not name.startswith("-")) for name in look]
+            services.sample(replace(seen, slices=(piece("web", *listed),)))
+        (shown,) = services.to_dicts()
+    assert shown["replicas"] == replicas

@@ -283,3 +283,10 @@ def test_a_taint_that_was_there_is_not_set_again_without_consent(cluster: Make) 
     result = found.run("a:NoExecute", "b:NoSchedule")
     assert outcomes(result) == {"n1": "refused"}
     assert found.words("n1") == []
+
+
+def test_no_execute_needs_a_word_that_is_not_said_by_default(cluster: Make) -> None:
+    found = cluster(n1=[])
+    wishes, _faults = node_taints.read([raw("a:NoExecute")], "present")
+    result = found.call(TaintOptions("present", found.names, wishes))
+    assert [finding["code"] for finding in result["findings"]] == ["no_execute_refused"]

@@ -28,6 +28,7 @@ What = t.Literal[
     "unreachable",
     "webhook",
     "fenced",
+    "invalid",
 ]
 
 
@@ -44,6 +45,7 @@ class Fault:
     * `frozen`: all threads of the process stand still for `seconds` before it passes its fence.
       `frozen sent`: the same right after the request was done, before its answer is read.
     * `webhook`: somebody's admission webhook denies it. `fenced`: the policy of our fence in the server does.
+    * `invalid` (422): the server's own validation refuses it.
     * `unreachable`: there is no connection to be had, so it never leaves.
     * `hang`: never done, and nothing comes back until its sender has waited for as long as it wants to.
     """

@@ -12,10 +12,10 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.pod_plan import Choices
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.timing import wave_times
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import pod_plan
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drain.drain import DrainOptions, drain
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.nodes.cordon import CordonOptions, cordon
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.nodes.cordon import cordon
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.nodes.node_steps import CordonOptions
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.plan.plan import PlanOptions, make_plan
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.protect.guard import GuardOptions, guard
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator import answers, evictions, manifests, nodes
@@ -121,7 +121,7 @@ def drained(world: World) -> dict[str, t.Any]:
     me, wanted = world.process("me"), ("n1",)
     me.run(lambda ctx: cordon(ctx, CordonOptions("cordoned", wanted)), RUN)
     me.run(lambda ctx: guard(ctx, GuardOptions("present", wanted)), RUN)
-    options = DrainOptions(wanted, Choices(), timeout=LONG)
+    options = DrainOptions(wanted, pod_plan.Choices(), timeout=LONG)
     (found,) = me.run(lambda ctx: drain(ctx, options), RUN).data["nodes"]
     return t.cast("dict[str, t.Any]", found)
 
@@ -156,7 +156,7 @@ def test_what_is_forecast_of_budgets_comes_so(case: Case) -> None:
     """What blocks stays, for that budget; what may wait waits only for what is named; all else finishes."""
     with case.world() as world:
         plan = planned(world)
-        stuck = [pod for pod in plan["pods"] if pod["code"] in wave_times.BLOCKED]
+        stuck = [pod for pod in plan["pods"] if pod["code"] in pod_plan.BUDGET_FORBIDS]
         blocking = {held["name"] for held in plan["budgets"] if held["blocks"]}
         waiting = {held["name"] for held in plan["budgets"] if not held["allowed"]} - blocking
         assert blocking == {pod["budgets"][0].rpartition("/")[2] for pod in stuck}

@@ -313,6 +313,9 @@ def _refusal(fault: Fault, request: Request) -> answers.Refused | None:
             return answers.denied_by_webhook()
         case "fenced":
             return answers.denied_by_policy(request.name, names.FENCE_POLICY)
+        case "invalid":
+            message = f'{request.resource} "{request.name}" is invalid: simulated'
+            return answers.refused(422, "Invalid", message, name=request.name, kind=request.resource)
         case "forbidden":
             message = f'{request.resource} "{request.name}" is forbidden: User "somebody" cannot {request.verb} it'
             return answers.refused(403, "Forbidden", message, name=request.name, kind=request.resource)

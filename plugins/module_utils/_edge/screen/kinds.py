@@ -12,7 +12,7 @@ COLLECTION = "kubeops.node_maintenance"
 BUILT_IN = ("ansible.builtin.", "ansible.legacy.")
 SILENT = frozenset({
     *("add_host", "gather_facts", "group_by", "include_role", "include_tasks", "import_role", "import_tasks"),
-    *("meta", "set_fact", "setup", "validate_argument_spec"),
+    *("meta", "set_fact", "set_stats", "setup", "validate_argument_spec"),
 })  # fmt: skip
 """Actions of ansible-core that keep books: that they went well is no news, whoever wrote the task."""
 FOLDERS = ("playbooks", "roles")

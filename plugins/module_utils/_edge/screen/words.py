@@ -88,14 +88,14 @@ def output_lines(result: Answer, most: int) -> list[str]:
     """The last lines that a task printed, indented; ``most`` of each stream."""
     lines: list[str] = []
     for stream in ("stdout", "stderr"):
-        said = result.get(stream)
-        if isinstance(said, str) and said.strip():
-            lines += [f"    {line}" for line in _last(said, most)]
+        output = result.get(stream)
+        if isinstance(output, str) and output.strip():
+            lines += [f"    {line}" for line in _last(output, most)]
     return lines
 
 
-def _last(said: str, most: int) -> list[str]:
-    lines = said.rstrip().split("\n")
+def _last(output: str, most: int) -> list[str]:
+    lines = output.rstrip().split("\n")
     if len(lines) <= most:
         return lines
     return [f"… {text.count(len(lines) - most, 'line')} before, see -v", *(lines[-most:] if most else ())]
@@ -107,9 +107,9 @@ def failure_lines(result: Answer, *, action: str, path: str, most: int) -> list[
     code = result.get("rc")
     facts.append(("module", [action + (f", return code {code}" if code is not None else "")]))
     for name in OUTPUTS:
-        said = result.get(name)
-        if isinstance(said, str) and said.strip():
-            facts.append((name.removeprefix("module_"), _last(said, most)))
+        output = result.get(name)
+        if isinstance(output, str) and output.strip():
+            facts.append((name.removeprefix("module_"), _last(output, most)))
     if path:
         facts.append(("task", [path]))
     lines: list[str] = []

@@ -44,14 +44,14 @@ def rehearsal_run(
     ``answers`` has the variables as they were ``given``, and what ``copied`` the cluster.
     """
     names = answers["copied"]["names"]
-    made, said = variables.of_copy(answers["given"], wanted, names, report_dir=folder, tasks=tasks)
+    made, gaps = variables.of_copy(answers["given"], wanted, names, report_dir=folder, tasks=tasks)
     work = {"seconds": float(seconds), "reboot": bool(wanted["reboot"]), "lab": dict(lab.items())}
     local = {"ansible_connection": "local", "ansible_become": False, "ansible_python_interpreter": python}
     return {
         "variables": {**made, "_maintain_rehearsed": work},
         "inventory": {"all": {"hosts": {name: dict(local) for name in names.values()}}},
         "environment": {**dict.fromkeys(INHERITED, ""), "K8S_AUTH_KUBECONFIG": lab["kubeconfig"]},
-        "not_rehearsed": notes.sentences(said),
+        "not_rehearsed": notes.sentences(gaps),
     }
 
 

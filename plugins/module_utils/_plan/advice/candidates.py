@@ -21,9 +21,8 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.rou
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap import protect
 
 NEEDS_ROOM = frozenset({"fits_nowhere", "last_schedulable_node"})
-CROWDED = frozenset({*NEEDS_ROOM, "quota_forbids_surge"})
-"""Problems that fewer nodes at a time may remove."""
-BY_BUDGET = frozenset({"budget_allows_nothing", "two_budgets", "unhealthy_blocked"})
+CROWDED = frozenset({"last_schedulable_node", "quota_forbids_surge"})
+"""Problems that fewer nodes at a time may remove; by the room for pods the waves are formed already."""
 BY_OPTION: t.Mapping[str, tuple[str, bool | str, str]] = {
     "bare_pod": ("force", True, "Delete for good the pods that nothing recreates."),
     "daemonset_gone": ("force", True, "Delete for good the pods that nothing recreates."),
@@ -31,7 +30,9 @@ BY_OPTION: t.Mapping[str, tuple[str, bool | str, str]] = {
     "no_job": ("fallback", "eviction", "Evict the pods that no PodMigrationJob can move."),
 }
 """The option that removes a problem: its name, its value, and what it means."""
-LASTING = frozenset({*BY_BUDGET, *BY_OPTION, "self_on_node", "not_migratable", "bad_rule", "bad_surge", "daemonset"})
+LASTING = frozenset(
+    {*pod_plan.BUDGET_FORBIDS, *BY_OPTION, "self_on_node", "not_migratable", "bad_rule", "bad_surge", "daemonset"}
+)
 """Refusals that no consent to an interruption overrides."""
 MOST_OTHERS = 2
 """Cordoned nodes that are tried for room."""
@@ -57,7 +58,7 @@ def problems(plan: planning.Plan) -> tuple[Problem, ...]:
 def _plans(plan: planning.Plan, finding: reasons.Finding) -> tuple[pod_plan.PodPlan, ...]:
     if finding.code == "fits_nowhere":
         unplaced = (one for one in plan.draft.plans if (f := plan.placed.get(one.pod.uid)) and f.fits is False)
-        return tuple(one for one in unplaced if placement.said(plan.placed[one.pod.uid]) in finding.message)
+        return tuple(one for one in unplaced if placement.described(plan.placed[one.pod.uid]) in finding.message)
     same = (one for one in plan.draft.plans if one.code == finding.code)
     return tuple(one for one in same if finding.code == "gang" or finding.object == str(one.workload or one.pod.ref))
 
@@ -90,7 +91,7 @@ def _room(now: changes.Situation, plan: planning.Plan, problem: Problem) -> list
 
 
 def _budgets(now: changes.Situation, problem: Problem) -> list[changes.Change]:
-    if problem.code not in BY_BUDGET or not problem.plans:
+    if problem.code not in pod_plan.BUDGET_FORBIDS or not problem.plans:
         return []
     first = problem.plans[0]
     over = [one for one in now.snapshot.budgets_of(first.pod) if not one.ours]

@@ -103,14 +103,14 @@ def relax_budget(snapshot: snapshots.Snapshot, budget: objects.Budget) -> Change
         def relaxed(one: objects.Budget) -> objects.Budget:
             if one.uid != budget.uid:
                 return one
-            said = replace(one, max_unavailable=rule.get("maxUnavailable"), min_available=rule.get("minAvailable"))
-            return _with_status(replace(said, sync_failed=""), one.healthy, one.expected or expected)
+            ruled = replace(one, max_unavailable=rule.get("maxUnavailable"), min_available=rule.get("minAvailable"))
+            return _with_status(replace(ruled, sync_failed=""), one.healthy, one.expected or expected)
 
         return replace(now, snapshot=replace(now.snapshot, budgets=tuple(map(relaxed, now.snapshot.budgets))))
 
-    said = " and ".join(f"{key}: {'none' if value is None else value}" for key, value in rule.items())
+    shown = " and ".join(f"{key}: {'none' if value is None else value}" for key, value in rule.items())
     patch = json.dumps({"spec": rule}, separators=(",", ":"))
-    text = f"Let {budget.ref} allow one disruption ({said})."
+    text = f"Let {budget.ref} allow one disruption ({shown})."
     command = f"kubectl patch pdb {budget.name} {_in(budget)} --type=merge -p '{patch}'"
     return Change.of("relax_budget", budget.ref, text, command, made)
 

@@ -90,8 +90,8 @@ def convert(policy: t.Any, version: str, interval: str = "") -> Converted:
     """
     wrong = check.errors(check.check(policy, sigs.schema()))
     if wrong:
-        said = "; ".join(f"{fault.path}: {fault.message} {fault.remedy}".strip() for fault in wrong)
-        raise ValueError(f"the policy has errors: {said}")
+        message = "; ".join(f"{fault.path}: {fault.message} {fault.remedy}".strip() for fault in wrong)
+        raise ValueError(f"the policy has errors: {message}")
     made, schema = Converted(), check.schema_of("koordinator", version)
     made.config |= {"apiVersion": schema.api_version, "kind": schema.kind}
     if interval:
@@ -125,8 +125,10 @@ def _profile(
     position = next((at for at, entry in enumerate(configs) if entry["name"] == _EVICTOR), len(configs))
     if index > 0 and schema.knows("1.8.0"):
         points |= {p: {"enabled": [{"name": _EVICTOR}], "disabled": [{"name": "*"}]} for p in ("evict", "filter")}
-        said = f"Version {schema.version} has {_MOVER} in one profile only: here DefaultEvictor evicts, without jobs."
-        made.left_out.append(LeftOut(path, raw.get("name"), said))
+        message = (
+            f"Version {schema.version} has {_MOVER} in one profile only: here DefaultEvictor evicts, without jobs."
+        )
+        made.left_out.append(LeftOut(path, raw.get("name"), message))
         if "defaultDeleteOptions" in moving:
             made.leave("gracePeriodSeconds", moving["defaultDeleteOptions"]["gracePeriodSeconds"])
     else:
@@ -189,5 +191,5 @@ def _drop_refused(made: Converted, schema: schemas.Schema) -> None:
         entry = profile["pluginConfig"].pop(position)
         for place in profile["plugins"].values():
             place["enabled"] = [each for each in place["enabled"] if each["name"] != entry["name"]]
-        said = f"Koordinator {schema.version} does not take it: {message} {_INSTEAD.get(entry['name'], '')}".strip()
-        made.left_out.append(LeftOut(f"profiles[{index}].pluginConfig[{position}]", entry, said))
+        reason = f"Koordinator {schema.version} does not take it: {message} {_INSTEAD.get(entry['name'], '')}".strip()
+        made.left_out.append(LeftOut(f"profiles[{index}].pluginConfig[{position}]", entry, reason))

@@ -90,7 +90,7 @@ class Journal:
         return replace(self, settled=True, ours=(), resumes=resumes) if self.paused else None
 
     @property
-    def said(self) -> str:
+    def sentence(self) -> str:
         """What the journal means, and what to do."""
         who = f"{self.kind} {self.place.namespace}/{self.place.deployment}"
         if self.stays_paused:

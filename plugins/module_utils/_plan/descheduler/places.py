@@ -48,8 +48,8 @@ def template_of(workload: objects.Raw) -> objects.Raw:
 def container_of(workload: objects.Raw) -> objects.Raw:
     """The descheduler's container: the one whose image or name says so, else the first."""
     containers = t.cast("list[objects.Raw]", template_of(workload)["spec"].get("containers") or [{}])
-    said = [each for each in containers if "descheduler" in f"{each.get('image')} {each.get('name')}"]
-    return (said or containers)[0]
+    likely = [each for each in containers if "descheduler" in f"{each.get('image')} {each.get('name')}"]
+    return (likely or containers)[0]
 
 
 def is_cron(workload: objects.Raw) -> bool:
@@ -80,10 +80,10 @@ def unread(workload: objects.Raw, place: Place) -> str:
     for source in itertools.chain.from_iterable(map(sources, volumes)):
         mounted[str(source.get("name"))] = [str(item.get("key")) for item in source.get("items") or ()]
     if place.config_map not in mounted:
-        said = f"mounts the ConfigMaps {', '.join(sorted(mounted))}" if mounted else "mounts no ConfigMap"
+        what = f"mounts the ConfigMaps {', '.join(sorted(mounted))}" if mounted else "mounts no ConfigMap"
         right = values.similar(place.config_map, mounted) or (next(iter(mounted)) if len(mounted) == 1 else "")
         hint = f" Did you mean config_map: {right}?" if right else ""
-        return f"{place.deployment} {said}, not {place.config_map}.{hint}"
+        return f"{place.deployment} {what}, not {place.config_map}.{hint}"
     keys = mounted[place.config_map]
     if keys and place.key not in keys:
         hint = f" Did you mean key: {keys[0]}?" if len(keys) == 1 else ""

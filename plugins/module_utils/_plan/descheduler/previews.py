@@ -183,14 +183,14 @@ def read(log: str) -> Reading:
 
 def _eviction(line: str) -> Eviction:
     if line.startswith("{"):
-        said = _json(line)
-        pod = said.get("pod")
+        fields = _json(line)
+        pod = fields.get("pod")
         where = pod if isinstance(pod, dict) else dict(zip(("namespace", "name"), str(pod).split("/"), strict=False))
     else:
-        said = {key: _unquoted(value) for key, value in _PAIR.findall(line)}
-        namespace, _slash, name = said.get("pod", "").partition("/")
+        fields = {key: _unquoted(value) for key, value in _PAIR.findall(line)}
+        namespace, _slash, name = fields.get("pod", "").partition("/")
         where = {"namespace": namespace, "name": name}
-    words = (str(said.get(key) or "") for key in ("node", "strategy", "reason"))
+    words = (str(fields.get(key) or "") for key in ("node", "strategy", "reason"))
     return Eviction(str(where.get("namespace", "")), str(where.get("name", "")), *words)
 
 

@@ -220,7 +220,7 @@ def _blank(value: t.Any) -> bool:
     """Whether this is how Go shows an unset value."""
     if isinstance(value, dict):
         return all(_blank(inner) for inner in value.values())
-    return value in (None, "", False, "0s") or value == [] or (isinstance(value, (int, float)) and value == 0)
+    return value in (None, "", False, 0, "0s", [])
 
 
 _WORD = re.compile(r"[^\s{}\[\]:,]+")

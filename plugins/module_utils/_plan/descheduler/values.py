@@ -58,7 +58,7 @@ class Reader:
             yield rules.Fault("wrong_type", message, _hint(field, value), path, decoding=True)
             return
         if field.width and not isinstance(value, str) and not field.width[0] <= value <= field.width[1]:
-            remedy = f"Give a number from {field.width[0]:.17g} to {field.width[1]:.17g}."
+            remedy = f"Give a number from {field.width[0]} to {field.width[1]}."
             yield rules.Fault("out_of_range", f"{shown(value)} is out of range.", remedy, path, decoding=True)
             return
         if field.forbidden and is_set(value):

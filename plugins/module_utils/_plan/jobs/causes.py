@@ -224,8 +224,10 @@ def _uncounted(
 
 
 def _unknown(owner: str, remedy: str) -> reasons.Reason:
-    said = f"koord-descheduler reads no replica count of {owner}, or counts 0 replicas, and admits no job for its pods."
-    return reasons.Reason("unknown_workload", said, remedy)
+    message = (
+        f"koord-descheduler reads no replica count of {owner}, or counts 0 replicas, and admits no job for its pods."
+    )
+    return reasons.Reason("unknown_workload", message, remedy)
 
 
 def _crowded(

@@ -128,23 +128,23 @@ def none(given: places.Place, found: t.Sequence[Installation]) -> reasons.Findin
     """Nothing works on PodMigrationJobs."""
     if found:
         names = " and of ".join(one.name for one in found)
-        said = f"No pod of Deployment {names} is ready: nothing works on PodMigrationJobs."
+        message = f"No pod of Deployment {names} is ready: nothing works on PodMigrationJobs."
         remedy = f"Check its pods and their log: kubectl -n {found[0].place.namespace} get pods."
-        return reasons.Finding("no_controller", said, remedy, "blocker", f"Deployment {found[0].name}")
+        return reasons.Finding("no_controller", message, remedy, "blocker", f"Deployment {found[0].name}")
     chart = CHARTS[0]
     where = f" in namespace {given.namespace}" if given.namespace else ""
     what = f"Deployment {given.deployment}" if given.deployment else f"Deployment that runs {DESCHEDULER}"
-    said = f"There is no {what}{where}: nothing works on PodMigrationJobs."
+    message = f"There is no {what}{where}: nothing works on PodMigrationJobs."
     remedy = f"Install koord-descheduler, or set {OPTIONS[0]} and {OPTIONS[1]} to the ones it has."
     name = f"{given.namespace or chart.namespace}/{given.deployment or chart.deployment}"
-    return reasons.Finding("no_controller", said, remedy, "blocker", f"Deployment {name}")
+    return reasons.Finding("no_controller", message, remedy, "blocker", f"Deployment {name}")
 
 
 def idle(one: Installation, why: str) -> reasons.Finding:
     """It runs, and not for PodMigrationJobs."""
-    said = f"In the configuration of {one.name} {why}."
+    message = f"In the configuration of {one.name} {why}."
     remedy = "Enable MigrationController at evict and at filter, or let node_drain evict the pods."
-    return reasons.Finding("no_controller", said, remedy, "blocker", f"Deployment {one.name}")
+    return reasons.Finding("no_controller", message, remedy, "blocker", f"Deployment {one.name}")
 
 
 def renewed(before: objects.Raw | None, after: objects.Raw | None) -> bool:

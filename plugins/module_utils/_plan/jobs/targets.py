@@ -97,9 +97,11 @@ def choose(
     if name:
         taken = next((job for job in jobs if job.name == name), None)
         if taken:
-            said = f"Job {name} exists already, for {taken.pod}, and {'has ended' if taken.ended else 'is under way'}."
+            message = (
+                f"Job {name} exists already, for {taken.pod}, and {'has ended' if taken.ended else 'is under way'}."
+            )
             remedy = "Set another name, or delete it first (state: absent)."
-            return Choice("refuse", job=taken, cause=reasons.Reason("name_taken", said, remedy))
+            return Choice("refuse", job=taken, cause=reasons.Reason("name_taken", message, remedy))
         return Choice("create", name)
     names = (migration_jobs.name_of(target.ref, settings, attempt) for attempt in itertools.count())
     return Choice("create", next(name for name in names if name not in {job.name for job in jobs}))
@@ -133,5 +135,7 @@ def _join(job: migration_jobs.Job, settings: migration_jobs.JobSettings) -> Choi
     other = next((words for differs, words in differences if differs), "")
     if not other:
         return Choice("follow", job.name, job)
-    said = f"Job {job.name} for the pod is under way and {other}."
-    return Choice("refuse", job=job, cause=reasons.Reason("other_job", said, "Wait for its end, or reject it first."))
+    message = f"Job {job.name} for the pod is under way and {other}."
+    return Choice(
+        "refuse", job=job, cause=reasons.Reason("other_job", message, "Wait for its end, or reject it first.")
+    )

@@ -103,8 +103,8 @@ def _failure(job: migration_jobs.Job, view: View) -> reasons.Reason:
         case reason if reason in _REASONS:
             found = _REASONS[reason]
             return reasons.Reason(found.code, found.message.format(job=job), found.remedy)
-    said = job.message or job.reason or f"its phase is {job.phase}"
-    return reasons.Reason("failed", f"The job has ended: {said}", "Check its conditions and events.")
+    message = job.message or job.reason or f"its phase is {job.phase}"
+    return reasons.Reason("failed", f"The job has ended: {message}", "Check its conditions and events.")
 
 
 def _forbidden(job: migration_jobs.Job, view: View) -> reasons.Reason:

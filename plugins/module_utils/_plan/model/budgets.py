@@ -12,6 +12,7 @@ help, and whether the status can be trusted.
 
 from __future__ import annotations
 
+import datetime
 import typing as t
 from dataclasses import dataclass
 
@@ -40,6 +41,8 @@ Code = t.Literal[
 ]
 """The closed list of verdicts; those up to ``unhealthy_allowed`` allow the eviction."""
 
+ADMITTED = datetime.timedelta(minutes=2)
+"""For how long the disruption controller counts a pod as evicted that is not being deleted."""
 MAX_DISRUPTED = 2000
 """With more unconfirmed evictions, the API server refuses with 403 (``MaxDisruptedPodSize``)."""
 
@@ -160,8 +163,17 @@ def _refused(snapshot: snapshots.Snapshot, pod: objects.Pod, budget: objects.Bud
         remedy = "Repair the pods, or set unhealthyPodEvictionPolicy: AlwaysAllow on the budget."
         return Verdict("unhealthy_blocked", message, remedy, ref)
     if budget.disrupted:
-        needs += f"; {len(budget.disrupted)} more are being evicted"
+        needs += f"; {_admitted(budget)}"
     return Verdict("spent", f"{needs}.", "Wait until its other pods are healthy again.", ref)
+
+
+def _admitted(budget: objects.Budget) -> str:
+    """How many evictions were admitted, and until when they count even if the deletion was lost."""
+    evicted = f"{len(budget.disrupted)} more {'is' if len(budget.disrupted) == 1 else 'are'} being evicted"
+    times = [at for text in budget.disrupted.values() if (at := objects.moment(text))]
+    if not times:
+        return evicted
+    return f"{evicted}, which counts until {max(times) + ADMITTED:%H:%M:%S} UTC even if nothing is deleted"
 
 
 def _stale(snapshot: snapshots.Snapshot, budget: objects.Budget) -> Verdict | None:

@@ -42,6 +42,7 @@ GUARD_PREFIX = "kubeops-guard-"
 SURGE_PREFIX = "surge-"
 RUN_PREFIX = "run-"
 NODE_LEASE_PREFIX = "node-"
+EVENTS_PREFIX = "events-"
 
 
 def guard_name(workload_uid: str) -> str:
@@ -62,3 +63,8 @@ def run_name(run_id: str) -> str:
 def node_lease_name(node: str) -> str:
     """Name of a node's lock; the same as that of Medik8s, so that its operators and we exclude each other."""
     return NODE_LEASE_PREFIX + node
+
+
+def events_name(name: str) -> str:
+    """Name of the ConfigMap with what a source of events has told."""
+    return EVENTS_PREFIX + name

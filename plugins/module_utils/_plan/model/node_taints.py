@@ -155,8 +155,8 @@ def parse(word: str) -> objects.Raw:
     """
     head, _colon, effect = word.removesuffix("-").partition(":")
     key, _equals, value = head.partition("=")
-    said = {"key": key, "value": value, "effect": effect, "state": "absent" if word.endswith("-") else "present"}
-    return {name: text for name, text in said.items() if text or name == "key"}
+    parts = {"key": key, "value": value, "effect": effect, "state": "absent" if word.endswith("-") else "present"}
+    return {name: text for name, text in parts.items() if text or name == "key"}
 
 
 def read(raws: t.Sequence[objects.Raw], state: str) -> tuple[tuple[DesiredTaint, ...], tuple[Fault, ...]]:

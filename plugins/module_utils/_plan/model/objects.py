@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
-import functools
 import typing as t
 from dataclasses import dataclass
 
@@ -405,43 +404,3 @@ class Autoscaler(Object):
             minimum=spec.get("minReplicas", 1),
             maximum=spec.get("maxReplicas", 1),
         )
-
-
-DEVICES = ("device_claims", "device_slices", "device_classes", "device_rules")
-UNPARSED = (
-    "daemon_sets",
-    "claims",
-    "volumes",
-    "quotas",
-    "limits",
-    "slices",
-    "leases",
-    "attachments",
-    "eviction_requests",
-    "csi_nodes",
-    "storage_classes",
-    "namespaces",
-    *DEVICES,
-    "pod_groups",
-    "virtual_machines",
-    "kubevirts",
-)
-PARSERS: t.Mapping[str, t.Callable[[Raw], t.Any]] = {
-    "nodes": Node.of,
-    "pods": Pod.of,
-    "budgets": Budget.of,
-    "deployments": functools.partial(Workload.of, api_version="apps/v1", kind="Deployment"),
-    "replica_sets": functools.partial(Workload.of, api_version="apps/v1", kind="ReplicaSet"),
-    "stateful_sets": functools.partial(Workload.of, api_version="apps/v1", kind="StatefulSet"),
-    "rollouts": functools.partial(Workload.of, api_version="argoproj.io/v1alpha1", kind="Rollout"),
-    "clone_sets": functools.partial(Workload.of, api_version="apps.kruise.io/v1alpha1", kind="CloneSet"),
-    "scales": Workload.of,
-    "autoscalers": Autoscaler.of,
-    **dict.fromkeys(UNPARSED, lambda raw: raw),
-}
-"""How an object of each kind that a snapshot may hold is parsed."""
-
-
-def parser(name: str, share: sharing.Shared) -> t.Callable[[Raw], t.Any]:
-    """How one of many objects of the kind is parsed: as in ``PARSERS``, but equal parts of them are kept once."""
-    return PARSERS[name] if name in UNPARSED else functools.partial(t.cast("t.Any", PARSERS[name]), share=share)

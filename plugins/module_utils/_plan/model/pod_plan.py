@@ -53,6 +53,10 @@ class Choices:
     controller: migration_controller.Controller | None = None
 
 
+BUDGET_FORBIDS = frozenset({"budget_allows_nothing", "two_budgets", "unhealthy_blocked"})
+"""Codes of pods whose budget does not allow their eviction however long one waits."""
+
+
 @dataclass(frozen=True, slots=True)
 class PodPlan:
     """A pod's route with the reason for it.

@@ -111,8 +111,8 @@ def manner_of(
     where = f"the annotations of {workload or pod.ref}"
     manner, _bands, faults = _manner(names.PREFIX, wishes)
     if faults:
-        said = "; ".join(f"{value!r} of {place.replace('_', '-')} is not {text}" for place, value, text in faults)
-        return Manner(where, fault=said.replace(f"{names.PREFIX}.", f"{names.PREFIX}/"))
+        message = "; ".join(f"{value!r} of {place.replace('_', '-')} is not {text}" for place, value, text in faults)
+        return Manner(where, fault=message.replace(f"{names.PREFIX}.", f"{names.PREFIX}/"))
     return dataclasses.replace(manner, rule=where)
 
 

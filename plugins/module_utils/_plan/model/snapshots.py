@@ -11,7 +11,7 @@ import functools
 import typing as t
 from dataclasses import dataclass, field
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import objects, selectors
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import objects, parsers, selectors
 
 SERVICE = "kubernetes.io/service-name"
 """The label by which an EndpointSlice names its Service."""
@@ -55,7 +55,7 @@ class Snapshot:
     @classmethod
     def of(cls, found: t.Mapping[str, t.Iterable[t.Any]]) -> Snapshot:
         """From parsed objects by kind, the kinds named as in ``PARSERS``."""
-        have = {name: tuple(found.get(name, ())) for name in objects.PARSERS}
+        have = {name: tuple(found.get(name, ())) for name in parsers.PARSERS}
         # The later ones win: a kind with a list of its own is fresher there than among the scales, which are read once.
         scaled = ("scales", "deployments", "replica_sets", "stateful_sets", "rollouts", "clone_sets")
         return cls(
@@ -201,18 +201,24 @@ class Snapshot:
     @functools.cached_property
     def endpoints(self) -> dict[tuple[str, str], set[str]]:
         """The ready endpoints of each Service by namespace and name: UIDs of pods, addresses where there is none."""
-        ready: dict[tuple[str, str], set[str]] = {}
+        return {service: {one for one, ready in found.items() if ready} for service, found in self.listed.items()}
+
+    @functools.cached_property
+    def listed(self) -> dict[tuple[str, str], dict[str, bool]]:
+        """All endpoints of each Service in the same way, with whether they are ready."""
+        listed: dict[tuple[str, str], dict[str, bool]] = {}
         for piece in self.slices:
             meta = piece["metadata"]
             name = (meta.get("labels") or {}).get(SERVICE)
             if not name:
                 continue
-            found = ready.setdefault((meta["namespace"], name), set())
+            found = listed.setdefault((meta["namespace"], name), {})
             for endpoint in piece.get("endpoints") or ():
-                if (endpoint.get("conditions") or {}).get("ready") is not False:
-                    target = endpoint.get("targetRef") or {}
-                    found.add(target.get("uid") or ",".join(endpoint.get("addresses") or ()))
-        return ready
+                target = endpoint.get("targetRef") or {}
+                one = target.get("uid") or ",".join(endpoint.get("addresses") or ())
+                ready = (endpoint.get("conditions") or {}).get("ready") is not False
+                found[one] = found.get(one, False) or ready
+        return listed
 
     @functools.cached_property
     def _device_claims_by_place(self) -> dict[tuple[str, str], objects.Raw]:

@@ -69,8 +69,8 @@ def machine_of(snapshot: snapshots.Snapshot, pod: objects.Pod) -> Machine | None
     for settings in () if strategy else snapshot.kubevirts:
         strategy = ((settings.get("spec") or {}).get("configuration") or {}).get("evictionStrategy")
     conditions = (raw.get("status") or {}).get("conditions") or ()
-    said = next((found for found in conditions if found["type"] == "LiveMigratable"), None)
-    migratable = said is not None and said.get("status") == "True"
-    condition = said or {}
+    found = next((found for found in conditions if found["type"] == "LiveMigratable"), None)
+    migratable = found is not None and found.get("status") == "True"
+    condition = found or {}
     why = condition.get("message") or condition.get("reason") or "nothing says that it can be"
     return Machine(pod.owner, strategy or "None", migratable, "" if migratable else why)

@@ -87,11 +87,11 @@ def _count(around: world.World, domains: Domains, by_node: t.Mapping[str, int], 
 
 def _wanted(around: world.World, namespace: str, term: objects.Raw) -> tuple[frozenset[str] | None, objects.Raw | None]:
     """The namespaces and the selector of a term; without any namespaces the pod's own counts."""
-    said, selector = term.get("namespaces") or (), term.get("namespaceSelector")
+    listed, selector = term.get("namespaces") or (), term.get("namespaceSelector")
     if selector is None:
-        return frozenset(said or (namespace,)), term.get("labelSelector")
+        return frozenset(listed or (namespace,)), term.get("labelSelector")
     more = around.namespaces(selector)
-    return None if more is None else more | set(said), term.get("labelSelector")
+    return None if more is None else more | set(listed), term.get("labelSelector")
 
 
 def _covers(around: world.World, namespace: str, term: objects.Raw, guest: world.Guest) -> bool:

@@ -47,8 +47,8 @@ def requests(spec: objects.Raw, *, running: bool) -> Amounts:
     whole = (spec.get("resources") or {}).get("requests")
     if whole:
         in_force = spec.get("countedWhole") if running else None
-        said = _effective(whole, in_force, infeasible)
-        total.update({name: said[name] for name in whole if _for_whole_pods(name)})
+        stated = _effective(whole, in_force, infeasible)
+        total.update({name: stated[name] for name in whole if _for_whole_pods(name)})
     _add(total, _amounts(spec.get("overhead")))
     return {name: amount for name, amount in total.items() if amount}
 

@@ -34,11 +34,11 @@ class Answer:
     @property
     def text(self) -> str:
         """What the scheduler's event says if no node can take it."""
-        said = f"0/{self.total} nodes are available:"
+        message = f"0/{self.total} nodes are available:"
         if self.refusal:
-            return f"{said} {self.refusal}."
+            return f"{message} {self.refusal}."
         counted = sorted(f"{count} {reason}" for reason, count in self.reasons.items())
-        return f"{said} {', '.join(counted)}." if counted else said
+        return f"{message} {', '.join(counted)}." if counted else message
 
 
 @dataclass(slots=True)

@@ -23,11 +23,11 @@ def findings(plans: t.Iterable[pod_plan.PodPlan], found: t.Mapping[str, forecast
             continue
         subject = str(plan.workload or plan.pod.ref)
         code = "preempts" if one.victims else "fits_nowhere"
-        groups.setdefault((code, subject, said(one)), []).append(plan)
+        groups.setdefault((code, subject, described(one)), []).append(plan)
     return [_finding(*key, group, found) for key, group in groups.items()]
 
 
-def said(one: forecast.Forecast) -> str:
+def described(one: forecast.Forecast) -> str:
     """The forecast of one pod as a sentence; empty if it simply fits."""
     if one.victims:
         text = f"It fits on {one.target} only if the scheduler preempts {', '.join(one.victims)}"
@@ -57,7 +57,7 @@ def _finding(
 
 def _remedy(one: forecast.Forecast) -> str:
     if one.first:
-        return "Take fewer nodes at a time, or add room."
+        return "Plan fewer nodes, or add room."
     if any(reason.startswith(("Insufficient", "Too many")) for reason in one.reasons or ()):
         return "Add a node, free room on another one, or lower the requests of the workload."
     return "Change the rule that keeps it off the other nodes, or add a node that satisfies it."

@@ -111,7 +111,7 @@ class Sequence:
         self.around = world.World(snapshot)
         self.scheduler = filters.Filters(self.around)
         self.placed: list[tuple[world.Guest, str]] = []
-        self.unserved = _unserved(snapshot)
+        self.unserved = unserved(snapshot)
 
     def roll(
         self,
@@ -155,7 +155,7 @@ class Sequence:
         """The pod goes to another node."""
         pod = plan.pod
         template = _template(self.snapshot, pod)
-        unknown = _not_forecast(pod, template, self.unserved)
+        unknown = unforeseen(pod, template, self.unserved)
         if unknown is None and self.scheduler.looks > MOST_LOOKS:
             unknown = Forecast(text=f"Not forecast: {TOO_MUCH}")
         if unknown is None and pod.claims and not self.with_volumes:
@@ -208,17 +208,25 @@ def _template(snapshot: snapshots.Snapshot, pod: objects.Pod) -> objects.Raw:
     return workload.pod_spec if workload else {}
 
 
-def _unserved(snapshot: snapshots.Snapshot) -> dict[str, str]:
-    """Scheduler names that nobody serves, each with a pod that no scheduler has looked at."""
-    served = {pod.scheduler for pod in snapshot.pods if pod.node or pod.looked_at}
+def unserved(snapshot: snapshots.Snapshot) -> dict[str, str]:
+    """Scheduler names that nobody serves, each with a pod that no scheduler has looked at.
+
+    Of a pod with a gate the API server itself says that it is not scheduled.
+    """
+    served = {pod.scheduler for pod in snapshot.pods if pod.node or (pod.looked_at and not _gated(pod))}
     waiting = [pod for pod in snapshot.pods if not pod.node and not pod.looked_at and not pod.finished]
-    return {pod.scheduler: str(pod.ref) for pod in waiting if pod.scheduler not in served}
+    return {pod.scheduler: str(pod.ref) for pod in waiting if pod.scheduler not in served and not _gated(pod)}
 
 
-def _not_forecast(pod: objects.Pod, template: objects.Raw, unserved: t.Mapping[str, str]) -> Forecast | None:
+def _gated(pod: objects.Pod) -> bool:
+    return bool(pod.placed.get("schedulingGates"))
+
+
+def unforeseen(pod: objects.Pod, template: objects.Raw, idle: t.Mapping[str, str]) -> Forecast | None:
+    """What is said of a pod that the default scheduler's rules do not place; ``idle`` are the names of ``unserved``."""
     scheduler = template.get("schedulerName") or pod.scheduler or DEFAULT_SCHEDULER
-    if scheduler in unserved:
-        text = f"No scheduler serves the name {scheduler}: none has looked at {unserved[scheduler]} yet."
+    if scheduler in idle:
+        text = f"No scheduler serves the name {scheduler}: none has looked at {idle[scheduler]} yet."
         return Forecast(fits=False, text=text)
     if scheduler != DEFAULT_SCHEDULER:
         return Forecast(text=f"Not forecast: the scheduler {scheduler} decides by rules of its own.")

@@ -32,7 +32,7 @@ class Eviction:
 
     node: str
     victims: tuple[world.Guest, ...]
-    against: int = 0
+    against: int
 
     @property
     def cost(self) -> tuple[int, int, int, int, str]:

@@ -41,8 +41,7 @@ HOLDING = (
 class Guest:
     """A pod, on a node or to be placed; ``deleting`` pods do not count for topology spread.
 
-    ``spec`` is trimmed, ``volumes`` are those of ``HOLDING``, ``requests`` and ``ports`` are what it takes;
-    ``newcomer``: the forecast placed it.
+    ``spec`` is trimmed, ``volumes`` are those of ``HOLDING``, ``requests`` and ``ports`` are what it takes.
     """
 
     namespace: str
@@ -55,7 +54,6 @@ class Guest:
     ports: tuple[demands.Port, ...]
     priority: int = 0
     deleting: bool = False
-    newcomer: bool = False
     group: str = ""
 
     @property
@@ -82,10 +80,10 @@ class Guest:
         """
         spec = dict(pod.placed)
         for key in ("containers", "initContainers"):
-            said = {one.get("name"): (one.get("resources") or {}).get("requests") for one in template.get(key) or ()}
+            asked = {one.get("name"): (one.get("resources") or {}).get("requests") for one in template.get(key) or ()}
             if spec.get(key):
                 spec[key] = [
-                    {**one, "requests": said[one["name"]]} if said.get(one["name"]) else one for one in spec[key]
+                    {**one, "requests": asked[one["name"]]} if asked.get(one["name"]) else one for one in spec[key]
                 ]
         return cls._of(pod, spec, running=False)
 
@@ -102,7 +100,6 @@ class Guest:
             ports=demands.ports(spec),
             priority=pod.priority,
             deleting=running and pod.deleting,
-            newcomer=not running,
         )
 
 

@@ -78,9 +78,9 @@ def _maintained(node: objects.Node) -> list[reasons.Finding]:
     found = []
     for condition in () if held.recorded(node) else lifecycle.foreign(node):
         kind = condition["type"]
-        said = ": ".join(condition[key] for key in ("reason", "message") if condition.get(key)) or "no reason given"
+        why = ": ".join(condition[key] for key in ("reason", "message") if condition.get(key)) or "no reason given"
         at_work = kind in (lifecycle.DRAINING, lifecycle.IN_PROGRESS)
-        message = f"Node {node.name}: somebody else has set condition {kind} to True ({said})."
+        message = f"Node {node.name}: somebody else has set condition {kind} to True ({why})."
         remedy = "It stays as it is."
         if at_work:
             patch = f'{{"status":{{"conditions":[{{"type":"{kind}","status":"False"}}]}}}}'

@@ -32,7 +32,7 @@ def ordered(
         if plan.route != "skip":
             leaving.setdefault(plan.pod.node, []).append(plan.pod.priority)
     keys: t.Mapping[Order, t.Callable[[objects.Node], t.Any]] = {
-        "given": lambda node: 0,
+        "given": lambda node: "",
         "name": lambda node: _natural(node.name),
         "pods": lambda node: len(leaving.get(node.name, ())),
         "priority": lambda node: max(leaving.get(node.name, ()), default=-(2**31)),
@@ -41,6 +41,6 @@ def ordered(
     return sorted(nodes, key=keys[order])
 
 
-def _natural(text: str) -> list[tuple[int, str]]:
-    """A key by which ``worker-2`` is before ``worker-10``."""
-    return [(int(digits or -1), letters) for digits, letters in re.findall(r"(\d+)|(\D+)", text)]
+def _natural(text: str) -> list[int | str]:
+    """A key by which ``worker-2`` is before ``worker-10``; every other part of it is a number."""
+    return [int(part) if part.isdecimal() else part for part in re.split(r"(\d+)", text)]

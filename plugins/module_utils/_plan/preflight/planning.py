@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import difflib
 import typing as t
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import (
     node_records,
@@ -22,6 +22,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.mod
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.placement import findings as placement
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.placement import forecast
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.preflight import (
+    capacity,
     gang_findings,
     node_order,
     preflight,
@@ -57,7 +58,7 @@ class Wanted:
 class Draft:
     """The first half: ``there`` are nodes at their goal, ``todo`` the others in order; ``plans`` are of their pods.
 
-    ``waits`` say why nodes are not in the first wave.
+    ``waits`` say why nodes are not in the first wave. What room is left has no part in the waves yet.
     """
 
     plans: tuple[pod_plan.PodPlan, ...]
@@ -69,7 +70,7 @@ class Draft:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The whole: ``placed`` has the forecast of each pod that moves, by UID."""
+    """The whole, with the waves as the room allows; ``placed`` has the forecast of each pod that moves, by UID."""
 
     draft: Draft
     placed: t.Mapping[str, forecast.Forecast]
@@ -88,17 +89,37 @@ def draft(snapshot: snapshots.Snapshot, wanted: Wanted) -> Draft:
     todo = [snapshot.nodes[name] for name in present if name not in there]
     todo = node_order.ordered(todo, plans, wanted.order, zone_key=wanted.zone_key)
     plans = tuple(plan for plan in plans if plan.pod.node not in there)
-    shared = shares.shares(snapshot, todo, plans)
-    limits = waves.Limits(wanted.max_parallel, wanted.zone_key, wanted.max_per_zone, shared)
-    formed = waves.formed(todo, limits, together=gang_findings.together(snapshot, plans))
+    formed = _formed(snapshot, wanted, plans, todo)
     return Draft(plans, there, tuple(todo), formed.waves, formed.waits)
+
+
+def _formed(
+    snapshot: snapshots.Snapshot,
+    wanted: Wanted,
+    plans: t.Sequence[pod_plan.PodPlan],
+    todo: t.Sequence[objects.Node],
+    more: tuple[waves.Share, ...] = (),
+) -> waves.Formed:
+    shared = (*shares.shares(snapshot, todo, plans), *more)
+    limits = waves.Limits(wanted.max_parallel, wanted.zone_key, wanted.max_per_zone, shared)
+    return waves.formed(todo, limits, together=gang_findings.together(snapshot, plans))
 
 
 def judged(snapshot: snapshots.Snapshot, wanted: Wanted, drafted: Draft) -> Plan:
     """The plan with forecasts and findings; the snapshot has by now what the routes need besides."""
-    placed = forecast.forecasts(
-        snapshot, drafted.plans, drafted.waves, stay_out=wanted.evacuates, with_volumes=wanted.with_volumes
+    plans, todo = drafted.plans, drafted.todo
+
+    def foresee(some: t.Sequence[t.Collection[str]]) -> dict[str, forecast.Forecast]:
+        return forecast.forecasts(snapshot, plans, some, stay_out=wanted.evacuates, with_volumes=wanted.with_volumes)
+
+    shaping = capacity.Shaping(
+        plans,
+        gang_findings.together(snapshot, plans),
+        lambda more: _formed(snapshot, wanted, plans, todo, more),
+        foresee,
     )
+    seen = shaping.shaped(waves.Formed(drafted.waves, drafted.waits))
+    drafted = replace(drafted, waves=seen.formed.waves, waits=seen.formed.waits)
     asked = preflight.Asked(
         nodes=wanted.nodes,
         waves=drafted.waves,
@@ -108,8 +129,8 @@ def judged(snapshot: snapshots.Snapshot, wanted: Wanted, drafted: Draft) -> Plan
         stay_out=wanted.evacuates,
         terminating=frozenset(name for name, phase in phases(snapshot).items() if phase == "Terminating"),
     )
-    found = (*preflight.findings(snapshot, drafted.plans, asked), *placement.findings(drafted.plans, placed))
-    return Plan(drafted, placed, found)
+    found = (*preflight.findings(snapshot, drafted.plans, asked), *placement.findings(drafted.plans, seen.placed))
+    return Plan(drafted, seen.placed, found)
 
 
 def phases(snapshot: snapshots.Snapshot) -> dict[str, str]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import objects
 
-Limit = t.Literal["max_parallel", "max_per_zone", "control_plane", "budget"]
+Limit = t.Literal["max_parallel", "max_per_zone", "control_plane", "budget", "room"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -55,8 +55,8 @@ STEPS = ("ground", "nodes", "storage", "daemons", "pods", "owners", "rules")
 def copy(snapshot: snapshot_files.Snapshot, *, stop: float) -> Copy:
     """The copy of a cluster; ``stop`` are the seconds a pod usually takes to stop."""
     found = {kind: snapshot.objects.get(kind) or [] for kind in _KINDS}
-    said = [*snapshot.notes, notes.note("extensions")]
-    made = workload_copies.Workloads(found, stop, said)
+    gaps = [*snapshot.notes, notes.note("extensions")]
+    made = workload_copies.Workloads(found, stop, gaps)
     steps: dict[str, list[Made]] = {
         "ground": _ground(found),
         "nodes": [_node(raw) for raw in found["nodes"]],
@@ -68,10 +68,10 @@ def copy(snapshot: snapshot_files.Snapshot, *, stop: float) -> Copy:
         "daemons": made.daemons(),
         "pods": made.pods(),
         "owners": made.owners(),
-        "rules": [*_budgets(found), *_services(found), *_scalers(found, said), *_limits(found)],
+        "rules": [*_budgets(found), *_services(found), *_scalers(found, gaps), *_limits(found)],
     }
     conditions = {raw["metadata"]["name"]: set_ for raw in found["nodes"] if (set_ := _conditions(raw))}
-    return Copy(steps, conditions, made.ready(), made.members(), said)
+    return Copy(steps, conditions, made.ready(), made.members(), gaps)
 
 
 _KINDS = (
@@ -153,12 +153,12 @@ def _services(found: t.Mapping[str, list[Made]]) -> list[Made]:
     return made
 
 
-def _scalers(found: t.Mapping[str, list[Made]], said: list[snapshot_files.Note]) -> list[Made]:
+def _scalers(found: t.Mapping[str, list[Made]], gaps: list[snapshot_files.Note]) -> list[Made]:
     """Autoscalers with their limits; without metrics they leave the count between these as it is."""
     target = {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 80}}
     metrics = [{"type": "Resource", "resource": target}]
     if found["autoscalers"]:
-        said.append(notes.note("autoscaling"))
+        gaps.append(notes.note("autoscaling"))
     return [
         _object("autoscaling/v2", "HorizontalPodAutoscaler", raw, spec={**raw["spec"], "metrics": metrics})
         for raw in found["autoscalers"]

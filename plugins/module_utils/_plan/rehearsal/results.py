@@ -71,19 +71,19 @@ def lines(found: Raw) -> list[str]:
     """A rehearsal for the terminal."""
     told = {"finished": "The maintenance finished on the copy", "blocked": "The maintenance is blocked on the copy"}
     took = f" in {found['seconds']:.0f} s" if found["seconds"] is not None else ""
-    said = [f"{told.get(found['verdict'], 'The maintenance failed on the copy')}{took}. {found['headline']}".strip()]
-    said += [f"blocked by {one['object'] or one.get('code')}" for one in found["blockers"]]
-    said += found["problems"]
+    shown = [f"{told.get(found['verdict'], 'The maintenance failed on the copy')}{took}. {found['headline']}".strip()]
+    shown += [f"blocked by {one['object'] or one.get('code')}" for one in found["blockers"]]
+    shown += found["problems"]
     for node in found["nodes"]:
         seconds = "never out of service" if node["seconds"] is None else f"{node['seconds']:.0f} s out of service"
-        said.append(
+        shown.append(
             f"node {node['name']}, wave {node['wave']}: {node['outcome']}, {seconds}, {node['pods_moved']} pods"
         )
     for one in found["thin"]:
         dark = f", dark for {one['dark_seconds']:.0f} s" if one["dark_seconds"] else ""
         place = f"{one['namespace']}/{one['name']}"
-        said.append(f"service {place}: at {one['lowest']} of {one['desired']} for {one['below_seconds']:.0f} s{dark}")
-    return said + [f"not rehearsed: {one}" for one in found["not_rehearsed"]]
+        shown.append(f"service {place}: at {one['lowest']} of {one['desired']} for {one['below_seconds']:.0f} s{dark}")
+    return shown + [f"not rehearsed: {one}" for one in found["not_rehearsed"]]
 
 
 def compared(before: Raw, real: Raw) -> Made:

@@ -41,7 +41,7 @@ def of_copy(
     ``given`` are the variables as the user gave them, by their full names, ``read`` is the input that was made of them.
     ``names`` are the names of nodes in the snapshot by their real ones. ``tasks`` is the file that simulates the work.
     """
-    said: list[snapshot_files.Note] = []
+    gaps: list[snapshot_files.Note] = []
     made: dict[str, t.Any] = {}
     for full, value in sorted(given.items()):
         name = full.removeprefix(PREFIX)
@@ -50,7 +50,7 @@ def of_copy(
         if not _left_out(name):
             made[full] = value
         elif name not in QUIET:
-            said.append(notes.note("variable", full))
+            gaps.append(notes.note("variable", full))
     # The report of the copy looks like that of a run, and has to say what it is.
     reason = made.get("maintain_reason")
     made["maintain_reason"] = f"rehearsal: {reason}" if reason else "rehearsal"
@@ -58,8 +58,8 @@ def of_copy(
         made["maintain_nodes"] = [names.get(name, name) for name in read["nodes"]]
     if read["tasks"] or read["reboot"]:
         made |= {"maintain_tasks": tasks, "maintain_gates": list(read["gates"])}
-        said.append(notes.note("tasks"))
-    return {**made, "maintain_report_dir": report_dir}, said
+        gaps.append(notes.note("tasks"))
+    return {**made, "maintain_report_dir": report_dir}, gaps
 
 
 def wrong(read: t.Mapping[str, t.Any], names: t.Mapping[str, str]) -> list[str]:

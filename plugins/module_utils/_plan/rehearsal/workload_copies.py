@@ -53,10 +53,10 @@ def about(kind: str, raw: Raw) -> str:
 
 
 class Workloads:
-    """The pods of a snapshot and what controls them; ``said`` gets what the copy lacks."""
+    """The pods of a snapshot and what controls them; ``gaps`` gets what the copy lacks."""
 
-    def __init__(self, found: t.Mapping[str, list[Made]], stop: float, said: list[snapshot_files.Note]) -> None:
-        self._found, self._stop, self._said = found, stop, said
+    def __init__(self, found: t.Mapping[str, list[Made]], stop: float, gaps: list[snapshot_files.Note]) -> None:
+        self._found, self._stop, self._gaps = found, stop, gaps
         self._by_uid = {
             raw["metadata"].get("uid"): raw for kind in (*_LISTS.values(), "deployments") for raw in found[kind]
         }
@@ -100,12 +100,12 @@ class Workloads:
         for raw in self._found["jobs"]:
             job = self._controller("Job", raw)
             job["spec"]["manualSelector"] = True
-            self._said.append(notes.note("job", about("Job", raw)))
+            self._gaps.append(notes.note("job", about("Job", raw)))
             made.append(job)
         for raw in self._found["replica_sets"]:
             owner = raw["metadata"].get("owner")
             if owner and owner["uid"] not in self._by_uid:
-                self._said.append(notes.note("owner", about("ReplicaSet", raw), owner["kind"]))
+                self._gaps.append(notes.note("owner", about("ReplicaSet", raw), owner["kind"]))
         return made
 
     # -- who controls whom
@@ -182,7 +182,7 @@ class Workloads:
                 made[kind] = [{**one, "image": IMAGE} for one in made[kind]]
         made["automountServiceAccountToken"] = False
         if made.get("schedulerName", "") not in SERVED:
-            self._said.append(notes.note("scheduler", where, made.pop("schedulerName")))
+            self._gaps.append(notes.note("scheduler", where, made.pop("schedulerName")))
         for field in ("priorityClassName", "runtimeClassName"):
             if made.get(field) and made[field] not in self._classes and not str(made[field]).startswith("system-"):
                 del made[field]
@@ -197,7 +197,7 @@ class Workloads:
         made = []
         for uid, pods in groups.items():
             first, owner = pods[0], pods[0]["metadata"]["owner"]
-            self._said.append(notes.note("owner", f"{owner['kind']} {first['metadata']['namespace']}/{owner['name']}"))
+            self._gaps.append(notes.note("owner", f"{owner['kind']} {first['metadata']['namespace']}/{owner['name']}"))
             labels = {**(first["metadata"].get("labels") or {}), STAND_IN: uid}
             template = {"metadata": {"labels": labels, "annotations": first["metadata"].get("annotations") or {}}}
             template["spec"] = {name: value for name, value in first["spec"].items() if name != "nodeName"}

@@ -91,9 +91,9 @@ def _service(namespace: str, name: str, replicas: int, watches: t.Sequence[model
     counts: list[int] = []
     steps = [(*step, watch.end) for watch in watches for step in watch.steps()]
     first, last = steps[0][2], steps[-1][2]
-    # A Service may select only some of a workload's pods, such as the primary. Where the workload is unknown: watching
-    # begins when the replacements of swaps are ready already, so the count at the end matters too.
-    goal = min(replicas, max(first, last)) if replicas else min(first, last) or first
+    # Where the workload is unknown the count at the end matters too: watching begins when the replacements of swaps are
+    # ready already.
+    goal = replicas or min(first, last) or first
     for start, end, ready, watched_to in steps:
         if ready or counts:
             counts.append(ready)

@@ -190,8 +190,8 @@ def _events(value: t.Any) -> t.Iterator[Event]:
         at = instant(raw.get("at"))
         if at is not None:
             phase = text(raw.get("phase"))
-            said = texts(raw, "node", "namespace", "name", "what", "message")
-            yield Event(phases.Phase(phase) if phase in PHASES else None, at, *said)
+            words = texts(raw, "node", "namespace", "name", "what", "message")
+            yield Event(phases.Phase(phase) if phase in PHASES else None, at, *words)
 
 
 def _record(raw: objects.Raw) -> objects.Raw:

@@ -120,14 +120,14 @@ def _ending(name: str, calls: t.Iterable[read.Call], past: Past, *, check: bool)
         for raw in call.nodes:
             if read.text(raw["name"]) != name:
                 continue
-            outcome, said = read.text(raw.get("outcome")), read.text(raw.get("message"))
+            outcome, words = read.text(raw.get("outcome")), read.text(raw.get("message"))
             seen = seen or outcome != outcomes.PlanOutcome.PLANNED
             blocked = blocked or outcome == outcomes.PlanOutcome.BLOCKED
             if read.failed_entry(raw, call):
-                failure = said or outcome.replace("_", " ")
+                failure = words or outcome.replace("_", " ")
             elif outcome == outcomes.DrainOutcome.DRAINED:
                 failure = ""
-            phase, message = phases.PHASE_AFTER.get(outcome, phase), said or message
+            phase, message = phases.PHASE_AFTER.get(outcome, phase), words or message
     phase = phase or next((e.phase for e in reversed(past.nodes.get(name, ())) if e.phase), None)
     if failure:
         return "failed", failure

@@ -134,8 +134,8 @@ class Case:
     @functools.cached_property
     def manner(self) -> pod_rules.Manner:
         """How a rule, or an annotation of the workload, wants the pod to be moved."""
-        said = self.workload.annotations if self.workload else self.pod.annotations
-        return pod_rules.manner_of(self.choices.rules, self.pod, self.owner, said)
+        annotations = self.workload.annotations if self.workload else self.pod.annotations
+        return pod_rules.manner_of(self.choices.rules, self.pod, self.owner, annotations)
 
     @functools.cached_property
     def operator(self) -> operators.Operator | None:
@@ -155,8 +155,8 @@ class Case:
     @property
     def consent(self) -> bool:
         """Whether this run or an annotation of the workload (or of a pod without one) allows an interruption."""
-        said = self.workload.annotations if self.workload else self.pod.annotations
-        return self.choices.allow_interruption or said.get(names.ALLOW_INTERRUPTION) == "true"
+        annotations = self.workload.annotations if self.workload else self.pod.annotations
+        return self.choices.allow_interruption or annotations.get(names.ALLOW_INTERRUPTION) == "true"
 
     @property
     def owner(self) -> objects.Ref | None:

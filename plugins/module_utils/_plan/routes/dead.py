@@ -181,10 +181,10 @@ def stays_out(node: objects.Node, record: node_records.Record) -> str:
 def fenced(plan: pod_plan.PodPlan) -> pod_plan.PodPlan:
     """The pod's plan if its node is lost and fenced: no eviction, no budget, no kubelet."""
     if plan.code in ("not_selected", "left_by_rule"):
-        said, remedy = "pod_selector and namespaces", "Drop these options."
+        what, remedy = "pod_selector and namespaces", "Drop these options."
         if plan.code == "left_by_rule":
-            said, remedy = plan.manner.rule or "a rule", "Leave this node to another run, without it."
-        why = f"The taint out-of-service deletes every pod of the node, whatever {said} may say."
+            what, remedy = plan.manner.rule or "a rule", "Leave this node to another run, without it."
+        why = f"The taint out-of-service deletes every pod of the node, whatever {what} may say."
         return replace(plan, route="refuse", reason=why, remedy=remedy)
     if plan.route == "refuse" and plan.code in DATA:
         return plan

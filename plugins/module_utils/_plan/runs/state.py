@@ -146,7 +146,7 @@ def traces(
         found.append(Trace(run.id, run.by, run.since, place, what, tuple(n for w in run.plan for n in w)))
     for journal in journals:
         place = f"ConfigMap {names.NAMESPACE}/{journal.name}"
-        found.append(Trace("", journal.by, journal.since, place, journal.said))
+        found.append(Trace("", journal.by, journal.since, place, journal.sentence))
     return tuple(found)
 
 

@@ -82,13 +82,13 @@ def _broken(item: objects.Raw, spec: objects.Raw) -> str:
         parts = [(f"container {c.get('name')}", {side: _own(c, side, {}) for side in sides}) for c in containers]
     elif item.get("type") == "Pod":
         parts = [("the pod", {side: _of_pod(spec, side, {}) for side in sides})]
-    for what, said in parts:
+    for what, asked in parts:
         for resource, bound in (item.get("max") or {}).items():
-            most = max((amounts[resource] for amounts in said.values() if resource in amounts), default=None)
+            most = max((amounts[resource] for amounts in asked.values() if resource in amounts), default=None)
             if most is not None and most > quantities.quantity(bound):
                 return f"{what} asks for {_shown(most)} {resource}, more than {bound}"
         for resource, bound in (item.get("min") or {}).items():
-            least = said["requests"].get(resource)
+            least = asked["requests"].get(resource)
             if least is not None and least < quantities.quantity(bound):
                 return f"{what} asks for {_shown(least)} {resource}, less than {bound}"
     return ""
@@ -106,10 +106,10 @@ def _defaults(limits: t.Iterable[objects.Raw]) -> dict[str, objects.Raw]:
 
 
 def _own(container: objects.Raw, side: str, defaults: Mapping[str, objects.Raw]) -> Amounts:
-    said: objects.Raw = container.get("resources") or {}
-    own: objects.Raw = said.get(side) or {}
+    stated: objects.Raw = container.get("resources") or {}
+    own: objects.Raw = stated.get(side) or {}
     if side == "requests":
-        own = {**(said.get("limits") or {}), **own}
+        own = {**(stated.get("limits") or {}), **own}
     return {name: quantities.quantity(amount) for name, amount in {**defaults.get(side, {}), **own}.items()}
 
 
@@ -127,11 +127,11 @@ def _of_whole_pod(spec: objects.Raw, side: str) -> Amounts:
     Where it has limits, requests that are missing are those of the containers, or else the limits. Limit ranges come
     later, so their defaults do not count.
     """
-    said: objects.Raw = spec.get("resources") or {}
-    limits = {name: quantities.quantity(amount) for name, amount in (said.get("limits") or {}).items()}
+    stated: objects.Raw = spec.get("resources") or {}
+    limits = {name: quantities.quantity(amount) for name, amount in (stated.get("limits") or {}).items()}
     if side == "limits":
         return limits
-    own = {name: quantities.quantity(amount) for name, amount in (said.get("requests") or {}).items()}
+    own = {name: quantities.quantity(amount) for name, amount in (stated.get("requests") or {}).items()}
     if not limits:
         return own
     containers = _of_containers(spec, side, {})

@@ -24,8 +24,6 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.tim
 
 PER_WAVE = 2.0
 """Seconds for the cordon, the proof that the nodes are empty, and giving them back; measured on the lab."""
-BLOCKED = frozenset({"budget_allows_nothing", "two_budgets", "unhealthy_blocked"})
-"""Codes of pods whose budget does not allow their eviction however long the drain waits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,7 +172,7 @@ def _blocked(plans: t.Iterable[pod_plan.PodPlan]) -> dict[objects.Ref, list[pod_
     """The pods of budgets that never allow an eviction."""
     found: dict[objects.Ref, list[pod_plan.PodPlan]] = {}
     for plan in plans:
-        if plan.code in BLOCKED and plan.budgets:
+        if plan.code in pod_plan.BUDGET_FORBIDS and plan.budgets:
             found.setdefault(plan.budgets[0], []).append(plan)
     return found
 

@@ -41,6 +41,15 @@ DONE = {
 }
 """The outcome of an object after a change of this verb."""
 
+_REFERS_TO = {
+    "ValidatingAdmissionPolicy": "CustomResourceDefinition",
+    "ValidatingAdmissionPolicyBinding": "ValidatingAdmissionPolicy",
+}
+"""What the API server looks up to validate an object: as long as it is not there, the object is invalid.
+
+A binding is so only for those who may not read all kinds (Kubernetes 1.37: ``paramRef``, "unable to get policy").
+"""
+
 State = t.Literal["present", "absent"]
 Standing = t.Literal["present", "incomplete", "absent", "unknown"]
 Decide = t.Callable[[objects.Raw, "objects.Raw | None"], "api_changes.Change | None"]
@@ -101,8 +110,8 @@ def install(ctx: context.Context, options: AccessOptions) -> context.Result:
     return context.Result(data)
 
 
-def standing(ctx: context.Context, said: list[reasons.Finding] | None = None) -> Standing:
-    """Whether the fence is there; ``unknown`` if these credentials may not read it, which is ``said``.
+def standing(ctx: context.Context, unread: list[reasons.Finding] | None = None) -> Standing:
+    """Whether the fence is there; ``unknown`` if these credentials may not read it, which is ``unread``.
 
     Raises:
         ClusterError: the API server cannot be reached.
@@ -110,9 +119,9 @@ def standing(ctx: context.Context, said: list[reasons.Finding] | None = None) ->
     try:
         found = [(obj, writing.read(ctx, installing.ref_of(obj))) for obj in fence_manifests.FENCE]
     except errors.Forbidden as error:
-        if said is not None:
+        if unread is not None:
             message = f"It is unknown whether the API server has the fence: {error}"
-            said.append(reasons.Finding("not_checked", message, severity="info", object="NodeFence"))
+            unread.append(reasons.Finding("not_checked", message, severity="info", object="NodeFence"))
         return "unknown"
     if all(raw is None for _obj, raw in found):
         return "absent"
@@ -235,11 +244,14 @@ def _kubectl(ref: objects.Ref) -> str:
 def _refusals(ctx: context.Context, pieces: t.Iterable[Piece]) -> list[reasons.Finding]:
     """What these credentials may not do of all that is to be done, by dry runs."""
     changes = [change for piece in pieces if (change := piece.change)]
+    created = {change.target.kind for change in changes if change.verb == "create"}
     with ctx.clock.pool(act.AT_ONCE, "dry runs") as pool:
-        return [finding for finding in pool.map(lambda change: _refused(ctx, change), changes) if finding]
+        tried = pool.map(lambda change: _refused(ctx, change, created), changes)
+        return [finding for finding in tried if finding]
 
 
-def _refused(ctx: context.Context, change: api_changes.Change) -> reasons.Finding | None:
+def _refused(ctx: context.Context, change: api_changes.Change, created: t.Container[str]) -> reasons.Finding | None:
+    """``created``: the kinds of what all the changes together create."""
     request = act.request_for(change)
     try:
         ctx.cluster.send(verbs.dry(request), patience=act.PATIENCE)
@@ -251,9 +263,12 @@ def _refused(ctx: context.Context, change: api_changes.Change) -> reasons.Findin
             "or may `escalate` clusterroles and `bind` them."
         )
         return reasons.Finding("missing_permission", message, remedy, "blocker", words)
-    except (errors.NotFound, errors.Invalid):
-        # Its namespace, role or kind is to be created first; a policy whose kind is not known yet is invalid.
+    except errors.NotFound:
+        # Its namespace, role or kind is to be created first.
         return None
+    except errors.Invalid:
+        if _REFERS_TO.get(change.target.kind) not in created:
+            raise
     return None
 
 

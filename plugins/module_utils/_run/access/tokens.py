@@ -114,7 +114,7 @@ def removed(ctx: context.Context, asked: Asked) -> dict[str, t.Any]:
     """
     if asked.form == "secret":
         target = installing.ref_of(asked.secret)
-        writing.write(ctx, target, lambda found: _unfilled(asked, found), remember=True)
+        writing.write(ctx, target, lambda found: _unfilled(asked, found))
     content = asked.place.read()
     held = kubeconfigs.parsed(kubeconfigs.token_in(content, ctx.cluster.entry, asked.account.name))
     if held is None or held.user != asked.account.user:

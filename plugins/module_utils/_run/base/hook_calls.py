@@ -108,22 +108,22 @@ def repeated(
 
     Returns why it failed; empty if it did not.
     """
-    until, tries, said = clock.now() + deadline, 0, ""
+    until, tries, message = clock.now() + deadline, 0, ""
     while not stop.is_set() and (left := until - clock.now()) > 0:
         try:
             answer = attempt(tries, min(left, PATIENCE))
         except NoAnswerError as error:
-            said = str(error)
+            message = str(error)
         else:
             if answer in status:
                 return ""
-            said = f"it answered {answer} instead of {', '.join(map(str, status))}"
+            message = f"it answered {answer} instead of {', '.join(map(str, status))}"
             if answer not in hooks.REPEATED:
-                return said
+                return message
         pause = PAUSES[min(tries, len(PAUSES) - 1)]
         stop.wait(min(pause, max(until - clock.now(), 0.0)))
         tries += 1
-    return f"it was not done within {deadline:g} s" + (f"; at last {said}" if said else "")
+    return f"it was not done within {deadline:g} s" + (f"; at last {message}" if message else "")
 
 
 def failure(call: hooks.Call, why: str) -> str:

@@ -14,6 +14,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import (
     names,
     objects,
+    parsers,
     scopes,
     sharing,
     snapshots,
@@ -106,7 +107,7 @@ def listed(
     labels: str = "",
 ) -> list[t.Any]:
     """Parsed objects of one part of a kind, or of those with certain ``labels``."""
-    keep, found = objects.parser(name, share or sharing.Shared()), list[t.Any]()
+    keep, found = parsers.parser(name, share or sharing.Shared()), list[t.Any]()
     for space in _spaces(name, part) or ("",):
         kind, wanted = KINDS[name], labels or part.labels
         listing = cluster.items(
@@ -164,7 +165,7 @@ def _kept(
     meta = raw["metadata"]
     meta.pop("managedFields", None)
     named = {field: meta.get(field) for field in ("namespace", "name", "uid", "resourceVersion")}
-    parsed = objects.parser(name, share)(raw)
+    parsed = parsers.parser(name, share)(raw)
     if not takes(parsed):
         return None
     whole = name == "nodes" and (raws is None or meta["name"] in raws)

@@ -35,7 +35,7 @@ def refused(ctx: context.Context, error: errors.Forbidden, choices: pod_plan.Cho
     words = f"{verb} {resource}"
     first = reasons.Finding(
         "missing_permission",
-        f"These credentials may not {words}: {error.message}",
+        f"These credentials may not {words}: {error.message.rstrip('.')}.",
         f"Grant the verb {verb} on {resource} in a role that is bound to them.",
         "blocker",
         words,

@@ -25,6 +25,8 @@ class Services:
         self._ctx, self._prior = ctx, prior
         self._series: dict[tuple[str, str], list[tuple[str, int]]] = {}
         self._replicas: dict[tuple[str, str], int] = {}
+        self._most: dict[tuple[str, str], int] = {}
+        self._partial: set[tuple[str, str]] = set()
 
     def sample(self, snapshot: snapshots.Snapshot) -> None:
         """Record the present counts; only a changed count adds a step."""
@@ -34,17 +36,27 @@ class Services:
             series = self._series.setdefault(service, [])
             if not series or series[-1][1] != count:
                 series.append((at, count))
-                self._replicas[service] = self._wanted(snapshot, ready.get(service, ())) or self._replicas.get(
-                    service, 0
-                )
+                self._note_wanted(service, snapshot)
                 if len(series) > STEPS:
                     self._series[service] = merged(series)
 
-    def _wanted(self, snapshot: snapshots.Snapshot, uids: t.Iterable[str]) -> int:
-        """The replica count of the workloads behind these pods together; 0 if none is known."""
-        pods = filter(None, map(snapshot.pod, uids))
-        behind = {workload.uid: workload.replicas for pod in pods if (workload := snapshot.workload_of(pod))}
-        return sum(self._prior.get(uid, replicas) for uid, replicas in behind.items())
+    def _note_wanted(self, service: tuple[str, str], snapshot: snapshots.Snapshot) -> None:
+        """The replica count of the workloads behind the Service together, as long as one is known."""
+        ready = snapshot.endpoints.get(service, set())
+        pods = filter(None, map(snapshot.pod, ready))
+        behind = {workload.uid: workload for pod in pods if (workload := snapshot.workload_of(pod))}
+        if not behind:
+            return
+        self._replicas[service] = sum(self._prior.get(uid, workload.replicas) for uid, workload in behind.items())
+        serving = {pod.uid for workload in behind.values() for pod in snapshot.pods_of(workload) if pod.ready}
+        self._most[service] = max(self._most.get(service, 0), len(ready))
+        if not serving <= snapshot.listed[service].keys():
+            # It selects only some of a workload's pods, such as the primary.
+            self._partial.add(service)
+
+    def _desired(self, service: tuple[str, str]) -> int:
+        wanted = self._replicas.get(service, 0)
+        return min(wanted, self._most[service]) if service in self._partial else wanted
 
     @property
     def watched(self) -> int:
@@ -54,14 +66,15 @@ class Services:
     def to_dicts(self) -> list[dict[str, t.Any]]:
         """``[{namespace, name, replicas, samples: [[at, ready], ...]}]``; those that served all the same are left out.
 
-        ``replicas`` is what the workloads behind it want; 0 if that is unknown.
+        ``replicas`` is what the workloads behind it want, or of a Service that selects only some of their pods the
+        most that served; 0 if that is unknown.
         """
         at = self._ctx.clock.wall()
         return [
             {
                 "namespace": namespace,
                 "name": name,
-                "replicas": self._replicas[namespace, name],
+                "replicas": self._desired((namespace, name)),
                 "samples": [*map(list, series), [at, series[-1][1]]],
             }
             for (namespace, name), series in sorted(self._series.items())

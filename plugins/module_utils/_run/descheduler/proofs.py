@@ -137,8 +137,8 @@ class Verification:
                 self.proof = None
                 ended = "" if progress.hopeless else f" within {timeout:.0f} s"
                 words = last_words(target, progress.dead)
-                said = f" {progress.dead[0].pod} said: {words}" if words else f" ({waiting or _STAYING})"
-                message = f"The new configuration does not run{ended}.{said}"
+                detail = f" {progress.dead[0].pod} said: {words}" if words else f" ({waiting or _STAYING})"
+                message = f"The new configuration does not run{ended}.{detail}"
                 return message, words or message
             if (waiting or _STAYING) != announced:
                 announced = waiting or _STAYING

@@ -28,7 +28,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drain import (
     dead_nodes,
     evict,
-    node_sites,
+    node_drains,
     pod_hooks,
     routing,
     turns,
@@ -130,7 +130,7 @@ class Closing:
     def taken_over(self, node: str, why: str) -> None:
         """Somebody has the node's lock now."""
         if self._sites[node].open:
-            fallen = node_sites.taken_over(why)
+            fallen = node_drains.taken_over(why)
             self._close(self._sites[node], fallen.outcome, fallen.message)
 
     def wind_up(self) -> None:
@@ -139,7 +139,7 @@ class Closing:
             if not site.open:
                 site.end_moves(self.ctx.clock.now())
 
-    def judge(self, site: node_sites.NodeDrain, snapshot: snapshots.Snapshot) -> None:
+    def judge(self, site: node_drains.NodeDrain, snapshot: snapshots.Snapshot) -> None:
         """Decide whether the node is drained, has failed, or goes on."""
         now = self.ctx.clock.now()
         failed = [move for move in site.moves.values() if move.state == "failed"]
@@ -158,7 +158,7 @@ class Closing:
         if now >= self.deadline or late:
             self.routing.look_again(site, snapshot)
             missing = [*self._replacements.missing(snapshot), *self.hooks.missing(site.name)]
-            why = node_sites.too_late(late or left, missing)
+            why = node_drains.too_late(late or left, missing)
             turns.fail(overdue, now)
             self._close(site, outcomes.DrainOutcome.TIMED_OUT, why)
             return
@@ -182,10 +182,10 @@ class Closing:
         else:
             site.quiet_since = now
 
-    def prove(self, site: node_sites.NodeDrain) -> None:
+    def prove(self, site: node_drains.NodeDrain) -> None:
         """Record the node as drained, on the condition that it is still out."""
         known = self._live.raw_node(site.name)
-        why, _made = site.write(self.ctx, node_sites.drained, self.locks.fence, known=known)
+        why, _made = site.write(self.ctx, node_drains.drained, self.locks.fence, known=known)
         if why := why or site.show(self.ctx, "drained", self.locks.fence):
             self._close(site, why.outcome, why.message)
             return
@@ -210,11 +210,11 @@ class Closing:
                 found.append(name)
         return found
 
-    def unrecorded(self, site: node_sites.NodeDrain, fallen: standing.Fallen) -> None:
+    def unrecorded(self, site: node_drains.NodeDrain, fallen: standing.Fallen) -> None:
         """What its hooks are about to do could not be written to the node's record."""
         self._close(site, fallen.outcome, fallen.message)
 
-    def _close(self, site: node_sites.NodeDrain, outcome: outcomes.DrainOutcome, message: str) -> None:
+    def _close(self, site: node_drains.NodeDrain, outcome: outcomes.DrainOutcome, message: str) -> None:
         self.evictor.withdraw(site.name)
         if outcome in NOT_OURS or self.hooks.failed_for(site.name):
             self.swaps.lose(site.name, message)
@@ -222,7 +222,7 @@ class Closing:
         if outcome != outcomes.DrainOutcome.ADOPTED_BY:
             self.jobs.abandon(site.name, f"Node {site.name} is not emptied after all: {message}")
 
-    def _listed_empty(self, site: node_sites.NodeDrain) -> bool:
+    def _listed_empty(self, site: node_drains.NodeDrain) -> bool:
         """A fresh list proves it: a watch that hangs looks like one with nothing to report."""
         found = self.ctx.cluster.items(kinds.PODS, fields=f"spec.nodeName={site.name}", patience=act.PATIENCE).items
         moves = [site.moves.get(item["metadata"]["uid"]) for item in found]

@@ -26,7 +26,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.mod
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.nodes import cordon, standing
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.routes import dead
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import act, context, observe
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drain import node_sites
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drain import node_drains
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.protect import surge_lease
 
 LISTEN = 12.0
@@ -67,7 +67,7 @@ class Silence:
         self._nodes: dict[str, objects.Node | None] = {}
         self._standstill = _Standstill()
 
-    def given_up(self, site: node_sites.NodeDrain) -> str:
+    def given_up(self, site: node_drains.NodeDrain) -> str:
         """Why nothing more will happen on the node; empty while something may."""
         now, left = self.ctx.clock.now(), site.left()
         if not left or any(move.state == "asked" for move in left):
@@ -101,7 +101,7 @@ class Silence:
             f"{option.options(fenced=(site.name,))}."
         )
 
-    def _look(self, site: node_sites.NodeDrain, now: float) -> objects.Node | None:
+    def _look(self, site: node_drains.NodeDrain, now: float) -> objects.Node | None:
         if now - self._looked.get(site.name, float("-inf")) >= LOOK_EVERY:
             self._looked[site.name] = now
             self._nodes[site.name] = _node(self.ctx, site.name) or self._nodes.get(site.name)
@@ -123,7 +123,7 @@ class Evacuation:
         self._attached: dict[str, set[str]] = {}
         self._said: dict[str, str] = {}
 
-    def predict(self, sites: t.Collection[node_sites.NodeDrain]) -> None:
+    def predict(self, sites: t.Collection[node_drains.NodeDrain]) -> None:
         """Note what the real run would write; a node that lives is closed as it would be."""
         for site in _unproven(self.ctx, sites):
             if site.record:
@@ -131,13 +131,13 @@ class Evacuation:
                 if change:
                     act.apply(self.ctx, change)
 
-    def work(self, sites: t.Collection[node_sites.NodeDrain]) -> list[node_sites.NodeDrain]:
+    def work(self, sites: t.Collection[node_drains.NodeDrain]) -> list[node_drains.NodeDrain]:
         """Evacuate the nodes; returns those that are empty. The others are closed with the reason."""
         leases = _leases(self.ctx)
         going = [site for site in _listen(self.ctx, _unproven(self.ctx, sites), leases) if self._set(site)]
         self._volumes = self._attached_to(going) if going else {}
         standstill = _Standstill()
-        done: list[node_sites.NodeDrain] = []
+        done: list[node_drains.NodeDrain] = []
         while going:
             now = self.ctx.clock.now()
             self._follow(going, now)
@@ -154,7 +154,7 @@ class Evacuation:
             self.live.wait(TICK)
         return done
 
-    def _set(self, site: node_sites.NodeDrain) -> bool:
+    def _set(self, site: node_drains.NodeDrain) -> bool:
         """Set the taint on the condition that the node is still lost; the record holds it from then on."""
 
         def tainted(node: objects.Node, record: node_records.Record) -> api_changes.Change | None:
@@ -165,7 +165,7 @@ class Evacuation:
 
         return self._write(site, tainted, "tainted") and site.open
 
-    def _lift(self, site: node_sites.NodeDrain) -> None:
+    def _lift(self, site: node_drains.NodeDrain) -> None:
         """The kubelet is back in the middle: remove the taint, so that it ends the pods itself."""
 
         def lifted(node: objects.Node, record: node_records.Record) -> api_changes.Change | None:
@@ -181,7 +181,7 @@ class Evacuation:
                 f"{option.options(fenced=(site.name,))}",
             )
 
-    def _write(self, site: node_sites.NodeDrain, wanted: node_sites.Wanted, done: str) -> bool:
+    def _write(self, site: node_drains.NodeDrain, wanted: node_drains.Wanted, done: str) -> bool:
         """Whether the change was made, or none was needed; else the site is closed with the reason."""
         why, made = site.write(self.ctx, wanted, self.fence)
         if why:
@@ -190,7 +190,7 @@ class Evacuation:
             self.ctx.tell(phases.What.TAINTED, f"{done} {dead.OUT_OF_SERVICE['key']}", node=site.name)
         return why is None
 
-    def _attached_to(self, sites: t.Iterable[node_sites.NodeDrain]) -> dict[str, set[str]]:
+    def _attached_to(self, sites: t.Iterable[node_drains.NodeDrain]) -> dict[str, set[str]]:
         """The volumes attached to each node for pods that have to go; those of pods that stay do not count."""
         attachments = observe.lists(self.ctx.cluster, ("attachments",))["attachments"]
         view = dataclasses.replace(self.live.snapshot(), attachments=tuple(attachments))
@@ -200,7 +200,7 @@ class Evacuation:
             found[site.name] = {volume for pod in going for volume in dead.attached(view, pod)}
         return found
 
-    def _follow(self, sites: t.Iterable[node_sites.NodeDrain], now: float) -> None:
+    def _follow(self, sites: t.Iterable[node_drains.NodeDrain], now: float) -> None:
         snapshot = self.live.snapshot()
         present = {pod.uid: pod for pod in snapshot.pods}
         for site in sites:
@@ -213,7 +213,7 @@ class Evacuation:
                 elif found.deleting and move.state == "waiting":
                     move.state, move.left_at = "leaving", now
 
-    def _look(self, sites: t.Iterable[node_sites.NodeDrain], now: float) -> None:
+    def _look(self, sites: t.Iterable[node_drains.NodeDrain], now: float) -> None:
         """Who came back, and what is still attached."""
         if now - self._looked < LOOK_EVERY:
             return
@@ -233,13 +233,13 @@ class Evacuation:
                 self._said[site.name] = text
                 self.ctx.tell(phases.What.PROGRESS, text, node=site.name)
 
-    def _words(self, site: node_sites.NodeDrain) -> str:
+    def _words(self, site: node_drains.NodeDrain) -> str:
         volumes = sorted(self._attached.get(site.name, ()))
         more = f" and {len(volumes) - 5} more" if len(volumes) > 5 else ""
         return f"{len(site.left())} pods left, volumes attached: {', '.join(volumes[:5]) or 'none'}{more}"
 
 
-def _unproven(ctx: context.Context, sites: t.Collection[node_sites.NodeDrain]) -> list[node_sites.NodeDrain]:
+def _unproven(ctx: context.Context, sites: t.Collection[node_drains.NodeDrain]) -> list[node_drains.NodeDrain]:
     """The sites without a sign of life yet; the others are closed."""
     for site in sites:
         if why := dead.alive(t.cast(objects.Node, site.node)):
@@ -248,8 +248,8 @@ def _unproven(ctx: context.Context, sites: t.Collection[node_sites.NodeDrain]) -
 
 
 def _listen(
-    ctx: context.Context, sites: list[node_sites.NodeDrain], leases: t.Mapping[str, objects.Raw]
-) -> list[node_sites.NodeDrain]:
+    ctx: context.Context, sites: list[node_drains.NodeDrain], leases: t.Mapping[str, objects.Raw]
+) -> list[node_drains.NodeDrain]:
     """The sites whose kubelet does not renew its lease while we listen; its clock and ours are not compared."""
     if not sites:
         return []
@@ -271,7 +271,7 @@ def _listen(
     return sites
 
 
-def _refuse(ctx: context.Context, site: node_sites.NodeDrain, why: str) -> None:
+def _refuse(ctx: context.Context, site: node_drains.NodeDrain, why: str) -> None:
     finding = dead.not_dead(site.name, why)
     site.outcome, site.message = outcomes.DrainOutcome.NOT_DEAD, finding.sentence
     site.end_moves(ctx.clock.now())

@@ -41,7 +41,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drai
     closing,
     dead_nodes,
     evict,
-    node_sites,
+    node_drains,
     operator_waits,
     pod_hooks,
     replaced,
@@ -93,7 +93,7 @@ def drain(ctx: context.Context, options: DrainOptions) -> context.Result:
         if choices.controller is None and not choices.fenced:
             live.scope = scopes.narrow(wanted, len(nodes))
         live.follow(("pods", "budgets", "slices", *observe.surged(surges.values())))
-        sites = {name: node_sites.NodeDrain(name, nodes.get(name)) for name in wanted}
+        sites = {name: node_drains.NodeDrain(name, nodes.get(name)) for name in wanted}
         for site in sites.values():
             site.read_record(ctx)
         replacements = replaced.Replacements(ctx, options.wait_for)
@@ -103,7 +103,7 @@ def drain(ctx: context.Context, options: DrainOptions) -> context.Result:
         work.run()
     now = ctx.clock.now()
     spent = {"requests": ctx.cluster.requests - requests, "seconds": round(now - began, 3)}
-    return node_sites.result_of(sites.values(), work.services, now, spent, work.hooks.to_dicts)
+    return node_drains.result_of(sites.values(), work.services, now, spent, work.hooks.to_dicts)
 
 
 class _Drain:
@@ -168,7 +168,7 @@ class _Drain:
             self.swaps.close()
             self.locks.leave(drop=self.closing.left_to_others())
 
-    def _predict(self, site: node_sites.NodeDrain) -> None:
+    def _predict(self, site: node_drains.NodeDrain) -> None:
         self.hooks.predict(site)
         delete = self.options.choices.disable_eviction
         for move in site.left():
@@ -176,21 +176,21 @@ class _Drain:
                 act.apply(self.ctx, self.evictor.change(move))
                 move.outcome = outcomes.PodOutcome.DELETED if delete else outcomes.PodOutcome.EVICTED
             else:
-                move.outcome = node_sites.MOVED_BY.get(move.plan.route, outcomes.PodOutcome.GONE)
+                move.outcome = node_drains.MOVED_BY.get(move.plan.route, outcomes.PodOutcome.GONE)
                 if move.plan.route == "job":
                     self.jobs.predicted(move)
         if site.selected_only:
             site.outcome = outcomes.DrainOutcome.SELECTED_GONE
             site.message = f"Node {site.name} would lose the selected pods."
             return
-        proven = node_sites.drained(site.node, site.record) if site.node and site.record else None
-        shown = node_sites.predicted(self.ctx, site, self.live.raw_node(site.name))
+        proven = node_drains.drained(site.node, site.record) if site.node and site.record else None
+        shown = node_drains.predicted(self.ctx, site, self.live.raw_node(site.name))
         for change in (*shown[:-1], proven, *shown[-1:]):
             if change:
                 act.apply(self.ctx, change)
         site.outcome, site.message = outcomes.DrainOutcome.DRAINED, f"Node {site.name} would be drained."
 
-    def _fenced(self, todo: list[node_sites.NodeDrain]) -> None:
+    def _fenced(self, todo: list[node_drains.NodeDrain]) -> None:
         """First those whose machines are off: their pods and volumes only have to be released."""
         sites = [site for site in todo if site.open and site.name in self.options.choices.fenced]
         evacuation = dead_nodes.Evacuation(self.ctx, self.live, self.locks.fence, self.deadline)
@@ -279,7 +279,7 @@ class Progress:
         self._told: dict[str, tuple[str, float]] = {}
 
     def tell(
-        self, sites: t.Iterable[node_sites.NodeDrain], beside: t.Collection[str], missing: t.Collection[str]
+        self, sites: t.Iterable[node_drains.NodeDrain], beside: t.Collection[str], missing: t.Collection[str]
     ) -> None:
         """Tell of the open sites; ``beside`` and ``missing`` are waited for while pods are left, and after that."""
         now = self._ctx.clock.now()
@@ -291,7 +291,7 @@ class Progress:
                 self._ctx.tell(phases.What.PROGRESS, text, node=site.name)
 
 
-def _words(site: node_sites.NodeDrain, beside: t.Collection[str], missing: t.Collection[str]) -> str:
+def _words(site: node_drains.NodeDrain, beside: t.Collection[str], missing: t.Collection[str]) -> str:
     left = site.left()
     total = sum(1 for move in site.moves.values() if move.state != "skipped")
     leaving = sum(1 for move in left if move.state == "leaving")

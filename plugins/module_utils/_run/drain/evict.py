@@ -117,9 +117,9 @@ class Requested(dict[str, float]):
         request = eviction_requests.active(snapshot, move.pod) if move.pod.responders else None
         if request is None:
             return False
-        named, said = eviction_requests.named(request), eviction_requests.waited_for(request)
+        named, message = eviction_requests.named(request), eviction_requests.waited_for(request)
         if now - self.setdefault(move.pod.uid, now) < eviction_requests.PATIENCE:
-            move.block(named.kind, named.namespace, named.name, said)
+            move.block(named.kind, named.namespace, named.name, message)
             return True
         move.reason = f"{named} was not over after {eviction_requests.PATIENCE / 60:g} minutes. {move.plan.reason}"
         return False
@@ -296,12 +296,12 @@ class Evictor:
             move.refusals += 1
             line.refused_at, line.ask_again = line.seen, now + (error.retry_after or ASK_AGAIN)
             namespace, name = move.budget or (pod.namespace, "")
-            said = "; ".join(cause.message for cause in error.causes if cause.message) or error.message
+            message = "; ".join(cause.message for cause in error.causes if cause.message) or error.message
             if held := self.waits.holds(move):
                 self.waits.hold(move, held, now)
             else:
-                move.block("PodDisruptionBudget", namespace, name, said)
-            self._note(phases.What.REFUSED, move, said)
+                move.block("PodDisruptionBudget", namespace, name, message)
+            self._note(phases.What.REFUSED, move, message)
             return
         if not isinstance(error, errors.Conflict):
             move.block("Pod", pod.namespace, pod.name, str(error))

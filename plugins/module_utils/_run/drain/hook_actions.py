@@ -96,5 +96,5 @@ class Actions:
 
     def tell(self, one: PodHook, what: str) -> None:
         """A line of progress, and an event for the report."""
-        call, said = one.call, f"{one.call.what}: {what}"
-        self.ctx.tell(phases.What.HOOK, said, node=call.node, namespace=call.namespace, name=call.name)
+        call, message = one.call, f"{one.call.what}: {what}"
+        self.ctx.tell(phases.What.HOOK, message, node=call.node, namespace=call.namespace, name=call.name)

@@ -29,7 +29,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base
     hook_calls,
     pod_moves,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drain import hook_actions, node_sites
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drain import hook_actions, node_drains
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.protect import surge_lease
 
 UNRUN = "its task file has not run to its end, or the pod came after it was time for that"
@@ -41,7 +41,7 @@ class PodHooks:
 
     ctx: context.Context
     rules: hooks.Rules
-    sites: t.Mapping[str, node_sites.NodeDrain]
+    sites: t.Mapping[str, node_drains.NodeDrain]
     calls: hook_calls.HttpCalls
     fence: surge_lease.NodesFence
     _before: dict[str, list[hook_actions.PodHook]] = field(default_factory=dict)
@@ -79,7 +79,7 @@ class PodHooks:
         found = [*_on(self._before, node), *_on(self._after, node)]
         return "; ".join(f"{one.call.subject}: {one.failure}" for one in found if one.failure)
 
-    def step(self, snapshot: snapshots.Snapshot) -> list[tuple[node_sites.NodeDrain, standing.Fallen]]:
+    def step(self, snapshot: snapshots.Snapshot) -> list[tuple[node_drains.NodeDrain, standing.Fallen]]:
         """Begin, follow and record what can be now; returns the nodes whose record could not be written."""
         if not self.rules:
             return []
@@ -95,13 +95,13 @@ class PodHooks:
                 fallen.append((site, why))
         return fallen
 
-    def to_dicts(self, site: node_sites.NodeDrain) -> list[dict[str, t.Any]]:
+    def to_dicts(self, site: node_drains.NodeDrain) -> list[dict[str, t.Any]]:
         """The hooks of the node's pods with their states, and the task files that are left to run."""
         shown = [one for found in (self._before, self._after) for one in _on(found, site.name)]
         told = [one.call.to_dict("failed" if one.failure else one.state, moved=one.moved) for one in shown]
         return told + [call.to_dict(state, moved=moved) for call, state, moved in self._tasks_after(site)]
 
-    def predict(self, site: node_sites.NodeDrain) -> None:
+    def predict(self, site: node_drains.NodeDrain) -> None:
         """Say which hooks the pods of the node have, for check mode."""
         if not self.rules or site.node is None:
             return
@@ -119,7 +119,7 @@ class PodHooks:
 
     # -- what is to be done
 
-    def _look(self, site: node_sites.NodeDrain, snapshot: snapshots.Snapshot) -> None:
+    def _look(self, site: node_drains.NodeDrain, snapshot: snapshots.Snapshot) -> None:
         """Take in new pods, what was answered, and pods that have gone."""
         asked = self._before.keys() - self._starting
         new = [move for move in site.left() if site.open and move.pod.uid not in asked]
@@ -143,7 +143,7 @@ class PodHooks:
             if one.until and not one.over:
                 self._actions.follow(one, record, snapshot)
 
-    def _over(self, site: node_sites.NodeDrain, call: hooks.Call, snapshot: snapshots.Snapshot) -> bool | None:
+    def _over(self, site: node_drains.NodeDrain, call: hooks.Call, snapshot: snapshots.Snapshot) -> bool | None:
         """Whether the pod has gone (``True``), or stays because its node was given up after it was asked to go."""
         if snapshot.pod(call.uid) is None:
             return True
@@ -152,7 +152,7 @@ class PodHooks:
 
     # -- what is written
 
-    def _record(self, site: node_sites.NodeDrain, snapshot: snapshots.Snapshot) -> standing.Fallen | None:
+    def _record(self, site: node_drains.NodeDrain, snapshot: snapshots.Snapshot) -> standing.Fallen | None:
         """Write how far the hooks are, then begin those that are written as begun."""
         record = site.taken
         entries: dict[str, dict[str, str]] = {}
@@ -181,14 +181,14 @@ class PodHooks:
 
     def _write(
         self,
-        site: node_sites.NodeDrain,
+        site: node_drains.NodeDrain,
         entries: t.Mapping[str, t.Mapping[str, str]],
         begin: t.Sequence[hook_actions.PodHook],
         ended: t.Sequence[hook_actions.PodHook],
     ) -> standing.Fallen | None:
-        said = [f"call {one.call.what} for {one.call.subject}" for one in begin]
-        said += [f"record it as {'failed' if one.failure else 'done'} for {one.call.subject}" for one in ended]
-        sentence = "; ".join(said) or f"record the hooks that are due on node {site.name}"
+        steps = [f"call {one.call.what} for {one.call.subject}" for one in begin]
+        steps += [f"record it as {'failed' if one.failure else 'done'} for {one.call.subject}" for one in ended]
+        sentence = "; ".join(steps) or f"record the hooks that are due on node {site.name}"
 
         def wanted(node: objects.Node, record: node_records.Record) -> api_changes.Change | None:
             return cordon.with_hooks(node, record, entries, sentence[0].upper() + sentence[1:])
@@ -198,7 +198,7 @@ class PodHooks:
             site.record = cordon.hooked(site.record, entries)
         return why
 
-    def _next(self, site: node_sites.NodeDrain) -> list[hook_actions.PodHook]:
+    def _next(self, site: node_drains.NodeDrain) -> list[hook_actions.PodHook]:
         """The hooks to begin: of each pod one after the other, HTTP calls only as many as can be sent at once."""
         lanes = [*self._before.values()] if site.open and not self.failed_for(site.name) else []
         lanes = [lane for lane in lanes if lane and lane[0].call.node == site.name]
@@ -219,24 +219,24 @@ class PodHooks:
 
     # -- what follows
 
-    def _fail(self, site: node_sites.NodeDrain) -> None:
+    def _fail(self, site: node_drains.NodeDrain) -> None:
         for move in site.left():
             for one in self._before.get(move.pod.uid, ()):
-                said = f"{one.call.subject}: {one.call.what}"
+                message = f"{one.call.subject}: {one.call.what}"
                 if one.failure and move.state == "waiting":
                     move.end("failed", outcomes.PodOutcome.HOOK_FAILED, self.ctx.clock.now(), one.failure)
                 elif not one.over and move.state == "waiting":
-                    move.block("Pod", move.pod.namespace, move.pod.name, said)
-                elif one.over and move.blocked_by and move.blocked_by["message"] == said:
+                    move.block("Pod", move.pod.namespace, move.pod.name, message)
+                elif one.over and move.blocked_by and move.blocked_by["message"] == message:
                     # Whatever it waits for now says so itself.
                     move.blocked_by = None
 
-    def _owed(self, site: node_sites.NodeDrain) -> list[hook_actions.PodHook]:
+    def _owed(self, site: node_drains.NodeDrain) -> list[hook_actions.PodHook]:
         if site.name in self._lost:
             return []
         return [one for one in self._after.get(site.name, ()) if not one.over]
 
-    def _tasks_after(self, site: node_sites.NodeDrain) -> list[tuple[hooks.Call, str, bool]]:
+    def _tasks_after(self, site: node_drains.NodeDrain) -> list[tuple[hooks.Call, str, bool]]:
         """The task files for pods that have gone, or stay although they were asked to go."""
         if site.record is None or self.ctx.check:
             return []
@@ -255,7 +255,7 @@ def _as_it_is(move: pod_moves.Move, snapshot: snapshots.Snapshot) -> pod_plan.Po
     return dataclasses.replace(move.plan, pod=snapshot.pod(move.pod.uid) or move.pod)
 
 
-def _recorded(site: node_sites.NodeDrain, call: hooks.Call, *, moved: bool) -> hook_actions.PodHook:
+def _recorded(site: node_drains.NodeDrain, call: hooks.Call, *, moved: bool) -> hook_actions.PodHook:
     """The call, as far as it is according to the node's record."""
     state = hooks.state_of(site.record, call.key) if site.record else ""
     return hook_actions.PodHook(call, state or "due", moved, again=state in ("begun", "failed"))

@@ -26,7 +26,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base
     owners,
     pod_moves,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drain import node_sites, replaced
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drain import node_drains, replaced
 
 OWNERS_EVERY = 3.0
 """Seconds between two reads of owners that cannot be watched, and of one that is not known yet."""
@@ -41,7 +41,7 @@ class Routing:
     ctx: context.Context
     choices: pod_plan.Choices
     live: observe.Live
-    sites: t.Mapping[str, node_sites.NodeDrain]
+    sites: t.Mapping[str, node_drains.NodeDrain]
     surges: t.Mapping[str, surge_records.Surge]
     replacements: replaced.Replacements
     _scales: list[objects.Workload] = dataclasses.field(default_factory=list)
@@ -125,7 +125,7 @@ class Routing:
         if move.plan.tolerant:
             outcome = outcomes.PodOutcome.TOLERATES_MAINTENANCE
         elif not move.ours:
-            outcome = node_sites.MOVED_BY.get(move.plan.route, outcomes.PodOutcome.GONE)
+            outcome = node_drains.MOVED_BY.get(move.plan.route, outcomes.PodOutcome.GONE)
         elif self.choices.disable_eviction:
             outcome = outcomes.PodOutcome.DELETED
         else:
@@ -224,7 +224,7 @@ class Routing:
     def _routes(self, snapshot: snapshots.Snapshot, nodes: t.Collection[str]) -> tuple[pod_plan.PodPlan, ...]:
         return migrate.routes(snapshot, nodes, self.choices, now=self.ctx.clock.server(), known=self._first)
 
-    def look_again(self, site: node_sites.NodeDrain, snapshot: snapshots.Snapshot) -> None:
+    def look_again(self, site: node_drains.NodeDrain, snapshot: snapshots.Snapshot) -> None:
         """Give the reason why pods that are terminating do not end, instead of that for their route."""
         for plan in self._routes(snapshot, {site.name}):
             move = site.moves.get(plan.pod.uid)

@@ -13,10 +13,10 @@ import typing as t
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import outcomes
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import pod_moves
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drain import node_sites
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drain import node_drains
 
 
-def take(sites: t.Iterable[node_sites.NodeDrain], now: float) -> frozenset[str]:
+def take(sites: t.Iterable[node_drains.NodeDrain], now: float) -> frozenset[str]:
     """Hold the moves whose turn has not come; returns the UIDs of workloads of which no pod may leave yet.
 
     Kubelets delete a pod once its volumes are unmounted, so what leaves last is not needed for those of the others.
@@ -51,8 +51,8 @@ def _hold(move: pod_moves.Move, before: pod_moves.Move | None, now: float) -> No
 
 def overdue(moves: t.Iterable[pod_moves.Move], now: float) -> list[pod_moves.Move]:
     """The moves that took longer, from when it was their turn, than the deadline of their rule."""
-    limited = ((move, move.plan.manner.deadline) for move in moves if move.turn_at is not None and not move.held)
-    return [move for move, deadline in limited if deadline is not None and now - (move.turn_at or 0.0) > deadline]
+    limited = ((move, move.turn_at, move.plan.manner.deadline) for move in moves if not move.held)
+    return [move for move, at, deadline in limited if at is not None and deadline is not None and now - at > deadline]
 
 
 def fail(moves: t.Iterable[pod_moves.Move], now: float) -> None:

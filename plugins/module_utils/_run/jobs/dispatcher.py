@@ -172,8 +172,8 @@ class JobDispatcher:
         waits, others = self._starter.waits, job.paused or not flight.ours
         limited = others or self._starter.choices.backend == "auto"
         if now - flight.news >= EXPLAIN:
-            said = waits.ending(verdict.told(job, view), limited=limited)
-            move.block(migration_jobs.KIND, "", job.name, said)
+            message = waits.ending(verdict.told(job, view), limited=limited)
+            move.block(migration_jobs.KIND, "", job.name, message)
         if overdue and not others:
             self._overdue(flight, job, view)
         elif limited and waits.over(move, view.snapshot, self._starter.leaving, now):
@@ -191,8 +191,8 @@ class JobDispatcher:
         pod = flight.move.pod
         flight.move.blocked_by = None
         place = f" for node {job.node}" if job.node else ""
-        said = f"PodMigrationJob {job.name} evicts {pod.ref}{place}"
-        self.ctx.note(phases.What.EVICTED, said, node=pod.node, namespace=pod.namespace, name=pod.name)
+        message = f"PodMigrationJob {job.name} evicts {pod.ref}{place}"
+        self.ctx.note(phases.What.EVICTED, message, node=pod.node, namespace=pod.namespace, name=pod.name)
 
     def _failed(self, flight: starter.InFlightJob, job: migration_jobs.Job, view: verdict.View) -> None:
         found = verdict.verdict(job, view)
@@ -217,6 +217,8 @@ class JobDispatcher:
 
     def _fall_back(self, flight: starter.InFlightJob, why: str) -> None:
         move = t.cast("pod_moves.Move", flight.move)
-        said = f"PodMigrationJob {flight.name} did not move it: {why}"
-        self.ctx.tell(phases.What.JOB_FAILED, said, node=flight.node, namespace=move.pod.namespace, name=move.pod.name)
+        message = f"PodMigrationJob {flight.name} did not move it: {why}"
+        self.ctx.tell(
+            phases.What.JOB_FAILED, message, node=flight.node, namespace=move.pod.namespace, name=move.pod.name
+        )
         self._starter.instead(move, why)

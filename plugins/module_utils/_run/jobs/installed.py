@@ -192,8 +192,8 @@ def _controller(config: t.Any, one: installations.Installation, where: str) -> L
     except limits.UnreadableError as error:
         idle = installations.idle(one, str(error)) if isinstance(error, limits.IdleError) else None
         return Limits(None, f"{where} cannot be used: {error}.", idle)
-    said = migration_controller.several(controller)
-    return Limits(controller, f"{said} The limits of the first are used." if said else "")
+    message = migration_controller.several(controller)
+    return Limits(controller, f"{message} The limits of the first are used." if message else "")
 
 
 def _told(ctx: context.Context, one: installations.Installation, config: t.Mapping[str, t.Any]) -> configz.Told:

@@ -54,8 +54,8 @@ class JobDecision:
                 self._apply(move, job)
                 continue
             left = f"is moving {job.pod} and was not deleted" if job.evicting else "waits for arbitration: not written"
-            said = f"Job {job.name} {left}."
-            move.close(outcomes.JobOutcome.STILL_WAITING, said, verdict.verdict(job, view))
+            message = f"Job {job.name} {left}."
+            move.close(outcomes.JobOutcome.STILL_WAITING, message, verdict.verdict(job, view))
 
     def _look_back(self) -> None:
         """Correct the outcome of rejected jobs whose pods leave nevertheless."""
@@ -79,10 +79,10 @@ class JobDecision:
 
     def _apply(self, move: job_moves.JobMove, job: migration_jobs.Job) -> None:
         decide = {"approved": self._approve, "rejected": self._reject, "absent": self._remove}[self.decision]
-        outcome, said = decide(move, job)
-        move.close(outcome, said)
+        outcome, message = decide(move, job)
+        move.close(outcome, message)
         if outcome.value == self.decision and not self.ctx.check:
-            self.ctx.tell(outcome, said, namespace=move.target.namespace, name=move.target.name)
+            self.ctx.tell(outcome, message, namespace=move.target.namespace, name=move.target.name)
 
     def _approve(self, move: job_moves.JobMove, job: migration_jobs.Job) -> tuple[outcomes.JobOutcome, str]:
         if job.ended:
@@ -94,8 +94,8 @@ class JobDecision:
 
     def _reject(self, move: job_moves.JobMove, job: migration_jobs.Job) -> tuple[outcomes.JobOutcome, str]:
         if job.ended and not (job.succeeded or job.evicting):
-            said = f"Job {job.name} has ended without moving {job.pod} ({job.reason})."
-            return outcomes.JobOutcome.ALREADY_REJECTED, said
+            message = f"Job {job.name} has ended without moving {job.pod} ({job.reason})."
+            return outcomes.JobOutcome.ALREADY_REJECTED, message
         if not job.ended and not job.evicting:
             move.job = job = job_writes.reject(self.ctx, job, self.why) or job
         if job.succeeded or job.evicting:

@@ -43,8 +43,8 @@ class JobMove(tracker.Tracked):
     new_pod: objects.Ref | None = None
     created: bool = False
     siblings: frozenset[str] = frozenset()
-    told: str = ""
-    told_at: float = 0.0
+    announced: str = ""
+    announced_at: float = 0.0
     ended: str = ""
 
     @property
@@ -67,8 +67,8 @@ class JobMove(tracker.Tracked):
         if self.job is None:
             return
         text = f"job {self.name} {verdict.stage(self.job)}" + (f": {cause.message}" if cause else "")
-        if text != self.told:
-            self.told, self.told_at = text, ctx.clock.now()
+        if text != self.announced:
+            self.announced, self.announced_at = text, ctx.clock.now()
             self.announce(ctx, text)
 
     def to_dict(self, events: t.Sequence[objects.Raw] = ()) -> dict[str, t.Any]:
@@ -150,8 +150,8 @@ class JobMoves:
             held = self._held(move, view)
             if held is None:
                 self._create(move)
-            elif held.message != move.told:
-                move.told = held.message
+            elif held.message != move.announced:
+                move.announced = held.message
                 move.announce(self.ctx, f"no job yet: {held.message}")
         if move.state == "following":
             self._follow(move, view)
@@ -182,7 +182,7 @@ class JobMoves:
             move.close(outcomes.JobOutcome.FAILED, f"{move.target}: {error}")
             return
         move.state, move.created = "following", True
-        move.told, move.told_at = "", self.ctx.clock.now()
+        move.announced, move.announced_at = "", self.ctx.clock.now()
         if not self.ctx.check:
             ttl = f", ttl {migration_jobs.go_duration(self.settings.ttl)}" if self.settings.ttl else ""
             move.announce(
@@ -200,20 +200,20 @@ class JobMoves:
             case "ended":
                 self._ended(move, job, view)
             case "under way":
-                silent = self.ctx.clock.now() - move.told_at > EXPLAIN
+                silent = self.ctx.clock.now() - move.announced_at > EXPLAIN
                 why = verdict.verdict(job, view) if silent else None
-                if why or verdict.stage(job) not in move.told:
+                if why or verdict.stage(job) not in move.announced:
                     move.announce_stage(self.ctx, why)
 
     def _deleted(self, move: JobMove, view: verdict.View) -> None:
         job = move.job
-        said = f"Job {move.name} was deleted before its end"
+        message = f"Job {move.name} was deleted before its end"
         if job and job.paused:
-            said += "; a paused one is deleted five minutes after its ttl"
+            message += "; a paused one is deleted five minutes after its ttl"
         if view.snapshot.pod(move.target.uid) is None:
-            move.close(outcomes.JobOutcome.GONE, f"{said}, and {move.target} is gone.")
+            move.close(outcomes.JobOutcome.GONE, f"{message}, and {move.target} is gone.")
         else:
-            move.close(outcomes.JobOutcome.DELETED, f"{said}. {move.target} is still in place. Run the task again.")
+            move.close(outcomes.JobOutcome.DELETED, f"{message}. {move.target} is still in place. Run the task again.")
 
     def _ended(self, move: JobMove, job: migration_jobs.Job, view: verdict.View) -> None:
         move.ended = self.ctx.clock.server()
@@ -225,11 +225,11 @@ class JobMoves:
             else:
                 move.close(outcomes.JobOutcome.FAILED, f"Job {job.name} has failed; {move.target}:", why)
         elif job.new_pod is None and move.pod and move.pod.owner:
-            move.state, move.told_at = "replacing", self.ctx.clock.now()
+            move.state, move.announced_at = "replacing", self.ctx.clock.now()
         else:
             where = f" to node {job.node}: {job.new_pod}" if job.new_pod else ""
-            said = f"Job {job.name} {'moved' if where else 'evicted'} {move.target}{where}."
-            move.close(outcomes.JobOutcome.MOVED, said)
+            message = f"Job {job.name} {'moved' if where else 'evicted'} {move.target}{where}."
+            move.close(outcomes.JobOutcome.MOVED, message)
 
     def _replacing(self, move: JobMove, view: verdict.View) -> None:
         """EvictDirectly ends with the old pod; the move ends when the workload has another one that is Ready."""
@@ -238,8 +238,8 @@ class JobMoves:
             mine = owner and pod.owner and pod.owner.uid == owner.uid
             if mine and pod.uid not in move.siblings and pod.ready and not pod.deleting:
                 move.new_pod = pod.ref
-                said = f"Job {move.name} evicted {move.target}; {pod.ref} is ready on node {pod.node}."
-                move.close(outcomes.JobOutcome.MOVED, said)
+                message = f"Job {move.name} evicted {move.target}; {pod.ref} is ready on node {pod.node}."
+                move.close(outcomes.JobOutcome.MOVED, message)
                 move.announce(self.ctx, f"{pod.namespace}/{pod.name} is ready on node {pod.node}")
                 return
 
@@ -248,12 +248,12 @@ class JobMoves:
             move.close(outcomes.JobOutcome.TIMEOUT, f"{move.target} has no job yet:", self._held(move, view))
         elif move.state == "replacing":
             owner = move.pod.owner if move.pod else None
-            said = f"Job {move.name} evicted {move.target}; no new pod of {owner} is ready."
-            move.close(outcomes.JobOutcome.NOT_READY, said)
+            message = f"Job {move.name} evicted {move.target}; no new pod of {owner} is ready."
+            move.close(outcomes.JobOutcome.NOT_READY, message)
         else:
             job = t.cast("migration_jobs.Job", move.job)
-            said = f"Job {move.name} {verdict.stage(job)}; it continues without us."
-            move.close(outcomes.JobOutcome.TIMEOUT, said, verdict.verdict(job, view))
+            message = f"Job {move.name} {verdict.stage(job)}; it continues without us."
+            move.close(outcomes.JobOutcome.TIMEOUT, message, verdict.verdict(job, view))
 
     def _leave(self, move: JobMove) -> None:
         job = move.job

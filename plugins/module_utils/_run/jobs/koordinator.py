@@ -151,15 +151,15 @@ def _lacking(found: Koordinator) -> tuple[reasons.Finding, ...]:
     controller, lacking = found.controller, list(found.missing)
     if controller is None:
         if not any(finding.code in ("no_crd", "no_controller", "several_koordinators") for finding in lacking):
-            said = f"The limits of koord-descheduler cannot be read: {found.doubt}"
+            message = f"The limits of koord-descheduler cannot be read: {found.doubt}"
             remedy = "Correct the ConfigMap, or allow these credentials to get it; limits are never guessed."
-            lacking.append(reasons.Finding("no_limits", said, remedy, "blocker", found.source))
+            lacking.append(reasons.Finding("no_limits", message, remedy, "blocker", found.source))
         return tuple(lacking)
     if controller.default_job_mode != job_route.RESERVES:
         lacking = [finding for finding in lacking if finding.code != "no_scheduler"]
-    if said := migration_controller.several(controller):
+    if message := migration_controller.several(controller):
         remedy = "Keep it in one profile."
-        lacking.append(reasons.Finding("several_controllers", said, remedy, "blocker", found.source))
+        lacking.append(reasons.Finding("several_controllers", message, remedy, "blocker", found.source))
     return tuple(lacking)
 
 

@@ -212,7 +212,7 @@ def _reserve(ctx: context.Context, options: JobOptions, move: job_moves.JobMove,
 def _wait_for_place(ctx: context.Context, move: job_moves.JobMove, name: str, deadline: float, *, made: bool) -> None:
     """Wait until the Reservation is available; one that was created here and is not scheduled is deleted again."""
     where = {"namespace": move.target.namespace, "name": move.target.name}
-    told = ""
+    announced = ""
     while True:
         raw = writing.read(ctx, reserve.ref_of(name))
         if raw and reserve.phase(raw) == "Available":
@@ -227,8 +227,8 @@ def _wait_for_place(ctx: context.Context, move: job_moves.JobMove, name: str, de
                 "Make room, change the template, or check that koord-scheduler runs.",
             )
             break
-        if text != told:
-            told = text
+        if text != announced:
+            announced = text
             ctx.tell(phases.What.RESERVING, f"Reservation {name} has no place yet: {text}", **where)
         ctx.clock.sleep(1.0)
     if why:
@@ -242,11 +242,11 @@ def _decided(ctx: context.Context, options: JobOptions, found: koordinator.Koord
     moves = [job_moves.JobMove(job.pod, name=job.name, job=job, state="following") for job in named]
     if not moves and options.name:
         missing = job_moves.JobMove(objects.Ref("Pod", ""), name=options.name)
-        said = f"There is no job {options.name}."
+        message = f"There is no job {options.name}."
         if options.state == "absent":
-            missing.close(outcomes.JobOutcome.ALREADY_ABSENT, said)
+            missing.close(outcomes.JobOutcome.ALREADY_ABSENT, message)
         else:
-            missing.close(outcomes.JobOutcome.NOT_FOUND, f"{said} Jobs are deleted five minutes after their ttl.")
+            missing.close(outcomes.JobOutcome.NOT_FOUND, f"{message} Jobs are deleted five minutes after their ttl.")
         return [missing]
     if not moves:
         return []
@@ -307,7 +307,7 @@ def _events(ctx: context.Context) -> dict[str, list[objects.Raw]]:
         shown = {
             "type": event.get("type") or "",
             "reason": event.get("reason") or "",
-            "message": event.get("message") or event.get("note") or "",
+            "message": event.get("message") or "",
             "at": event.get("lastTimestamp") or event.get("eventTime") or "",
             "from": (event.get("source") or {}).get("component") or event.get("reportingComponent") or "",
         }

@@ -107,15 +107,15 @@ def _soak(ctx: context.Context, nodes: snapshots.Snapshot, asked: Asked, seconds
     if (since := objects.moment(asked.soak_since or "")) and (now := objects.moment(ctx.clock.server())):
         seconds -= (now - since).total_seconds()
     start, every = ctx.clock.now(), min(max(seconds / SOAK_LINES, LEAST_BETWEEN_LINES), MOST_BETWEEN_LINES)
-    told = shown = start - MOST_BETWEEN_LINES
+    announced = shown = start - MOST_BETWEEN_LINES
     with observe.Live(ctx, _watched(asked), scopes.apart(names, len(nodes.nodes))) as live:
         while True:
             found, at = _look(live.snapshot(), there, {}), ctx.clock.now()
             left = seconds - (at - start)
             if left <= 0 or any(found.values()):
                 return found
-            if at - told >= every:
-                told = at
+            if at - announced >= every:
+                announced = at
                 ctx.tell(phases.What.SOAKING, f"the gates hold; nodes watched: {len(found)}, {left:.0f} s left")
             if ctx.run and ctx.run.nonce and at - shown >= locking.IDLE / 3:
                 shown = at
@@ -149,7 +149,7 @@ def _watch(ctx: context.Context, asked: Asked, among: int, lost: t.Callable[[], 
     ``among``: how many nodes the cluster has. ``lost`` gives the nodes whose locks are not ours, and why; they are not
     waited for.
     """
-    start, told = ctx.clock.now(), ""
+    start, announced = ctx.clock.now(), ""
     holds_since: dict[str, float] = {}
     with observe.Live(ctx, _watched(asked), scopes.apart(asked.nodes, among)) as live:
         while True:
@@ -167,8 +167,8 @@ def _watch(ctx: context.Context, asked: Asked, among: int, lost: t.Callable[[], 
             if late or not any(missing for name, missing in found.items() if name not in taken):
                 return found
             text = " ".join(f.message for missing in found.values() for f in missing if f.code != "unstable")
-            if text and text != told:
-                told = text
+            if text and text != announced:
+                announced = text
                 ctx.tell(phases.What.WAITING, text)
             live.wait(TICK)
 

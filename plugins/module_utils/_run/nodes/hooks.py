@@ -186,10 +186,10 @@ class _Work:
             told.append({**one, "again": again if state == "begun" else one.get("again", False), "state": state})
             if state == "failed":
                 site.end(outcomes.HookOutcome.FAILED, f"{subject}: {what} failed. {hook_calls.REMEDY}")
-            said = {"begun": "begun again" if again else "begun"}.get(state, state)
+            done = {"begun": "begun again" if again else "begun"}.get(state, state)
             self.ctx.tell(
                 phases.What.HOOK,
-                f"{what}: {said}",
+                f"{what}: {done}",
                 node=site.name,
                 namespace=one.get("namespace", ""),
                 name=one.get("name", ""),
@@ -201,8 +201,8 @@ class _Work:
         target = objects.Ref("Node", site.name, api_version="v1")
         writing.write(self.ctx, target, decide, fence=lambda: self.locks.fence([site.name]))
 
-    def _tell(self, call: hooks.Call, said: str) -> None:
-        self.ctx.tell(phases.What.HOOK, f"{call.what}: {said}", node=call.node)
+    def _tell(self, call: hooks.Call, done: str) -> None:
+        self.ctx.tell(phases.What.HOOK, f"{call.what}: {done}", node=call.node)
 
 
 def _decided(

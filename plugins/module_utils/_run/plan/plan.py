@@ -124,7 +124,7 @@ def _plan(
 ) -> context.Result:
     snapshot = _gather(ctx, nodes, tuple(name for name in wanted if name in nodes.nodes))
     now = ctx.clock.server()
-    choices, said = koordinator.prepared(ctx, options.choices)
+    choices, warned = koordinator.prepared(ctx, options.choices)
     asked = planning.Wanted(
         nodes=wanted,
         choices=choices,
@@ -137,14 +137,15 @@ def _plan(
         max_per_zone=options.max_per_zone,
     )
     draft = planning.draft(snapshot, asked)
-    plans, todo, groups = draft.plans, draft.todo, draft.waves
+    plans, todo = draft.plans, draft.todo
     snapshot, unread = _room(ctx, snapshot, plans)
     snapshot = _requested(ctx, snapshot, plans)
     snapshot = _medik8s(ctx, replace(snapshot, namespaces=tuple(_namespaces(ctx) if todo else ())))
     snapshot, unknown = _volumes(ctx, snapshot, plans)
     asked = replace(asked, with_volumes=not unknown)
     planned = planning.judged(snapshot, asked, draft)
-    found = [*said, *planned.findings, *unread, *unknown]
+    groups = planned.draft.waves
+    found = [*warned, *planned.findings, *unread, *unknown]
     if any(plan.route == "job" for plan in plans):
         found += preflight.unapproved(job_view.listed(ctx), plans, choices.job_wait)
     if not wanted:
@@ -164,7 +165,7 @@ def _plan(
         "findings": [finding.to_dict() for finding in found],
         "pods": _pods(snapshot, planned, options.settle, now),
         "waves": [list(wave) for wave in groups],
-        "waits": [wait.to_dict() for wait in draft.waits],
+        "waits": [wait.to_dict() for wait in planned.draft.waits],
         "wave_seconds": [wave.seconds for wave in times],
         "wave_parts": [wave.parts.to_dict() for wave in times],
         "budgets": [held.to_dict() for wave in times for held in wave.held],
@@ -376,7 +377,7 @@ def _pod(
         "budgets": [str(budget) for budget in plan.budgets],
         "fits": placed.fits if placed else None,
         "target": placed.target if placed else None,
-        "forecast": placement.said(placed) if placed else "",
+        "forecast": placement.described(placed) if placed else "",
         "seconds": None if seconds is None else round(seconds, 1),
         "fate": fate.to_dict() if fate else None,
     }

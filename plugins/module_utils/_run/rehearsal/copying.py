@@ -60,7 +60,7 @@ def _result(
     snapshot: snapshot_files.Snapshot,
     counts: dict[str, int],
     names: dict[str, str],
-    said: t.Sequence[snapshot_files.Note],
+    gaps: t.Sequence[snapshot_files.Note],
 ) -> context.Result:
     return context.Result(
         {
@@ -68,6 +68,6 @@ def _result(
             "counts": counts,
             "kubernetes": snapshot.kubernetes,
             "taken": snapshot.taken,
-            "not_rehearsed": notes.sentences(said),
+            "not_rehearsed": notes.sentences(gaps),
         }
     )

@@ -51,15 +51,15 @@ def snapshot(ctx: context.Context, hash_key: str) -> tuple[snapshot_files.Snapsh
         StopRun: kinds may not be read, or two names have the same hash.
     """
     found: snapshot_files.Objects = {}
-    said: list[snapshot_files.Note] = []
+    gaps: list[snapshot_files.Note] = []
     refused: list[str] = []
     for name, kind in KINDS.items():
         try:
-            found[name] = _listed(ctx, name, kind, said)
+            found[name] = _listed(ctx, name, kind, gaps)
         except errors.Forbidden:
             if name in OPTIONAL:
                 found[name] = []
-                said.append(notes.note("unread", detail=kind.resource))
+                gaps.append(notes.note("unread", detail=kind.resource))
             else:
                 refused.append(kind.resource)
     if refused:
@@ -74,21 +74,21 @@ def snapshot(ctx: context.Context, hash_key: str) -> tuple[snapshot_files.Snapsh
         try:
             names = {name: hasher.name(name) for name in names}
             found = {kind: hasher.hashed(raws) for kind, raws in found.items()}
-            said = [{**one, "object": _hashed(hasher, one["object"])} for one in said]
+            gaps = [{**one, "object": _hashed(hasher, one["object"])} for one in gaps]
         except hashing.SameHashError as error:
             raise context.StopRun("same_hash", str(error)) from error
     version = str(ctx.cluster.send(verbs.server_version(), patience=act.PATIENCE).get("gitVersion") or "")
-    made = snapshot_files.Snapshot(version, ctx.clock.wall(), bool(hash_key), found, said)
+    made = snapshot_files.Snapshot(version, ctx.clock.wall(), bool(hash_key), found, gaps)
     return made, names
 
 
 def _listed(
-    ctx: context.Context, name: str, kind: kinds.Kind, said: list[snapshot_files.Note]
+    ctx: context.Context, name: str, kind: kinds.Kind, gaps: list[snapshot_files.Note]
 ) -> list[dict[str, t.Any]]:
     def keep(raw: dict[str, t.Any]) -> dict[str, t.Any] | None:
         meta = raw["metadata"]
         about = str(objects.Ref(kind.kind, meta["name"], meta.get("namespace", "")))
-        said.extend(notes.note(code, about) for code in slim.notes(name, raw))
+        gaps.extend(notes.note(code, about) for code in slim.notes(name, raw))
         return slim.slim(name, raw)
 
     return [raw for raw in ctx.cluster.items(kind, patience=act.PATIENCE, keep=keep).items if raw is not None]

@@ -41,7 +41,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.descheduler import previewing
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.jobs import leftovers
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.nodes import cordon
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.nodes import cordon, node_steps
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.protect import guard
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.runs import runs
 
@@ -218,10 +218,10 @@ def _give_back(ctx: context.Context, run_id: str, nodes: t.Sequence[str], *, exp
     me = replace(ctx, run=context.Run(run_id, ctx.clock.token()))
     steps: list[t.Callable[[tuple[str, ...]], context.Result]] = [
         lambda some: guard.guard(me, guard.GuardOptions(state="absent", nodes=some)),
-        lambda some: cordon.cordon(me, cordon.CordonOptions("uncordoned", some)),
+        lambda some: cordon.cordon(me, node_steps.CordonOptions("uncordoned", some)),
     ]
     if not ctx.check:
-        steps.insert(0, lambda some: cordon.cordon(me, cordon.CordonOptions("cordoned", some, adopt=explicit)))
+        steps.insert(0, lambda some: cordon.cordon(me, node_steps.CordonOptions("cordoned", some, adopt=explicit)))
     entries: dict[str, dict[str, t.Any]] = {}
     todo = tuple(nodes)
     for step in steps:

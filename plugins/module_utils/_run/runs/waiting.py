@@ -72,15 +72,15 @@ def _all(
         try:
             writing.write(ctx, target, decide, fence=fence, patience=PATIENCE)
         except errors.ClusterError as error:
-            said = f"Node {node.name}: {error}"
-            hopeless.extend([said] if isinstance(error, (errors.Forbidden, errors.Unreachable)) else [])
-            return said
+            message = f"Node {node.name}: {error}"
+            hopeless.extend([message] if isinstance(error, (errors.Forbidden, errors.Unreachable)) else [])
+            return message
         return ""
 
     if not nodes:
         return
     with ctx.clock.pool(act.AT_ONCE, "waiting") as pool:
-        wrong = [said for said in pool.map(one, nodes) if said]
+        wrong = [message for message in pool.map(one, nodes) if message]
     if wrong:
         more = f" (and {len(wrong) - 1} more)" if len(wrong) > 1 else ""
         _tell(ctx, f"{wrong[0]}{more}")

@@ -18,10 +18,9 @@ from witness.log import Json
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import client
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import pod_plan
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.timing import wave_times
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import context
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drain import drain
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.nodes import cordon
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.nodes import cordon, node_steps
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.plan import plan as planning
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.protect import guard
 from support import nodes as fake
@@ -132,7 +131,7 @@ class Played:
         node = self._build()
         plan = self._run(lambda ctx: planning.make_plan(ctx, planning.PlanOptions(nodes=(node,))))
         verdict = foreseen(plan)
-        stuck = [pod for pod in plan["pods"] if pod["code"] in wave_times.BLOCKED]
+        stuck = [pod for pod in plan["pods"] if pod["code"] in pod_plan.BUDGET_FORBIDS]
         self._expect(verdict.waits or plan["feasible"] == (not stuck), f"feasible: {plan['feasible']}, stuck: {stuck}")
         result = self._drained(node, PATIENCE if verdict.finishes else LONG)
         finished = result["outcome"] in ("drained", "already_drained")
@@ -249,7 +248,7 @@ class Played:
         return dict(result.data)
 
     def _drained(self, node: str, timeout: float) -> Json:
-        self._run(lambda ctx: cordon.cordon(ctx, cordon.CordonOptions("cordoned", (node,))))
+        self._run(lambda ctx: cordon.cordon(ctx, node_steps.CordonOptions("cordoned", (node,))))
         self._run(lambda ctx: guard.guard(ctx, guard.GuardOptions("present", (node,), timeout=timeout)))
         options = drain.DrainOptions((node,), pod_plan.Choices(), timeout=timeout)
         (found,) = self._run(lambda ctx: drain.drain(ctx, options))["nodes"]

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from witness.api import Api, ApiError
 from witness.log import Json
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import PARSERS, Pod
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Pod
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.parsers import PARSERS
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.snapshots import Snapshot
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.placement import filters, forecast, world
 from support.forecasts.clusters import CLASSES, MARK, Cluster

@@ -262,3 +262,9 @@ def test_a_token_bucket_is_full_at_first_and_fills_slowly() -> None:
     assert object_limiter.next_token([1000.0, 1010.0], 300.0, 1) == pytest.approx(1600.0)
     assert object_limiter.next_token([1000.0], 300.0, 2) == 0.0
     assert object_limiter.next_token([1000.0, 1000.0], 300.0, 2) == 1300.0
+
+
+def test_a_pod_that_names_no_scheduler_has_the_default_one() -> None:
+    why = causes.unserved(Pod.of(pod("web-1", owner=WEB, requests={"cpu": "10m"})), Controller())
+    assert why is not None
+    assert why.message.startswith("Its schedulerName default-scheduler has no")

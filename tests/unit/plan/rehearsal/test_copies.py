@@ -17,6 +17,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.reh
     results,
     snapshot_files,
     variables,
+    workload_copies,
 )
 
 Raw = dict[str, t.Any]
@@ -273,3 +274,12 @@ def test_what_is_no_report_is_an_error(wrong: t.Any) -> None:
         results.rehearsed(wrong)
     with pytest.raises(results.NoReportError):
         results.compared(wrong, results.rehearsed(report()))
+
+
+def test_containers_of_all_kinds_get_the_image_of_the_copy() -> None:
+    containers = [{"name": "a", "image": "shop/a:1"}, {"name": "b", "image": "shop/b:1"}]
+    found = made(pods=[pod("web", None, containers=containers, initContainers=[{"name": "i", "image": "shop/i"}])])
+    spec = one(found, "pods", "Pod")["spec"]
+    assert [c["name"] for c in (*spec["containers"], *spec["initContainers"])] == ["a", "b", "i"]
+    assert {c["image"] for c in (*spec["containers"], *spec["initContainers"])} == {workload_copies.IMAGE}
+    assert spec["automountServiceAccountToken"] is False

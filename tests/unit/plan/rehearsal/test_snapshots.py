@@ -74,6 +74,13 @@ def test_another_snapshot_is_an_error_that_says_why(change: dict[str, t.Any], sa
             snapshot_files.decoded(form)
 
 
+@pytest.mark.parametrize("raw", [{}, {"metadata": {}}, {"metadata": {"name": ""}}])
+def test_an_object_without_a_name_makes_no_snapshot(raw: dict[str, t.Any]) -> None:
+    content = snapshot_files.encoded(snapshot({"nodes": [raw]}), compressed=False)
+    with pytest.raises(snapshot_files.BadSnapshot):
+        snapshot_files.decoded(content)
+
+
 def pod(**spec: t.Any) -> dict[str, t.Any]:
     meta = {"name": "web-0", "namespace": "shop", "uid": "u1", "creationTimestamp": "2026-11-24T00:00:00Z"}
     ready = {"type": "Ready", "status": "True", "lastTransitionTime": "2026-11-24T00:00:09Z"}
@@ -251,6 +258,14 @@ def test_selectors_match_hashed_labels_and_keys_stay() -> None:
     assert spec["tolerations"][0]["value"] != "red"
     assert spec["containers"] == [{"resources": {"requests": {"cpu": "1"}}}]
     assert "web" not in json.dumps(found)
+
+
+def test_of_lists_of_texts_only_namespaces_are_names() -> None:
+    found = {"namespaces": ["shop", {"name": "blog"}], "finalizers": ["kubernetes.io/x"], "args": ["web"]}
+    hasher = hashing.Hasher("key")
+    hashed = hasher.hashed(found)
+    assert hashed == {**found, "namespaces": [hasher.name("shop"), {"name": hasher.name("blog")}]}
+    assert hashed["namespaces"] != found["namespaces"]
 
 
 def test_two_names_with_one_hash_are_an_error(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,8 +19,8 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.mod
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.pod_plan import PodPlan, Route
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.pod_moves import Move, State
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.services import Services
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drain import drain, node_sites
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drain.node_sites import NodeDrain
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drain import drain, node_drains
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drain.node_drains import NodeDrain
 from ansible_collections.kubeops.node_maintenance.tests.unit.plan import objects
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.world import World
 
@@ -138,7 +138,7 @@ def test_the_summary_counts_each_kind_of_pod() -> None:
             site(*moves[7:], outcome=DrainOutcome.FAILED, message="first"),
             site(outcome=DrainOutcome.TIMED_OUT, message="second"),
         ]
-        result = node_sites.result_of(sites, seen, 20.0, {"requests": 9, "seconds": 1.5})
+        result = node_drains.result_of(sites, seen, 20.0, {"requests": 9, "seconds": 1.5})
     assert result.data["summary"] == {
         "evicted": 4,
         "migrated": 3,
@@ -156,7 +156,7 @@ def test_the_summary_counts_each_kind_of_pod() -> None:
 def test_a_result_without_a_failed_node_has_not_failed() -> None:
     with World() as world:
         seen = Services(world.process("me").ctx(), {})
-        result = node_sites.result_of([site(outcome=DrainOutcome.DRAINED, message="fine")], seen, 0.0, {})
+        result = node_drains.result_of([site(outcome=DrainOutcome.DRAINED, message="fine")], seen, 0.0, {})
     assert (result.failed, result.message) == (False, "")
 
 
@@ -164,7 +164,7 @@ def test_a_result_without_a_failed_node_has_not_failed() -> None:
 def test_what_was_left_is_named_up_to_ten_pods(count: int) -> None:
     moves = [move("waiting", blocked=number == 0) for number in range(count)]
     first, *rest = (
-        node_sites.too_late(moves, ["unheard"]).removeprefix(f"timed out with {count} pods left: ").split("; ")
+        node_drains.too_late(moves, ["unheard"]).removeprefix(f"timed out with {count} pods left: ").split("; ")
     )
     assert first.startswith(f"{moves[0].pod.ref} (Its budget allows nothing. Wait.)")
     assert len(rest) == min(count, 10) - 1
@@ -178,7 +178,7 @@ def test_what_was_left_is_named_up_to_ten_pods(count: int) -> None:
 @pytest.mark.parametrize("count", [1, 5, 6])
 def test_without_pods_it_is_told_what_was_missing_up_to_five(count: int) -> None:
     missing = [f"m{number}" for number in range(count)]
-    assert node_sites.too_late([], missing) == "timed out; " + "; ".join(missing[: min(count, 5)])
+    assert node_drains.too_late([], missing) == "timed out; " + "; ".join(missing[: min(count, 5)])
 
 
 def blocked_by(text: str) -> Move:
