@@ -159,6 +159,7 @@ SPEC = specs.ClusterModuleSpec(
     },
     durations=("timeout",),
     lists=("nodes", "namespaces"),
+    steps=("read", "jobs"),
     prepare=_prepared,
     engine=lambda ctx, params: module.jobs(ctx, specs.from_params(module.JobOptions, params)),
 )

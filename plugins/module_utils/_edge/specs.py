@@ -149,6 +149,8 @@ class ClusterModuleSpec(ModuleSpec):
             progress=call.progress,
             guard=call.guard,
             steps=self.steps,
+            nodes=lists.names(arguments.get("nodes")),
+            within=lists.names(arguments.get("namespaces")),
         )
 
 

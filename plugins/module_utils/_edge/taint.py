@@ -25,7 +25,7 @@ def _prepared(params: specs.Params, environ: t.Mapping[str, str]) -> specs.Param
 
 SPEC = specs.ClusterModuleSpec(
     name="node_taint",
-    steps=("nodes",),
+    steps=("read", "nodes"),
     options={
         "state": {"type": "str", "choices": ["present", "absent", "exact"], "default": "present"},
         **specs.NODES,

@@ -23,6 +23,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.pre
     for_hooks,
     missing,
     needs,
+    of_steps,
 )
 from ansible_collections.kubeops.node_maintenance.tests.unit.plan.objects import (
     Raw,
@@ -205,3 +206,22 @@ def test_only_a_handshake_writes_pods(action: t.Any, labels: str, asked: set[str
     rule = hooks.Rule("before_pod", "x", action, selects=pod_selectors.PodSelector(selectors.parse(labels)))
     found = for_hooks(planned(web(3, pod_changes={"phase": "Running"})), [rule])
     assert {f"{need.words} in {', '.join(need.namespaces)}" for need in found} == asked
+
+
+@pytest.mark.parametrize(
+    ("steps", "namespaces", "asked", "not_asked"),
+    [
+        (("evict",), ("shop",), {"create pods/eviction in shop"}, set()),
+        (("evict",), (), {"create pods/eviction in "}, set()),
+        (("locks",), ("shop",), {"patch leases.coordination.k8s.io in kubeops-node-maintenance"}, set()),
+        (("surge",), (), {"patch deployments.apps/scale in "}, {"patch rollouts.argoproj.io/scale in "}),
+        (("jobs",), (), {"create podmigrationjobs.scheduling.koordinator.sh in "}, set()),
+        (("read",), (), {"list nodes in "}, {"get customresourcedefinitions.apiextensions.k8s.io in "}),
+    ],
+)
+def test_what_a_call_of_these_steps_needs(
+    steps: tuple[str, ...], namespaces: tuple[str, ...], asked: set[str], not_asked: set[str]
+) -> None:
+    found = {f"{need.words} in {', '.join(need.namespaces)}" for need in of_steps(steps, namespaces)}
+    assert asked <= found
+    assert not not_asked & found

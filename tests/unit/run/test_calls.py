@@ -23,6 +23,8 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base
     Run,
     StopRun,
 )
+from ansible_collections.kubeops.node_maintenance.tests.unit.plan import objects
+from ansible_collections.kubeops.node_maintenance.tests.unit.plan.objects import Raw
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.world import World
 
 Loop = t.Callable[[Context], Result]
@@ -50,11 +52,14 @@ class Calls:
         cluster.close = counted  # type: ignore[method-assign]
         return cluster
 
+    def add(self, *pods: Raw) -> None:
+        self._world.apply(*({"apiVersion": "v1", "kind": "Pod", **pod} for pod in pods))
+
     def deny(self, *rights: tuple[str, str]) -> None:
         self._world.server.denied |= set(rights)
 
     def perform(
-        self, loop: Loop, run: str = "", *, check: bool = False, steps: t.Sequence[str] = ()
+        self, loop: Loop, run: str = "", *, check: bool = False, steps: t.Sequence[str] = (), **moving: t.Sequence[str]
     ) -> dict[str, t.Any]:
         target: dict[str, t.Any] = {"host": "https://one"}
         return self._me.run(
@@ -67,6 +72,7 @@ class Calls:
                 progress=self._me.told.append,
                 guard=None,
                 steps=steps,
+                **moving,
             )
         )
 
@@ -144,6 +150,45 @@ def test_a_call_that_was_forbidden_something_names_all_that_its_steps_lack(made:
     assert "may not create pods/eviction in namespace shop" in result["msg"]
     assert "such as kubeops-node-maintenance-locks (playbook access)" in result["msg"]
     assert result["msg"].startswith("It failed. ")
+
+
+def refused_at_once(ctx: Context) -> Result:
+    """Without the right to write nodes."""
+    with pytest.raises(errors.Forbidden):
+        act.apply(ctx, Change("patch", Ref("Node", "n1", api_version="v1"), "Label it", body={}))
+    return Result({"nodes": []}, failed=True, message="It failed.")
+
+
+EVICT = "may not create pods/eviction in "
+
+
+@pytest.mark.parametrize(
+    ("nodes", "within", "said"),
+    [
+        pytest.param(["n1"], [], f"{EVICT}namespace lab, shop.", id="of those on its nodes"),
+        pytest.param(["n1"], ["lab", "bank"], f"{EVICT}namespace lab, bank.", id="as far as it is limited to them"),
+        pytest.param(["n2"], [], f"{EVICT}namespace zoo.", id="not of other nodes"),
+        pytest.param(["n3"], [], f"{EVICT}the whole cluster.", id="in the whole cluster where nothing is to be moved"),
+        pytest.param([], [], f"{EVICT}the whole cluster.", id="in the whole cluster where no nodes are known"),
+    ],
+)
+def test_what_is_missing_for_pods_that_nobody_has_come_to_yet_is_named_as_well(
+    made: Calls, nodes: list[str], within: list[str], said: str
+) -> None:
+    made.add(objects.pod("a", "n1", objects.owned("ReplicaSet", "web")), objects.pod("b", "n1", namespace="lab"))
+    made.add(objects.pod("c", "n2", namespace="zoo"))
+    for kind, node in (("DaemonSet", "n1"), ("Node", "n3")):
+        made.add(objects.pod(f"stays-{node}", node, objects.owned(kind, "x"), namespace="kube-system"))
+    made.deny(("patch", "nodes"), ("create", "pods/eviction"))
+    result = made.perform(refused_at_once, steps=("nodes", "evict"), nodes=nodes, within=within)
+    assert said in result["msg"]
+    assert "may not patch nodes in the whole cluster" in result["msg"]
+
+
+def test_where_pods_may_not_be_listed_what_moves_them_is_asked_for_the_whole_cluster(made: Calls) -> None:
+    made.deny(("patch", "nodes"), ("create", "pods/eviction"), ("list", "pods"))
+    result = made.perform(refused_at_once, steps=("nodes", "evict"), nodes=["n1"])
+    assert f"{EVICT}the whole cluster." in result["msg"]
 
 
 def test_a_call_that_succeeded_without_a_right_asks_for_none(made: Calls) -> None:

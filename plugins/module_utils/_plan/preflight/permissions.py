@@ -162,9 +162,9 @@ def _for_swaps(snapshot: snapshots.Snapshot, swapped: list[pod_plan.PodPlan]) ->
 
 
 def of_steps(steps: t.Iterable[str], namespaces: tuple[str, ...]) -> tuple[Need, ...]:
-    """What these steps may need in every cluster; ``namespaces`` are those of the pods that move.
+    """What these steps need, of add-ons only where a step is for one; ``namespaces`` are those of the pods that move.
 
-    Where none are known, nothing is said about what may be granted in some of them only.
+    Where none are known, what may be granted in some of them only is asked for the whole cluster.
     """
     found: list[Need] = []
     for role in (roles.BY_STEP[step] for step in steps):
@@ -175,10 +175,9 @@ def of_steps(steps: t.Iterable[str], namespaces: tuple[str, ...]) -> tuple[Need,
         )
         if role.places == "locks":
             named = (names.NAMESPACE,)
-        if role.places in ("workloads", "announced") and not named:
-            continue
         for rule in role.rules:
-            if rule.group not in roles.ADD_ONS and not rule.named:
+            added = rule.group in roles.ADD_ONS and role.step in roles.MAINTAIN
+            if not (added or rule.named):
                 found += _all(rule.verbs, rule.group, rule.resources, named)
     return tuple(dict.fromkeys(found))
 

@@ -28,11 +28,14 @@ def perform(
     progress: t.Callable[[context.Event], None],
     guard: t.Callable[[], None] | None,
     steps: t.Sequence[str] = (),
+    nodes: t.Sequence[str] = (),
+    within: t.Sequence[str] = (),
 ) -> dict[str, t.Any]:
     """Connect to ``target`` (the fields of ``ConnectionOptions``), run the loop, and shape its result.
 
     What was changed before an error is in the result too; only unexpected errors are raised. If it failed and
-    something was forbidden, the result names all permissions that are missing for its ``steps``.
+    something was forbidden, the result names all permissions that are missing for its ``steps``, also those for the
+    pods of its ``nodes`` in the namespaces that it is limited to (``within``).
     """
     try:
         cluster = connection.connect(
@@ -48,7 +51,7 @@ def perform(
     try:
         result = _ended(ctx, loop)
         if result.failed and cluster.refusals and steps:
-            _name_lacking(ctx, result, steps)
+            _name_lacking(ctx, result, steps, nodes, within)
     finally:
         cluster.close()
     return result.shaped(ctx)
@@ -63,9 +66,15 @@ def _ended(ctx: context.Context, loop: t.Callable[[context.Context], context.Res
         return context.Result({"findings": []}, failed=True, message=str(error))
 
 
-def _name_lacking(ctx: context.Context, result: context.Result, steps: t.Sequence[str]) -> None:
+def _name_lacking(
+    ctx: context.Context,
+    result: context.Result,
+    steps: t.Sequence[str],
+    nodes: t.Sequence[str],
+    within: t.Sequence[str],
+) -> None:
     try:
-        found = rights.lacking(ctx, steps)
+        found = rights.lacking(ctx, steps, nodes, within)
     except errors.ClusterError:
         return
     known = {finding["object"] for finding in result.data.get("findings") or ()}

@@ -15,7 +15,10 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.mod
     snapshots,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.preflight import permissions
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import act, context
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import act, context, observe
+
+_STAY = ("DaemonSet", "Node")
+"""Owners whose pods stay."""
 
 
 def ask(ctx: context.Context, needs: t.Sequence[permissions.Need]) -> list[reasons.Finding]:
@@ -45,11 +48,26 @@ def refused(ctx: context.Context, error: errors.Forbidden, choices: pod_plan.Cho
     return [first, *(finding for finding in ask(ctx, wanted) if finding.object != words)]
 
 
-def lacking(ctx: context.Context, steps: t.Sequence[str]) -> list[reasons.Finding]:
-    """After a call was refused something: all that these credentials lack for the steps that it consists of."""
+def lacking(
+    ctx: context.Context, steps: t.Sequence[str], nodes: t.Sequence[str] = (), within: t.Sequence[str] = ()
+) -> list[reasons.Finding]:
+    """After a call was refused something: all that these credentials lack for the steps that it consists of.
+
+    ``nodes`` are those whose pods it moves, ``within`` the namespaces that it is limited to, if any.
+    """
     asked = [error.request for error in ctx.cluster.refusals if error.request]
-    namespaces = tuple(dict.fromkeys(request.namespace for request in asked if request.namespace))
-    return ask(ctx, permissions.of_steps(steps, tuple(n for n in namespaces if n != names.NAMESPACE)))
+    refused = [request.namespace for request in asked if request.namespace != names.NAMESPACE]
+    namespaces = [name for name in (*refused, *_spaces(ctx, nodes)) if not within or name in within]
+    return ask(ctx, permissions.of_steps(steps, tuple(filter(None, dict.fromkeys((*within, *namespaces))))))
+
+
+def _spaces(ctx: context.Context, nodes: t.Sequence[str]) -> list[str]:
+    """The namespaces of the pods that may have to leave these nodes; none where pods may not be listed."""
+    try:
+        found = observe.lists(ctx.cluster, ("pods",))["pods"] if nodes else []
+    except errors.Forbidden:
+        return []
+    return sorted({pod.namespace for pod in found if pod.node in nodes and not (pod.owner and pod.owner.kind in _STAY)})
 
 
 def _ask(ctx: context.Context, need: permissions.Need) -> reasons.Finding | None:
