@@ -45,7 +45,7 @@ PLAY := ansible-playbook
 SCREEN := ANSIBLE_STDOUT_CALLBACK=kubeops.node_maintenance.maintenance
 LAB_VARS := -e lab_name='$(LAB_NAME)' -e lab_nodes='$(LAB_NODES)'
 
-.PHONY: help env demo test test-whole test-kubernetes forecast explore mutants lab lab-down chaos bench lint docs molecule release clean
+.PHONY: help env demo test test-whole test-kubernetes forecast ablation explore mutants lab lab-down chaos bench lint docs molecule release clean
 help: ## lists the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 24
 
@@ -97,6 +97,9 @@ test-kubernetes: $(READY) ## never dark, killed anywhere and idempotence on each
 
 forecast: $(READY) ## where pods fit and what blocks, beside the real scheduler and API server, in FORECASTS generated clusters
 	@FORECASTS='$(FORECASTS)' python -m pytest -v --numprocesses 2 -rP tests/e2e/test_placement.py tests/e2e/test_budget_forecast.py
+
+ablation: $(READY) ## what fails on the API server without each right of each role; KUBEOPS_ABLATION=docs/ablation.json finds out anew
+	@WHOLE=1 python -m pytest -v -rP --durations=20 tests/e2e/test_ablation.py
 
 # Several go on at a time, so each line says whose it is.
 tagged = 2>&1 | sed -u 's/^/$(1) | /'

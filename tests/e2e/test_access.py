@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support import ablation, hostile, rights
+from support import hostile, rights
+from support.ablation import calling
 from support.arena import Arena
 from support.lab import Lab
 from support.plays import Player
@@ -32,7 +33,7 @@ STEPS = "read,locks,runs,nodes,conditions,evict,guard,surge,hooks,announce,kubel
 def called(lab: Lab, **arguments: Any) -> Json:
     """The module `maintenance_access` as administrator, in this process."""
     told = {"service_account": "bounded", "steps": STEPS.split(","), "policies": True, **arguments}
-    return ablation.call(access.SPEC, str(lab.kubeconfig), **told)
+    return calling.call(access.SPEC, str(lab.kubeconfig), **told)
 
 
 @pytest.fixture
