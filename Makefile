@@ -113,10 +113,11 @@ test-others:
 	@$(call say,test,the lab: its binaries are built once per machine)
 	@$(PLAY) kubeops.node_maintenance.lab -e lab_state=built $(or-stop)
 	@$(call say,test,end to end on $(LABS) labs side by side)
-	@$(MAKE) test-labs $(or-stop)
-	@$(if $(WHOLE),$(MAKE) test-roles test-awx $(or-stop))
+	@MAKEFLAGS='$(filter-out -j% --job%,$(MAKEFLAGS))' $(MAKE) --jobs=2 test-labs test-roles $(or-stop)
+	@$(if $(WHOLE),$(MAKE) test-awx $(or-stop))
+# Beside the tests on labs: two roles, which take a minute, or all of them.
 test-roles:
-	@python -m nox --session molecule $(call tagged,molecule)
+	@python -m nox --session molecule $(if $(WHOLE),,-- cordon taint) $(call tagged,molecule)
 test-awx:
 	@python -m nox --session awx $(call tagged,awx)
 test-lint:
