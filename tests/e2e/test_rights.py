@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 from support import rights, sampling
+from support.ablation import calling
 from support.arena import Arena
 from support.koordinator import restart_api_server
 from support.lab import Lab
@@ -23,6 +24,9 @@ from support.plays import Player, Run
 from support.waiting import until
 from support.watching import Watch
 from witness import audit
+from witness.log import Json
+
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge import cordon, drain, guard, specs, taint
 
 APPS, RBAC_GROUP = "apps", "rbac.authorization.k8s.io"
 
@@ -108,6 +112,39 @@ def test_a_plan_names_all_missing_rights_at_once(
         assert [request for request in seen.writes if request.accepted] == []
     finally:
         rights.revoke(arena.api, name)
+
+
+ALONE: dict[str, tuple[specs.ModuleSpec, Json, set[str]]] = {
+    "node_cordon": (cordon.SPEC, {"state": "cordoned"}, {"create leases.coordination.k8s.io", "patch nodes"}),
+    "pdb_guard": (guard.SPEC, {}, {"create poddisruptionbudgets.policy in namespace", "patch deployments.apps/scale"}),
+    "node_drain": (drain.SPEC, {}, {"create pods/eviction in namespace", "patch nodes", "patch pods in namespace"}),
+    "node_taint": (taint.SPEC, {"taints": ["a=b:NoSchedule"]}, {"patch nodes"}),
+}
+"""A module, what it is asked for, and what it lacks that it would come to later, or in other namespaces."""
+
+
+@pytest.mark.parametrize("module", sampling.first(1, ["node_drain", *(name for name in ALONE if name != "node_drain")]))
+@pytest.mark.parametrize("held", ["read", "announce"])
+def test_a_module_called_alone_names_all_that_it_lacks(
+    lab: Lab, arena: Arena, tmp_path: Path, module: str, held: str
+) -> None:
+    """With a role that reads, so that the namespaces of the pods are known, and with one for something else."""
+    here, _there = arena.nodes(2)
+    arena.deployment("web", on=here, service=False)
+    spec, asked, missing = ALONE[module]
+    name = f"alone-{arena.name}"
+    config = rights.granted(arena.api, tmp_path / name, name, [held])
+    try:
+        until(lambda: rights.may(config, "list", "", "nodes") == (held == "read"), 10, "its role is known")
+        result = calling.call(spec, str(config), nodes=[here], **asked)
+    finally:
+        rights.revoke(arena.api, name)
+    assert result["failed"]
+    assert not result["changed"]
+    more = {"list nodes in the whole cluster"} if held == "announce" else set()
+    place = f"namespace {arena.name}" if held == "read" else "the whole cluster"
+    wanted = {words.replace("in namespace", f"in {place}") for words in missing | more}
+    assert wanted == {words for words in wanted if f"may not {words}" in result["msg"]}, result["msg"]
 
 
 def is_told(run: Run, word: str) -> bool:
