@@ -138,7 +138,13 @@ class Account:
             for one in audit.read(self.lab.audit_log, self._mark)
             if one.user == self.user
         }
-        return {right for step in self.steps for right in granted(step) if right[1:] in asked}
+        return {right for right in self.rights() if right[1:] in asked}
+
+    def rights(self) -> list[Right]:
+        """All of its roles, in the order of the file."""
+        return [
+            right for step in self.steps for right in granted(step) if any(_has(x, right) for x in self.roles[step])
+        ]
 
     @contextlib.contextmanager
     def without(self, right: Right) -> Iterator[None]:

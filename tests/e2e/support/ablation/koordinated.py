@@ -193,9 +193,12 @@ class Deschedulerlog(Descheduler):
     proof = "log"
 
     def use(self) -> None:
-        self._seconds += 10
-        done = self._called(config=rollouts.slower(self._chart, self._seconds))
-        self.expect(done["proof"] == self.proof, f"The proof is {done['proof']}, not {self.proof}: {done['msg']}")
+        """Up to three times: now and then the log of a new pod of the lab lacks its beginning."""
+        proofs: list[str] = []
+        while self.proof not in proofs and len(proofs) < 3:
+            self._seconds += 10
+            proofs.append(self._called(config=rollouts.slower(self._chart, self._seconds))["proof"])
+        self.expect(self.proof in proofs, f"The proofs are {', '.join(proofs)}, not {self.proof}")
 
 
 class Deschedulerlease(Deschedulerlog):
@@ -314,3 +317,6 @@ class Preview(scenes.Scene):
             self.api.delete(f"{accounts}/{self.ACCOUNT}")
             for pod in self.api.items(koordinator.PODS, labelSelector="maintenance.kubeops.io/descheduler-preview"):
                 self.api.delete(f"{koordinator.PODS}/{pod['metadata']['name']}", gracePeriodSeconds=0)
+            maps = koordinator.CONFIG.rpartition("/")[0]
+            for found in self.api.items(maps, labelSelector="maintenance.kubeops.io/descheduler-preview"):
+                self.api.delete(f"{maps}/{found['metadata']['name']}")

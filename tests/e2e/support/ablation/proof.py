@@ -55,7 +55,7 @@ def search(scene: Scene, known: Collection[Right]) -> dict[Right, bool]:
     wrong = scene.go()
     assert not wrong, wrong
     used = scene.account.used()
-    for right in (right for step in scene.steps for right in granted(step) if right not in known):
+    for right in (right for right in scene.account.rights() if right not in known):
         if (right in used or (right.step, right.words) in UNLOGGED) and (said := missed(scene, right)):
             found[right] = right.named_in(" ".join(said))
     return found

@@ -109,11 +109,11 @@ class Scene(abc.ABC):
 
     def go(self) -> list[str]:
         """What is wrong, in its words; empty where nothing is."""
-        try:
-            with self.given_back():
+        with self.given_back():
+            try:
                 self.use()
-        except calling.LackingError as error:
-            return error.said
+            except calling.LackingError as error:
+                return error.said
         return []
 
     @abc.abstractmethod
