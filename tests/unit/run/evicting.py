@@ -15,6 +15,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.mod
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.observe import gather
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.pod_moves import Move
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drain.evict import Evictor
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drain.operator_waits import OperatorWaits
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator import manifests
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.faults import Fault, What
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.store import Raw
@@ -36,11 +37,13 @@ class Scene:
         fence: t.Callable[[str], None] = nobody,
         grace: int | None = None,
         delete: bool = False,
+        waits: OperatorWaits | None = None,
         **options: t.Any,
     ) -> None:
         self.world = World([manifests.node("n1", pods=60), *objects])
         self.me = self.world.process("me")
-        self.evictor = Evictor(self.me.ctx(), fence, lambda: None, 8, grace, delete, **options)
+        waits = waits or OperatorWaits(600.0)
+        self.evictor = Evictor(self.me.ctx(), fence, lambda: None, 8, grace, delete, waits, **options)
         self.seen = self.look()
         self.moves = [Move(PodPlan(pod, "evict", code, "", None), "waiting", 0.0) for pod in self.seen.pods]
 

@@ -331,3 +331,26 @@ def test_a_node_with_nothing_to_do_is_done(bench: Make, step: t.Any, code: str, 
     one.move("p0", "skipped", "skip", code=code)
     assert at_first(one)[0] == outcome
     assert one.site.failed is False
+
+
+def test_the_locks_of_nodes_that_the_run_will_not_come_back_for_are_left(bench: Make) -> None:
+    one = bench()
+    one.sites["n2"].outcome = DrainOutcome.GONE
+    assert one.do(one.closing.left_to_others) == ["n2"]
+    one.site.outcome = DrainOutcome.ADOPTED_BY
+    assert one.do(one.closing.left_to_others) == ["n1", "n2"]
+    one.site.outcome = DrainOutcome.FAILED
+    assert one.do(one.closing.left_to_others) == ["n2"]
+
+
+@pytest.mark.parametrize(("first", "second"), [("swap", "evict"), ("evict", "swap")])
+def test_of_several_pods_that_lack_something_the_first_names_the_outcome_and_all_are_told(
+    bench: Make, first: t.Any, second: t.Any
+) -> None:
+    one = bench()
+    moves = [one.move(f"p{n}", "waiting", route, guarded=True) for n, route in enumerate((first, second))]
+    outcome, message = at_first(one)
+    lacks = {"swap": "needs_surge", "evict": "needs_guard"}
+    assert outcome == lacks[first]
+    assert [move.outcome for move in moves] == [lacks[first], lacks[second]]
+    assert message.index("Pod shop/p0") < message.index("Pod shop/p1")

@@ -315,3 +315,17 @@ def test_without_the_right_to_read_leases_nothing_is_done(world: World) -> None:
     with pytest.raises(StopRun, match="kubelet is alive is not known"):
         evacuated(world, site(world, "waiting"))
     assert taints(world) == []
+
+
+def test_a_kubelet_that_is_back_right_before_the_taint_is_set_gets_none(world: World) -> None:
+    here = site(world, "waiting")
+
+    def back(_nodes: t.Collection[str]) -> None:
+        world.set_node_ready("n1")
+
+    def work(ctx: Context) -> list[NodeDrain]:
+        with Live(ctx, ("pods",)) as live:
+            return Evacuation(ctx, live, back, FOREVER).work([here])
+
+    assert world.process("me").run(work) == []
+    assert (here.outcome, taints(world)) == ("not_dead", [])

@@ -318,3 +318,13 @@ def test_only_the_fenced_nodes_of_a_call_are_evacuated(bench: Make, monkeypatch:
     one.site.outcome = DrainOutcome.DRAINED
     one.do(lambda: one.work._fenced(todo))
     assert worked == [["n1"]], "nobody is left to listen to"
+
+
+def test_a_fenced_node_that_is_no_longer_out_keeps_nobody_from_looking_at_the_next(bench: Make) -> None:
+    one = bench("n1", "n2")
+    empties = Empties(one)
+    empties.all._volumes["n2"] = set()
+    one.world.cordon("n1", False)
+    one.do(lambda: empties.all._look(list(one.sites.values()), one.ctx.clock.now()))
+    assert (one.site.outcome, one.sites["n2"].outcome) == ("uncordoned", None)
+    assert [event.message for event in one.me.told if event.node == "n2"] == ["0 pods left, volumes attached: none"]

@@ -37,7 +37,7 @@ def test_one_budget_has_one_request_in_flight(scene: Make) -> None:
 
 def test_a_budget_of_an_operator_is_asked_though_it_allows_nothing(scene: Make) -> None:
     """Some operators act only when somebody tries."""
-    waits = OperatorWaits(wanted=selectors_of(["app=web"]))
+    waits = OperatorWaits(600.0, selectors_of(["app=web"]))
     one = scene(*pods(1), manifests.budget("web", minAvailable=1), waits=waits)
     one.turn()
     (move,) = one.moves

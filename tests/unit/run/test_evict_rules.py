@@ -55,7 +55,7 @@ def asks(
     move = Move(
         PodPlan(Pod.of(planned or objects.pod("p0")), "evict", "replicas", "", None), "waiting", 0.0, budget=WEB
     )
-    waits = OperatorWaits(wanted=selectors_of(["app=web"] if operator else []))
+    waits = OperatorWaits(600.0, selectors_of(["app=web"] if operator else []))
     return Lines({WEB: line}).may_ask(snapshot.budgets[0], move, snapshot, now, waits), move
 
 
@@ -115,7 +115,7 @@ def test_a_pod_that_does_not_serve_takes_nothing_of_its_budget(
     move = Move(
         PodPlan(Pod.of(planned or objects.pod("p0")), "evict", "not_ready", "", None), "waiting", 0.0, budget=WEB
     )
-    assert may.may_ask(snapshot.budgets[0], move, snapshot, 100.0, OperatorWaits()) is expected
+    assert may.may_ask(snapshot.budgets[0], move, snapshot, 100.0, OperatorWaits(600.0)) is expected
 
 
 @pytest.mark.parametrize(
@@ -419,3 +419,107 @@ def test_a_refused_eviction_is_tried_again_after_pauses_that_grow_to_half_a_minu
 )
 def test_what_says_nothing_about_the_pod_may_pass(error: type[errors.ClusterError]) -> None:
     assert again_after(refused(error), 1) == 1.0
+
+
+@pytest.mark.parametrize(("what", "held"), [("webhook", True), ("throttled", False), ("fenced", False)])
+def test_only_a_webhook_that_denies_an_eviction_is_how_an_operator_takes_notice(
+    scene: Make, what: t.Any, held: bool
+) -> None:
+    one = scene(*pods(1), waits=OperatorWaits(600.0, selectors_of(["app=web"])))
+    one.fails(what, times=2)
+    one.turn()
+    assert (one.evictor.waits.holds(one.moves[0]) is not None) == held
+
+
+@pytest.mark.parametrize(("operator", "pause"), [(True, 10.0), (False, 30.0)])
+def test_a_pod_whose_operator_took_notice_is_tried_again_every_ten_seconds(
+    scene: Make, operator: bool, pause: float
+) -> None:
+    """It may let the pod go without a sign; without an operator the pauses grow as after any refusal."""
+    one = scene(*pods(1), waits=OperatorWaits(600.0, selectors_of(["app=web"] if operator else [])))
+    (move,) = one.moves
+    move.tries = 7
+    one.fails("webhook")
+    one.turn()
+    assert move.not_before == pytest.approx(one.me.clock.now() + pause, abs=0.1)
+
+
+@pytest.mark.parametrize(
+    ("labels", "held"),
+    [
+        pytest.param(None, True, id="the view has lost it: as it was planned"),
+        pytest.param({"app": "web"}, True, id="still an operator's"),
+        pytest.param({"app": "other"}, False, id="nobody's any more"),
+    ],
+)
+def test_whether_a_pod_has_an_operator_is_known_by_what_it_is_now(
+    scene: Make, labels: dict[str, str] | None, held: bool
+) -> None:
+    one = scene(*pods(1), waits=OperatorWaits(600.0, selectors_of(["app=web"])))
+    one.fails("webhook")
+    one.step()
+    (raw,) = one.world.pods()
+    one.seen = objects.snapshot(pods=[{**raw, "metadata": {**raw["metadata"], "labels": labels}}] if labels else [])
+    one.step([])
+    one.settle()
+    assert (one.evictor.waits.holds(one.moves[0]) is not None) == held
+
+
+@pytest.mark.parametrize(("allowed", "kind"), [(0, "PodDisruptionBudget"), (1, "Pod")])
+def test_a_webhook_is_what_keeps_a_pod_whose_budget_would_let_it_go(scene: Make, allowed: int, kind: str) -> None:
+    one = scene(*pods(1), waits=OperatorWaits(600.0, selectors_of(["app=web"])))
+    one.fails("webhook")
+    one.step()
+    one.seen = objects.snapshot(pods=one.world.pods(), budgets=[objects.budget("web", allowed)])
+    one.step([])
+    one.settle()
+    assert (one.moves[0].blocked_by or {})["kind"] == kind
+
+
+def test_an_eviction_that_was_accepted_shows_that_the_operator_works(scene: Make) -> None:
+    """The time of its other pods begins anew, and they are not said to wait for it before they are asked for."""
+    two = scene(*pods(2), manifests.budget("web", minAvailable=1), waits=OperatorWaits(60.0))
+    first, second = two.moves
+    lines, now = two.evictor._lines, two.me.clock.now()
+    lines[WEB] = Line(held=True)
+    second.budget = WEB
+    two.evictor.waits.hold(second, Verdict("operator_budget", "Its operator keeps it."), now)
+    two.world.machine.run_for(30.0)
+    two.step([first])
+    two.settle()
+    assert (first.state, lines[WEB].held) == ("leaving", False)
+    assert not two.evictor.waits.end_if_late(second, now + 60.0)
+    assert two.evictor.waits.end_if_late(second, now + 95.0)
+
+
+@pytest.mark.parametrize("held", [False, True])
+def test_who_waits_behind_another_pod_waits_for_the_operator_only_if_that_one_does(held: bool) -> None:
+    _may, move = asks(objects.budget("web", 0, healthy=2), Line(busy=True, held=held), operator=True)
+    assert (move.blocked_by is not None) == held
+    _may, move = asks(objects.budget("web", 0, healthy=2), Line(busy=True), operator=True)
+    assert move.blocked_by is None
+
+
+@pytest.mark.parametrize(("allowed", "state"), [(0, "asked"), (1, "waiting")])
+def test_an_operator_is_asked_though_too_few_serve_but_not_for_what_its_budget_allows(
+    scene: Make, allowed: int, state: str
+) -> None:
+    """It knows better than we do whether a pod may go, but a budget that allows it says nothing of the operator."""
+    one = scene(*pods(1), waits=OperatorWaits(60.0, selectors_of(["app=web"])))
+    owner = objects.owned("ReplicaSet", "web")
+    listed = [objects.pod("p0", owner=owner), objects.pod("p1", owner=owner, ready=False)]
+    one.seen = objects.snapshot(
+        objects.deployment("web", 2), pods=listed, budgets=[objects.budget("web", allowed, healthy=1, desired=1)]
+    )
+    plan, other = (PodPlan(pod, "evict", "replicas", "", None) for pod in one.seen.pods)
+    one.moves, left = [Move(plan, "waiting", 0.0)], Move(other, "waiting", 0.0, budget=WEB)
+    waits, now = one.evictor.waits, one.me.clock.now()
+    for move in (one.moves[0], left):
+        waits.hold(move, Verdict("operator_budget", "Its operator keeps it."), now)
+    one.world.machine.run_for(30.0)
+    one.step()
+    assert one.states() == [state]
+    if state == "waiting":
+        assert waits.holds(one.moves[0]) is None
+        assert waits.end_if_late(left, now + 60.0), "the operator has not let anything go"
+    one.settle()

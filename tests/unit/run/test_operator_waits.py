@@ -8,7 +8,12 @@ from __future__ import annotations
 
 import pytest
 
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Pod
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.operators import selectors_of
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.pod_plan import PodPlan
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.pod_moves import Move
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drain import operator_waits
+from ansible_collections.kubeops.node_maintenance.tests.unit.plan import objects
 
 
 @pytest.mark.parametrize(
@@ -26,3 +31,20 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drai
 )
 def test_a_wait_is_told_in_tens_of_seconds_and_then_in_minutes(seconds: float, words: str) -> None:
     assert operator_waits._minutes(seconds) == words
+
+
+@pytest.mark.parametrize(
+    ("labels", "held"),
+    [
+        pytest.param(None, True, id="the view has lost it: as it was planned"),
+        pytest.param({"app": "web"}, True, id="still an operator's"),
+        pytest.param({"app": "other"}, False, id="nobody's any more"),
+    ],
+)
+def test_a_pod_behind_another_waits_for_the_operator_that_it_has_now(labels: dict[str, str] | None, held: bool) -> None:
+    waits = operator_waits.OperatorWaits(60.0, selectors_of(["app=web"]))
+    move = Move(PodPlan(Pod.of(objects.pod("p0")), "evict", "replicas", "", None), "waiting", 0.0)
+    listed = [objects.pod("p0", labels=labels)] if labels else []
+    spent = objects.budget("web", 0, selector={"matchExpressions": [{"key": "app", "operator": "Exists"}]})
+    waits.hold_too(move, objects.snapshot(pods=listed, budgets=[spent]), 0.0)
+    assert (waits.holds(move) is not None) == held

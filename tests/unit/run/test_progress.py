@@ -56,3 +56,14 @@ def test_the_seconds_for_which_a_limiter_holds_a_pod_are_no_news() -> None:
 
     [line] = told(299.0, why)
     assert line.endswith("lets one pod of Deployment shop/web go in 300 s: the next one goes at 00:05:00 UTC.")
+
+
+def test_pods_that_rules_hold_are_counted() -> None:
+    with World() as world:
+        me = world.process("me")
+        moves = {
+            name: Move(PodPlan(Pod.of(objects.pod(name)), "evict", "replicas", "", None), "waiting", 0.0, held=held)
+            for name, held in (("a", True), ("b", False), ("c", True))
+        }
+        Progress(me.ctx()).tell([NodeDrain("n1", moves=moves)], [], [])
+        assert [event.message for event in me.told] == ["3 of 3 pods left, 0 ending, 2 held until others are gone"]

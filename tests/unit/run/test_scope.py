@@ -266,3 +266,15 @@ def test_label_values_are_asked_for_in_requests_of_a_bounded_length(
     chunks = list(scopes._chunks("keyx", [("shop", value) for value in ("aaa", "bbb", "ccc")]))
     assert [len(chunk) for chunk in chunks] == sizes
     assert frozenset().union(*chunks) == {("shop", value) for value in ("aaa", "bbb", "ccc")}
+
+
+def test_a_drain_of_a_fenced_node_reads_all_pods() -> None:
+    """Any of them may use a volume that is attached there."""
+    with usual() as world:
+        me, wanted = world.process("me"), (home_of(world),)
+        me.run(lambda ctx: cordon(ctx, CordonOptions("cordoned", wanted)), RUN)
+        for fenced in ((), wanted):
+            world.log.clear()
+            options = DrainOptions(wanted, Choices(fenced=fenced), timeout=1.0)
+            me.run(lambda ctx, options=options: drain(ctx, options), RUN)  # type: ignore[misc]
+            assert reads(world)["list", "pods", ""] == len(fenced)

@@ -52,6 +52,7 @@ def rule(hook: hooks.Hook, action: hooks.Action, app: str = "web", deadline: flo
 
 BEFORE, AFTER = rule("before_pod", "http"), rule("after_pod", "http")
 HANDSHAKE = rule("before_pod", "annotation")
+HOOKS: tuple[hooks.Hook, ...] = ("before_pod", "after_pod")
 
 
 @dataclass
@@ -612,3 +613,13 @@ def test_progress_names_no_hook_that_is_done(scene: t.Callable[..., Scene]) -> N
     lines = [event.message for event in me.told[done[-1] :] if event.what == phases.What.PROGRESS]
     assert any("pods left" in text for text in lines)
     assert [text for text in lines if "slow-http" in text] == []
+
+
+def test_only_pods_that_were_asked_to_go_are_told_that_they_stay(scene: t.Callable[..., Scene]) -> None:
+    """The first ones say no, so the node is given up before the others are asked."""
+    one = scene(BEFORE, AFTER, replicas=AT_ONCE + 2, answer=lambda count: 404 if count <= AT_ONCE else 200)
+    assert outcome(one.ended(one.drain(one.begin())))[0] == "failed"
+    told = {hook: {told["name"]: told for _at, _url, told in one.calls if told["hook"] == hook} for hook in HOOKS}
+    assert len(told["before_pod"]) == AT_ONCE
+    assert told["after_pod"].keys() == told["before_pod"].keys()
+    assert {call["moved"] for call in told["after_pod"].values()} == {False}

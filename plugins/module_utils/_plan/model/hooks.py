@@ -161,8 +161,11 @@ class Call:
         """What the record says of it."""
         return entry_of({**self.variables(again=False), "action": self.rule.action}, state)
 
-    def variables(self, *, again: bool, moved: bool = True) -> dict[str, t.Any]:
-        """What the action is told; ``again``: it was begun before, and may have been carried out."""
+    def variables(self, *, again: bool, moved: bool | None = None) -> dict[str, t.Any]:
+        """What the action is told; ``again``: it was begun before, and may have been carried out.
+
+        ``moved``, of a hook after the move: whether the pod has gone.
+        """
         told: dict[str, t.Any] = {"hook": self.rule.hook, "rule": self.rule.name, "node": self.node, "again": again}
         if self.uid:
             told |= {"namespace": self.namespace, "name": self.name, "uid": self.uid, "owner": self.owner}
@@ -172,7 +175,7 @@ class Call:
             told["moved"] = moved
         return told
 
-    def to_dict(self, state: str, *, moved: bool = True) -> dict[str, t.Any]:
+    def to_dict(self, state: str, *, moved: bool | None = None) -> dict[str, t.Any]:
         """As modules return it and take it; for ``tasks`` with the file and the variables."""
         again = state in ("begun", "failed")
         found = {"key": self.key, "state": state, "action": self.rule.action, "deadline": int(self.rule.deadline)}

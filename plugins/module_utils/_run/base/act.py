@@ -48,6 +48,8 @@ AT_ONCE = 8
 """How many requests, or objects to work on, are under way at the same time."""
 PATIENCE = 60.0
 """Seconds a single request may be tried again while the API server is away or overloaded."""
+NO_PATIENCE = 0.0
+"""The same for what is better decided anew."""
 TIMEOUT = 30.0
 """Seconds one attempt of a request may take."""
 Fence = t.Callable[[], None]

@@ -61,7 +61,9 @@ class HttpCalls:
         """How many more calls can start now."""
         return AT_ONCE - self._busy
 
-    def start(self, call: hooks.Call, *, again: bool, moved: bool = True) -> concurrent.futures.Future[str]:
+    def start(
+        self, call: hooks.Call, *, again: bool, moved: bool | None = None
+    ) -> concurrent.futures.Future[str]:
         """Carry the call out; the result says why it failed, and is empty if it did not."""
         if self._pool is None:
             self._pool = self.ctx.clock.pool(AT_ONCE, "hook")
@@ -74,7 +76,7 @@ class HttpCalls:
         if self._pool:
             self._pool.shutdown(wait=True, cancel_futures=True)
 
-    def _work(self, call: hooks.Call, again: bool, moved: bool) -> str:
+    def _work(self, call: hooks.Call, again: bool, moved: bool | None) -> str:
         try:
             return self._repeated(call, again, moved)
         finally:
@@ -82,7 +84,7 @@ class HttpCalls:
                 self._busy -= 1
             self.wake()
 
-    def _repeated(self, call: hooks.Call, again: bool, moved: bool) -> str:
+    def _repeated(self, call: hooks.Call, again: bool, moved: bool | None) -> str:
         http = t.cast("hooks.Http", call.rule.http)
 
         def attempt(tries: int, timeout: float) -> int:

@@ -123,7 +123,7 @@ class Closing:
     def begin(self) -> None:
         """Let others know that the drain of the open nodes begins."""
         for site in self._sites.values():
-            site.raw = site.raw or self._live.raw_node(site.name)
+            site.raw = self._live.raw_node(site.name)
             if site.open and (why := site.show(self.ctx, "draining", self.locks.fence)):
                 self._close(site, why.outcome, why.message)
 

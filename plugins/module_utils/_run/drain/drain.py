@@ -128,7 +128,7 @@ class _Drain:
         selectors = operators.selectors_of(options.choices.reactive_budgets)
         waits = operator_waits.OperatorWaits(options.choices.operator_budget_wait, selectors)
         self.evictor = evict.Evictor(
-            ctx, self._fence, wake, options.parallel, grace, delete, fences, self.locks.regain, prior, waits
+            ctx, self._fence, wake, options.parallel, grace, delete, waits, fences, self.locks.regain, prior
         )
         most = options.pod_timeout if options.pod_timeout is not None else float("inf")
         self.closing = closing.Closing(
@@ -285,8 +285,8 @@ class Progress:
         now = self._ctx.clock.now()
         for site in (site for site in sites if site.open):
             text = _words(site, beside, missing)
-            last, at = self._told.get(site.name, ("", 0.0))
-            if text != last and (not last or now - at >= AT_LEAST):
+            last, at = self._told.get(site.name, ("", float("-inf")))
+            if text != last and now - at >= AT_LEAST:
                 self._told[site.name] = (text, now)
                 self._ctx.tell(phases.What.PROGRESS, text, node=site.name)
 

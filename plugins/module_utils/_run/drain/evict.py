@@ -145,10 +145,10 @@ class Evictor:
     parallel: int
     grace_seconds: int | None
     delete: bool
+    waits: operator_waits.OperatorWaits
     fenced: t.Mapping[str, str] = field(default_factory=dict)
     regain: t.Callable[[str], None] = lambda node: None
     prior: t.Mapping[str, int] = field(default_factory=dict)
-    waits: operator_waits.OperatorWaits = field(default_factory=operator_waits.OperatorWaits)
     _flying: int = 0
     _closed: set[str] = field(default_factory=set)
     _requested: Requested = field(default_factory=Requested)
@@ -189,7 +189,7 @@ class Evictor:
             if budget and not self._lines.may_ask(budget, move, snapshot, now, self.waits):
                 continue
             if found := self._short(move, snapshot):
-                self.waits.let_go(move, now)
+                self.waits.let_go(move, now, evicted=False)
                 move.block(found.object.kind, found.object.namespace, found.object.name, found.message)
                 continue
             self._send(move)
@@ -261,7 +261,7 @@ class Evictor:
 
     def _send_now(self, move: pod_moves.Move, change: api_changes.Change) -> None:
         # Without patience: instead of sending an old decision, the loop decides anew.
-        act.apply(self.ctx, change, fence=lambda: self._last_look(move), patience=0.0)
+        act.apply(self.ctx, change, fence=lambda: self._last_look(move), patience=act.NO_PATIENCE)
 
     def _last_look(self, move: pod_moves.Move) -> None:
         """Right before the first byte is sent, the decision has to hold still."""

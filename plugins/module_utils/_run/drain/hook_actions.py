@@ -25,12 +25,15 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.prot
 
 @dataclass
 class PodHook:
-    """One call; ``state`` is that of the record, ``until`` the deadline of one that is under way."""
+    """One call; ``state`` is that of the record, ``until`` the deadline of one that is under way.
+
+    ``again``: it was begun before. ``moved``: after the move, whether the pod has gone.
+    """
 
     call: hooks.Call
     state: str
-    moved: bool = True
-    again: bool = False
+    again: bool
+    moved: bool | None
     until: float = 0.0
     answer: concurrent.futures.Future[t.Any] | None = None
     failure: str = ""

@@ -49,7 +49,7 @@ class NodeDrain:
     moves: dict[str, pod_moves.Move] = field(default_factory=dict)
     outcome: outcomes.DrainOutcome | None = None
     message: str = ""
-    quiet_since: float = 0.0
+    quiet_since: float = float("-inf")
     present: frozenset[str] = frozenset()
     raw: objects.Raw | None = None
 

@@ -25,7 +25,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base
 class OperatorWaits:
     """``seconds`` is how long one pod waits at most; ``wanted`` are the caller's selectors of pods with operators."""
 
-    seconds: float = 600.0
+    seconds: float
     wanted: t.Sequence[objects.Raw] = ()
     _held: dict[str, tuple[float, budgets.Verdict]] = field(default_factory=dict)
     _acted: dict[tuple[str, str], float] = field(default_factory=dict)
@@ -51,7 +51,7 @@ class OperatorWaits:
         """Why the operator keeps the pod, ``None`` if it does not."""
         return self._held[move.pod.uid][1] if move.pod.uid in self._held else None
 
-    def let_go(self, move: pod_moves.Move, now: float, *, evicted: bool = False) -> None:
+    def let_go(self, move: pod_moves.Move, now: float, *, evicted: bool) -> None:
         """The operator keeps the pod no longer; ``evicted``: it works, so the time of its other pods begins anew."""
         self._held.pop(move.pod.uid, None)
         if evicted and move.budget:

@@ -47,6 +47,7 @@ class PodHooks:
     _before: dict[str, list[hook_actions.PodHook]] = field(default_factory=dict)
     _after: dict[str, list[hook_actions.PodHook]] = field(default_factory=dict)
     _lost: set[str] = field(default_factory=set)
+    _closed: set[str] = field(default_factory=set)
     _starting: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
@@ -67,8 +68,9 @@ class PodHooks:
 
     @property
     def idle(self) -> bool:
-        """Whether nothing is owed for the pods of closed nodes."""
-        return not self.rules or not any(self._owed(site) for site in self.sites.values() if not site.open)
+        """Whether nothing is owed for the pods of closed nodes; each of these was looked at once more."""
+        closed = [site for site in self.sites.values() if not site.open]
+        return not self.rules or not any(site.name not in self._closed or self._owed(site) for site in closed)
 
     def missing(self, node: str) -> list[str]:
         """What a node without pods still waits for."""
@@ -83,6 +85,7 @@ class PodHooks:
         """Begin, follow and record what can be now; returns the nodes whose record could not be written."""
         if not self.rules:
             return []
+        self._closed = {name for name, site in self.sites.items() if not site.open}
         fallen = []
         for name, site in self.sites.items():
             if site.record is None or name in self._lost:
@@ -103,18 +106,17 @@ class PodHooks:
 
     def predict(self, site: node_drains.NodeDrain) -> None:
         """Say which hooks the pods of the node have, for check mode."""
-        if not self.rules or site.node is None:
-            return
         entries: dict[str, dict[str, str]] = {}
         for move in site.left():
-            found = [_recorded(site, call, moved=True) for call in hooks.before(self.rules.before, move.plan)]
+            found = [_recorded(site, call) for call in hooks.before(self.rules.before, move.plan)]
             self._before[move.pod.uid] = found
             after = [_recorded(site, call, moved=True) for call in hooks.before(self.rules.after, move.plan)]
             self._after.setdefault(site.name, []).extend(after)
             for one in (one for one in (*found, *after) if one.state != "done"):
                 entries[one.call.key] = one.call.entry("done")
                 self._actions.tell(one, "would be called")
-        if site.record and (change := cordon.with_hooks(site.node, site.record, entries, "Call the hooks")):
+        node = t.cast("objects.Node", site.node)
+        if site.record and (change := cordon.with_hooks(node, site.record, entries, "Call the hooks")):
             self.ctx.changed(change)
 
     # -- what is to be done
@@ -126,9 +128,7 @@ class PodHooks:
         for move in new:
             if move.state == "waiting" and not move.held and move.plan.route in hooks.MOVING:
                 plan = _as_it_is(move, snapshot)
-                self._before[move.pod.uid] = [
-                    _recorded(site, call, moved=True) for call in hooks.before(self.rules.before, plan)
-                ]
+                self._before[move.pod.uid] = [_recorded(site, call) for call in hooks.before(self.rules.before, plan)]
                 # It has nobody to ask yet, and may leave so; if it starts before its turn, it is asked.
                 (self._starting.discard if plan.pod.phase == "Running" else self._starting.add)(move.pod.uid)
         record = site.taken
@@ -147,8 +147,11 @@ class PodHooks:
         """Whether the pod has gone (``True``), or stays because its node was given up after it was asked to go."""
         if snapshot.pod(call.uid) is None:
             return True
-        asked = any(hook.until or hook.again or hook.state == "done" for hook in self._before.get(call.uid, ()))
-        return False if not site.open and asked else None
+        return False if not site.open and self._asked(call.uid) else None
+
+    def _asked(self, uid: str) -> bool:
+        """Whether the pod was asked to go, now or by an earlier call."""
+        return any(one.until or one.again or one.state == "done" for one in self._before.get(uid, ()))
 
     # -- what is written
 
@@ -194,21 +197,21 @@ class PodHooks:
             return cordon.with_hooks(node, record, entries, sentence[0].upper() + sentence[1:])
 
         why, _made = site.write(self.ctx, wanted, self.fence)
-        if why is None and site.record:
-            site.record = cordon.hooked(site.record, entries)
+        if why is None:
+            site.record = cordon.hooked(site.taken, entries)
         return why
 
     def _next(self, site: node_drains.NodeDrain) -> list[hook_actions.PodHook]:
         """The hooks to begin: of each pod one after the other, HTTP calls only as many as can be sent at once."""
-        lanes = [*self._before.values()] if site.open and not self.failed_for(site.name) else []
-        lanes = [lane for lane in lanes if lane and lane[0].call.node == site.name]
+        going = site.open and not self.failed_for(site.name)
+        lanes = [self._before.get(uid, []) for uid in site.moves] if going else []
         after: dict[str, list[hook_actions.PodHook]] = {}
         for one in self._after.get(site.name, ()):
             after.setdefault(one.call.uid, []).append(one)
         free, found = self.calls.free, []
         for lane in (*lanes, *after.values()):
             left = [one for one in lane if one.state != "done"]
-            if not left or left[0].until or left[0].over or left[0].call.rule.action == "tasks":
+            if not left or left[0].until:
                 continue
             one = left[0]
             if one.call.rule.action == "http":
@@ -245,7 +248,7 @@ class PodHooks:
         found = []
         for call in hooks.left(tasks, site.name, site.record):
             stays = call.uid in site.moves and call.uid not in gone
-            if not stays or any(one.until or one.state == "done" for one in self._before.get(call.uid, ())):
+            if not stays or self._asked(call.uid):
                 found.append((call, hooks.state_of(site.record, call.key), not stays))
         return found
 
@@ -255,10 +258,10 @@ def _as_it_is(move: pod_moves.Move, snapshot: snapshots.Snapshot) -> pod_plan.Po
     return dataclasses.replace(move.plan, pod=snapshot.pod(move.pod.uid) or move.pod)
 
 
-def _recorded(site: node_drains.NodeDrain, call: hooks.Call, *, moved: bool) -> hook_actions.PodHook:
+def _recorded(site: node_drains.NodeDrain, call: hooks.Call, *, moved: bool | None = None) -> hook_actions.PodHook:
     """The call, as far as it is according to the node's record."""
     state = hooks.state_of(site.record, call.key) if site.record else ""
-    return hook_actions.PodHook(call, state or "due", moved, again=state in ("begun", "failed"))
+    return hook_actions.PodHook(call, state or "due", state in ("begun", "failed"), moved)
 
 
 def _on(found: t.Mapping[str, list[hook_actions.PodHook]], node: str) -> list[hook_actions.PodHook]:

@@ -191,7 +191,7 @@ class JobStarter:
         change = self.change(move, before, ttl)
         flight = self._flight(move, change.target.name, ttl)
         try:
-            self.tracker.create(flight, change, patience=0.0, tries=TRIES)
+            self.tracker.create(flight, change, patience=act.NO_PATIENCE, tries=TRIES)
         except writing.PASSING as error:
             # Whether it may still be created is decided again; one that was created is seen on the watch.
             self._next = now + max(1.0, error.retry_after or 0.0)

@@ -150,7 +150,7 @@ class JobTracker:
             return False
         track.looked = now
         try:
-            return job_writes.reread(self.ctx, track.name, patience=0.0) is None
+            return job_writes.reread(self.ctx, track.name, patience=act.NO_PATIENCE) is None
         except errors.ClusterError:
             return False
 

@@ -151,7 +151,7 @@ class SurgeLeases:
             known=None if first else self._known(surge.uid),
             fence=fence,
             remember=first,
-            patience=0.0 if once else act.PATIENCE,
+            patience=act.NO_PATIENCE if once else act.PATIENCE,
             timeout=RENEW_WITHIN if once else 30.0,
         ).object
         lease = t.cast("objects.Raw", found)
