@@ -26,6 +26,9 @@ EVICTING = {"type": "Eviction", "status": "False"}
 LIMITS = Controller(object_limiters={}, max_migrating_per_node=2, max_migrating_per_workload=2)
 
 
+FOREVER = float("inf")
+
+
 class Scene:
     """Deployment (or another kind) `web` of nine with pods on node n1, and the feed that is to empty it.
 
@@ -44,13 +47,15 @@ class Scene:
         self.moves = [Move(p, "waiting", 0.0, reason=p.reason) for p in routes(self.snapshot(), {"n1"}, self.choices)]
         self.begin()
 
-    def begin(self, grace: int | None = None) -> None:
+    def begin(self, grace: int | None = None, prior: t.Mapping[str, int] | None = None) -> None:
         """A process begins, and the one before it is dead."""
         if "me" in self.world.actors:
             self.world.actors["me"].process.kill()
         self.me = self.world.process("me")
         self.ctx = self.me.ctx()
-        self.feed = JobDispatcher(self.ctx, self.choices, lambda: None, lambda: None, {"n1": "r1"}, grace)
+        self.feed = JobDispatcher(
+            self.ctx, self.choices, lambda: None, lambda: None, {"n1": "r1"}, grace, FOREVER, prior or {}
+        )
         self.me.run(lambda _ctx: self.feed.start())
 
     def snapshot(self) -> Snapshot:

@@ -61,9 +61,7 @@ class HttpCalls:
         """How many more calls can start now."""
         return AT_ONCE - self._busy
 
-    def start(
-        self, call: hooks.Call, *, again: bool, moved: bool | None = None
-    ) -> concurrent.futures.Future[str]:
+    def start(self, call: hooks.Call, *, again: bool, moved: bool | None = None) -> concurrent.futures.Future[str]:
         """Carry the call out; the result says why it failed, and is empty if it did not."""
         if self._pool is None:
             self._pool = self.ctx.clock.pool(AT_ONCE, "hook")

@@ -15,6 +15,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.job
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import (
     phases,
     pod_plan,
+    reasons,
     snapshots,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import act, context, pod_moves
@@ -50,15 +51,15 @@ class JobDispatcher:
         fence: act.Fence,
         wake: t.Callable[[], None],
         runs: t.Mapping[str, str],
-        grace_seconds: int | None = None,
-        deadline: float = float("inf"),
-        prior: t.Mapping[str, int] | None = None,
+        grace_seconds: int | None,
+        deadline: float,
+        prior: t.Mapping[str, int],
     ) -> None:
         self.ctx = ctx
         self._view = job_view.JobView(ctx, wake) if choices.controller else None
         self._tracker = tracker.JobTracker(ctx, fence)
         self._cleanup = leftovers.JobCleanup(ctx, fence)
-        self._starter = starter.JobStarter(ctx, choices, self._tracker, runs, grace_seconds, deadline, prior or {})
+        self._starter = starter.JobStarter(ctx, choices, self._tracker, runs, grace_seconds, deadline, prior)
         self._flights = self._starter.flights
         self._abandoned = abandoned.AbandonedJobs(ctx, self._tracker, self._flights)
         self.waited_for: list[str] = []
@@ -141,8 +142,8 @@ class JobDispatcher:
 
     def _follow(self, flight: starter.InFlightJob, view: verdict.View) -> None:
         state = self._tracker.follow(flight, view.jobs, view.snapshot)
-        job = flight.job
-        if job is None or state == "unseen":
+        job = t.cast("migration_jobs.Job", flight.job)
+        if state == "unseen":
             return
         flight.over = state != "under way"
         if job.evicting and not flight.evicted and state != "deleted":
@@ -195,8 +196,7 @@ class JobDispatcher:
         self.ctx.note(phases.What.EVICTED, message, node=pod.node, namespace=pod.namespace, name=pod.name)
 
     def _failed(self, flight: starter.InFlightJob, job: migration_jobs.Job, view: verdict.View) -> None:
-        found = verdict.verdict(job, view)
-        why = found.message if found else job.message or job.reason
+        why = t.cast("reasons.Reason", verdict.verdict(job, view)).message
         created, answered = job.condition("ReservationCreated"), job.condition("ReservationScheduled")
         if job.reason == "Timeout" and created.get("status") == "True" and not answered:
             self._hopeless += 1

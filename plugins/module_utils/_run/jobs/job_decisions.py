@@ -89,7 +89,7 @@ class JobDecision:
             return job_moves.ended(job)
         if not job.paused:
             return outcomes.JobOutcome.ALREADY_APPROVED, f"Job {job.name} is not paused."
-        move.job, move.created = job_writes.approve(self.ctx, job) or job, True
+        move.job = job_writes.approve(self.ctx, job) or job
         return outcomes.JobOutcome.APPROVED, f"Job {job.name} is approved and moves {job.pod}."
 
     def _reject(self, move: job_moves.JobMove, job: migration_jobs.Job) -> tuple[outcomes.JobOutcome, str]:

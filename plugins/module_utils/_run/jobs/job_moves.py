@@ -44,7 +44,7 @@ class JobMove(tracker.Tracked):
     created: bool = False
     siblings: frozenset[str] = frozenset()
     announced: str = ""
-    announced_at: float = 0.0
+    announced_at: float = float("-inf")
     ended: str = ""
 
     @property
@@ -194,7 +194,7 @@ class JobMoves:
         job = t.cast("migration_jobs.Job", move.job)
         match state:
             case "deleted":
-                self._deleted(move, view)
+                self._deleted(move, job, view)
             case "pod gone":
                 move.close(outcomes.JobOutcome.GONE, move.too_late)
             case "ended":
@@ -205,10 +205,9 @@ class JobMoves:
                 if why or verdict.stage(job) not in move.announced:
                     move.announce_stage(self.ctx, why)
 
-    def _deleted(self, move: JobMove, view: verdict.View) -> None:
-        job = move.job
+    def _deleted(self, move: JobMove, job: migration_jobs.Job, view: verdict.View) -> None:
         message = f"Job {move.name} was deleted before its end"
-        if job and job.paused:
+        if job.paused:
             message += "; a paused one is deleted five minutes after its ttl"
         if view.snapshot.pod(move.target.uid) is None:
             move.close(outcomes.JobOutcome.GONE, f"{message}, and {move.target} is gone.")

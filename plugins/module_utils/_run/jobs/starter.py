@@ -28,7 +28,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.mod
     snapshots,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.routes import job_route
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import context, pod_moves, writing
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import act, context, pod_moves, writing
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.jobs import tracker, waits
 
 LOOK_EVERY = 0.25
