@@ -96,7 +96,7 @@ class JobDecision:
         if job.ended and not (job.succeeded or job.evicting):
             message = f"Job {job.name} has ended without moving {job.pod} ({job.reason})."
             return outcomes.JobOutcome.ALREADY_REJECTED, message
-        if not job.ended and not job.evicting:
+        if not job.ended:
             move.job = job = job_writes.reject(self.ctx, job, self.why) or job
         if job.succeeded or job.evicting:
             return outcomes.JobOutcome.TOO_LATE, f"Job {job.name} has evicted {job.pod}: that cannot be undone."

@@ -42,6 +42,8 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.jobs
 
 State = t.Literal["present", "approved", "rejected", "absent"]
 
+LOOK_EVERY = 1.0
+"""Seconds between two looks at a Reservation that has no place yet."""
 SLACK = 30.0
 """Seconds beyond a job's ttl after which we stop waiting for it: the controller looks at it every three."""
 
@@ -78,7 +80,7 @@ def jobs(ctx: context.Context, options: JobOptions) -> context.Result:
     reserves = options.state == "present" and options.settings.mode == "ReservationFirst"
     found = koordinator.look(ctx, options.koordinator, reserves=reserves)
     # Without its controller a job can be rejected or deleted, but creating or approving one has no effect.
-    if found.missing and (options.state in ("present", "approved") or found.missing[0].code == "no_crd"):
+    if found.missing and (options.state in ("present", "approved") or any(one.code == "no_crd" for one in found.missing)):
         return context.Result(
             {"findings": [finding.to_dict() for finding in found.missing]},
             failed=True,
@@ -230,7 +232,7 @@ def _wait_for_place(ctx: context.Context, move: job_moves.JobMove, name: str, de
         if text != announced:
             announced = text
             ctx.tell(phases.What.RESERVING, f"Reservation {name} has no place yet: {text}", **where)
-        ctx.clock.sleep(1.0)
+        ctx.clock.sleep(LOOK_EVERY)
     if why:
         if made:
             job_writes.free(ctx, name)
