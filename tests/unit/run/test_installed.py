@@ -18,7 +18,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.des
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.jobs import koordinator
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.jobs.koordinator import Koordinator
 from ansible_collections.kubeops.node_maintenance.tests.unit.run.job_cluster import still_world
-from ansible_collections.kubeops.node_maintenance.tests.unit.simulator import manifests
+from ansible_collections.kubeops.node_maintenance.tests.unit.simulator import manifests, workloads
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.answers import Refused
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.programs import Program
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.store import Raw
@@ -61,7 +61,7 @@ def world() -> t.Iterator[World]:
 
 def look(world: World, **given: str) -> Koordinator:
     names = {"namespace": "", "deployment": "", "config_map": "", "key": "", **given}
-    return world.process("me").run(lambda ctx: koordinator.look(ctx, Place(**names)))
+    return world.process("me").run(lambda ctx: koordinator.look(ctx, Place(**names), reserves=True))
 
 
 def limit(found: Koordinator) -> int | None:
@@ -119,8 +119,10 @@ def test_of_two_the_one_whose_leader_renews_its_lease_is_at_work(world: World) -
     for namespace, per_node in (("blue", 3), ("green", 4)):
         release(world, namespace, "desched", per_node, args=[*elects, namespace])
     renewing(world, "green", "koord-descheduler", "desched-7d9f-abcde")
+    began = world.machine.now
     found = look(world)
     assert (codes(found), limit(found)) == ([], 4)
+    assert world.machine.now - began < 5.0, "nobody waits for a Lease that is not there"
 
 
 def test_of_two_with_one_lease_the_holders_is_at_work(world: World) -> None:
@@ -128,6 +130,25 @@ def test_of_two_with_one_lease_the_holders_is_at_work(world: World) -> None:
         release(world, "infra", name, per_node, args=[*ARGS["args"], "--leader-elect-resource-namespace=infra"])
     renewing(world, "infra", "koord-descheduler", "desched-new-7d9f-abcde")
     assert limit(look(world)) == 4
+
+
+def test_a_leader_that_has_ended_is_waited_for_as_long_as_its_lease_lasts(world: World) -> None:
+    for name, seconds in (("blue", 4), ("green", None)):
+        args = ["--config=/etc/d/conf", "--leader-elect-resource-namespace", name]
+        release(world, name, "desched", args=args)
+        renewing(world, name, "koord-descheduler", f"desched-{name}-abcde")
+        world.actors[f"desched-{name}-abcde"].process.kill()
+        lease = {"spec": {"leaseDurationSeconds": seconds}}
+        world.patch(kinds.LEASES, "koord-descheduler", lease, name)
+    taken = []
+    for deleted in ("", "green"):
+        if deleted:
+            world.delete(kinds.LEASES, "koord-descheduler", deleted)
+        began = world.machine.now
+        assert codes(look(world)) == ["several_koordinators"]
+        taken.append(world.machine.now - began)
+    assert 15.0 <= taken[0] < 17.0, "a Lease that does not say lasts as long as most"
+    assert 4.0 <= taken[1] < 6.0
 
 
 @pytest.mark.parametrize("alive", [True, False])
@@ -211,6 +232,43 @@ def test_where_deployments_may_not_be_listed_the_charts_names_are_tried(world: W
     assert limit(look(world)) == 4
     world.server.denied.add(("get", kinds.DEPLOYMENTS.resource))
     assert codes(look(world)) == [], "what may not be read is believed"
+
+
+def test_a_chart_in_another_namespace_is_found_by_its_name_where_that_is_given(world: World) -> None:
+    release(world, "mine", "koord-descheduler", 4)
+    world.server.denied.add(("list", kinds.DEPLOYMENTS.resource))
+    assert limit(look(world, namespace="mine")) == 4
+
+
+@pytest.mark.parametrize("listed", [True, False])
+def test_a_scheduler_without_a_ready_pod_is_missing_also_where_deployments_may_not_be_listed(
+    world: World, listed: bool
+) -> None:
+    release(world, "koordinator-system", "koord-descheduler")
+    world.apply(manifests.deployment("koord-scheduler", 1, namespace="koordinator-system", image="koord-scheduler"))
+    world.settle()
+    world.controller(workloads.Deployments).stop()
+    if not listed:
+        world.server.denied.add(("list", kinds.DEPLOYMENTS.resource))
+    assert codes(look(world)) == []
+    world.patch(
+        kinds.DEPLOYMENTS, "koord-scheduler", {"status": {"readyReplicas": None}}, "koordinator-system", "status"
+    )
+    world.log.clear()
+    assert codes(look(world)) == ["no_scheduler"]
+    read = [sent.request for sent in world.log if (sent.request.verb, sent.request.name) == ("get", "koord-scheduler")]
+    assert len(read) == (not listed)
+    found = world.process("me").run(lambda ctx: koordinator.look(ctx, Place("", "", "", ""), reserves=False))
+    assert codes(found) == [], "nothing is reserved"
+
+
+def test_a_cluster_without_reservations_lacks_that_kind_and_is_asked_for_one_object(world: World) -> None:
+    look(world)
+    [request] = [sent.request for sent in world.log if sent.request.resource == kinds.RESERVATIONS.resource]
+    assert ("limit", "1") in request.query
+    world.server.absent.add(kinds.RESERVATIONS.resource)
+    [finding] = look(world).missing
+    assert finding.message.startswith(f"The cluster has no {kinds.RESERVATIONS.resource}:")
 
 
 @pytest.mark.parametrize("asked", [True, False])

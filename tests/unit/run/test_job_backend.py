@@ -37,7 +37,8 @@ def looked(monkeypatch: pytest.MonkeyPatch) -> t.Callable[[Koordinator], list[Co
     def finds(found: Koordinator) -> list[Context]:
         asked: list[Context] = []
 
-        def look(ctx: Context, _given: object) -> Koordinator:
+        def look(ctx: Context, _given: object, *, reserves: bool) -> Koordinator:
+            assert reserves
             asked.append(ctx)
             return found
 
@@ -120,3 +121,21 @@ def test_a_server_that_is_away_is_no_cluster_without_jobs() -> None:
         me.faults.when(lambda request: request.path.endswith("v1alpha1"), Fault("down", 300.0))
         with pytest.raises(errors.Overloaded):
             me.run(lambda ctx: backend.prepared(ctx, Choices()))
+
+
+def test_of_several_missing_parts_the_first_names_the_cause_and_all_are_told(looked: t.Any) -> None:
+    looked(Koordinator(missing=(missing("no_controller"), missing("no_scheduler"))))
+    with pytest.raises(StopRun) as stop:
+        backend.required(CONTEXT, Choices(backend="koordinator"))
+    assert (stop.value.reason.code, stop.value.reason.message) == (
+        "no_controller",
+        "no_controller is missing. no_scheduler is missing.",
+    )
+
+
+def test_what_is_no_obstacle_is_noted_for_the_report(looked: t.Any) -> None:
+    looked(replace(WHOLE, unsure=(replace(missing("limits_unproven"), severity="info"),)))
+    with World() as world:
+        ctx = world.process("me").ctx()
+        backend.required(ctx, Choices(backend="koordinator"))
+    assert [event.message for event in ctx.timeline] == ["limits_unproven is missing."]

@@ -6,8 +6,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import functools
 import typing as t
 from dataclasses import replace
 
@@ -20,98 +18,35 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.job
     manifest,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs.targets import Selection
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Ref
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import Context, StopRun
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.jobs.module import JobOptions, State, jobs
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import StopRun
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.jobs.module import State
 from ansible_collections.kubeops.node_maintenance.tests.unit.run.job_cluster import becomes
+from ansible_collections.kubeops.node_maintenance.tests.unit.run.jobs_called import (
+    CONFIG,
+    SPACE,
+    Build,
+    bodies,
+    codes,
+    elsewhere,
+    first,
+    put,
+    ref,
+    run,
+    unready,
+    worlds,
+)
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator import (
     koordinator,
-    manifests,
     scheduling,
-    workloads,
 )
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.faults import Fault, What
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.store import Raw
-from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.world import Saved, World
-
-SPACE = koordinator.HOME
-CONFIG = """
-apiVersion: descheduler/v1alpha2
-kind: DeschedulerConfiguration
-profiles:
-  - name: koord-descheduler
-    pluginConfig:
-      - name: MigrationController
-        args:
-          namespaces: {exclude: [kube-system]}
-"""
-
-Build = t.Callable[..., World]
-
-
-@functools.cache
-def begun(replicas: int, scheduler: str) -> Saved:
-    """Koordinator at work, and Deployment `web` with so many pods."""
-    web = manifests.deployment("web", replicas, schedulerName=scheduler)
-    objects = [manifests.node("n1"), manifests.node("n2"), *manifests.koordinator(), web]
-    with World(objects, add_ons=[koordinator.GROUP]) as world:
-        return world.saved()
 
 
 @pytest.fixture
 def build() -> t.Iterator[Build]:
-    """Makes clusters in which the statuses of jobs and Deployments are what the test says."""
-    with contextlib.ExitStack() as stack:
-
-        def made(replicas: int = 2, scheduler: str = "koord-scheduler") -> World:
-            world = stack.enter_context(World.of(begun(replicas, scheduler)))
-            world.controller(koordinator.Migrations).stop()
-            world.controller(workloads.Deployments).stop()
-            return world
-
+    with worlds() as made:
         yield made
-
-
-def ref(name: str, uid: str = "") -> Ref:
-    return Ref("Pod", name, "shop", uid, "v1")
-
-
-def first(world: World) -> Ref:
-    """A pod of `web`."""
-    meta = world.pods(app="web")[0]["metadata"]
-    return ref(meta["name"], meta["uid"])
-
-
-def run(world: World, check: bool = False, **options: t.Any) -> tuple[Raw, Context]:
-    me = world.process("me")
-    ctx = me.ctx("night", check=check)
-    options = {"selection": Selection((ref(first(world).name),)), "wait": False, **options}
-    return me.run(lambda _ctx: jobs(ctx, JobOptions(**options))).shaped(ctx), ctx
-
-
-def codes(result: Raw) -> list[str]:
-    return [finding["code"] for finding in result["findings"]]
-
-
-def bodies(world: World) -> list[Raw]:
-    """What was written, in its order."""
-    return [dict(sent.request.body or {}) for sent in world.log if sent.request.writes]
-
-
-def unready(world: World, name: str) -> None:
-    world.patch(kinds.DEPLOYMENTS, name, {"status": {"readyReplicas": None}}, SPACE, "status")
-
-
-def elsewhere(world: World, namespace: str, name: str) -> None:
-    """The descheduler and its configuration are in this namespace; it is called so."""
-    for kind, old, new in (
-        (kinds.DEPLOYMENTS, "koord-descheduler", name),
-        (kinds.CONFIGMAPS, koordinator.CONFIG, koordinator.CONFIG),
-    ):
-        raw = world.get(kind, old, SPACE)
-        world.delete(kind, old, SPACE)
-        world.apply({**raw, "metadata": {"name": new, "namespace": namespace}})
-    world.patch(kinds.DEPLOYMENTS, name, {"status": {"readyReplicas": 1}}, namespace, "status")
 
 
 def test_what_is_missing_has_a_message_of_its_own(build: Build) -> None:
@@ -281,12 +216,6 @@ def test_a_pod_that_is_gone_is_moved_and_nothing_is_written(build: Build) -> Non
     assert (result["changed"], result["failed"]) == (False, False)
     assert result["jobs"][0]["outcome"] == "already_moved"
     assert bodies(world) == []
-
-
-def put(world: World, **status: t.Any) -> None:
-    """Job `j`, paused, for the first pod."""
-    world.apply(manifest("j", first(world), JobSettings(paused=True, run="night")))
-    becomes(world, "j", **status)
 
 
 def test_a_job_under_way_is_not_made_again(build: Build) -> None:

@@ -29,6 +29,8 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.mod
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import act, configz, context, writing
 
+LOOK_EVERY = 1.0
+"""Seconds between two looks at whether a Lease was renewed."""
 LEASE = 15.0
 """Seconds within which a leader renews its Lease, unless the Lease says otherwise."""
 
@@ -64,11 +66,12 @@ def at_work(
     """
     found = _unlisted(ctx, given) if listed is None else installations.installations(listed, given)
     ready = [one for one in found if one.ready]
-    if len(ready) == 1:
-        return ready[0], None
-    if len(ready) > 1:
-        leading = _leading(ctx, ready) or ready
-        return leading[0], installations.several(leading) if len(leading) > 1 else None
+    match ready:
+        case [one]:
+            return one, None
+        case [_, _, *_]:
+            leading = _leading(ctx, ready) or ready
+            return leading[0], installations.several(leading) if len(leading) > 1 else None
     hidden = _leading(ctx, [] if found else [installations.Installation(place, {}) for place in _charts(given)])
     if hidden:
         return hidden[0], None
@@ -111,9 +114,9 @@ def _leading(ctx: context.Context, found: t.Sequence[installations.Installation]
     leases = {one.name: _election(ctx, one) for one in found}
     first = {name: _lease(ctx, ref) for name, ref in leases.items() if ref}
     alive = {one.name for one in found if one.workload and leases[one.name] is None}
-    deadline = ctx.clock.now() + max([_duration(lease) for lease in first.values() if lease], default=0.0)
+    deadline = ctx.clock.now() + max([_duration(lease) for lease in first.values() if lease], default=LEASE)
     while any(first[name] and name not in alive for name in first) and ctx.clock.now() < deadline:
-        ctx.clock.sleep(1.0)
+        ctx.clock.sleep(LOOK_EVERY)
         for name, before in first.items():
             if name not in alive and installations.renewed(before, _lease(ctx, t.cast("objects.Ref", leases[name]))):
                 alive.add(name)

@@ -53,7 +53,7 @@ def prepared(ctx: context.Context, choices: pod_plan.Choices) -> tuple[pod_plan.
     if choices.backend == "eviction" or choices.disable_eviction:
         return choices, ()
     try:
-        found = look(ctx, _given(choices))
+        found = look(ctx, _given(choices), reserves=True)
     except errors.Forbidden as error:
         if choices.backend == "koordinator":
             raise
@@ -89,7 +89,7 @@ def _given(choices: pod_plan.Choices) -> places.Place:
     return places.Place(*(getattr(choices, name) for name in installations.OPTIONS))
 
 
-def look(ctx: context.Context, given: places.Place = installations.ANYWHERE, *, reserves: bool = True) -> Koordinator:
+def look(ctx: context.Context, given: places.Place, *, reserves: bool) -> Koordinator:
     """Look for the parts; ``reserves``: whether capacity will be reserved, which needs Koordinator's scheduler.
 
     A part is missing only if that is certain: its kind is unknown, or nothing runs it, or it has no ready pod. A

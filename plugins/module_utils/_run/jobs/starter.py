@@ -33,6 +33,8 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.jobs
 
 LOOK_EVERY = 0.25
 """Seconds between two checks of which jobs may start: few of the many changes make room for one."""
+PAUSE = 1.0
+"""Seconds without a new job after the server could not make one, unless it asks for more."""
 TRIES = writing.HICCUPS + 1
 """How often the creation of a job is tried at once: the other moves wait in the meantime."""
 
@@ -47,7 +49,7 @@ class InFlightJob(tracker.Tracked):
 
     move: pod_moves.Move | None = None
     node: str = ""
-    until: float = 0.0
+    until: float = float("inf")
     evicted: bool = False
     over: bool = False
     abandoned: str = ""
@@ -108,7 +110,8 @@ class JobStarter:
             if now < self._next:
                 return
             # An eviction beyond evictQPS is tried again at once, then after a growing pause: a few do no harm.
-            self._next = now + pause if pause > LOOK_EVERY else 0.0
+            if pause > LOOK_EVERY:
+                self._next = now + pause
             self._create(by_uid[plan.pod.uid], feed.ttl_of(view.snapshot, plan, controller), view.jobs, now)
 
     def instead(self, move: pod_moves.Move, why: str) -> None:
@@ -151,9 +154,10 @@ class JobStarter:
 
     def _traffic(self, view: verdict.View) -> feed.Traffic:
         flights = [flight for flight in self.flights.values() if not flight.over]
-        unseen = [flight.job for flight in flights if flight.job and flight.name not in view.jobs]
+        # The watch does not show those that were made just now.
+        known = {flight.name: t.cast("migration_jobs.Job", flight.job) for flight in flights} | dict(view.jobs)
         evicting = {flight.target.uid for flight in flights if flight.evicted}
-        jobs = [*(job for job in view.jobs.values() if not job.ended), *unseen]
+        jobs = [job for job in known.values() if not job.ended]
         taken = object_limiter.by_key(self._evictions)
         return feed.Traffic(jobs, taken, causes.seconds_of(view.now), evicting)
 
@@ -187,14 +191,14 @@ class JobStarter:
 
     def _create(self, move: pod_moves.Move, ttl: float, jobs: t.Mapping[str, migration_jobs.Job], now: float) -> None:
         ttl = max(feed.STEPS, min(ttl, self.deadline - now))
-        before = sum(1 for job in jobs.values() if job.ended and job.pod.uid == move.pod.uid)
-        change = self.change(move, before, ttl)
+        before = [job for job in jobs.values() if job.ended and job.pod.uid == move.pod.uid]
+        change = self.change(move, len(before), ttl)
         flight = self._flight(move, change.target.name, ttl)
         try:
             self.tracker.create(flight, change, patience=act.NO_PATIENCE, tries=TRIES)
         except writing.PASSING as error:
             # Whether it may still be created is decided again; one that was created is seen on the watch.
-            self._next = now + max(1.0, error.retry_after or 0.0)
+            self._next = now + (error.retry_after or PAUSE)
         except (errors.Forbidden, errors.NotFound) as error:
             self.broken = f"{error}."
         except (errors.Invalid, errors.DeniedByWebhook, errors.ServerError, tracker.NameTaken) as error:
