@@ -152,3 +152,43 @@ def test_times_of_the_api_are_parsed_and_others_are_not_known() -> None:
     assert (later - begun).total_seconds() == 1.5
     assert objects.moment("") is None
     assert objects.moment("yesterday") is None
+
+
+def condition(kind: str, status: str = "True", since: str = "") -> Raw:
+    return {"type": kind, "status": status, "lastTransitionTime": since or None}
+
+
+def test_what_the_scheduler_and_the_kubelet_have_said_of_a_pod_is_known() -> None:
+    begun, later = "2026-01-01T00:00:00Z", "2026-01-01T00:00:05Z"
+    status: Raw = {
+        "conditions": [condition("PodScheduled", since=begun), condition("Ready", since=later)],
+        "nominatedNodeName": "n2",
+        "podIP": "10.0.0.1",
+        "containerStatuses": [{"restartCount": 0}, {"restartCount": 1}],
+    }
+    found = objects.Pod.of({**BARE, "status": status})
+    assert (found.looked_at, found.scheduled, found.ready_since) == (True, begun, later)
+    assert (found.nominated, found.ip, found.restarted) == ("n2", "10.0.0.1", True)
+    bare = objects.Pod.of(BARE)
+    assert (bare.looked_at, bare.scheduled, bare.nominated, bare.ip, bare.restarted) == (False, "", "", "", False)
+    steady = objects.Pod.of({**BARE, "status": {"containerStatuses": [{"restartCount": 0}, {}]}})
+    assert steady.restarted is False
+
+
+def test_device_claims_are_named_or_made_for_the_pod() -> None:
+    """Those that it names are there before it; those of templates and of extended resources end with it."""
+    spec: Raw = {"resourceClaims": [{"name": "a", "resourceClaimName": "mine"}, {"name": "b"}]}
+    status: Raw = {
+        "resourceClaimStatuses": [{"name": "b", "resourceClaimName": "made"}, {"name": "c"}],
+        "extendedResourceClaimStatus": {"resourceClaimName": "extended"},
+    }
+    found = objects.Pod.of({**BARE, "spec": spec, "status": status})
+    assert found.device_claims == (("mine", True), ("made", False), ("extended", False))
+    assert objects.Pod.of(BARE).device_claims == ()
+
+
+def test_groups_and_responders_of_a_pod_are_known() -> None:
+    spec: Raw = {"schedulingGroup": {"podGroupName": "g"}, "evictionResponders": [{"name": "r"}, {}]}
+    found = objects.Pod.of({**BARE, "spec": spec})
+    assert (found.group, found.responders) == ("g", ("r", ""))
+    assert (objects.Pod.of(BARE).group, objects.Pod.of(BARE).responders) == ("", ())

@@ -135,3 +135,43 @@ def test_a_stranded_job_that_may_not_be_deleted_does_not_block(on: Site) -> None
     done = on.roll()
     assert (done["outcome"], sorted(jobs_of(on.world))) == ("restarted", ["j"])
     assert told(done, "PodMigrationJob j stays: ")
+
+
+def several(on: Site, count: int, phase: str = "Running") -> None:
+    """Jobs j0 and so on for a pod of `web`."""
+    for number in range(count):
+        raw = job(on)
+        put(on.world, {**raw, "metadata": {**raw["metadata"], "name": f"j{number}"}}, phase=phase)
+
+
+@pytest.mark.parametrize(("count", "named"), [(2, "j0, j1"), (5, "j0, j1, j2, j3, j4"), (6, "j0, j1, j2, j3, j4")])
+def test_five_of_the_jobs_that_run_are_named(on: Site, count: int, named: str) -> None:
+    several(on, count)
+    [finding] = on.roll(running_jobs="refuse")["findings"]
+    assert finding["message"].startswith(f"{count} PodMigrationJobs still run ({named});")
+    assert finding["object"] == "PodMigrationJob j0"
+
+
+def test_that_jobs_are_waited_for_is_told_once_and_how_long_that_was_in_vain(on: Site) -> None:
+    several(on, 2)
+    done = on.roll(timeout="10s")
+    lines = [
+        event["message"] for event in done["timeline"] if "waiting for 2 PodMigrationJobs: j0, j1" in event["message"]
+    ]
+    assert len(lines) == 1
+    assert "2 PodMigrationJobs still run after 10 s (j0, j1)" in done["findings"][0]["message"]
+
+
+def test_every_stranded_job_is_deleted(on: Site) -> None:
+    several(on, 3)
+    on.world.machine.run_for(320.0)
+    assert on.roll(running_jobs="refuse")["outcome"] == "restarted"
+    assert jobs_of(on.world) == {}
+
+
+def test_a_job_whose_pod_is_there_is_refused_at_once(on: Site) -> None:
+    """One whose pod is gone may be found stranded soon; that of another one is nothing to wait for."""
+    put(on.world, job(on), phase="Running")
+    began = on.world.machine.now
+    assert on.roll(running_jobs="refuse")["findings"][0]["code"] == "jobs_running"
+    assert on.world.machine.now - began < 3.0

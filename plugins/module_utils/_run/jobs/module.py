@@ -80,7 +80,9 @@ def jobs(ctx: context.Context, options: JobOptions) -> context.Result:
     reserves = options.state == "present" and options.settings.mode == "ReservationFirst"
     found = koordinator.look(ctx, options.koordinator, reserves=reserves)
     # Without its controller a job can be rejected or deleted, but creating or approving one has no effect.
-    if found.missing and (options.state in ("present", "approved") or any(one.code == "no_crd" for one in found.missing)):
+    if found.missing and (
+        options.state in ("present", "approved") or any(one.code == "no_crd" for one in found.missing)
+    ):
         return context.Result(
             {"findings": [finding.to_dict() for finding in found.missing]},
             failed=True,

@@ -1,0 +1,207 @@
+# Copyright: Contributors to the kubeops.node_maintenance collection
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Hooks as the drain knows them: for whom they are, what they are told, and what a node's record says of them."""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import replace
+
+import pytest
+
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import hooks, selectors
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.node_records import Record
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Pod, Ref
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.pod_plan import PodPlan
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.pod_selectors import PodSelector
+from ansible_collections.kubeops.node_maintenance.tests.unit.plan import objects
+
+WEB = PodSelector(selectors.parse("app=web"))
+HTTP = hooks.Http("http://{ip}:8080/{name}?again={again}", headers=(("X-Pod", "{namespace}/{name}"), ("X-IP", "{ip}")))
+
+
+def rule(hook: hooks.Hook = "before_pod", action: hooks.Action = "http", **changes: t.Any) -> hooks.Rule:
+    made = hooks.Rule(
+        hook,
+        "a name",
+        action,
+        60.0,
+        WEB,
+        tasks="/t.yml" if action == "tasks" else "",
+        http=HTTP if action == "http" else None,
+    )
+    return replace(made, **changes)
+
+
+def plan(route: t.Any = "evict", **changes: t.Any) -> PodPlan:
+    raw = objects.pod("p0", **changes)
+    raw["status"]["podIP"] = "10.0.0.1"
+    return PodPlan(Pod.of(raw), route, "replicas", "", Ref("Deployment", "web", "shop", "uid-web"))
+
+
+def record(**entries: hooks.State) -> Record:
+    """That of n1; an entry's name is that of its pod, `_` for one of the node."""
+    found = {}
+    for name, state in entries.items():
+        call = hooks.Call(rule(), "n1", "shop", name, f"uid-{name}", "Deployment/web")
+        found[call.key] = call.entry(state)
+    return Record("r1", "x", "me", "", "2026-01-01T00:00:00Z", "cordoned", "", "ns/l", {}, hooks=found)
+
+
+# -- for whom ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("route", "changes", "count"),
+    [
+        ("evict", {}, 1),
+        ("swap", {}, 1),
+        ("job", {}, 1),
+        ("wait", {}, 0),
+        ("skip", {}, 0),
+        ("evict", {"deleting": "2026-01-01T00:00:00Z"}, 0),
+        ("evict", {"phase": "Pending"}, 0),
+        ("evict", {"labels": {"app": "other"}}, 0),
+    ],
+)
+def test_only_a_running_pod_that_is_to_be_moved_has_hooks(route: t.Any, changes: dict[str, t.Any], count: int) -> None:
+    assert len(hooks.before([rule()], plan(route, **changes))) == count
+
+
+@pytest.mark.parametrize(("labels", "expected"), [({"app": "web"}, True), ({"app": "other"}, False)])
+def test_a_rule_for_nodes_is_about_their_labels(labels: dict[str, str], expected: bool) -> None:
+    [node] = objects.snapshot(nodes=[objects.node("n1", labels=labels)]).nodes.values()
+    assert rule("before_node").for_node(node) is expected
+
+
+def test_there_are_rules_if_there_are_any() -> None:
+    assert [bool(one) for one in (hooks.NO_RULES, hooks.Rules((rule(),)), hooks.Rules((), (rule(),)))] == [
+        False,
+        True,
+        True,
+    ]
+
+
+def test_a_rule_is_the_same_as_long_as_it_does_the_same() -> None:
+    """So that a run that is resumed knows what it has called."""
+    key = rule().key
+    assert key == rule(name="other", deadline=1.0, http=replace(HTTP, headers=())).key
+    others = [
+        rule("after_pod"),
+        rule(http=replace(HTTP, url="http://x")),
+        rule(http=replace(HTTP, method="PUT")),
+        rule(action="tasks"),
+        rule(action="annotation"),
+        rule(selects=PodSelector(selectors.parse("app=other"))),
+    ]
+    assert len({key, *(one.key for one in others)}) == len(others) + 1
+
+
+# -- what is told --------------------------------------------------------------------------------------
+
+
+def test_a_call_of_a_pod_is_told_about_it_with_its_address_before_and_its_fate_after() -> None:
+    about = {
+        "rule": "a name",
+        "node": "n1",
+        "namespace": "shop",
+        "name": "p0",
+        "uid": "uid-p0",
+        "owner": "Deployment/web",
+    }
+    before, after = (hooks.Call.of_pod(rule(hook), plan()) for hook in ("before_pod", "after_pod"))
+    assert before.variables(again=True) == {"hook": "before_pod", "again": True, "ip": "10.0.0.1", **about}
+    assert after.variables(again=False, moved=False) == {"hook": "after_pod", "again": False, "moved": False, **about}
+
+
+def test_a_call_of_a_node_is_told_about_it_alone() -> None:
+    call = hooks.Call(rule("before_node"), "n1")
+    assert call.variables(again=False) == {"hook": "before_node", "rule": "a name", "node": "n1", "again": False}
+    assert (call.subject, call.key) == ("Node n1", rule("before_node").key)
+
+
+@pytest.mark.parametrize(
+    ("workload", "owned", "owner"),
+    [(True, True, "Deployment/web"), (False, True, "ReplicaSet/web"), (False, False, "")],
+)
+def test_the_owner_is_the_workload_or_else_whoever_controls_the_pod(workload: bool, owned: bool, owner: str) -> None:
+    made = plan(owner=objects.owned("ReplicaSet", "web") if owned else [])
+    made = made if workload else replace(made, workload=None)
+    assert hooks.Call.of_pod(rule(), made).owner == owner
+
+
+@pytest.mark.parametrize(
+    ("action", "words"),
+    [
+        ("tasks", "(tasks /t.yml)"),
+        ("annotation", "(annotation maintenance.kubeops.io/ready-to-move)"),
+        ("http", f"(http {HTTP.shown()})"),
+    ],
+)
+def test_a_call_is_named_by_its_rule_and_what_it_does(action: t.Any, words: str) -> None:
+    call = hooks.Call.of_pod(rule(action=action), plan())
+    assert call.what == f"hook before_pod, rule a name {words}"
+    assert (call.subject, call.key) == ("Pod shop/p0", f"{rule(action=action).key}/uid-p0")
+
+
+@pytest.mark.parametrize(
+    ("state", "again"), [("due", False), ("begun", True), ("failed", True), ("done", False), ("", False)]
+)
+def test_a_call_that_was_begun_is_shown_as_one_that_may_have_been_carried_out(state: str, again: bool) -> None:
+    shown = hooks.Call.of_pod(rule(action="tasks"), plan()).to_dict(state)
+    assert (shown["again"], shown["state"], shown["deadline"], shown["tasks"]) == (again, state, 60, "/t.yml")
+
+
+@pytest.mark.parametrize(
+    ("ip", "url", "header"),
+    [
+        ("10.0.0.1", "http://10.0.0.1:8080/p:0?again=true", "10.0.0.1"),
+        ("fd00::1", "http://[fd00::1]:8080/p:0?again=true", "fd00::1"),
+        ("", "http://:8080/p:0?again=true", ""),
+    ],
+)
+def test_variables_stand_in_the_address_and_in_headers(ip: str, url: str, header: str) -> None:
+    """An IPv6 address has brackets in a URL, and nothing else with a colon has."""
+    found = hooks.filled(HTTP, {"ip": ip, "name": "p:0", "namespace": "shop", "again": True})
+    assert (found.url, dict(found.headers)) == (url, {"X-Pod": "shop/p:0", "X-IP": header})
+
+
+# -- the record ----------------------------------------------------------------------------------------
+
+
+def test_an_entry_names_the_pod_and_nothing_that_is_empty() -> None:
+    assert hooks.Call.of_pod(rule(), plan()).entry("due") == {
+        "state": "due",
+        "rule": "a name",
+        "action": "http",
+        "namespace": "shop",
+        "name": "p0",
+        "owner": "Deployment/web",
+    }
+    assert hooks.Call(rule("before_node"), "n1").entry("done") == {"state": "done", "rule": "a name", "action": "http"}
+
+
+def test_what_is_left_is_what_the_record_says_is_not_over() -> None:
+    found = record(a="due", b="begun", c="failed", d="done")
+    left = hooks.left([rule(), rule("after_pod")], "n1", found)
+    assert [(call.node, call.namespace, call.name, call.uid, call.owner) for call in left] == [
+        ("n1", "shop", name, f"uid-{name}", "Deployment/web") for name in ("a", "b", "c")
+    ]
+    of_node = replace(found, hooks={rule().key: {"state": "due"}})
+    assert hooks.left([rule()], "n1", of_node) == (), "it is of no pod"
+    assert hooks.left([rule("after_pod")], "n1", found) == ()
+    assert hooks.state_of(found, left[1].key) == "begun"
+    assert hooks.state_of(found, "other") == ""
+
+
+def test_pods_are_announced_to_once_their_handshake_has_begun() -> None:
+    made = rule(action="annotation")
+    entries: dict[str, dict[str, str]] = {}
+    for name, state in (("a", "due"), ("b", "begun"), ("c", "done")):
+        call = hooks.Call(made, "n1", "shop", name, f"uid-{name}")
+        entries[call.key] = call.entry(t.cast("hooks.State", state))
+    http = hooks.Call(rule(), "n1", "shop", "d", "uid-d")
+    entries[http.key] = http.entry("begun")
+    assert hooks.planned(replace(record(), hooks=entries)) == {"uid-b": ("shop", "b"), "uid-c": ("shop", "c")}
