@@ -23,10 +23,6 @@ def ports_taken(guest: world.Guest, place: world.Place) -> bool:
 
 def short(guest: world.Guest, place: world.Place) -> tuple[str, ...]:
     """Every resource that the node is short of: the scheduler names all of them."""
-    if len(place.guests) < place.most_pods and all(
-        amount <= place.room.get(name, 0) - place.used.get(name, 0) for name, amount in guest.requests.items()
-    ):
-        return ()
     found = [PODS] if len(place.guests) >= place.most_pods else []
     return (
         *found,

@@ -21,7 +21,10 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.rep
 
 VERSION = 1
 """Of a webhook's body: increases when a field changes its meaning or is removed, not when one is added."""
+Moment = t.Literal["planned", "started", "ended", "failed"]
 MOMENTS = ("planned", "started", "ended", "failed")
+SEQUENCE: t.Mapping[Moment, int] = {"planned": 0, "started": 1, "ended": 2, "failed": 2}
+"""Which entry of a calendar replaces which."""
 FORMATS = ("json", "slack")
 CONTROLLER = "maintenance.kubeops.io/node-maintenance"
 NOTE, INSTANCE = 1024, 128
@@ -31,7 +34,6 @@ EVENTS_OF_NODES = "default"
 SHOWN = 10
 """Names in one sentence."""
 
-Moment = t.Literal["planned", "started", "ended", "failed"]
 Format = t.Literal["json", "slack"]
 
 
@@ -146,7 +148,7 @@ class Announcement:
         names = _names([node.name for node in self.nodes])
         return icalendar.Entry(
             uid=f"{self.key}@kubeops.node_maintenance",
-            sequence=min(MOMENTS.index(self.moment), 2),
+            sequence=SEQUENCE[self.moment],
             stamp=self.at,
             start=start,
             end=end,

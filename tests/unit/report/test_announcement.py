@@ -1,0 +1,88 @@
+# Copyright: Contributors to the kubeops.node_maintenance collection
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What is said of a maintenance to those who look at a node, a workload, a calendar or a chat."""
+
+from __future__ import annotations
+
+import typing as t
+
+import pytest
+
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Ref
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.report import announcement
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.report.build import build_report
+
+AT = 1_767_225_600.0
+WEB = Ref("Deployment", "web", "shop")
+
+
+def told(moment: t.Any, pods: int = 1, nodes: int = 1, **more: t.Any) -> announcement.Announcement:
+    """The plan of a wave in which so many pods of Deployment `web` have to move."""
+    names = [f"n{number:02}" for number in range(nodes)]
+    plan = {
+        "feasible": True,
+        "findings": [],
+        "waves": [names],
+        "wave_seconds": [12],
+        "estimate_seconds": 12,
+        "nodes": [{"name": name, "outcome": "planned", "failed": False, "message": ""} for name in names],
+        "pods": [
+            {
+                "namespace": "shop",
+                "name": f"web-{number}",
+                "uid": f"u{number}",
+                "node": names[number % nodes],
+                "route": "evict",
+                "owner": "Deployment shop/web",
+            }
+            for number in range(pods)
+        ],
+    }
+    return announcement.Announcement(moment, AT, "ann", build_report([plan]), **more)
+
+
+@pytest.mark.parametrize(
+    ("moment", "pods", "words"),
+    [
+        ("planned", 1, "Maintenance planned: 1 pod on n00 has to move."),
+        ("started", 2, "Maintenance started: 2 pods on n00 have to move."),
+    ],
+)
+def test_a_workload_is_told_how_many_of_its_pods_move(moment: str, pods: int, words: str) -> None:
+    assert told(moment, pods).about(WEB) == words
+
+
+@pytest.mark.parametrize("moment", ["ended", "failed"])
+def test_a_workload_is_told_how_it_ended(moment: str) -> None:
+    assert told(moment, 2).about(WEB).startswith(f"Maintenance {moment} (2 pods on n00 concerned): ")
+
+
+@pytest.mark.parametrize(("count", "more"), [(9, ""), (10, ""), (11, " and 1 more"), (13, " and 3 more")])
+def test_ten_nodes_are_named(count: int, more: str) -> None:
+    shown = ", ".join(f"n{number:02}" for number in range(min(count, 10)))
+    assert told("planned", nodes=count).entry().summary == f"Maintenance of {shown}{more}"
+
+
+def test_each_entry_of_a_calendar_replaces_that_of_the_moment_before() -> None:
+    found = [told(moment, run="r1").entry() for moment in ("planned", "started", "ended")]
+    assert len({entry.uid for entry in found}) == 1
+    assert [entry.sequence for entry in found] == sorted({entry.sequence for entry in found})
+    assert told("failed", run="r1").entry().sequence == found[-1].sequence
+    assert [entry.status for entry in found] == ["TENTATIVE", "CONFIRMED", "CONFIRMED"]
+
+
+@pytest.mark.parametrize(("count", "more"), [(9, []), (10, []), (11, ["… and 1 more"])])
+def test_ten_errors_are_told_in_a_chat(count: int, more: list[str]) -> None:
+    lines = told("failed", errors=tuple(f"error {number}" for number in range(count))).slack()["text"].split("\n")
+    assert sum(line.startswith("• error ") for line in lines) == min(count, 10)
+    assert [line for line in lines if line.startswith("… ")] == more
+
+
+@pytest.mark.parametrize(
+    ("line", "size", "kept"),
+    [("abcdef", 6, "abcdef"), ("abcdefg", 6, "abc..."), ("äöü", 6, "äöü"), ("äöüx", 6, "ä...")],
+)
+def test_a_line_is_cut_by_its_bytes_and_no_character_in_two(line: str, size: int, kept: str) -> None:
+    assert announcement.clipped(line, size) == kept
