@@ -62,8 +62,8 @@ MOST = 1000
 UNCONCERNED = ("edge", "cluster", "chaos", "lab", "witness")
 """Folders of tests/unit that test other layers; those of the edge start playbooks, into which coverage does not see."""
 
-SECONDS = re.compile(r"_?[A-Z][A-Z_]* = [\d.]*\.\d+$")
-"""A constant of a module that is a time: those are floats."""
+SECONDS = re.compile(r"_?[A-Z][A-Z_]* = (\d*\.\d+|\((\d*\.\d+, )+\d*\.\d+\))$")
+"""A constant of a module that is a time, or a row of times: those are floats."""
 
 Reach = Mapping[str, Mapping[int, frozenset[str]]]
 """By file and line: the tests that run it, and "" where it runs before them. Line 0 stands for all lines."""

@@ -6,6 +6,8 @@
 
 from __future__ import annotations
 
+import pathlib
+import re
 import typing as t
 from dataclasses import replace
 
@@ -97,6 +99,13 @@ def test_a_rule_is_the_same_as_long_as_it_does_the_same() -> None:
         rule(selects=PodSelector(selectors.parse("app=other"))),
     ]
     assert len({key, *(one.key for one in others)}) == len(others) + 1
+
+
+def test_the_guide_says_which_answers_are_good_and_which_mean_not_yet() -> None:
+    guide = (pathlib.Path(__file__).parents[3] / "docs/docsite/rst/guide_hooks.rst").read_text(encoding="utf-8")
+    done, repeated = re.search(r"\(([\d, ]+)\)\. With ([\d,\s]+) or no answer", guide, re.DOTALL).groups()  # type: ignore[union-attr]
+    assert {int(status) for status in done.split(",")} == set(hooks.Http("http://x").status)
+    assert {int(status) for status in repeated.split(",")} == hooks.REPEATED
 
 
 # -- what is told --------------------------------------------------------------------------------------

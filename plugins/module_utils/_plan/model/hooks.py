@@ -16,7 +16,6 @@ import json
 import re
 import typing as t
 from dataclasses import dataclass, replace
-from http import HTTPStatus
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import (
     names,
@@ -46,21 +45,9 @@ PLACEHOLDERS: t.Mapping[Hook, tuple[str, ...]] = {
 }
 """What ``{...}`` in a URL or a header may name; a pod that is gone has no address."""
 BRACES = re.compile(r"\{(\w*)\}")
-DONE = tuple(map(int, (HTTPStatus.OK, HTTPStatus.CREATED, HTTPStatus.NO_CONTENT)))
+DONE = (200, 201, 204)
 """HTTP statuses that are expected unless a rule says otherwise."""
-REPEATED = frozenset(
-    {
-        HTTPStatus.ACCEPTED,
-        HTTPStatus.REQUEST_TIMEOUT,
-        HTTPStatus.CONFLICT,
-        HTTPStatus.TOO_EARLY,
-        HTTPStatus.TOO_MANY_REQUESTS,
-        HTTPStatus.INTERNAL_SERVER_ERROR,
-        HTTPStatus.BAD_GATEWAY,
-        HTTPStatus.SERVICE_UNAVAILABLE,
-        HTTPStatus.GATEWAY_TIMEOUT,
-    }
-)
+REPEATED = frozenset({202, 408, 409, 425, 429, 500, 502, 503, 504})
 """HTTP statuses that mean "not yet": the call is repeated until the deadline, unless its rule expects them."""
 
 

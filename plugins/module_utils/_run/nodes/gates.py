@@ -30,8 +30,10 @@ TICK = 1.0
 """Longest pause of the loop, in seconds; any change in what is watched ends it early."""
 
 SOAK_LINES = 10
-LEAST_BETWEEN_LINES, MOST_BETWEEN_LINES = 10.0, 300.0
-"""A soak tells about so many times how it stands, and so many seconds apart."""
+"""A soak tells about so many times how it stands."""
+LEAST_BETWEEN_LINES = 10.0
+MOST_BETWEEN_LINES = 300.0
+"""Seconds between two of these lines, at least and at most."""
 
 Missing = t.Mapping[str, tuple[reasons.Finding, ...]]
 """What each node lacks to pass its gates; empty for one that passes them."""

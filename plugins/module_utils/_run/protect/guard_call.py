@@ -99,7 +99,7 @@ class GuardCall:
     workloads: list[dict[str, t.Any]] = field(default_factory=list)
     findings: list[reasons.Finding] = field(default_factory=list)
     _told: dict[str, tuple[str, float]] = field(default_factory=dict)
-    _told_at: float = 0.0
+    _told_at: float = float("-inf")
 
     def __post_init__(self) -> None:
         self.began = self.ctx.clock.now()
