@@ -43,7 +43,7 @@ def place(most_pods: int = 10, guests: int = 0, used: dict[str, int] | None = No
     ],
 )
 def test_every_resource_that_a_node_is_short_of_is_named(
-    wants: dict[str, int], here: world.Place, lacks: tuple[str, ...]
+    wants: dict[str, t.Any], here: world.Place, lacks: tuple[str, ...]
 ) -> None:
     assert room.short(guest(**wants), here) == lacks
 
@@ -80,6 +80,6 @@ def test_a_port_of_the_host_is_had_by_one_pod_for_each_address_and_protocol(
     ],
 )
 def test_a_node_is_as_full_as_its_processors_and_memory_are(
-    wants: dict[str, int], here: world.Place, full: float
+    wants: dict[str, t.Any], here: world.Place, full: float
 ) -> None:
     assert room.load(guest(**wants), here) == full

@@ -101,6 +101,11 @@ class Hooked(Bench):
         return [change.sentence for change in self.ctx.changes]
 
 
+def said(move: Move) -> str:
+    """What the move waits for."""
+    return (move.blocked_by or {}).get("message", "")
+
+
 Make = t.Callable[..., Hooked]
 
 
@@ -180,14 +185,14 @@ def test_while_its_hook_is_under_way_a_pod_says_so_and_then_what_else_blocks_it(
     one.turn()
     leaving.state, leaving.blocked_by = "leaving", None
     one.turn()
-    assert (waiting.blocked_by or {})["message"].startswith("Pod shop/p0: hook before_pod, rule http (")
+    assert said(waiting).startswith("Pod shop/p0: hook before_pod, rule http (")
     assert leaving.blocked_by is None
     one.status = 200
     one.turn(8)
-    assert waiting.blocked_by is None
+    assert said(waiting) == ""
     waiting.block("PodDisruptionBudget", "shop", "web", "It allows nothing.")
     one.turn()
-    assert (waiting.blocked_by or {})["message"] == "It allows nothing."
+    assert said(waiting) == "It allows nothing."
 
 
 def test_a_pod_whose_hook_failed_fails_with_that_and_one_that_left_meanwhile_does_not(hooked: Make) -> None:
