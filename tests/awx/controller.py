@@ -15,6 +15,8 @@ from typing import Any
 
 Json = dict[str, Any]
 TYPES = {"job_templates": "job_template", "projects": "project", "workflow_job_templates": "workflow_job_template"}
+APPROVAL = ("name", "description", "timeout")
+"""What an approval has of its own in AWX 24.6.1, which passes over anything else that it is sent."""
 THERE: dict[str, list[Json]] = {
     "organizations": [{"id": 1, "name": "Default"}],
     "credential_types": [{"id": 17, "name": "OpenShift or Kubernetes API Bearer Token", "kind": "kubernetes"}],
@@ -87,7 +89,8 @@ class Controller:
                 (node,) = [x for x in self.objects["workflow_job_template_nodes"] if str(x["id"]) == ident]
                 self.count += 1
                 url = f"/api/v2/workflow_approval_templates/{self.count}/"
-                approval = {**body, "id": self.count, "url": url, "related": {}}
+                kept = {key: value for key, value in body.items() if key in APPROVAL}
+                approval = {**kept, "id": self.count, "url": url, "related": {}}
                 self.objects.setdefault("workflow_approval_templates", []).append(approval)
                 node["related"]["unified_job_template"] = url
                 node["unified_job_template"] = self.count
