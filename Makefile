@@ -96,7 +96,7 @@ test-kubernetes: $(READY) ## never dark, killed anywhere and idempotence on each
 	done
 
 forecast: $(READY) ## where pods fit and what blocks, beside the real scheduler and API server, in FORECASTS generated clusters
-	@FORECASTS='$(FORECASTS)' python -m pytest -v --numprocesses 2 -rP tests/e2e/test_placement.py tests/e2e/test_budget_forecast.py
+	@LAB_NUMBERS=1 FORECASTS='$(FORECASTS)' python -m pytest -v --numprocesses 2 -rP tests/e2e/test_placement.py tests/e2e/test_budget_forecast.py
 
 ablation: $(READY) ## what fails on the API server without each right of each role; KUBEOPS_ABLATION=docs/ablation.json finds out anew
 	@WHOLE=1 python -m pytest -v -rP --durations=20 tests/e2e/test_ablation.py

@@ -64,13 +64,18 @@ def running(request: pytest.FixtureRequest, suffix: str = "", **options: object)
             lab_playbook(folder, name, "absent")
 
 
+KNOWS_NUMBERS = {"feature-gates": "TaintTolerationComparisonOperators=true"}
+NUMBERS = {"lab_apiserver_args": KNOWS_NUMBERS, "lab_scheduler_args": KNOWS_NUMBERS}
+"""Options of a lab that knows tolerations which compare numbers: in 1.36 these are off by default."""
+
+
 @pytest.fixture(scope="session")
 def lab(request: pytest.FixtureRequest) -> Iterator[Lab]:
-    """The shared cluster: LAB_KUBECONFIG where that is set, else one that is started."""
+    """The shared cluster: LAB_KUBECONFIG where that is set, else one that is started, with LAB_NUMBERS as NUMBERS."""
     if given := os.environ.get("LAB_KUBECONFIG"):
         yield adopted(request.getfixturevalue("tmp_path_factory").mktemp("lab"), Path(given))
         return
-    with running(request) as made:
+    with running(request, "", **(NUMBERS if os.environ.get("LAB_NUMBERS") else {})) as made:
         yield made
 
 

@@ -17,12 +17,12 @@ import yaml
 from support import descheduling, shapes
 from support.arena import Arena
 from support.descheduling import CYCLE, here, moves
-from support.jobs import JOBS, KOORD, Jobs, steadily
+from support.jobs import JOBS, KOORD, Jobs
 from support.koordinator import NAMESPACE, migration_args
 from support.lab import Lab
 from support.plays import Player
 from support.verdicts import koord_traps
-from support.waiting import until
+from support.waiting import steadily, until
 from witness import objects as o
 from witness.log import Json
 

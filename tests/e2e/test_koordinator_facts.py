@@ -19,11 +19,11 @@ from datetime import datetime
 
 import pytest
 from support.arena import Arena, Workload
-from support.jobs import JOBS, Jobs, is_tried, job_of, move, steadily
+from support.jobs import JOBS, Jobs, is_tried, job_of, move
 from support.koordinator import DEPLOYMENT, configured, leads, migration_args, process, restart_descheduler
 from support.lab import Lab
 from support.plays import Player
-from support.waiting import until
+from support.waiting import steadily, until
 from witness.log import Json
 
 

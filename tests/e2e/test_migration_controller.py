@@ -13,11 +13,11 @@ from collections.abc import Iterator
 import pytest
 from support import shapes
 from support.arena import Arena, Workload
-from support.jobs import JOBS, Jobs, job_of, move, release, steadily
+from support.jobs import JOBS, Jobs, job_of, move, release
 from support.koordinator import configured, migration_args
 from support.lab import Lab
 from support.plays import Player
-from support.waiting import until
+from support.waiting import steadily, until
 from witness import objects as o
 from witness.log import Json
 

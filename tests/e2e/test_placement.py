@@ -9,23 +9,29 @@ from __future__ import annotations
 import os
 
 import pytest
-from support.forecasts import clusters, comparison
+from support.forecasts import clusters, comparison, pressure
+from support.forecasts.cases import report, told
 from support.lab import Lab
 
 COUNT = int(os.environ.get("FORECASTS") or 40)
 AT_ONCE = 10
+NUMBERS = bool(os.environ.get("LAB_NUMBERS"))
+"""Whether the lab knows tolerations that compare numbers (conftest.py)."""
 
 
 @pytest.mark.parametrize("first", range(1, COUNT + 1, AT_ONCE))
 def test_what_fits_nowhere_stays_pending_for_the_reasons_that_are_forecast(lab: Lab, first: int) -> None:
     seeds = range(first, min(first + AT_ONCE, COUNT + 1))
-    field = comparison.Field(lab.api, [clusters.cluster(seed) for seed in seeds])
+    made = [clusters.cluster(seed) for seed in seeds]
+    for seed, one in zip(seeds, made, strict=True):
+        pressure.press(one, seed, numbers=NUMBERS)
+    field = comparison.Field(lab.api, made)
     try:
         cases, wholes = field.play()
     finally:
         field.clear()
-    print(comparison.report(cases, wholes))
+    print(report(cases, wholes))
     assert len(cases) == 6 * len(seeds)
-    assert not [comparison.told(case) for case in cases if case.falsely_promised]
+    assert not [told(case) for case in cases if case.falsely_promised]
     assert not [whole.cluster for whole in wholes if whole.promised and not whole.kept]
-    assert not [comparison.told(case) for case in cases if not case.agrees]
+    assert not [told(case) for case in cases if not case.agrees]

@@ -15,10 +15,10 @@ import pytest
 import yaml
 from support import rights
 from support.arena import Arena
-from support.jobs import JOBS, KOORD, RESERVATIONS, Jobs, is_tried, job_of, move, release, steadily
+from support.jobs import JOBS, KOORD, RESERVATIONS, Jobs, is_tried, job_of, move, release
 from support.lab import Lab
 from support.plays import Player
-from support.waiting import until
+from support.waiting import steadily, until
 from witness.log import Json
 
 # The Deployment of Koordinator's quick start; there it has one replica, which Koordinator itself refuses to move.

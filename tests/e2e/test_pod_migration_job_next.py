@@ -10,11 +10,11 @@ from collections.abc import Callable, Iterator
 
 import pytest
 from support.arena import Arena
-from support.jobs import Jobs, job_of, move, steadily
+from support.jobs import Jobs, job_of, move
 from support.koordinator import configured, migration_args
 from support.lab import Lab
 from support.plays import Player
-from support.waiting import until
+from support.waiting import steadily, until
 from witness import objects as o
 from witness.log import Json
 

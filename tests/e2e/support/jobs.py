@@ -7,8 +7,7 @@
 from __future__ import annotations
 
 import contextlib
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 from witness.api import Api
@@ -172,11 +171,3 @@ def is_tried(lab: Lab, name: str) -> bool:
     """Whether the arbitrator tries in vain to write a job."""
     lines = descheduler_log(lab).splitlines()
     return any("failed to update job" in line and f'job="{name}"' in line for line in lines)
-
-
-def steadily(check: Callable[[], bool], seconds: float, what: str) -> None:
-    """An AssertionError as soon as it is not true any more."""
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
-        assert check(), what
-        time.sleep(0.3)

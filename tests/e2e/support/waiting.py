@@ -23,3 +23,11 @@ def until(check: Callable[[], T], within: float, what: str, every: float = 0.05)
         if time.monotonic() > deadline:
             raise AssertionError(f"not within {within:g} s: {what} (last seen: {answer!r})")
         time.sleep(every)
+
+
+def steadily(check: Callable[[], bool], seconds: float, what: str) -> None:
+    """An AssertionError as soon as it is not true any more."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        assert check(), what
+        time.sleep(0.3)

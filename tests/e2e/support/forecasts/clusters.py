@@ -34,7 +34,11 @@ OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt")
 
 @dataclass
 class Cluster:
-    """What to create, in this order; `fills` are bound to nodes from the start, `probes` come one after the other."""
+    """What to create, in this order; `fills` are bound to nodes from the start, `probes` come one after the other.
+
+    `resized`: of fills, by namespace and name, the CPUs that a resize wants and why it is pending, if it is. `idle`
+    pods are bound by nobody.
+    """
 
     name: str
     namespaces: list[Json] = field(default_factory=list)
@@ -43,6 +47,9 @@ class Cluster:
     volumes: list[Json] = field(default_factory=list)
     claims: list[Json] = field(default_factory=list)
     fills: list[Json] = field(default_factory=list)
+    budgets: list[Json] = field(default_factory=list)
+    resized: dict[tuple[str, str], tuple[str, str]] = field(default_factory=dict)
+    idle: list[Json] = field(default_factory=list)
     probes: list[Json] = field(default_factory=list)
 
 
