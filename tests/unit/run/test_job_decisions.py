@@ -245,6 +245,23 @@ def test_whether_a_rejection_came_in_time_is_seen_on_the_pod(
     assert decided(scene, "rejected").outcome == outcome
 
 
+def reserves(scene: Scene) -> None:
+    """As koord-descheduler does that has read the job before it was rejected; its note of it meets a conflict."""
+    kind = kinds.RESERVATIONS
+    meta = {"name": scene.job()["metadata"]["uid"]}
+    scene.world.apply({"apiVersion": kind.api_version, "kind": kind.kind, "metadata": meta, "spec": {}})
+
+
+@pytest.mark.parametrize("also", [nothing, ending], ids=["rejected", "too late"])
+def test_a_reservation_that_was_on_its_way_when_its_job_was_rejected_holds_no_place(
+    build: Build, also: t.Callable[[Scene], None]
+) -> None:
+    scene = made(build(stateful=True), False, phase="Running")
+    scene.machine.after(0.5, lambda: (reserves(scene), also(scene)), "what was on its way")
+    decided(scene, "rejected")
+    assert scene.world.store.of(kinds.RESERVATIONS.resource) == {}
+
+
 def gone(scene: Scene) -> None:
     scene.world.delete(kinds.PODMIGRATIONJOBS, JOB)
 

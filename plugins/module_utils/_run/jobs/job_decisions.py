@@ -58,12 +58,17 @@ class JobDecision:
             move.close(outcomes.JobOutcome.STILL_WAITING, message, verdict.verdict(job, view))
 
     def _look_back(self) -> None:
-        """Correct the outcome of rejected jobs whose pods leave nevertheless."""
+        """Correct the outcome of rejected jobs whose pods leave nevertheless, and free what is reserved for them.
+
+        koord-descheduler may create a Reservation for a job that it read before the rejection, and forgets it then.
+        """
         decided = [move for move in self.moves if move.outcome == outcomes.JobOutcome.REJECTED]
         racing = [move for move in decided if move.job and not move.job.paused and not self.ctx.check]
         if racing:
             self.ctx.clock.sleep(SETTLED)
         for move in racing:
+            job = t.cast("migration_jobs.Job", move.job)
+            job_writes.free(self.ctx, job.reservation or job.uid)
             raw = writing.read(self.ctx, move.target)
             if raw is None or objects.Pod.of(raw).deleting or move.target.uid not in ("", raw["metadata"]["uid"]):
                 move.close(
