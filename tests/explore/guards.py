@@ -157,7 +157,7 @@ def prepared() -> World:
 
 
 def replaced_by(target: object, name: str, value: object) -> Out:
-    """Fails where the table is made, not after the explorations before it, if ``target`` has no such guard (any more)."""
+    """Fails where the table is made, not after all explorations, if ``target`` has no such guard."""
     getattr(target, name)
     return lambda patch: patch.setattr(target, name, value)
 

@@ -257,7 +257,8 @@ def test_a_reservation_that_was_on_its_way_when_its_job_was_rejected_holds_no_pl
     build: Build, also: t.Callable[[Scene], None]
 ) -> None:
     scene = made(build(stateful=True), False, phase="Running")
-    scene.machine.after(0.5, lambda: (reserves(scene), also(scene)), "what was on its way")
+    scene.machine.after(0.5, lambda: reserves(scene), "what was on its way")
+    scene.machine.after(0.6, lambda: also(scene), "and what comes of it")
     decided(scene, "rejected")
     assert scene.world.store.of(kinds.RESERVATIONS.resource) == {}
 
