@@ -60,6 +60,21 @@ class InProcess(ActionBase):
         callback = str(constants.DEFAULT_STDOUT_CALLBACK)
         return not self._task.no_log and _progress.wanted(asked, {**os.environ, **environment}, callback)
 
+    def _late_header(self) -> str:
+        """What the stdout callback prints above this task only once it has ended; empty if it is there already.
+
+        That is so where results without a change, or skipped ones, are hidden: Ansible's own callback then waits for
+        what comes of a task.
+        """
+        known = constants.config.has_configuration_definition("callback", "default")
+        if not known or str(constants.DEFAULT_STDOUT_CALLBACK).rpartition(".")[2] != "default":
+            return ""
+        wanted = [
+            constants.config.get_config_value(option, plugin_type="callback", plugin_name="default")
+            for option in ("display_ok_hosts", "display_skipped_hosts")
+        ]
+        return "" if all(wanted) else f"TASK [{self._task.get_name()}]"
+
     def _elsewhere(self, variables: t.Mapping[str, t.Any]) -> bool:
         if self._task.async_val or self._play_context.become:
             return True
@@ -82,7 +97,7 @@ class InProcess(ActionBase):
             call = specs.Call(
                 check=bool(self._task.check_mode),
                 diff=bool(self._task.diff),
-                progress=_show if shows else _silent,
+                progress=_Shown(self._late_header()) if shows else _silent,
                 environ=environ,
                 guard=orphan_guard(),
             )
@@ -95,9 +110,18 @@ class InProcess(ActionBase):
         return text
 
 
-def _show(event: specs.Event) -> None:
-    # Display passes a worker's lines to the main process, so they reach the terminal and the job's log.
-    display.display(_progress.Line.of(event))
+class _Shown:
+    """Prints progress, below this header if there is one."""
+
+    def __init__(self, header: str) -> None:
+        self._header = header
+
+    def __call__(self, event: specs.Event) -> None:
+        # Display passes a worker's lines to the main process, so they reach the terminal and the job's log.
+        header, self._header = self._header, ""
+        if header:
+            display.banner(header)
+        display.display(_progress.Line.of(event))
 
 
 def _silent(event: specs.Event) -> None:
