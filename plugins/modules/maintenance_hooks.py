@@ -45,7 +45,11 @@ seealso:
 """
 
 EXAMPLES = r"""
-- name: Announce the maintenance of a storage node
+- name: Take a storage node out of service
+  kubeops.node_maintenance.node_cordon:
+    nodes: [worker-1]
+
+- name: Announce its maintenance
   kubeops.node_maintenance.maintenance_hooks:
     state: called
     nodes: [worker-1]
@@ -55,6 +59,11 @@ EXAMPLES = r"""
         http:
           url: https://storage.example.com/nodes/{node}/noout
           method: PUT
+
+- name: Return it to service
+  kubeops.node_maintenance.node_cordon:
+    nodes: [worker-1]
+    state: uncordoned
 """
 
 RETURN = r"""

@@ -6,7 +6,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import time
 from collections.abc import Iterator
 
@@ -22,7 +21,6 @@ from witness import objects as o
 from witness.log import Json
 
 MODULE = "descheduler_config"
-ACCOUNT = "kubeops-node-maintenance-dry-run"
 PREVIEWS = {"labelSelector": "maintenance.kubeops.io/descheduler-preview"}
 SIGS = ROOT / "roles" / "lab" / "files" / "deschedulers" / "sigs.yaml"
 TAINTS, LIFE = "RemovePodsViolatingNodeTaints", "PodLifeTime"
@@ -40,22 +38,6 @@ def lab(request: pytest.FixtureRequest) -> Lab:
 def as_found(lab: Lab, arena: Arena) -> Iterator[None]:
     with descheduling.as_found(lab, arena):
         yield
-
-
-@contextlib.contextmanager
-def dry_runs_in(lab: Lab, namespace: str) -> Iterator[None]:
-    """The account of dry runs, as the guide to rights says."""
-    accounts = f"/api/v1/namespaces/{namespace}/serviceaccounts"
-    binding = {"roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": ACCOUNT}}
-    subject = {"kind": "ServiceAccount", "name": ACCOUNT, "namespace": namespace}
-    body = {"metadata": {"name": f"{ACCOUNT}-{namespace}"}, "subjects": [subject], **binding}
-    lab.api.create(accounts, {"metadata": {"name": ACCOUNT}})
-    lab.api.create(f"{rights.RBAC}/clusterrolebindings", body)
-    try:
-        yield
-    finally:
-        lab.api.delete(f"{rights.RBAC}/clusterrolebindings/{ACCOUNT}-{namespace}")
-        lab.api.delete(f"{accounts}/{ACCOUNT}")
 
 
 def left(lab: Lab) -> list[str]:
@@ -110,7 +92,7 @@ def test_what_a_configuration_would_evict_beside_the_present_one(lab: Lab, arena
     try:
         missing = play.module(MODULE, state="previewed", config=new)
         assert missing.answer["findings"][0]["code"] == "no_dry_run_account", missing.text
-        with dry_runs_in(lab, koordinator.NAMESPACE):
+        with descheduling.dry_runs_in(lab, koordinator.NAMESPACE):
             told = play.module(MODULE, state="previewed", config=new, check=True).answer
             assert (told["outcome"], told["changed"], told["would_evict"]) == ("previewed", False, None)
             killed = play.module_start(MODULE, state="previewed", config=new)
@@ -158,7 +140,7 @@ def test_what_the_descheduler_of_sigs_would_evict(lab: Lab, arena: Arena, play: 
     try:
         for item in layout:
             lab.api.create(paths[item["kind"]], item)
-        with dry_runs_in(lab, "kube-system"):
+        with descheduling.dry_runs_in(lab, "kube-system"):
             run = play.module(MODULE, state="previewed", flavor="sigs", config={**head, "profiles": [profile]})
             found = {(one["pod"], one["node"], one["plugin"], one["added"]) for one in run.answer["would_evict"]}
             assert found == {(name, tainted, TAINTS, True) for name in pods_of(arena, "web", tainted)}, run.text

@@ -49,7 +49,7 @@ def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 class Rulebook:
-    """A rulebook of the collection, under way."""
+    """A rulebook of the collection, or a file, under way."""
 
     def __init__(self, programs: Path, lab: Lab, folder: Path, name: str, **variables: object) -> None:
         folder.mkdir(parents=True, exist_ok=True)
@@ -68,7 +68,8 @@ class Rulebook:
             # Else what it printed last stays in its buffer until it prints more.
             "PYTHONUNBUFFERED": "1",
         }
-        words = [f"--rulebook=kubeops.node_maintenance.{name}", "--inventory=inventory.yml", "--vars=variables.yml"]
+        rulebook = name if name.startswith("/") else f"kubeops.node_maintenance.{name}"
+        words = [f"--rulebook={rulebook}", "--inventory=inventory.yml", "--vars=variables.yml"]
         with self.output.open("wb") as out:
             self.process = subprocess.Popen(
                 [str(programs / "ansible-rulebook"), *words, "--print-events"],
@@ -222,3 +223,20 @@ def test_an_alert_about_a_node_is_planned_and_others_are_left_alone(
     assert (book.ended("plan"), book.ended("maintain"), book.playing()) == (1, 0, [])
     assert here in book.text
     assert TOKEN not in book.text
+
+
+def test_the_rulebook_of_the_examples(
+    programs: Path, lab: Lab, arena: Arena, rulebooks: list[Rulebook], tmp_path: Path
+) -> None:
+    """As it is printed: it plans a node that is not healthy."""
+    (here,) = arena.nodes(1)
+    printed = tmp_path / "examples.yml"
+    source = ROOT / "extensions/eda/plugins/event_source/node_conditions.py"
+    printed.write_text(source.read_text(encoding="utf-8").partition('EXAMPLES = r"""')[2].partition('"""')[0], "utf-8")
+    book = Rulebook(programs, lab, tmp_path / "book", str(printed))
+    rulebooks.append(book)
+    until(lambda: follows(lab), 120, "the source follows the nodes")
+    flip(lab, here, "True")
+    book.until_ended("plan", 1)
+    assert f"'node': '{here}'" in book.text
+    flip(lab, here, "False")

@@ -12,13 +12,14 @@ from collections.abc import Iterator
 from witness import objects as o
 from witness.log import Json
 
-from support import koordinator, shapes
+from support import koordinator, rights, shapes
 from support.arena import Arena
 from support.jobs import JOBS
 from support.lab import Lab
 from support.waiting import until
 
 TRIGGER = "koordinator.sh/evict-trigger"
+DRY_RUNS = "kubeops-node-maintenance-dry-run"
 CYCLE = 2.0
 """Seconds from one round of the plugins to the next."""
 
@@ -78,3 +79,19 @@ def moves(lab: Lab, arena: Arena) -> dict[tuple[str, str, str], str]:
 def events(lab: Lab, namespace: str, reason: str) -> list[str]:
     found = lab.api.items(f"/api/v1/namespaces/{namespace}/events", fieldSelector=f"reason={reason}")
     return [str(event["message"]) for event in found]
+
+
+@contextlib.contextmanager
+def dry_runs_in(lab: Lab, namespace: str) -> Iterator[None]:
+    """The account of dry runs, as the guide to rights says."""
+    accounts = f"/api/v1/namespaces/{namespace}/serviceaccounts"
+    binding = {"roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": DRY_RUNS}}
+    subject = {"kind": "ServiceAccount", "name": DRY_RUNS, "namespace": namespace}
+    body = {"metadata": {"name": f"{DRY_RUNS}-{namespace}"}, "subjects": [subject], **binding}
+    lab.api.create(accounts, {"metadata": {"name": DRY_RUNS}})
+    lab.api.create(f"{rights.RBAC}/clusterrolebindings", body)
+    try:
+        yield
+    finally:
+        lab.api.delete(f"{rights.RBAC}/clusterrolebindings/{DRY_RUNS}-{namespace}")
+        lab.api.delete(f"{accounts}/{DRY_RUNS}")
