@@ -39,7 +39,7 @@ options:
 
 EXAMPLES = r"""
 - name: Nodes that are not healthy
-  hosts: localhost
+  hosts: all
   sources:
     - kubeops.node_maintenance.node_conditions:
         conditions: [Ready, DiskPressure, KernelDeadlock]
