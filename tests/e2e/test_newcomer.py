@@ -114,5 +114,6 @@ def test_the_readme_is_all_that_a_newcomer_needs(arena: Arena, lab: Lab, tmp_pat
     assert rights.refusals(lab.audit_log, mark, ACCOUNT) == []
     installed = done.stdout.partition("# ")[2]
     collections = re.findall(r"^[a-z_]+\.[a-z_]+(?= )", installed, re.MULTILINE)
-    assert collections == ["kubeops.node_maintenance"], "no other collection"
+    # ansible-core brings one of its own.
+    assert {*collections} - {"ansible._protomatter"} == {"kubeops.node_maintenance"}, "no other collection"
     assert re.search(r"^kubernetes +\d", installed, re.MULTILINE)
