@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import lab_cluster
+import lab_place
 import pytest
 from lab_place import LabError, Place
 from lab_ports import free_port
@@ -41,8 +43,12 @@ def run(place: Place) -> Iterator[Run]:
 
     def begin(name: str, code: str, *words: str) -> subprocess.Popen[bytes]:
         line = [str(place.cluster / "bin" / name), "-c", code, *words]
-        begun.append(subprocess.Popen(line, executable=sys.executable, stderr=subprocess.DEVNULL))
-        return begun[-1]
+        process = subprocess.Popen(line, executable=sys.executable, stderr=subprocess.DEVNULL)
+        begun.append(process)
+        # A busy kernel shows the words of a new program a moment after it has begun.
+        while process.poll() is None and not any(lab_place.command_line(process.pid)):
+            time.sleep(0.01)
+        return process
 
     yield begin
     for process in begun:

@@ -17,8 +17,8 @@ Raw = dict[str, t.Any]
 META: Raw = {"name": "x", "namespace": "shop", "uid": "u"}
 
 
-def kept(kind: str, /, **parts: t.Any) -> Raw | None:
-    return slim.slim(kind, {"metadata": {**META, **parts.pop("metadata", {})}, **parts})
+def kept(plural: str, /, **parts: t.Any) -> Raw | None:
+    return slim.slim(plural, {"metadata": {**META, **parts.pop("metadata", {})}, **parts})
 
 
 @pytest.mark.parametrize(
