@@ -204,7 +204,8 @@ def line(event: Event) -> str:
 def plain(value: t.Any) -> t.Any:
     """The value in Python's own types, without the tags that the controller's templates add."""
     if isinstance(value, t.Mapping):
-        return {str(key): plain(inner) for key, inner in value.items()}
+        # A template's own strings remain such under str() alone (ansible-core 2.16).
+        return {str(plain(key)): plain(inner) for key, inner in value.items()}
     if isinstance(value, (list, tuple)):
         return [plain(inner) for inner in value]
     if isinstance(value, str):

@@ -144,7 +144,7 @@ class Block(t.NamedTuple):
 
 def blocks_of(page: Path) -> list[Block]:
     text = page.read_text(encoding="utf-8")
-    found = [(kind, body) for kind, body in FENCED.findall(text)]
+    found = list(FENCED.findall(text))
     found += [(kind, textwrap.dedent(body).strip("\n") + "\n") for _indent, kind, body in DIRECTIVE.findall(text)]
     return [Block(page.name, kind, body) for kind, body in found]
 

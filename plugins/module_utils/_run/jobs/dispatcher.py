@@ -196,7 +196,7 @@ class JobDispatcher:
         self.ctx.note(phases.What.EVICTED, message, node=pod.node, namespace=pod.namespace, name=pod.name)
 
     def _failed(self, flight: starter.InFlightJob, job: migration_jobs.Job, view: verdict.View) -> None:
-        why = t.cast("reasons.Reason", verdict.verdict(job, view)).message
+        why = t.cast(reasons.Reason, verdict.verdict(job, view)).message
         created, answered = job.condition("ReservationCreated"), job.condition("ReservationScheduled")
         if job.reason == "Timeout" and created.get("status") == "True" and not answered:
             self._hopeless += 1
