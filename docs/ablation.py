@@ -38,6 +38,7 @@ SCENES = {
     "moved": "``pod_migration_job``: created, rejected, removed; approved and moved",
     "limits": "a plan by jobs, with the limits that koord-descheduler's port tells",
     "limitslog": "a plan by jobs, with the limits that koord-descheduler's log tells",
+    "limitsmap": "a plan by jobs, with the limits that its ConfigMap has",
     "several": "a plan by jobs where two koord-deschedulers are ready",
     "descheduler": "``descheduler_config``: rolled out, paused, resumed; a wrong name",
     "deschedulerlog": "``descheduler_config`` where the log is the proof",

@@ -23,7 +23,8 @@ ALONE = (
     *(scenes.Plan, scenes.Devices, scenes.Fence, scenes.Fenced, scenes.Maintain, scenes.Dead, scenes.Namespace),
 )
 WITH_KOORDINATOR = (
-    *(koordinated.Limits, koordinated.Limitslog, koordinated.Several, koordinated.Moved),
+    *(koordinated.Limits, koordinated.Limitslog, koordinated.Limitsmap),
+    *(koordinated.Several, koordinated.Moved),
     *(koordinated.Descheduler, koordinated.Deschedulerlog, koordinated.Deschedulerlease),
     *(koordinated.Created, koordinated.Cron, koordinated.Preview),
 )
