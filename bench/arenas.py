@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from support.arena import Arena, arena_name
 from support.lab import Lab
@@ -17,9 +17,11 @@ from support.waiting import until
 from witness import audit
 
 from bench import machine, measure, scenes
-from bench.tools import Ended
+from bench.targets import EVACUATE_AGAIN
+from bench.tools import Ended, Ours
 from bench.trials import Trial
 
+DRAIN = "node_drain"
 Act = Callable[[Sequence[str]], Ended]
 ROOM = {"resources": {"requests": {"cpu": "500m"}}}
 """64 of these pods fit on a node of an arena, which has 32 CPUs."""
@@ -117,10 +119,36 @@ def roll(lab: Lab, scene: str, fleet: Fleet, name: str, act: Act, repetition: in
             "wall_seconds": round(ended.wall, 1),
             "cpu_seconds": round(spent, 1),
             **ended.memory,
+            **_beside(ended, math.ceil(fleet.leaving / at_once)),
         }
         return Trial(scene, name, repetition, ended.outcome, numbers, measure.by_kind(client), busy)
     finally:
         arena.clear()
+
+
+def evacuated_again(lab: Lab, fleet: Fleet, ours: Ours, repetition: int) -> Trial:
+    """`evacuate` of nodes that are out of service and empty."""
+    arena = Arena(lab.api, arena_name("evacuate"))
+    try:
+        leaving, _staying = fleet.settled(arena)
+        ended = ours.evacuate(leaving)
+        if ended.outcome != "drained":
+            raise RuntimeError(f"the nodes could not be evacuated: {ended.outcome}")
+        trial = scenes.again(lab, EVACUATE_AGAIN, ours.name, lambda: ours.evacuate(leaving), repetition)
+        ours.playbook("release", leaving)
+        return replace(trial, numbers={**trial.numbers, "nodes": fleet.leaving})
+    finally:
+        arena.clear()
+
+
+def _beside(ended: Ended, waves: int) -> dict[str, float]:
+    """What a wave took beside its drain, on average of the whole run, and how large the largest results are."""
+    if DRAIN not in ended.tasks:
+        return {}
+    beside = (ended.wall - ended.tasks[DRAIN]) / waves
+    kb = {name: round(size / 1000, 1) for name, size in ended.results.items()}
+    plan = kb.pop("maintenance_plan", 0.0)
+    return {"wave_seconds_beside_drain": round(beside, 2), "plan_result_kb": plan, "other_result_kb": max(kb.values())}
 
 
 def _measured(lab: Lab, act: Act, nodes: Sequence[str]) -> tuple[Ended, int, float, float]:

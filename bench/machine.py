@@ -34,6 +34,17 @@ def busy_with_others(marker: str, seconds: float = 1.0) -> float:
     return round(max(0.0, (_all_ticks() - _ticks_of(marker) - before) / TICKS / seconds), 2)
 
 
+def memory_of(marker: str) -> float:
+    """MB of all processes whose command line has `marker`; each page that they share counts once."""
+    found = 0
+    for path in PROC.glob("[0-9]*"):
+        with contextlib.suppress(OSError, StopIteration):
+            if marker.encode() in (path / "cmdline").read_bytes():
+                lines = (path / "smaps_rollup").read_text(encoding="ascii").splitlines()
+                found += int(next(line for line in lines if line.startswith("Pss:")).split()[1])
+    return found / 1024
+
+
 def _all_ticks() -> int:
     user, nice, system, _idle, _iowait, irq, softirq, steal = map(
         int, (PROC / "stat").read_text(encoding="ascii").split("\n", 1)[0].split()[1:9]

@@ -48,15 +48,15 @@ def main() -> None:
         print(row(COLUMNS, [found[name] for name in COLUMNS]), flush=True)
 
 
-def arguments() -> argparse.Namespace:
-    """What is asked on the command line."""
+def arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
+    """What these words ask for; ``None``: those of the command line."""
     parser = argparse.ArgumentParser(description="what a plan costs")
     parser.add_argument("sizes", type=int, nargs="*", help="nodes of the cluster")
     parser.add_argument("--nodes", type=int, default=0, help="nodes to plan for (default: all)")
     parser.add_argument("--keep", default="", help="where the plans are written, as NAME-SIZE.json")
     parser.add_argument("--profile", action="store_true", help="show where the time goes")
     parser.add_argument("--measure", default="", help=argparse.SUPPRESS)
-    return parser.parse_args()
+    return parser.parse_args(words)
 
 
 def row(columns: Sequence[str], cells: Sequence[Any]) -> str:

@@ -50,6 +50,9 @@ ROLLS: tuple[Column, ...] = (
     ("seconds", "seconds", 0),
     ("processor", "cpu_seconds", 1),
     ("MB", "peak_mb", 0),
+    ("s/wave beside drain", "wave_seconds_beside_drain", 1),
+    ("KB, plan", "plan_result_kb", 0),
+    ("KB, others", "other_result_kb", 0),
 )
 SWAPS: tuple[Column, ...] = (
     ("pods", "pods", 0),
@@ -76,11 +79,41 @@ NO_OPS: tuple[Column, ...] = (
 )
 
 
+PLANS: tuple[Column, ...] = (
+    ("pods", "pods", 0),
+    ("lists, processor", "lists_cpu_seconds", 1),
+    ("processor", "cpu_seconds", 1),
+    ("requests", "requests", 0),
+    ("MB", "peak_mb", 0),
+)
+CALLS: tuple[Column, ...] = (
+    ("requests", "requests", 0),
+    ("writes", "writes", 0),
+    ("objects read", "objects", 0),
+    ("MB read", "megabytes", 1),
+    ("processor", "cpu_seconds", 2),
+    ("MB", "peak_mb", 0),
+)
+FLEETS: tuple[Column, ...] = (
+    ("clusters", "clusters", 0),
+    ("wall", "wall_seconds", 1),
+    ("processor", "cpu_seconds", 1),
+    ("each more", "cpu_seconds_each_more", 2),
+    ("MB", "peak_mb", 0),
+)
+BY_BEGINNING = {"plan of all": PLANS, targets.FLEET: FLEETS}
+
+
 def _columns(scene: str) -> tuple[Column, ...]:
     if scene in (targets.ONE_NODE, targets.FIVE_NODES, targets.SLOW, targets.ONE_BUDGET, targets.MANY_NODES):
         return DRAINS
     if scene in (targets.ROLL, targets.ROLL_WAVES, targets.ROLL_LARGE):
         return ROLLS
+    if scene.endswith(f" of {targets.LARGE} nodes") and ": " in scene:
+        return CALLS
+    for beginning, columns in BY_BEGINNING.items():
+        if scene.startswith(beginning):
+            return columns
     return {targets.SWAP: SWAPS, BACKENDS_SCENE: BACKENDS}.get(scene, NO_OPS)
 
 

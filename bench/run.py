@@ -30,7 +30,18 @@ sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "e2e")]
 
 from support.lab import Lab, lab_playbook, started  # noqa: E402
 
-from bench import arenas, machine, picture, results, scenes, targets, tools, trials, workload  # noqa: E402
+from bench import (  # noqa: E402
+    arenas,
+    controller,
+    machine,
+    picture,
+    results,
+    scenes,
+    targets,
+    tools,
+    trials,
+    workload,
+)
 from bench.arenas import Fleet  # noqa: E402
 from bench.trials import Trial  # noqa: E402
 
@@ -46,6 +57,7 @@ ONE_BUDGET = Fleet(leaving=4, staying=4, deployments=1, replicas=200, budget="10
 ROLL = Fleet(leaving=20, staying=1, deployments=100, replicas=10, budget=3)
 ROLL_LARGE = Fleet(leaving=100, staying=10, deployments=100, replicas=20, budget="30%", start=2, stop=2)
 MANY_NODES = Fleet(leaving=500, staying=45, deployments=250, replicas=10, budget=5)
+EVACUATED = Fleet(leaving=50, staying=5, deployments=50, replicas=4, budget=2)
 T = TypeVar("T")
 
 
@@ -59,6 +71,7 @@ class Bench:
 
 
 Group = Callable[[Bench, Lab], Iterator[Trial]]
+Say = Callable[[str], None]
 
 
 def main() -> int:
@@ -69,8 +82,9 @@ def main() -> int:
         print(f"==> [{time.monotonic() - began:4.0f} s] bench: {text}", flush=True)
 
     names = [name for name in os.environ.get("BENCH_ONLY", "").split(",") if name]
-    if unknown := [name for name in names if name not in GROUPS]:
-        print(f"error: BENCH_ONLY names no group {', '.join(unknown)}; there are: {', '.join(GROUPS)}", file=sys.stderr)
+    every = [*GROUPS, *WITHOUT_LAB]
+    if unknown := [name for name in names if name not in every]:
+        print(f"error: BENCH_ONLY names no group {', '.join(unknown)}; there are: {', '.join(every)}", file=sys.stderr)
         return 2
     found: dict[str, Any] = {"date": f"{datetime.now(UTC):%Y-%m-%d}", "machine": machine.described()}
     JOURNALS.mkdir(parents=True, exist_ok=True)
@@ -81,15 +95,12 @@ def main() -> int:
         with tempfile.TemporaryDirectory(prefix="bench-") as name:
             say("environment of kubernetes.core.k8s_drain (about two minutes the first time)")
             bench = Bench(Path(name), tools.peer_environment(), int(os.environ.get("BENCH_REPEAT", "3")))
-            for group in names or GROUPS:
-                options, measure = GROUPS[group]
-                with lab_of(bench, group, options, say) as lab:
-                    found.setdefault("versions", tools.versions(lab, bench.home))
-                    for trial in measure(bench, lab):
-                        known.append(trial)
-                        with journal.open("a", encoding="utf-8") as file:
-                            file.write(json.dumps(trial.to_dict()) + "\n")
-                        say(line(trial))
+            for group in names or every:
+                for trial in measured(bench, group, found, say):
+                    known.append(trial)
+                    with journal.open("a", encoding="utf-8") as file:
+                        file.write(json.dumps(trial.to_dict()) + "\n")
+                    say(line(trial))
         complete = not names
     finally:
         # What was measured before something failed is worth a look.
@@ -99,8 +110,20 @@ def main() -> int:
     return 0
 
 
+def measured(bench: Bench, group: str, found: dict[str, Any], say: Say) -> Iterator[Trial]:
+    """The measurements of a group; the versions of what takes part go into `found`."""
+    if group in WITHOUT_LAB:
+        say(f"{group}, without a lab")
+        yield from WITHOUT_LAB[group](bench)
+        return
+    options, measure = GROUPS[group]
+    with lab_of(bench, group, options, say) as lab:
+        found.setdefault("versions", tools.versions(lab, bench.home))
+        yield from measure(bench, lab)
+
+
 @contextmanager
-def lab_of(bench: Bench, group: str, options: dict[str, Any], say: Callable[[str], None]) -> Iterator[Lab]:
+def lab_of(bench: Bench, group: str, options: dict[str, Any], say: Say) -> Iterator[Lab]:
     """A new lab for a group, gone at the end unless LAB_KEEP is set."""
     name = f"{LAB}-{group}"
     say(f"lab {name}")
@@ -139,7 +162,10 @@ def drains(bench: Bench, lab: Lab) -> Iterator[Trial]:
         for repetition, tool in in_turn(bench.rounds, contestants):
             yield from scenes.drain(lab, tool, count, scene, repetition)
     for repetition in range(bench.rounds):
-        yield scenes.playbook(lab, ours.plays, bench.folder, "release", repetition)
+        yield scenes.release(lab, ours, repetition)
+    calls = {targets.K8S_INFO: tools.Drain(lab, bench.folder, bench.home).info, ours.name: ours.again}
+    for repetition, name in in_turn(bench.rounds, list(calls)):
+        yield scenes.no_ops(lab, name, calls[name], repetition)
 
 
 def waits(bench: Bench, lab: Lab) -> Iterator[Trial]:
@@ -162,10 +188,12 @@ def rolls(bench: Bench, lab: Lab) -> Iterator[Trial]:
 
 
 def large_rolls(bench: Bench, lab: Lab) -> Iterator[Trial]:
-    """100 nodes, 2,000 pods that take 2 s to stop and to start, in waves of ten."""
+    """100 nodes, 2,000 pods that take 2 s to stop and to start, in waves of ten; 50 nodes that are out already."""
     ours = tools.Ours(lab, bench.folder)
     for repetition in range(bench.rounds):
         yield arenas.roll(lab, targets.ROLL_LARGE, ROLL_LARGE, ours.name, ours.roll(10), repetition, at_once=10)
+    for repetition in range(bench.rounds):
+        yield arenas.evacuated_again(lab, EVACUATED, ours, repetition)
 
 
 def many_nodes(bench: Bench, lab: Lab) -> Iterator[Trial]:
@@ -193,6 +221,11 @@ GROUPS: dict[str, tuple[dict[str, Any], Group]] = {
     "backends": ({"lab_nodes": 1, "lab_koordinator": "v1.7.0"}, backends),
 }
 """Each with the options of its lab."""
+WITHOUT_LAB: dict[str, Callable[[Bench], Iterator[Trial]]] = {
+    "plans": lambda bench: controller.plans(bench.rounds),
+    "calls": lambda bench: controller.calls(bench.rounds),
+    "fleets": lambda bench: controller.fleets(bench.rounds, bench.folder),
+}
 
 
 def drainers(bench: Bench, lab: Lab) -> dict[str, arenas.Act]:
@@ -225,7 +258,9 @@ def line(trial: Trial) -> str:
         "refusals",
         "dark_seconds_worst",
         "requests",
+        "wave_seconds_beside_drain",
         "wall_seconds",
+        "cpu_seconds",
         "peak_mb",
     )
     told = ", ".join(f"{name.replace('_', ' ')} {trial.numbers[name]:g}" for name in names if name in trial.numbers)

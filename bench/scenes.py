@@ -18,14 +18,15 @@ from support.watching import Watching
 from witness import audit
 from witness import objects as o
 
-from bench import machine, measure, workload
-from bench.tools import Ended, Ours, Playbooks, Tool
+from bench import machine, measure, targets, workload
+from bench.tools import Ended, Ours, Tool
 from bench.trials import BARE, OURS, Trial
 
 SINGLES = 5
 """Single-replica Deployments in the scene of the swap."""
 WAY_PODS, WAY_START = 12, "1s"
 """Pods of the node in the scene of the backends, and how long their successors take to start."""
+NO_OP_CALLS = 10
 START = "5s"
 """How long a pod of theirs takes to start."""
 
@@ -114,15 +115,17 @@ def again(lab: Lab, scene: str, tool: str, act: Callable[[], Ended], repetition:
     return Trial(scene, tool, repetition, ended.outcome, numbers, measure.by_kind(client), busy)
 
 
-def playbook(lab: Lab, plays: Playbooks, folder: Path, name: str, repetition: int) -> Trial:
-    """A playbook of the collection over all nodes, when nothing is to do."""
+def release(lab: Lab, ours: Ours, repetition: int) -> Trial:
+    """`release` for all nodes, when nothing is to do."""
     nodes = [o.name(node) for node in lab.api.items("/api/v1/nodes")]
-    folder = folder / f"{name}-{repetition}"
-    folder.mkdir(parents=True)
-    words = [f"{NAMESPACE}.{name}", "-e", f"maintain_nodes={','.join(nodes)}", "-e", f"maintain_report_dir={folder}"]
-    return again(
-        lab, f"{name} of {len(nodes)} nodes, nothing to do", OURS, lambda: plays.start(words, folder), repetition
-    )
+    scene = f"release of {len(nodes)} nodes, nothing to do"
+    return again(lab, scene, OURS, lambda: ours.playbook("release", nodes), repetition)
+
+
+def no_ops(lab: Lab, name: str, act: Callable[[Sequence[str], int], Ended], repetition: int) -> Trial:
+    """Ten calls in a row that change nothing."""
+    nodes = [o.name(lab.api.items("/api/v1/nodes")[0])]
+    return again(lab, targets.NO_OPS, name, lambda: act(nodes, NO_OP_CALLS), repetition)
 
 
 def swap(lab: Lab, folder: Path, name: str, act: Callable[[Sequence[str]], Ended], repetition: int) -> Trial:

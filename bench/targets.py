@@ -21,6 +21,14 @@ ONE_BUDGET, MANY_NODES = "200 pods, one budget of 10 %", "500 nodes of 5 pods"
 SWAP = "swap"
 ROLL, ROLL_WAVES, ROLL_LARGE = "roll of 20 nodes", "roll of 20 nodes, waves of 4", "roll of 100 nodes, waves of 10"
 
+LARGE = 5000
+"""Nodes of the synthetic cluster for which there are targets."""
+PLAN_LARGE, DRAIN_LARGE = f"plan of all {LARGE} nodes", f"drain: 10 of {LARGE} nodes"
+FLEET = "fleet of"
+EVACUATE_AGAIN = "a second evacuate of 50 nodes"
+NO_OPS = "10 calls with nothing to do"
+K8S_INFO = "kubernetes.core.k8s_info"
+
 Value = Callable[[Summary], float | None]
 
 
@@ -89,6 +97,16 @@ TARGETS = (
     Target("roll: pods/s, times kubectl drain", against(ROLL, KUBECTL, "pods_per_second"), 4, True),
     Target("waves of 4: pods/s, times kubectl drain", against(ROLL_WAVES, KUBECTL, "pods_per_second", ROLL), 6, True),
     Target("waves of 10: seconds, times the bound", of_the_roll, 1.15),
+    Target("waves of 10: seconds of a wave beside its drain", ours(ROLL_LARGE, "wave_seconds_beside_drain"), 4),
+    Target("waves of 10: KB of the plan's result", ours(ROLL_LARGE, "plan_result_kb"), 50),
+    Target("a second evacuate: seconds", ours(EVACUATE_AGAIN, "wall_seconds"), 10),
+    Target("a second evacuate: reads for each node", share(EVACUATE_AGAIN, "requests", "nodes"), 3),
+    Target("a second evacuate: writes", ours(EVACUATE_AGAIN, "writes"), 0),
+    Target("a call with nothing to do: of k8s_info", against(NO_OPS, K8S_INFO, "task_seconds"), 0.5),
+    Target(f"plan of {LARGE} nodes: processor seconds", ours(PLAN_LARGE, "cpu_seconds"), 60),
+    Target(f"plan of {LARGE} nodes: MB", ours(PLAN_LARGE, "peak_mb"), 1500),
+    Target(f"drain of 10 of {LARGE} nodes: processor seconds", ours(DRAIN_LARGE, "cpu_seconds"), 3),
+    Target(f"drain of 10 of {LARGE} nodes: MB", ours(DRAIN_LARGE, "peak_mb"), 120),
     Target("500 nodes: seconds", ours(MANY_NODES, "seconds"), 30),
     Target("500 nodes: requests for each pod", ours(MANY_NODES, "requests_per_pod"), 1.1),
 )

@@ -33,11 +33,15 @@ PEAK = Path(__file__).parent / "peak.py"
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """A finished call: wall seconds of all its processes, seconds of each task, and how it ended."""
+    """A finished call: wall seconds of all its processes, and how it ended.
+
+    By module: the seconds of its tasks, and the bytes of its largest result.
+    """
 
     wall: float
     outcome: str
     tasks: dict[str, float] = field(default_factory=dict)
+    results: dict[str, int] = field(default_factory=dict)
     peak_mb: float | None = None
     """Memory of its largest process."""
 
@@ -93,7 +97,7 @@ class Playbooks:
         wall = time.monotonic() - began
         failed = [_reason(found.result) for found in run.results if found.status == "failed"]
         outcome = "drained" if run.ok else f"failed: {failed[0] if failed else run.text.strip()[-200:]}"
-        return Ended(wall, outcome, task_seconds(run), megabytes(peak))
+        return Ended(wall, outcome, task_seconds(run), largest_results(run), megabytes(peak))
 
 
 def megabytes(peak: Path) -> float:
@@ -105,6 +109,15 @@ def _reason(result: Json) -> str:
     """The first message of a failed task, which may be one of a loop's."""
     failed = [item for item in result.get("results") or [] if item.get("failed")]
     return " ".join(str((failed or [result])[0].get("msg", "")).split())[:200]
+
+
+def largest_results(run: Run) -> dict[str, int]:
+    """Bytes of the largest result of each module or action."""
+    found: dict[str, int] = {}
+    for one in run.results:
+        name = one.action.rpartition(".")[2]
+        found[name] = max(found.get(name, 0), len(json.dumps(one.result)))
+    return found
 
 
 def task_seconds(run: Run) -> dict[str, float]:
@@ -136,13 +149,22 @@ class Ours:
 
     def roll(self, serial: int) -> Callable[[Sequence[str]], Ended]:
         """The playbook `maintain`, as users run it, so many nodes at a time."""
+        return lambda nodes: self.playbook("maintain", nodes, maintain_serial=serial)
 
-        def roll(nodes: Sequence[str]) -> Ended:
-            folder = self.plays.folder()
-            given = {"maintain_nodes": list(nodes), "maintain_serial": serial, "maintain_report_dir": str(folder)}
-            return self.plays.start([f"{NAMESPACE}.maintain", "-e", json.dumps(given)], folder)
+    def evacuate(self, nodes: Sequence[str]) -> Ended:
+        """The first half of `maintain`, all nodes at a time."""
+        return self.playbook("evacuate", nodes, maintain_serial=len(nodes))
 
-        return roll
+    def playbook(self, name: str, nodes: Sequence[str], **given: object) -> Ended:
+        """A playbook of the collection for these nodes."""
+        folder = self.plays.folder()
+        given = {"maintain_nodes": list(nodes), "maintain_report_dir": str(folder), **given}
+        return self.plays.start([f"{NAMESPACE}.{name}", "-e", json.dumps(given)], folder)
+
+    def again(self, nodes: Sequence[str], times: int) -> Ended:
+        """So many calls that find a node without a taint as it should be."""
+        task = self.task("node_taint", nodes=list(nodes), state="absent", taints=[{"key": "bench"}])
+        return self.plays.run([task] * times)
 
     def swap(self, nodes: Sequence[str]) -> Ended:
         """As `drain`, for nodes with pods that leave by a swap."""
@@ -200,6 +222,12 @@ class Drain:
         """Node after node: drained and back."""
         steps: list[Json] = [{"state": "drain", "delete_options": OPTIONS}, {"state": "uncordon"}]
         return self._plays.run([self._task([node], step) for node in nodes for step in steps])
+
+    def info(self, nodes: Sequence[str], times: int) -> Ended:
+        """So many calls of `k8s_info` for a node."""
+        (node,) = nodes
+        task = {"name": "info", "kubernetes.core.k8s_info": {"kind": "Node", "name": node}}
+        return self._plays.run([task] * times)
 
     @staticmethod
     def _task(nodes: Sequence[str], arguments: Json) -> Json:

@@ -41,9 +41,7 @@ def main() -> None:
     for size in asked.sizes or SIZES:
         with served(size, "writers") as url:
             for call in CALLS:
-                command = [sys.executable, "-m", "bench.waves", f"--nodes={asked.nodes}", f"--call={call}"]
-                done = subprocess.run([*command, f"--url={url}"], stdout=subprocess.PIPE, text=True, check=True)
-                found = json.loads(done.stdout)
+                found = called(url, call, asked.nodes)
                 print(row(COLUMNS, [size, call, *found["numbers"]]), flush=True)
                 if asked.requests:
                     print(json.dumps(found["sent"], indent=1), file=sys.stderr)
@@ -60,8 +58,15 @@ def arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
+def called(url: str, call: str, count: int) -> dict[str, Any]:
+    """The costs of one call, made in a process of its own."""
+    command = [sys.executable, "-m", "bench.waves", f"--nodes={count}", f"--call={call}", f"--url={url}"]
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
+    return dict(json.loads(done.stdout))
+
+
 def measured(url: str, call: str, count: int) -> dict[str, Any]:
-    """The costs of one call."""
+    """The costs of one call, by ``numbers`` in the order of the columns and by what was ``sent``."""
     # Only here: the process that starts the others needs none of it.
     from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import connection, exchange
     from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import pod_plan

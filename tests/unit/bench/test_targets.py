@@ -98,3 +98,28 @@ def test_the_table_begins_with_the_targets_and_compares_with_the_best_bare_loop_
     assert [line.split("|")[1].strip() for line in compared] == [KUBECTL, f"{BARE}, 16 threads"]
     assert "x 4.00" in compared[0]
     assert "x 0.50" in compared[1]
+
+
+@pytest.mark.parametrize(
+    ("scene", "column"),
+    [
+        (targets.ROLL_LARGE, "s/wave beside drain"),
+        (targets.PLAN_LARGE, "lists, processor"),
+        (targets.DRAIN_LARGE, "objects read"),
+        (f"{targets.FLEET} 4 clusters", "each more"),
+        (targets.NO_OPS, "seconds in tasks"),
+    ],
+)
+def test_each_kind_of_scene_has_its_own_columns(scene: str, column: str) -> None:
+    head = next(line for line in results.table(trials.summed_up([trial(scene)])).splitlines() if scene in line)
+    assert f"| {column} " in head
+
+
+def test_what_large_clusters_and_calls_with_nothing_to_do_may_cost() -> None:
+    assert verdict("plan of 5000 nodes: MB", trial(targets.PLAN_LARGE, peak_mb=1501)) == ("1501.00", "missed")
+    assert verdict("a second evacuate: reads", trial(targets.EVACUATE_AGAIN, requests=100, nodes=50)) == (
+        "2.00",
+        "reached",
+    )
+    calls = trial(targets.NO_OPS, task_seconds=1), trial(targets.NO_OPS, targets.K8S_INFO, task_seconds=4)
+    assert verdict("a call with nothing to do", *calls) == ("0.25", "reached")
