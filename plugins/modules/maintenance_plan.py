@@ -37,6 +37,8 @@ options:
     description:
       - The run that already works on the nodes, if any, as C(<id>) or C(<id>/<nonce>). Its own locks are not
         blockers.
+      - With a nonce the plan is one that a started run makes before a wave, to see that it still fits. The permissions
+        and the fence were checked before the start and are not checked again.
     type: str
   goal:
     description:
@@ -389,7 +391,7 @@ fence:
   description:
     - Whether the API server refuses evictions from a run that lost its lock, see
       M(kubeops.node_maintenance.maintenance_access). V(present), V(absent), V(incomplete) if a part of it is missing
-      or was changed, or V(unknown) if the credentials do not allow reading it.
+      or was changed, or V(unknown) if the credentials do not allow reading it or O(run) has a nonce.
     - Missing with O(gates).
   returned: when the cluster could be read
   type: str

@@ -465,3 +465,15 @@ def test_a_pod_that_fits_nowhere_gets_advice_too(build: Build) -> None:
     result = plan(build(0, manifests.deployment("bound", 1, nodeSelector={"pool": "a"})))
     assert result.data["feasible"]
     assert changed(result) == [[("add_node", "n1")]]
+
+
+def test_a_started_run_looks_again_without_asking_for_rights_and_the_fence_anew(build: Build) -> None:
+    found = build(2)
+    before = plan(found, "mine")
+    first = asked(found)
+    del found.log[:]
+    again = plan(found, "mine/first")
+    assert again.data["waves"] == before.data["waves"]
+    assert again.data["feasible"]
+    assert any(request.startswith("may ") for request in first)
+    assert {request.partition(" ")[0] for request in asked(found)} == {"list"}

@@ -151,9 +151,13 @@ def _plan(
     if not wanted:
         found.append(planning.nothing_selected(options.node_selector))
     found += planning.unknown_zone_key(nodes.nodes.values(), asked)
-    needs = _needs(snapshot, plans, choices, options, todo) if todo else ()
-    found = [*rights.ask(ctx, needs), *found]
-    fence = access.standing(ctx, found)
+    needs: t.Sequence[permissions.Need] = ()
+    fence: access.Standing = "unknown"
+    # A run that has started knew both before its first write, and looks again before each wave.
+    if not (ctx.run and ctx.run.nonce):
+        needs = _needs(snapshot, plans, choices, options, todo) if todo else ()
+        found = [*rights.ask(ctx, needs), *found]
+        fence = access.standing(ctx, found)
     blockers = [finding for finding in found if finding.severity == "blocker"]
     wrong = [finding.message for finding in blockers if finding.code in BAD_INPUT]
     notice = options.planned_notice or 0.0
