@@ -64,6 +64,8 @@ def preference(guest: world.Guest, place: world.Place) -> tuple[int, int]:
 
     The lower the better.
     """
+    if not place.taints and not guest.spec.get("affinity"):
+        return 0, 0
     taints = sum(
         1
         for taint in place.taints

@@ -23,15 +23,12 @@ def ports_taken(guest: world.Guest, place: world.Place) -> bool:
 
 def short(guest: world.Guest, place: world.Place) -> tuple[str, ...]:
     """Every resource that the node is short of: the scheduler names all of them."""
-    found = [PODS] if len(place.guests) >= place.most_pods else []
-    return (
-        *found,
-        *(
-            f"Insufficient {name}"
-            for name, amount in guest.requests.items()
-            if amount > place.room.get(name, 0) - place.used.get(name, 0)
-        ),
-    )
+    found: tuple[str, ...]
+    found, has, used = (PODS,) if len(place.guests) >= place.most_pods else (), place.room, place.used
+    for name, amount in guest.requests.items():
+        if amount > has.get(name, 0) - used.get(name, 0):
+            found += (f"Insufficient {name}",)
+    return found
 
 
 def load(guest: world.Guest, place: world.Place) -> float:

@@ -67,9 +67,12 @@ class Guest:
         return affinity.get("requiredDuringSchedulingIgnoredDuringExecution") or ()
 
     @classmethod
-    def of(cls, pod: objects.Pod) -> Guest:
-        """A pod as it runs."""
-        return cls._of(pod, pod.placed, running=True)
+    def of(cls, pod: objects.Pod, known: dict[int, demands.Amounts] | None = None) -> Guest:
+        """A pod as it runs; ``known`` are the requests of such pods before it, by the ``id`` of what they share."""
+        found = {} if known is None else known
+        if id(pod.placed) not in found:
+            found[id(pod.placed)] = demands.requests(pod.placed, running=True)
+        return cls._of(pod, pod.placed, found[id(pod.placed)], running=True)
 
     @classmethod
     def successor(cls, pod: objects.Pod, template: objects.Raw) -> Guest:
@@ -85,10 +88,10 @@ class Guest:
                 spec[key] = [
                     {**one, "requests": asked[one["name"]]} if asked.get(one["name"]) else one for one in spec[key]
                 ]
-        return cls._of(pod, spec, running=False)
+        return cls._of(pod, spec, demands.requests(spec, running=False), running=False)
 
     @classmethod
-    def _of(cls, pod: objects.Pod, spec: objects.Raw, *, running: bool) -> Guest:
+    def _of(cls, pod: objects.Pod, spec: objects.Raw, requests: demands.Amounts, *, running: bool) -> Guest:
         return cls(
             namespace=pod.namespace,
             name=pod.name,
@@ -96,7 +99,7 @@ class Guest:
             spec=spec,
             tolerations=pod.tolerations,
             volumes=tuple(volume for volume in pod.volumes if any(volume.get(kind) for kind in HOLDING)),
-            requests=demands.requests(spec, running=running),
+            requests=requests,
             ports=demands.ports(spec),
             priority=pod.priority,
             deleting=running and pod.deleting,
@@ -187,9 +190,10 @@ class World:
         self._hinted: dict[tuple[str, str], list[Tally]] = {}
         self._unhinted: list[Tally] = []
         self._labelled: dict[tuple[str, str], dict[int, Guest]] = {}
+        known: dict[int, demands.Amounts] = {}
         for pod in snapshot.pods:
             if pod.node in self.places and not pod.finished:
-                guest = Guest.of(pod)
+                guest = Guest.of(pod, known)
                 self.by_uid[pod.uid] = guest
                 self.take(guest, pod.node)
 
