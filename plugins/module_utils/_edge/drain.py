@@ -22,7 +22,7 @@ SPEC = specs.ClusterModuleSpec(
         **hooks.POD_RULES,
         "grace_period": {"type": "int"},
         "order": {"type": "str", "choices": ["priority", "listed"], "default": "priority"},
-        "parallel": {"type": "int", "default": 8},
+        "parallel": {"type": "int", "default": 32},
         "timeout": {"type": "str"},
         "pod_timeout": {"type": "str"},
         "wait_for": {

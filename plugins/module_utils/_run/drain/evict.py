@@ -1,7 +1,7 @@
 # Copyright: Contributors to the kubeops.node_maintenance collection
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""Evictions in parallel across budgets, with one request in flight for each budget.
+"""Evictions in parallel across budgets, with one request in flight for each budget, as many as the API server takes.
 
 The API server serialises what one budget allows and answers races with conflicts that cost half a
 second each, so several requests on one budget gain nothing; different budgets are independent.
@@ -33,12 +33,10 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base
     pod_moves,
     server_fence,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drain import operator_waits
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drain import operator_waits, workers
 
 ASK_AGAIN = 10.0
 """Seconds after which a refused budget is asked again even without news from its watch."""
-AHEAD = 4
-"""Evictions queued for a free worker, so that none is idle until the next step."""
 STALE = 2.0
 """Seconds after which a decision is too old to be acted on."""
 AGAIN = (
@@ -50,6 +48,8 @@ AGAIN = (
     errors.UnknownOutcome,
 )
 """Refusals after which the same request may succeed; it is sent again after growing pauses."""
+Answer = tuple[pod_moves.Move, Exception | None, float]
+"""What came of an eviction, after how many seconds."""
 LONGEST = 30.0
 """Seconds that these pauses grow to, unless the server asks for more."""
 
@@ -72,6 +72,11 @@ class Lines(dict[tuple[str, str], Line]):
     def of(self, move: pod_moves.Move) -> Line:
         """That of the budget over the move's pod; without a budget one that nobody shares."""
         return self.setdefault(move.budget, Line()) if move.budget else Line()
+
+    def busy(self, move: pod_moves.Move) -> bool:
+        """Whether another pod under its budget is asked for, and it has to wait for that alone."""
+        line = self.get(move.budget) if move.budget else None
+        return line is not None and line.busy and not line.held
 
     def may_ask(
         self,
@@ -155,14 +160,14 @@ class Evictor:
     _leaving: dict[str, pod_moves.Move] = field(default_factory=dict)
     _view: tuple[snapshots.Snapshot, float] = (snapshots.Snapshot(), float("-inf"))
     _lines: Lines = field(default_factory=Lines)
-    _answers: queue.SimpleQueue[tuple[pod_moves.Move, Exception | None]] = field(default_factory=queue.SimpleQueue)
+    _answers: queue.SimpleQueue[Answer] = field(default_factory=queue.SimpleQueue)
 
     def __post_init__(self) -> None:
-        self._pool = self.ctx.clock.pool(self.parallel, "evict")
+        self._workers = workers.Workers(self.ctx, self.parallel, self._ask)
 
     def close(self) -> None:
         """Wait for requests that are under way; nothing new is sent."""
-        self._pool.shutdown(wait=True, cancel_futures=True)
+        self._workers.close()
 
     def withdraw(self, node: str) -> None:
         """Send nothing more for the node, not even what is queued."""
@@ -174,9 +179,9 @@ class Evictor:
         self._view = snapshot, now
         self._leaving = {uid: m for uid, m in self._leaving.items() if m.state in ("asked", "leaving")}
         for move in moves:
-            if self._flying >= self.parallel + AHEAD:
+            if self._flying >= self._workers.room:
                 return
-            if move.state != "waiting" or move.plan.route != "evict":
+            if move.state != "waiting" or move.plan.route != "evict" or self._lines.busy(move):
                 continue
             if self.waits.end_if_late(move, now) or now < move.not_before:
                 continue
@@ -198,12 +203,13 @@ class Evictor:
         """Act on the answers that have come in; after a LostLockError or StopRun, call it again for the rest."""
         while True:
             try:
-                move, error = self._answers.get_nowait()
+                move, error, seconds = self._answers.get_nowait()
             except queue.Empty:
                 return
             self._flying -= 1
             line = self._lines.of(move)
             line.busy = False
+            self._workers.answered(error, seconds)
             if error is None:
                 self._accept(move, line)
                 continue
@@ -236,10 +242,10 @@ class Evictor:
         move.state, move.tries = "asked", move.tries + 1
         self._leaving[move.pod.uid] = move
         self._flying += 1
-        self._pool.submit(self._ask, move)
+        self._workers.give(move)
 
     def _ask(self, move: pod_moves.Move) -> None:
-        pod, change = move.pod, self.change(move)
+        pod, change, began = move.pod, self.change(move), self.ctx.clock.now()
         error: Exception | None = None
         try:
             try:
@@ -251,7 +257,7 @@ class Evictor:
                 self._send_now(move, change)
         except Exception as caught:
             error = caught
-        self._answers.put((move, error))
+        self._answers.put((move, error, self.ctx.clock.now() - began))
         self.wake()
 
     def change(self, move: pod_moves.Move) -> api_changes.Change:
