@@ -320,8 +320,10 @@ class Synthetic:
         return [begin + int(last, 16)] if name.startswith("web-") and not last.startswith("n") else []
 
     def _labelled(self, kind: str, labels: str) -> Sequence[int]:
-        """The pods of the apps that ``app.kubernetes.io/name in (…)`` names; of other kinds none has other labels."""
+        """The pods of the apps that ``app.kubernetes.io/name in (…)`` names, and the nodes of zones; else none."""
         key, _in, values = labels.partition(" in ")
+        if kind == "Node" and key == ZONE:
+            return [number for number in range(self.nodes) if zone(number) in values.strip("()").split(",")]
         if kind != "Pod":
             return []
         if key != "app.kubernetes.io/name":

@@ -199,7 +199,7 @@ class Handler(BaseHTTPRequestHandler):
         computed = (made(number) for number in numbers[start:end])
         body["items"] = [raw for raw in computed if not self.changed.hides(path, raw)]
         if end < len(numbers):
-            body["metadata"]["continue"] = str(end)
+            body["metadata"] |= {"continue": str(end), "remainingItemCount": len(numbers) - end}
         else:
             body["items"] += self.changed.items(path, query, space)
         return body

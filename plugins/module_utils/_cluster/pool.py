@@ -17,7 +17,7 @@ with suppress(ImportError):  # the `kubernetes` package brings it; connection.py
     import urllib3
     from urllib3.connection import HTTPConnection
 
-POOL = 32
+POOL = 128
 # The kernel notices a peer that vanished after about 30 s, without a request.
 _KEEPALIVE = (
     ("SOL_SOCKET", "SO_KEEPALIVE", 1),

@@ -30,7 +30,7 @@ _CHUNK = 1 << 18
 
 
 class Transport:
-    """A pool of connections to one endpoint, for up to 32 requests and streams at once."""
+    """A pool of connections to one endpoint, for up to 128 requests and streams at once."""
 
     def __init__(self, endpoint: endpoints.Endpoint) -> None:
         self._endpoint = endpoint

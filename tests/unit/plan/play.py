@@ -60,7 +60,7 @@ def prepare(world: World, hand: Hand, *nodes: str, pin: bool = False) -> None:
         hand.do(swap.raising(seen, surge))
         world.act()
         seen = world.snapshot()
-        if not swap.waiting_for(seen, surge, Endpoints(seen.slices), nodes):
+        if not swap.waiting_for(seen, surge, Endpoints(seen), nodes):
             return
     pytest.fail("the newcomers never served")
 
@@ -72,7 +72,7 @@ def finish(world: World, hand: Hand) -> None:
             return
         surge, seen = recorded(world), world.snapshot()
         if swap.alive(seen, surge) or swap.raised(seen, surge):
-            endpoints = Endpoints(seen.slices)
+            endpoints = Endpoints(seen)
             if not swap.waiting_for(seen, surge, endpoints, tuple(surge.nodes), lowering=True):
                 hand.do(swap.lowering(seen, surge))
         else:

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import typing as t
+from dataclasses import replace
 
 import pytest
 
@@ -55,7 +56,7 @@ def test_under_an_autoscaler_the_count_goes_down_by_the_leaving_pods_alive() -> 
     world.act()
     world.act()
     seen = world.snapshot()
-    assert not swap.waiting_for(seen, recorded(world), Endpoints(seen.slices), ["n1"], lowering=True)
+    assert not swap.waiting_for(seen, recorded(world), Endpoints(seen), ["n1"], lowering=True)
     scale = [c for c in swap.lowering(seen, recorded(world)) if c.verb == "scale"]
     assert [c.body for c in scale] == [{"spec": {"replicas": 3}}]
 
@@ -118,7 +119,7 @@ def test_a_rollout_that_began_meanwhile_ends_before_the_count_is_lowered() -> No
         listed["replica_sets"].append(workload("ReplicaSet", "web-2", 1, owner))
 
     seen = world.snapshot(began)
-    assert "ReplicaSets have replicas" in swap.waiting_for(seen, surge, Endpoints(seen.slices), ["n1"], lowering=True)
+    assert "ReplicaSets have replicas" in swap.waiting_for(seen, surge, Endpoints(seen), ["n1"], lowering=True)
     undo = swap.giving_back(seen, surge)
     assert undo.changes == ()
     assert "ReplicaSets have replicas" in undo.waiting
@@ -139,7 +140,7 @@ def nobody(listed: Listed) -> None:
 
 def why(world: World, *, lowering: bool = False, but: t.Callable[[Listed], None] = nobody) -> str:
     seen = world.snapshot(but)
-    return swap.waiting_for(seen, recorded(world), Endpoints(seen.slices), ["n1"], lowering=lowering)
+    return swap.waiting_for(seen, recorded(world), Endpoints(seen), ["n1"], lowering=lowering)
 
 
 def test_waiting_names_what_is_missing() -> None:
@@ -172,7 +173,7 @@ def test_waiting_for_the_endpoints_of_every_service_and_family() -> None:
         "addressType": "IPv6",
         "endpoints": [{"targetRef": {"uid": old}}],
     }
-    found = swap.waiting_for(seen, recorded(world), Endpoints([*seen.slices, six]), ["n1"])
+    found = swap.waiting_for(seen, recorded(world), Endpoints(replace(seen, slices=[*seen.slices, six])), ["n1"])
     assert found.endswith("is not ready in Service shop/web (IPv6)")
 
 

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import pytest
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import serving
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import parsers, serving
 from ansible_collections.kubeops.node_maintenance.tests.unit.plan.objects import (
     Raw,
     budget,
@@ -102,7 +102,7 @@ def endpoint(name: str, ready: bool | None = True) -> Raw:
 
 
 def piece(service: str, *endpoints: Raw, family: str = "IPv4") -> Raw:
-    labels = {serving.SERVICE_LABEL: service} if service else {}
+    labels = {parsers.SERVICE: service} if service else {}
     return {
         "metadata": {"name": "x", "namespace": "shop", "labels": labels},
         "addressType": family,
@@ -133,8 +133,8 @@ A, B = endpoint("a"), endpoint("b")
     ],
 )
 def test_a_pod_serves_where_its_peers_do(slices: list[Raw], missing: str) -> None:
-    found = snapshot(pods=[pod("a"), pod("b")])
-    assert serving.Endpoints(slices).missing(found.pods, found.pods[1]) == missing
+    found = snapshot(pods=[pod("a"), pod("b")], slices=slices)
+    assert serving.Endpoints(found).missing(found.pods, found.pods[1]) == missing
 
 
 def test_pods_are_found_by_their_node_in_the_order_of_the_list() -> None:

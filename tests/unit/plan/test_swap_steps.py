@@ -162,7 +162,7 @@ def test_a_count_that_the_controller_has_not_seen_is_not_judged() -> None:
     assert "has not seen the latest specification" in swap.restless(found, UID)
 
 
-ENDPOINTS = serving.Endpoints(())
+ENDPOINTS = serving.Endpoints(Snapshot())
 
 
 @pytest.mark.parametrize(

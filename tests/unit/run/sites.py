@@ -111,6 +111,10 @@ class Bench:
         """The outcome of n1 after a look; empty while it goes on."""
         here = site or self.site
         self.do(lambda: self.closing.judge(here, seen or objects.snapshot()))
+        if here.open and self.closing._proofs.going(here.name):
+            while not self.closing._proofs.done(here.name):
+                self.world.machine.run_for(0.01)
+            self.do(lambda: self.closing.judge(here, seen or objects.snapshot()))
         return here.outcome.value if here.outcome else ""
 
     def writes(self, resource: str = "") -> list[str]:

@@ -57,7 +57,12 @@ class Waits:
         )
 
     def missing(self, seen: Snapshot) -> list[str]:
-        return self.me.run(lambda _ctx: self.waits.missing(seen))
+        """What is, once a look at the attachments that it begins has been answered."""
+        found = self.me.run(lambda _ctx: self.waits.missing(seen))
+        while found == [replaced.UNKNOWN] or self.waits._aside.going(replaced.LOOK):
+            self.world.machine.run_for(0.001)
+            found = self.me.run(lambda _ctx: self.waits.missing(seen))
+        return found
 
     def after(self, seconds: float, seen: Snapshot) -> list[str]:
         self.world.machine.run_for(seconds)

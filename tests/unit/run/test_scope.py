@@ -11,9 +11,11 @@ import typing as t
 
 import pytest
 
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names, scopes
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Pod
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.pod_plan import Choices
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.routes import scheduling
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import by_name
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import Context, Result
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drain.drain import DrainOptions, drain
@@ -278,3 +280,58 @@ def test_a_drain_of_a_fenced_node_reads_all_pods() -> None:
             options = DrainOptions(wanted, Choices(fenced=fenced), timeout=1.0)
             me.run(lambda ctx, options=options: drain(ctx, options), RUN)  # type: ignore[misc]
             assert reads(world)["list", "pods", ""] == len(fenced)
+
+
+def zonal(zone: str) -> list[Raw]:
+    """A claim that is bound to a volume of this zone."""
+    pvc: Raw = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "spec": {"volumeName": "pv"}}
+    term = {"matchExpressions": [{"key": "zone", "operator": "In", "values": [zone]}]}
+    spec = {"capacity": {}, "csi": {}, "nodeAffinity": {"required": {"nodeSelectorTerms": [term]}}}
+    volume = {"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": "pv"}, "spec": spec}
+    return [{**pvc, "metadata": {"name": "data", "namespace": "shop"}}, volume]
+
+
+@pytest.mark.parametrize(
+    ("labelled", "code"),
+    [
+        pytest.param(("n1", "n2", "n3"), "replicas", id="it fits others"),
+        pytest.param(("n1",), "local_volume", id="it fits no other one"),
+    ],
+)
+def test_of_other_nodes_a_drain_reads_two_that_each_volume_fits(labelled: tuple[str, ...], code: str) -> None:
+    mount = [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]
+    app = manifests.deployment("app", 2, volumes=mount, nodeSelector={"kubernetes.io/hostname": "n1"})
+    with world_of(*zonal("a"), app) as world:
+        for name in labelled:
+            world.patch(kinds.NODES, name, {"metadata": {"labels": {"zone": "a"}}})
+        me = world.process("me")
+        me.run(lambda ctx: cordon(ctx, CordonOptions("cordoned", ("n1",))), RUN)
+        world.log.clear()
+        choices = Choices(allow_interruption=True)
+        result = me.run(lambda ctx: drain(ctx, DrainOptions(("n1",), choices, timeout=1.0)), RUN)
+        asked = [
+            (sent.request.verb, dict(sent.request.query)) for sent in world.log if sent.request.resource == "nodes"
+        ]
+    routes = {pod["reason"] for pod in result.data["nodes"][0]["pods"]}
+    assert any("no other node satisfies" in reason for reason in routes) is (code == "local_volume")
+    by_name_ = {query.get("fieldSelector") for verb, query in asked if verb == "watch"}
+    assert by_name_ == {"metadata.name=n1"}
+    whole = [query for verb, query in asked if verb == "list" and "fieldSelector" not in query]
+    assert {query.get("labelSelector", "") for query in whole} == {"", "zone in (a)"}
+    assert all(int(query["limit"]) <= scopes.LARGE for query in whole)
+
+
+@pytest.mark.parametrize(
+    ("term", "labels"),
+    [
+        ({"matchExpressions": [{"key": "a", "operator": "In", "values": ["1", "2"]}]}, "a in (1,2)"),
+        ({"matchExpressions": [{"key": "a", "operator": "NotIn", "values": ["1"]}, {"key": "b", "operator": "Exists"}]},
+         "a notin (1),b"),
+        ({"matchExpressions": [{"key": "a", "operator": "DoesNotExist"}]}, "!a"),
+        ({"matchExpressions": [{"key": "a", "operator": "Gt", "values": ["1"]}]}, None),
+        ({"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n1"]}]}, None),
+        ({}, None),
+    ],
+)  # fmt: skip
+def test_what_a_term_means_as_a_label_selector(term: Raw, labels: str | None) -> None:
+    assert scheduling.labels_of(term) == labels

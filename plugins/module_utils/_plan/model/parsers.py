@@ -10,6 +10,9 @@ import typing as t
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import objects, sharing
 
+SERVICE = "kubernetes.io/service-name"
+"""The label by which an EndpointSlice names its Service."""
+UNREADY: objects.Raw = {"ready": False}
 DEVICES = ("device_claims", "device_slices", "device_classes", "device_rules")
 UNPARSED = (
     "daemon_sets",
@@ -17,7 +20,6 @@ UNPARSED = (
     "volumes",
     "quotas",
     "limits",
-    "slices",
     "leases",
     "attachments",
     "eviction_requests",
@@ -29,6 +31,26 @@ UNPARSED = (
     "virtual_machines",
     "kubevirts",
 )
+
+
+def _slice(raw: objects.Raw, share: sharing.Shared = sharing.APART) -> objects.Raw:
+    """An EndpointSlice with what is asked of it: its Service, and which endpoints it lists and which are not ready."""
+    meta = raw["metadata"]
+    labels = {SERVICE: meta["labels"][SERVICE]} if SERVICE in (meta.get("labels") or {}) else {}
+    return {
+        "metadata": {"namespace": share.text(meta.get("namespace", "")), "name": meta["name"], "labels": labels},
+        "addressType": raw.get("addressType", ""),
+        "endpoints": [_endpoint(endpoint) for endpoint in raw.get("endpoints") or ()],
+    }
+
+
+def _endpoint(raw: objects.Raw) -> objects.Raw:
+    uid = (raw.get("targetRef") or {}).get("uid")
+    kept: objects.Raw = {"targetRef": {"uid": uid}} if uid else {"addresses": raw.get("addresses") or []}
+    unready = (raw.get("conditions") or {}).get("ready") is False
+    return {**kept, "conditions": UNREADY} if unready else kept
+
+
 PARSERS: t.Mapping[str, t.Callable[[objects.Raw], t.Any]] = {
     "nodes": objects.Node.of,
     "pods": objects.Pod.of,
@@ -40,6 +62,7 @@ PARSERS: t.Mapping[str, t.Callable[[objects.Raw], t.Any]] = {
     "clone_sets": functools.partial(objects.Workload.of, api_version="apps.kruise.io/v1alpha1", kind="CloneSet"),
     "scales": objects.Workload.of,
     "autoscalers": objects.Autoscaler.of,
+    "slices": _slice,
     **dict.fromkeys(UNPARSED, lambda raw: raw),
 }
 """How an object of each kind that a snapshot may hold is parsed."""

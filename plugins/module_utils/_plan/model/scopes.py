@@ -52,7 +52,8 @@ SPACED = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Objects that one list asks for and one watch follows: of a node, of namespaces, or with one of a label's values.
+    """Objects that one list asks for and one watch follows: one of this name, those of a node or of namespaces, or
+    with one of a label's values.
 
     ``pairs`` are namespaces and values of the label ``key``. Without any of these it is all objects of the kind.
     """
@@ -61,10 +62,13 @@ class Part:
     namespaces: tuple[str, ...] = ()
     key: str = ""
     pairs: frozenset[tuple[str, str]] = frozenset()
+    name: str = ""
 
     @property
     def fields(self) -> str:
         """The field selector."""
+        if self.name:
+            return f"metadata.name={self.name}"
         return f"spec.nodeName={self.node}" if self.node else ""
 
     @property
@@ -76,7 +80,7 @@ class Part:
     def words(self) -> str:
         """Which objects these are, in words after the kind."""
         spaces = f"{len(self.namespaces)} namespaces" if len(self.namespaces) > 1 else "".join(self.namespaces)
-        return self.node or spaces or (self.key and f"label {self.key}")
+        return self.name or self.node or spaces or (self.key and f"label {self.key}")
 
     def covers(self, pod: objects.Pod) -> bool:
         if self.node:
@@ -107,6 +111,8 @@ class Scope:
         """The parts of a kind."""
         if name == "pods":
             return list(self.pods)
+        if name == "nodes":
+            return [Part(name=node) for node in self.nodes]
         if name in SPACED:
             return [Part(namespaces=self.namespaces)] if self.namespaces else []
         return [ALL]
@@ -192,7 +198,7 @@ def beside(
 
 def _stays(snapshot: snapshots.Snapshot, pod: objects.Pod) -> bool:
     """Whether it is its node's own: a DaemonSet's, or a static pod's mirror."""
-    return pod.mirror or (pod.owner is not None and pod.owner.uid in snapshot.daemon_set_uids)
+    return pod.mirror or (pod.owner is not None and snapshot.daemon_set(pod.owner.uid) is not None)
 
 
 def _add(found: dict[str, set[tuple[str, str]]], of: objects.Object, selector: objects.Raw | None) -> None:

@@ -8,13 +8,20 @@ its budgets, its autoscaler.
 from __future__ import annotations
 
 import functools
+import itertools
 import typing as t
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import objects, parsers, selectors
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import (
+    indexes,
+    lookups,
+    objects,
+    parsers,
+    selectors,
+)
 
-SERVICE = "kubernetes.io/service-name"
-"""The label by which an EndpointSlice names its Service."""
+SCALED = ("scales", "deployments", "replica_sets", "stateful_sets", "rollouts", "clone_sets")
+"""The kinds with a replica count. The later ones win: a list of its own is fresher than scales, which are read once."""
 
 
 @dataclass(frozen=True)
@@ -28,98 +35,111 @@ class Snapshot:
     """
 
     nodes: t.Mapping[str, objects.Node] = field(default_factory=dict)
-    pods: tuple[objects.Pod, ...] = ()
-    budgets: tuple[objects.Budget, ...] = ()
-    workloads: tuple[objects.Workload, ...] = ()
-    autoscalers: tuple[objects.Autoscaler, ...] = ()
-    daemon_sets: tuple[objects.Raw, ...] = ()
-    claims: tuple[objects.Raw, ...] = ()
-    volumes: tuple[objects.Raw, ...] = ()
-    quotas: tuple[objects.Raw, ...] = ()
-    limits: tuple[objects.Raw, ...] = ()
-    slices: tuple[objects.Raw, ...] = ()
-    leases: tuple[objects.Raw, ...] = ()
-    attachments: tuple[objects.Raw, ...] = ()
-    device_claims: tuple[objects.Raw, ...] = ()
-    device_slices: tuple[objects.Raw, ...] = ()
-    device_classes: tuple[objects.Raw, ...] = ()
-    device_rules: tuple[objects.Raw, ...] = ()
-    pod_groups: tuple[objects.Raw, ...] = ()
-    eviction_requests: tuple[objects.Raw, ...] = ()
-    csi_nodes: tuple[objects.Raw, ...] = ()
-    storage_classes: tuple[objects.Raw, ...] = ()
-    namespaces: tuple[objects.Raw, ...] = ()
-    virtual_machines: tuple[objects.Raw, ...] = ()
-    kubevirts: tuple[objects.Raw, ...] = ()
+    pods: t.Sequence[objects.Pod] = ()
+    budgets: t.Sequence[objects.Budget] = ()
+    workloads: t.Sequence[objects.Workload] = ()
+    autoscalers: t.Sequence[objects.Autoscaler] = ()
+    daemon_sets: t.Sequence[objects.Raw] = ()
+    claims: t.Sequence[objects.Raw] = ()
+    volumes: t.Sequence[objects.Raw] = ()
+    quotas: t.Sequence[objects.Raw] = ()
+    limits: t.Sequence[objects.Raw] = ()
+    slices: t.Sequence[objects.Raw] = ()
+    leases: t.Sequence[objects.Raw] = ()
+    attachments: t.Sequence[objects.Raw] = ()
+    device_claims: t.Sequence[objects.Raw] = ()
+    device_slices: t.Sequence[objects.Raw] = ()
+    device_classes: t.Sequence[objects.Raw] = ()
+    device_rules: t.Sequence[objects.Raw] = ()
+    pod_groups: t.Sequence[objects.Raw] = ()
+    eviction_requests: t.Sequence[objects.Raw] = ()
+    csi_nodes: t.Sequence[objects.Raw] = ()
+    storage_classes: t.Sequence[objects.Raw] = ()
+    namespaces: t.Sequence[objects.Raw] = ()
+    virtual_machines: t.Sequence[objects.Raw] = ()
+    kubevirts: t.Sequence[objects.Raw] = ()
 
     @classmethod
     def of(cls, found: t.Mapping[str, t.Iterable[t.Any]]) -> Snapshot:
         """From parsed objects by kind, the kinds named as in ``PARSERS``."""
-        have = {name: tuple(found.get(name, ())) for name in parsers.PARSERS}
-        # The later ones win: a kind with a list of its own is fresher there than among the scales, which are read once.
-        scaled = ("scales", "deployments", "replica_sets", "stateful_sets", "rollouts", "clone_sets")
-        return cls(
-            nodes={node.name: node for node in have["nodes"]},
-            workloads=sum((have[name] for name in scaled), ()),
-            **{name: found for name, found in have.items() if name != "nodes" and name not in scaled},
-        )
+        return cls(**fields_of({name: tuple(found.get(name, ())) for name in parsers.PARSERS}))
+
+    def after(
+        self, found: t.Mapping[str, t.Sequence[t.Any]], changes: t.Mapping[str, t.Sequence[indexes.Change[t.Any]]]
+    ) -> Snapshot:
+        """What it is when some kinds have changed, of which there is now what was ``found``, as in ``fields_of``.
+
+        ``changes`` are, by kinds too, what has become of single objects; of a kind without any all may be others.
+        """
+        by_field: dict[str, list[indexes.Change[t.Any]]] = {}
+        for name in found.keys() & changes.keys():
+            by_field.setdefault(_field_of(name), []).extend(changes[name])
+        for name in found.keys() - changes.keys():
+            by_field.pop(_field_of(name), None)
+        fields = fields_of({name: those for name, those in found.items() if name != "nodes" or name not in by_field})
+        if "nodes" in by_field:
+            fields["nodes"] = _nodes_after(self.nodes, by_field["nodes"])
+        return self.with_fields(fields, by_field)
+
+    def with_fields(
+        self, fields: t.Mapping[str, t.Any], changes: t.Mapping[str, t.Sequence[indexes.Change[t.Any]]] | None = None
+    ) -> Snapshot:
+        """A copy with other objects in some fields; it looks anew only at these, or at what has changed in them."""
+        new = replace(self, **t.cast("dict[str, t.Any]", fields))
+        for name, index in self._indexes.copy().items():
+            field_ = lookups.keys(name)[0]
+            if field_ not in fields:
+                new._indexes[name] = index
+            elif changes and field_ in changes:
+                new._indexes[name] = index.after(changes[field_])
+        return new
+
+    @functools.cached_property
+    def _indexes(self) -> dict[str, indexes.Index[t.Any, t.Any]]:
+        """Those that were asked for; each is there once it is complete, since several threads may ask at once."""
+        return {}
+
+    def _by(self, name: str) -> indexes.Index[t.Any, t.Any]:
+        found = self._indexes.get(name)
+        if found is None:
+            field_, keys = lookups.keys(name)
+            found = self._indexes[name] = indexes.Index.of(keys, getattr(self, field_))
+        return found
 
     def has_node(self, name: str, uid: str) -> bool:
         """Whether the node exists; the same name with another UID is another node, an empty ``uid`` is unknown."""
         return name in self.nodes and uid in ("", self.nodes[name].uid)
 
     def pods_on(self, nodes: t.Collection[str]) -> tuple[objects.Pod, ...]:
-        """The pods bound to one of the nodes, in the order of the list."""
+        """The pods bound to one of the nodes; those of several nodes in the order of the list."""
+        if len(nodes) == 1:
+            return self._by("pods by node").get(*nodes)
         return tuple(p for p in self.pods if p.node in nodes)
 
     def budgets_of(self, pod: objects.Pod) -> tuple[objects.Budget, ...]:
         """Every budget that selects the pod."""
-        found = list(self._budgets_by_label.get((pod.namespace, "", ""), ()))
+        index = self._by("budgets by label")
+        found = list(index.get((pod.namespace, "", "")))
         for key, value in pod.labels.items():
-            found += self._budgets_by_label.get((pod.namespace, key, value), ())
+            found += index.get((pod.namespace, key, value))
         return tuple(b for b in found if b.covers(pod))
 
-    @functools.cached_property
-    def _budgets_by_place(self) -> dict[tuple[str, str], objects.Budget]:
-        return {(b.namespace, b.name): b for b in self.budgets}
+    @property
+    def places_of_budgets(self) -> indexes.Index[lookups.Place, objects.Budget]:
+        return self._by("budgets by place")
 
     def budget(self, namespace: str, name: str) -> objects.Budget | None:
-        return self._budgets_by_place.get((namespace, name))
-
-    @functools.cached_property
-    def _budgets_by_label(self) -> dict[tuple[str, str, str], list[objects.Budget]]:
-        """Budgets by namespace and the first label of their selector; empty texts if it has none."""
-        found: dict[tuple[str, str, str], list[objects.Budget]] = {}
-        for budget in self.budgets:
-            exact: objects.Raw = (budget.selector or {}).get("matchLabels") or {}
-            key, value = next(iter(exact.items()), ("", ""))
-            found.setdefault((budget.namespace, key, value), []).append(budget)
-        return found
-
-    @functools.cached_property
-    def _pods_by_label(self) -> dict[str, dict[tuple[str, str], list[objects.Pod]]]:
-        """For each label key that was asked for: the pods by namespace and value."""
-        return {}
-
-    def _labelled(self, namespace: str, key: str, value: str) -> t.Sequence[objects.Pod]:
-        index = self._pods_by_label.get(key)
-        if index is None:
-            index = {}
-            for pod in self.pods:
-                if key in pod.labels:
-                    index.setdefault((pod.namespace, pod.labels[key]), []).append(pod)
-            # Not before it is complete: several threads may ask at once.
-            self._pods_by_label[key] = index
-        return index.get((namespace, value), ())
+        return self.places_of_budgets.last((namespace, name))
 
     def selected(self, namespace: str, selector: objects.Raw | None) -> t.Iterator[objects.Pod]:
-        """The namespace's pods that a label selector matches, by an index of its first label."""
+        """The namespace's pods that a label selector matches, found by its first label."""
         exact: objects.Raw = (selector or {}).get("matchLabels") or {}
-        candidates: t.Iterable[objects.Pod] = self.pods
         if exact:
             key, value = next(iter(exact.items()))
-            candidates = self._labelled(namespace, key, value)
-        return (p for p in candidates if p.namespace == namespace and selectors.matches(selector, p.labels))
+            candidates = self._by(f"label {key}").get((namespace, value))
+        else:
+            candidates = self._by("pods by namespace").get(namespace)
+        return (p for p in candidates if selectors.matches(selector, p.labels))
 
     @functools.cached_property
     def _counts_by_budget(self) -> dict[tuple[str, str], tuple[int, int]]:
@@ -144,89 +164,55 @@ class Snapshot:
             self._counts_by_budget[place] = ready, sum(w.replicas for w in workloads.values())
         return self._counts_by_budget[place]
 
-    @functools.cached_property
-    def _workloads_by_uid(self) -> dict[str, objects.Workload]:
-        return {w.uid: w for w in self.workloads}
-
-    @functools.cached_property
-    def _pods_by_workload(self) -> dict[str, tuple[objects.Pod, ...]]:
-        found: dict[str, list[objects.Pod]] = {}
-        for pod in self.pods:
-            workload = None if pod.finished else self.workload_of(pod)
-            if workload:
-                found.setdefault(workload.uid, []).append(pod)
-        return {uid: tuple(pods) for uid, pods in found.items()}
-
-    @functools.cached_property
-    def _pods_by_uid(self) -> dict[str, objects.Pod]:
-        return {pod.uid: pod for pod in self.pods}
-
-    @functools.cached_property
-    def _workloads_by_owner(self) -> dict[str, tuple[objects.Workload, ...]]:
-        found: dict[str, list[objects.Workload]] = {}
-        for workload in self.workloads:
-            if workload.owner:
-                found.setdefault(workload.owner.uid, []).append(workload)
-        return {uid: tuple(owned) for uid, owned in found.items()}
-
-    @functools.cached_property
-    def _scalers_by_target(self) -> dict[tuple[str, str, str], objects.Autoscaler]:
-        # Of several the first counts.
-        return {(a.namespace, a.target_kind, a.target_name): a for a in reversed(self.autoscalers)}
-
-    @functools.cached_property
-    def _claims_by_place(self) -> dict[tuple[str, str], objects.Raw]:
-        return {(c["metadata"].get("namespace", ""), c["metadata"]["name"]): c for c in self.claims}
-
-    @functools.cached_property
-    def _volumes_by_name(self) -> dict[str, objects.Raw]:
-        return {volume["metadata"]["name"]: volume for volume in self.volumes}
-
-    def volume(self, name: str) -> objects.Raw | None:
-        """The PersistentVolume of this name."""
-        return self._volumes_by_name.get(name)
-
-    @functools.cached_property
-    def daemon_set_uids(self) -> frozenset[str]:
-        """The UIDs of all DaemonSets."""
-        return frozenset(found["metadata"]["uid"] for found in self.daemon_sets)
-
     def pod(self, uid: str) -> objects.Pod | None:
-        return self._pods_by_uid.get(uid)
+        return t.cast("objects.Pod | None", self._by("pods by uid").last(uid))
+
+    def owned_pods(self, uid: str) -> tuple[objects.Pod, ...]:
+        """The pods that name the object with this UID as their controller."""
+        return self._by("pods by owner").get(uid)
 
     def claim(self, namespace: str, name: str) -> objects.Raw | None:
         """The PersistentVolumeClaim of this name."""
-        return self._claims_by_place.get((namespace, name))
+        return t.cast("objects.Raw | None", self._by("claims by place").last((namespace, name)))
 
-    @functools.cached_property
-    def endpoints(self) -> dict[tuple[str, str], set[str]]:
-        """The ready endpoints of each Service by namespace and name: UIDs of pods, addresses where there is none."""
-        return {service: {one for one, ready in found.items() if ready} for service, found in self.listed.items()}
-
-    @functools.cached_property
-    def listed(self) -> dict[tuple[str, str], dict[str, bool]]:
-        """All endpoints of each Service in the same way, with whether they are ready."""
-        listed: dict[tuple[str, str], dict[str, bool]] = {}
-        for piece in self.slices:
-            meta = piece["metadata"]
-            name = (meta.get("labels") or {}).get(SERVICE)
-            if not name:
-                continue
-            found = listed.setdefault((meta["namespace"], name), {})
-            for endpoint in piece.get("endpoints") or ():
-                target = endpoint.get("targetRef") or {}
-                one = target.get("uid") or ",".join(endpoint.get("addresses") or ())
-                ready = (endpoint.get("conditions") or {}).get("ready") is not False
-                found[one] = found.get(one, False) or ready
-        return listed
-
-    @functools.cached_property
-    def _device_claims_by_place(self) -> dict[tuple[str, str], objects.Raw]:
-        return {(c["metadata"].get("namespace", ""), c["metadata"]["name"]): c for c in self.device_claims}
+    def volume(self, name: str) -> objects.Raw | None:
+        """The PersistentVolume of this name."""
+        return t.cast("objects.Raw | None", self._by("volumes by place").last(("", name)))
 
     def device_claim(self, namespace: str, name: str) -> objects.Raw | None:
         """The ResourceClaim of this name."""
-        return self._device_claims_by_place.get((namespace, name))
+        return t.cast("objects.Raw | None", self._by("device_claims by place").last((namespace, name)))
+
+    def virtual_machine(self, uid: str) -> objects.Raw | None:
+        """The VirtualMachineInstance with this UID."""
+        return t.cast("objects.Raw | None", self._by("virtual_machines by uid").last(uid))
+
+    def daemon_set(self, uid: str) -> objects.Raw | None:
+        """The DaemonSet with this UID."""
+        return t.cast("objects.Raw | None", self._by("daemon_sets by uid").last(uid))
+
+    @property
+    def services(self) -> indexes.Index[lookups.Place, objects.Raw]:
+        """The EndpointSlices of each Service."""
+        return self._by("slices by service")
+
+    def slices_with(self, uid: str) -> tuple[objects.Raw, ...]:
+        """The EndpointSlices of Services that list the pod with this UID."""
+        return self._by("slices by pod").get(uid)
+
+    def listed(self, service: lookups.Place) -> dict[str, bool]:
+        """All endpoints of a Service, with whether they are ready: UIDs of pods, addresses where there is none."""
+        found: dict[str, bool] = {}
+        for piece in self.services.get(service):
+            for endpoint in piece.get("endpoints") or ():
+                target = endpoint.get("targetRef") or {}
+                one = target.get("uid") or ",".join(endpoint.get("addresses") or ())
+                found[one] = found.get(one, False) or lookups.ready(endpoint)
+        return found
+
+    def endpoints(self, service: lookups.Place) -> set[str]:
+        """The ready endpoints of a Service in the same way."""
+        return {one for one, ready in self.listed(service).items() if ready}
 
     @functools.cached_property
     def devices(self) -> dict[tuple[str, str, str], tuple[objects.Raw, objects.Raw]]:
@@ -261,32 +247,70 @@ class Snapshot:
         results = (result for one in allocations for result in (one.get("devices") or {}).get("results") or ())
         return frozenset((r["driver"], r["pool"], r["device"]) for r in results if not r.get("adminAccess"))
 
-    @functools.cached_property
-    def _virtual_machines_by_uid(self) -> dict[str, objects.Raw]:
-        return {machine["metadata"]["uid"]: machine for machine in self.virtual_machines}
-
-    def virtual_machine(self, uid: str) -> objects.Raw | None:
-        """The VirtualMachineInstance with this UID."""
-        return self._virtual_machines_by_uid.get(uid)
-
     def owned_by(self, workload: objects.Workload) -> tuple[objects.Workload, ...]:
         """The workloads that this one controls, such as a Deployment's ReplicaSets."""
-        return self._workloads_by_owner.get(workload.uid, ())
+        return self._by("workloads by owner").get(workload.uid)
 
     def workload(self, uid: str) -> objects.Workload | None:
         """The workload with this UID; a namesake is another one."""
-        return self._workloads_by_uid.get(uid)
+        return t.cast("objects.Workload | None", self._by("workloads by uid").last(uid))
 
     def workload_of(self, pod: objects.Pod) -> objects.Workload | None:
         """The top controller with a replica count; ``None`` for pods without one or with an unknown one."""
-        found = self._workloads_by_uid.get(pod.owner.uid) if pod.owner else None
-        while found and found.owner and found.owner.uid in self._workloads_by_uid:
-            found = self._workloads_by_uid[found.owner.uid]
+        found = self.workload(pod.owner.uid) if pod.owner else None
+        while found and found.owner and (above := self.workload(found.owner.uid)):
+            found = above
         return found
 
     def pods_of(self, workload: objects.Workload) -> tuple[objects.Pod, ...]:
-        """The workload's own pods, finished ones left out."""
-        return self._pods_by_workload.get(workload.uid, ())
+        """The pods of which this is the top controller, finished ones left out."""
+        found = self._pods_of.get(workload.uid)
+        if found is None:
+            pods = self._pods_below(workload.uid) if self._on_top(workload.uid) else ()
+            found = self._pods_of[workload.uid] = tuple(pod for pod in pods if not pod.finished)
+        return found
+
+    @functools.cached_property
+    def _pods_of(self) -> dict[str, tuple[objects.Pod, ...]]:
+        """The pods of each workload that was asked for, by its UID."""
+        return {}
+
+    def _on_top(self, uid: str) -> bool:
+        known = self.workload(uid)
+        return known is not None and (known.owner is None or self.workload(known.owner.uid) is None)
+
+    def _pods_below(self, uid: str) -> t.Iterator[objects.Pod]:
+        yield from self.owned_pods(uid)
+        for owned in dict.fromkeys(one.uid for one in self._by("workloads by owner").get(uid)):
+            yield from self._pods_below(owned)
 
     def autoscaler_of(self, workload: objects.Workload) -> objects.Autoscaler | None:
-        return self._scalers_by_target.get((workload.namespace, workload.kind, workload.name))
+        """Of several the first counts."""
+        target = (workload.namespace, workload.kind, workload.name)
+        return next(iter(self._by("autoscalers by target").get(target)), None)
+
+
+def fields_of(found: t.Mapping[str, t.Sequence[t.Any]]) -> dict[str, t.Any]:
+    """The fields of a snapshot with objects of these kinds; of those with a replica count all are given or none."""
+    fields: dict[str, t.Any] = {name: those for name, those in found.items() if name not in ("nodes", *SCALED)}
+    if "nodes" in found:
+        fields["nodes"] = {node.name: node for node in found["nodes"]}
+    if SCALED[0] in found:
+        fields["workloads"] = tuple(itertools.chain.from_iterable(found[name] for name in SCALED))
+    return fields
+
+
+def _field_of(kind: str) -> str:
+    return "workloads" if kind in SCALED else kind
+
+
+def _nodes_after(
+    nodes: t.Mapping[str, objects.Node], changes: t.Iterable[indexes.Change[objects.Node]]
+) -> dict[str, objects.Node]:
+    after = dict(nodes)
+    for old, new in changes:
+        if new is not None:
+            after[new.name] = new
+        elif old is not None:
+            after.pop(old.name, None)
+    return after

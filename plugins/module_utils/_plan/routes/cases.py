@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 import typing as t
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.jobs import object_limiter
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import (
@@ -40,7 +40,7 @@ class RoutingContext:
     @functools.cached_property
     def unguarded(self) -> snapshots.Snapshot:
         """The snapshot without our own guards, which are removed before they hold a pod."""
-        return replace(self.snapshot, budgets=tuple(b for b in self.snapshot.budgets if not b.ours))
+        return self.snapshot.with_fields({"budgets": tuple(b for b in self.snapshot.budgets if not b.ours)})
 
     @functools.cached_property
     def with_operators(self) -> tuple[objects.Raw, ...]:

@@ -116,7 +116,7 @@ def _of_unknown(snapshot: snapshots.Snapshot, pod: objects.Pod, leaving: t.Colle
     owner = pod.owner
     if owner is None or owner.kind in PER_NODE:
         return None
-    peers = [p for p in snapshot.pods if p.owner and p.owner.uid == owner.uid and p.uid != pod.uid and not p.finished]
+    peers = [p for p in snapshot.owned_pods(owner.uid) if p.uid != pod.uid and not p.finished]
     if not peers:
         return None
     if any(p.uid in leaving for p in peers):

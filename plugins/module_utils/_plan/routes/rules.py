@@ -44,7 +44,7 @@ def _daemon_set_of(case: cases.Case) -> str:
     owner = case.pod.owner
     if owner is None or owner.kind != "DaemonSet" or not owner.api_version.startswith("apps/"):
         return ""
-    return "there" if owner.uid in case.context.snapshot.daemon_set_uids else "gone"
+    return "there" if case.context.snapshot.daemon_set(owner.uid) else "gone"
 
 
 def _daemon_set(case: cases.Case) -> pod_plan.PodPlan | None:
@@ -317,7 +317,7 @@ def _unknown_owner(case: cases.Case) -> pod_plan.PodPlan | None:
     if case.workload is not None:
         return None
     uid = case.pod.owner.uid if case.pod.owner else ""
-    peers = [p for p in case.context.snapshot.pods if p.owner and p.owner.uid == uid and p.ready and not p.deleting]
+    peers = [p for p in case.context.snapshot.owned_pods(uid) if p.ready and not p.deleting]
     if any(p.node not in case.context.leaving for p in peers) or (len(peers) > 1 and case.budgets):
         return _evictable(case, "replicas", f"Other pods of {case.pod.owner} serve meanwhile.")
     if case.consent:

@@ -32,6 +32,19 @@ def selects(spec: objects.Raw, node: objects.Node) -> bool:
     return node_matches(affinity.get("requiredDuringSchedulingIgnoredDuringExecution"), node)
 
 
+_WORDS = {"In": "{key} in ({values})", "NotIn": "{key} notin ({values})", "Exists": "{key}", "DoesNotExist": "!{key}"}
+
+
+def labels_of(term: objects.Raw) -> str | None:
+    """The label selector that matches the same nodes as one term of a ``NodeSelector``; ``None`` where none does."""
+    found = term.get("matchExpressions") or ()
+    if not found or term.get("matchFields") or any(one.get("operator") not in _WORDS for one in found):
+        return None
+    return ",".join(
+        _WORDS[one["operator"]].format(key=one["key"], values=",".join(one.get("values") or ())) for one in found
+    )
+
+
 def _term(term: objects.Raw, node: objects.Node) -> bool:
     expressions, fields = term.get("matchExpressions") or (), term.get("matchFields") or ()
     if not expressions and not fields:

@@ -9,6 +9,7 @@ import typing as t
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import client, kinds, verbs
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import objects, scopes
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.routes import scheduling
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import act
 
 
@@ -25,6 +26,25 @@ def named(cluster: client.Cluster, kind: kinds.Kind, name: str, namespace: str =
     # By lists: the right to list is all that reading needs elsewhere.
     fields = f"metadata.name={name}"
     return cluster.items(kind, namespace=namespace, fields=fields, patience=act.PATIENCE).items
+
+
+def how_many_nodes(cluster: client.Cluster) -> int:
+    """How many nodes the cluster has; of one that does not fit in a small page at least so many."""
+    page = cluster.send(verbs.list_page(kinds.NODES, limit=scopes.LARGE), patience=act.PATIENCE)
+    meta = page.get("metadata") or {}
+    return len(page.get("items") or ()) + (int(meta.get("remainingItemCount") or 1) if meta.get("continue") else 0)
+
+
+def nodes_for(cluster: client.Cluster, volumes: t.Iterable[objects.Raw]) -> list[objects.Node] | None:
+    """Of the nodes that each of these volumes can be used on two, if there are so many; ``None``: only all tell it."""
+    required = (((raw["spec"].get("nodeAffinity") or {}).get("required") or {}) for raw in volumes)
+    terms = (term for selector in required for term in selector.get("nodeSelectorTerms") or ())
+    asked = dict.fromkeys(map(scheduling.labels_of, terms))
+    if None in asked:
+        return None
+    pages = [verbs.list_page(kinds.NODES, labels=text or "", limit=2) for text in asked]
+    answers = [cluster.send(page, patience=act.PATIENCE) for page in pages]
+    return [objects.Node.of(raw) for answer in answers for raw in answer.get("items") or ()]
 
 
 def nodes_of(cluster: client.Cluster, wanted: t.Iterable[str]) -> tuple[dict[str, objects.Raw], bool]:

@@ -18,6 +18,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.mod
     scopes,
     sharing,
     snapshots,
+    views,
     virtual_machines,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap import surge_records
@@ -202,10 +203,6 @@ def raise_errors(reflectors: t.Mapping[str, watch.Reflector]) -> None:
             ) from reflector.error
 
 
-Place = tuple[str, str, str]
-"""What the watch is of, namespace and name of an object."""
-
-
 class Live:
     """A snapshot that stays fresh: a reflector for each watched kind, plain lists for others. A context manager.
 
@@ -223,12 +220,12 @@ class Live:
         self._ctx, self._raws = ctx, raws
         self._wake = ctx.clock.condition()
         self._share = sharing.Shared()
-        self._still: dict[str, list[t.Any]] = {}
+        self._view = views.View()
+        self._view.follow(watched)
         self._seen: int | None = None
         self._looked = float("-inf")
         self.scope = scope
-        self._parsed: dict[str, dict[Place, t.Any]] = {name: {} for name in watched}
-        self._changed: dict[str, dict[Place, t.Any]] = {name: {} for name in watched}
+        self._changed: dict[str, dict[views.Place, t.Any]] = {name: {} for name in watched}
         self._reflectors: dict[str, watch.Reflector] = {}
         self._reflectors.update(self._watching(watched))
 
@@ -248,11 +245,11 @@ class Live:
 
     def seed(self, known: t.Mapping[str, list[t.Any]]) -> None:
         """Take in kinds that were read already and need no watch."""
-        self._still.update({name: found for name, found in known.items() if name not in self._parsed})
+        self._view.list({name: found for name, found in known.items() if not self._view.follows(name)})
 
     def follow(self, wanted: t.Iterable[str]) -> None:
         """Watch these kinds, too, from now on; raises as ``begin`` does."""
-        missing = [name for name in dict.fromkeys(wanted) if name not in self._parsed]
+        missing = [name for name in dict.fromkeys(wanted) if not self._view.follows(name)]
         self._begin(self._watching(missing), missing)
 
     def enter(self, namespaces: t.Iterable[str]) -> None:
@@ -261,9 +258,9 @@ class Live:
         if not (self.scope and new):
             return
         part = scopes.Part(namespaces=new)
-        self._begin(self._parts({name: [part] for name in self._parsed if name in scopes.SPACED}))
-        for name in [name for name in self._still if name in scopes.SPACED]:
-            self._still[name] = self._still[name] + listed(self._ctx.cluster, name, part)
+        self._begin(self._parts({name: [part] for name in self._changed if name in scopes.SPACED}))
+        known = {name: those for name, those in self._view.listed.items() if name in scopes.SPACED}
+        self._view.list({name: those + listed(self._ctx.cluster, name, part) for name, those in known.items()})
 
     def widen(self, beside: scopes.Beside) -> bool:
         """Know these pods, too, if there is a scope: whether some are new; raises as ``begin`` does."""
@@ -273,41 +270,49 @@ class Live:
 
     def _begin(self, fresh: dict[str, watch.Reflector], kinds_: t.Collection[str] = ()) -> None:
         with self._wake:
-            for name in kinds_:
-                self._parsed[name], self._changed[name] = {}, {}
+            self._view.follow(kinds_)
+            self._changed.update({name: {} for name in kinds_})
             self._reflectors.update(fresh)
         if fresh:
             begin(self._ctx, fresh, self._wake)
 
+    def know_nodes(self, some: t.Iterable[objects.Node] | None = None) -> None:
+        """Know of ``some`` other nodes, or of all, as they are now; without a scope all are known."""
+        if self.scope:
+            found = lists(self._ctx.cluster, ("nodes",))["nodes"] if some is None else some
+            known = {node.name: node for node in (*self._view.listed.get("nodes", ()), *found)}
+            self._view.list({"nodes": [node for name, node in known.items() if name not in self.scope.nodes]})
+
     def raw_node(self, name: str) -> dict[str, t.Any] | None:
         """A node as the API server sent it; nodes have to be watched."""
         with self._wake:
-            found = self._reflectors["nodes"].objects.get(("", name))
+            label = f"nodes of {name}" if self.scope else "nodes"
+            found = self._reflectors[label].objects.get(("", name)) if label in self._reflectors else None
             return found["raw"] if found else None
 
     def fetch(self, wanted: t.Collection[str], *, again: bool = False) -> None:
         """Read kinds that are not watched; those that were read already only with ``again``."""
-        missing = [n for n in wanted if n not in self._parsed and (again or n not in self._still)]
-        self._still.update(lists(self._ctx.cluster, missing, self.scope))
+        missing = [n for n in wanted if not self._view.follows(n) and (again or n not in self._view.listed)]
+        self._view.list(lists(self._ctx.cluster, missing, self.scope))
 
     def fetch_claims(self, pods: t.Iterable[objects.Pod]) -> None:
-        """Read the claims and volumes of these pods; without a scope those of all pods."""
+        """Read the claims and volumes of these pods and nodes for these; without a scope those of all pods."""
         if self.scope is None:
             self.fetch(("claims", "volumes"), again=True)
             return
         for name, found in by_name.claims_of(self._ctx.cluster, pods).items():
-            known = {raw["metadata"]["uid"]: raw for raw in (*self._still.get(name, ()), *found)}
-            self._still[name] = list(known.values())
+            known = {raw["metadata"]["uid"]: raw for raw in (*self._view.listed.get(name, ()), *found)}
+            self._view.list({name: list(known.values())})
+        self.know_nodes(by_name.nodes_for(self._ctx.cluster, self._view.listed["volumes"]))
 
     def snapshot(self) -> snapshots.Snapshot:
-        """The cluster as the watches show it now."""
+        """The cluster as the watches show it now. It costs what has changed since the last one."""
         with self._wake:
             raise_errors(self._reflectors)
             self._seen, self._looked = self._version(), self._ctx.clock.now()
-            changed, self._changed = self._changed, {name: {} for name in self._parsed}
-        for name, found in changed.items():
-            self._take_in(name, found)
-        return snapshots.Snapshot.of({**self._still, **{name: known.values() for name, known in self._parsed.items()}})
+            changed = {name: found for name, found in self._changed.items() if found}
+            self._changed.update({name: {} for name in changed})
+        return self._view.after(changed)
 
     def wait(self, seconds: float) -> bool:
         """Sleep until something changed since the last snapshot; ``False`` if nothing did in time."""
@@ -375,15 +380,6 @@ class Live:
         """
         meta = kept["metadata"]
         self._changed[name][part, meta["namespace"] or "", meta["name"]] = None if what == "DELETED" else kept["parsed"]
-
-    def _take_in(self, name: str, changed: t.Mapping[Place, t.Any]) -> None:
-        """What changed since the last snapshot."""
-        known = self._parsed[name]
-        for key, parsed in changed.items():
-            if parsed is None:
-                known.pop(key, None)
-            else:
-                known[key] = parsed
 
     def _version(self) -> int:
         return sum(r.version for r in self._reflectors.values())

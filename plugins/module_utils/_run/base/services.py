@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import snapshots
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import indexes, snapshots
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import context
 
 STEPS = 200
@@ -27,12 +27,13 @@ class Services:
         self._replicas: dict[tuple[str, str], int] = {}
         self._most: dict[tuple[str, str], int] = {}
         self._partial: set[tuple[str, str]] = set()
+        self._seen: indexes.Index[tuple[str, str], t.Any] | None = None
 
     def sample(self, snapshot: snapshots.Snapshot) -> None:
         """Record the present counts; only a changed count adds a step."""
-        ready, at = snapshot.endpoints, self._ctx.clock.wall()
-        for service in ready.keys() | self._series.keys():
-            count = len(ready.get(service, ()))
+        at, seen, self._seen = self._ctx.clock.wall(), self._seen, snapshot.services
+        for service in snapshot.services.differing(seen):
+            count = len(snapshot.endpoints(service))
             series = self._series.setdefault(service, [])
             if not series or series[-1][1] != count:
                 series.append((at, count))
@@ -42,7 +43,7 @@ class Services:
 
     def _note_wanted(self, service: tuple[str, str], snapshot: snapshots.Snapshot) -> None:
         """The replica count of the workloads behind the Service together, as long as one is known."""
-        ready = snapshot.endpoints.get(service, set())
+        ready = snapshot.endpoints(service)
         pods = filter(None, map(snapshot.pod, ready))
         behind = {workload.uid: workload for pod in pods if (workload := snapshot.workload_of(pod))}
         if not behind:
@@ -50,7 +51,7 @@ class Services:
         self._replicas[service] = sum(self._prior.get(uid, workload.replicas) for uid, workload in behind.items())
         serving = {pod.uid for workload in behind.values() for pod in snapshot.pods_of(workload) if pod.ready}
         self._most[service] = max(self._most.get(service, 0), len(ready))
-        if not serving <= snapshot.listed[service].keys():
+        if not serving <= snapshot.listed(service).keys():
             # It selects only some of a workload's pods, such as the primary.
             self._partial.add(service)
 

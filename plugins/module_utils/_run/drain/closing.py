@@ -20,6 +20,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.nod
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap import guards
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import (
     act,
+    aside,
     context,
     handshakes,
     locking,
@@ -36,6 +37,8 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drai
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.jobs import dispatcher
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.protect import swaps
 
+Proof = standing.Fallen | t.Literal["drained", "not empty"]
+"""What came of the proof of a node."""
 QUIET = 1.0
 """Seconds without any change among a node's pods before it may be called drained."""
 NOT_OURS = (outcomes.DrainOutcome.ADOPTED_BY, outcomes.DrainOutcome.UNCORDONED, outcomes.DrainOutcome.UNTAINTED)
@@ -108,6 +111,7 @@ class Closing:
 
     def __post_init__(self) -> None:
         self._silence = dead_nodes.Silence(self.ctx)
+        self._proofs = aside.Aside(self.ctx, "proof", self.routing.live.nudge)
         self._live, self._sites, self._replacements = self.routing.live, self.routing.sites, self.routing.replacements
 
     def stand(self, nodes: t.Mapping[str, objects.Node]) -> None:
@@ -142,6 +146,10 @@ class Closing:
     def judge(self, site: node_drains.NodeDrain, snapshot: snapshots.Snapshot) -> None:
         """Decide whether the node is drained, has failed, or goes on."""
         now = self.ctx.clock.now()
+        if self._proofs.going(site.name):
+            if self._proofs.done(site.name):
+                self._settle(site, self._proofs.answer(site.name))
+            return
         failed = [move for move in site.moves.values() if move.state == "failed"]
         if failed:
             if not any(move.state == "asked" for move in site.moves.values()):
@@ -177,20 +185,35 @@ class Closing:
         if site.selected_only:
             site.outcome = outcomes.DrainOutcome.SELECTED_GONE
             site.message = f"The selected pods of node {site.name} are gone; others are left, so it is not drained."
-        elif self._listed_empty(site):
-            self.prove(site)
         else:
-            site.quiet_since = now
+            self._proofs.start(site.name, functools.partial(self._proof, site))
 
     def prove(self, site: node_drains.NodeDrain) -> None:
-        """Record the node as drained, on the condition that it is still out."""
+        """Record the node as drained."""
+        self._settle(site, self._recorded(site))
+
+    def close(self) -> None:
+        """Wait for proofs that are under way."""
+        self._proofs.close()
+
+    def _settle(self, site: node_drains.NodeDrain, proof: Proof) -> None:
+        if isinstance(proof, standing.Fallen):
+            self._close(site, proof.outcome, proof.message)
+        elif proof == "drained":
+            site.outcome, site.message = outcomes.DrainOutcome.DRAINED, f"Node {site.name} is drained."
+            self.ctx.tell(outcomes.DrainOutcome.DRAINED, "drained", node=site.name)
+        else:
+            site.quiet_since = self.ctx.clock.now()
+
+    def _proof(self, site: node_drains.NodeDrain) -> Proof:
+        """Beside the loop, which feeds the evictions of the other nodes meanwhile."""
+        return self._recorded(site) if self._listed_empty(site) else "not empty"
+
+    def _recorded(self, site: node_drains.NodeDrain) -> Proof:
+        """Write the proof into the node's record, on the condition that it is still out."""
         known = self._live.raw_node(site.name)
         why, _made = site.write(self.ctx, node_drains.drained, self.locks.fence, known=known)
-        if why := why or site.show(self.ctx, "drained", self.locks.fence):
-            self._close(site, why.outcome, why.message)
-            return
-        site.outcome, site.message = outcomes.DrainOutcome.DRAINED, f"Node {site.name} is drained."
-        self.ctx.tell(outcomes.DrainOutcome.DRAINED, "drained", node=site.name)
+        return why or site.show(self.ctx, "drained", self.locks.fence) or "drained"
 
     def left_to_others(self) -> list[str]:
         """The nodes whose locks may go; what was announced on their pods is taken back where the record went first.

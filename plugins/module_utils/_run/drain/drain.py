@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import errors
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import (
     hooks,
+    indexes,
     objects,
     operators,
     outcomes,
@@ -65,7 +66,7 @@ class DrainOptions:
     choices: pod_plan.Choices
     grace_period: int | None = None
     order: str = "priority"
-    parallel: int = 8
+    parallel: int = 32
     timeout: float | None = None
     pod_timeout: float | None = None
     wait_for: tuple[t.Literal["gone", "replacement", "volumes"], ...] = ("gone", "replacement", "volumes")
@@ -87,16 +88,16 @@ def drain(ctx: context.Context, options: DrainOptions) -> context.Result:
     found = surge_records.surges_for(before, wanted)
     surges = {surge.uid: surge for surge in found if surge.stage != "reverted"}
     choices = koordinator.required(ctx, options.choices)
-    with observe.Live(ctx, ("nodes",), raws=wanted) as live:
+    whole = choices.controller is not None or choices.fenced
+    scope = None if whole else scopes.narrow(wanted, by_name.how_many_nodes(ctx.cluster))
+    with observe.Live(ctx, ("nodes",), scope, raws=wanted) as live:
         live.seed({"leases": list(before.leases)})
         nodes = live.snapshot().nodes
-        if choices.controller is None and not choices.fenced:
-            live.scope = scopes.narrow(wanted, len(nodes))
         live.follow(("pods", "budgets", "slices", *observe.surged(surges.values())))
         sites = {name: node_drains.NodeDrain(name, nodes.get(name)) for name in wanted}
         for site in sites.values():
             site.read_record(ctx)
-        replacements = replaced.Replacements(ctx, options.wait_for)
+        replacements = replaced.Replacements(ctx, options.wait_for, live.nudge)
         routes = routing.Routing(ctx, choices, live, sites, surges, replacements)
         closing.at_first(ctx, routes, routes.plan())
         work = _Drain(ctx, options, routes, deadline)
@@ -116,7 +117,7 @@ class _Drain:
         self.locks = locking.Locks(ctx)
         self.services = services.Services(ctx, prior)
         self.writer = change_writer.ChangeWriter(ctx, self._fence_all)
-        self.budgets: frozenset[tuple[str, str]] = frozenset()
+        self.budgets: indexes.Index[tuple[str, str], objects.Budget] | None = None
         self.progress = Progress(ctx)
         wake, grace, delete = self.live.nudge, options.grace_period, options.choices.disable_eviction
         sender = hook_calls.HttpCalls(ctx, self.locks.fence, options.send, wake)
@@ -163,6 +164,8 @@ class _Drain:
             finally:
                 self.jobs.stop()
                 self.evictor.close()
+                self.closing.close()
+                self.routing.replacements.close()
                 self.hooks.close()
         finally:
             self.swaps.close()
@@ -236,9 +239,10 @@ class _Drain:
 
     def _yield_guards(self, snapshot: snapshots.Snapshot) -> None:
         """Delete a guard of ours when somebody else's budget covers its pods: with two no eviction is allowed."""
-        present = frozenset((b.namespace, b.name) for b in snapshot.budgets)
+        present, known = snapshot.places_of_budgets, self.budgets
+        new = (place for place in present.differing(known) if known is None or not known.get(place))
         try:
-            if present - self.budgets and not self.writer.write(guards.yielding(snapshot)):
+            if any(new) and not self.writer.write(guards.yielding(snapshot)):
                 return
         except errors.ClusterError as error:
             # Its pods are blocked by two budgets then, as their own messages say; the others go on.

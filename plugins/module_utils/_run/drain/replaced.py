@@ -5,22 +5,29 @@
 
 from __future__ import annotations
 
+import functools
 import typing as t
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import (
+    lookups,
     objects,
     pod_plan,
     scopes,
     snapshots,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.routes import dead
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import act, by_name, context
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import act, aside, by_name, context
 
 ATTACHMENTS = kinds.VOLUME_ATTACHMENTS
 
 LOOK_EVERY = 1.0
 """Seconds between two lists of VolumeAttachments while one is waited for."""
+
+Volumes = t.AbstractSet[tuple[str, str]]
+"""Names of volumes, each after its node."""
+
+LOOK, UNKNOWN = "attachments", "whether volumes are still attached is being looked up"
 
 MANY = 1000
 """VolumeAttachments of a cluster of which it is not worthwhile to list all each time."""
@@ -35,8 +42,11 @@ JUDGE_EVERY = 0.25
 class Replacements:
     """What has to be there before a node counts as drained; ``waited_for`` is what was missing at the last look."""
 
-    def __init__(self, ctx: context.Context, wait_for: t.Collection[str]) -> None:
+    def __init__(
+        self, ctx: context.Context, wait_for: t.Collection[str], wake: t.Callable[[], None] = lambda: None
+    ) -> None:
         self._ctx, self._wait_for = ctx, wait_for
+        self._aside = aside.Aside(ctx, "volumes", wake)
         self._ready: dict[str, int] = {}
         self._served: dict[tuple[str, str], int] = {}
         self._complete_at: float | None = None
@@ -66,13 +76,16 @@ class Replacements:
         if workload and workload.uid not in self._ready:
             ready = {p.uid for p in snapshot.pods_of(workload) if p.ready and not p.deleting}
             self._ready[workload.uid] = len(ready)
-            for place, uids in snapshot.endpoints.items():
-                if place[0] == workload.namespace and ready & uids:
+            pieces = (piece for one in ready for piece in snapshot.slices_with(one))
+            for place in sorted({place for piece in pieces for place in lookups.service_of(piece)}):
+                uids = snapshot.endpoints(place)
+                if ready & uids:
                     self._served[place] = max(len(uids), self._served.get(place, 0))
 
     def missing(self, snapshot: snapshots.Snapshot) -> list[str]:
         now = self._ctx.clock.now()
         known = now - self._judged_at < JUDGE_EVERY if self.waited_for else self._judged is snapshot
+        known = known and not self._aside.done(LOOK)
         if not known:
             self._judged, self._judged_at, wanted = snapshot, now, self._wait_for
             short = self._lacking(snapshot) if "replacement" in wanted else []
@@ -91,41 +104,51 @@ class Replacements:
 
     def _unlisted(self, snapshot: snapshots.Snapshot) -> list[str]:
         """The Services that lack endpoints although the pods are ready: traffic follows the EndpointSlices."""
-        counts = {place: len(snapshot.endpoints.get(place, ())) for place in self._served}
+        counts = {place: len(snapshot.endpoints(place)) for place in self._served}
         return [
             f"Service {'/'.join(place)} has {counts[place]} of {before} ready endpoints"
             for place, before in self._served.items()
             if counts[place] < before
         ]
 
-    def _still_attached(self) -> list[str]:
-        now = self._ctx.clock.now()
-        if now - self._looked >= LOOK_EVERY:
-            self._looked = now
-            left = self._left()
-            self._attached = [f"volume {volume} is still attached to node {node}" for node, volume in sorted(left)]
-        return self._attached
+    def close(self) -> None:
+        """Look for nothing any more."""
+        self._aside.close()
 
-    def _left(self) -> set[tuple[str, str]]:
-        """The volumes that are attached. Of many the few that were at the last look by their names, until none is.
+    def _still_attached(self) -> list[str]:
+        """The volumes of the last look; while the next one is under way, nothing says that none is attached."""
+        now = self._ctx.clock.now()
+        if self._aside.done(LOOK):
+            of, left = self._aside.answer(LOOK)
+            self._attached = [f"volume {volume} is still attached to node {node}" for node, volume in sorted(left)]
+            self._looked = now if of == self._volumes else float("-inf")
+        if now - self._looked >= LOOK_EVERY and not self._aside.going(LOOK):
+            self._aside.start(LOOK, functools.partial(self._look, frozenset(self._volumes)))
+        return self._attached or ([UNKNOWN] if self._aside.going(LOOK) else [])
+
+    def _look(self, volumes: Volumes) -> tuple[Volumes, Volumes]:
+        return volumes, self._left(volumes)
+
+    def _left(self, volumes: Volumes) -> Volumes:
+        """Which of them are attached. Of many the few that were at the last look by their names, until none is.
 
         A list of all proves that none is, whatever was attached meanwhile.
         """
         if 0 < len(self._known) <= scopes.FEW:
             known = [raw for name in self._known for raw in by_name.named(self._ctx.cluster, ATTACHMENTS, name)]
-            if left := self._waited(known):
+            if left := _waited(volumes, known):
                 return left
-        nodes = {node for node, _volume in self._volumes}
+        nodes = {node for node, _volume in volumes}
         listed = self._ctx.cluster.items(ATTACHMENTS, patience=act.PATIENCE, keep=lambda raw: _of(nodes, raw)).items
         found = [raw for raw in listed if raw]
-        left = self._waited(found)
-        self._known = [raw["metadata"]["name"] for raw in found if len(listed) > MANY and self._waited([raw])]
-        return left
+        self._known = [raw["metadata"]["name"] for raw in found if len(listed) > MANY and _waited(volumes, [raw])]
+        return _waited(volumes, found)
 
-    def _waited(self, found: t.Sequence[objects.Raw]) -> set[tuple[str, str]]:
-        """The volumes among those waited for that these attachments are of."""
-        nodes = {node for node, _volume in self._volumes}
-        return self._volumes & {(node, volume) for node in nodes for volume in dead.attached_to(found, node)}
+
+def _waited(volumes: Volumes, found: t.Sequence[objects.Raw]) -> Volumes:
+    """The volumes among these, each with its node, that the attachments are of."""
+    nodes = {node for node, _volume in volumes}
+    return volumes & {(node, volume) for node in nodes for volume in dead.attached_to(found, node)}
 
 
 def _of(nodes: t.Container[str], raw: objects.Raw) -> objects.Raw | None:
@@ -143,7 +166,7 @@ def _short(snapshot: snapshots.Snapshot, uid: str, before: int) -> str:
     pods = snapshot.selected(workload.namespace, workload.selector)
     if workload.selector is None:
         # A scale subresource need not say which pods it counts: then they are known by their owner alone.
-        pods = (pod for pod in snapshot.pods if pod.owner and pod.owner.uid == workload.uid)
+        pods = iter(snapshot.owned_pods(workload.uid))
     living = [pod for pod in pods if pod.owner and not pod.deleting and not pod.finished]
     ready = sum(1 for pod in living if pod.ready)
     if ready >= wanted:

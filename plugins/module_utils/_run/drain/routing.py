@@ -67,15 +67,11 @@ class Routing:
     def follow(self, snapshot: snapshots.Snapshot) -> None:
         """Update every move from the watch, and plan pods that came late."""
         now = self.ctx.clock.now()
-        here: dict[str, dict[str, objects.Pod]] = {name: {} for name in self.sites}
-        for pod in snapshot.pods:
-            if pod.node in here:
-                here[pod.node][pod.uid] = pod
         stale: set[str] = set()
         for name, site in self.sites.items():
             if not site.open:
                 continue
-            present = here[name]
+            present = {pod.uid: pod for pod in snapshot.pods_on((name,))}
             for uid, move in site.moves.items():
                 if move.state == "asked" or move.done:
                     continue
@@ -139,7 +135,8 @@ class Routing:
 
         One that may not be moved fails its node.
         """
-        late = [pod for pod in snapshot.pods_on(nodes) if pod.uid not in self.sites[pod.node].moves]
+        here = (pod for name in nodes for pod in snapshot.pods_on((name,)))
+        late = [pod for pod in here if pod.uid not in self.sites[pod.node].moves]
         if late:
             snapshot = self._with_owners(late)
         unknown = frozenset(pod.uid for pod in late if self._behind(pod, snapshot))
@@ -159,6 +156,7 @@ class Routing:
             self.live.fetch_claims(pods)
         if devices.claimants(pods):
             self.live.fetch(devices.KINDS, again=True)
+            self.live.know_nodes()
         found = owners.scales(self.ctx, self.live.snapshot(), pods)
         if found:
             self._scales, self._scaled_at = [*self._scales, *found], self.ctx.clock.now()
@@ -185,8 +183,7 @@ class Routing:
         owner = pod.owner
         if owner is None or owner.kind not in observe.OWNER_KINDS:
             return False
-        known = {found["metadata"]["uid"] for found in snapshot.daemon_sets}
-        if owner.uid in known or snapshot.workload(owner.uid) is not None:
+        if snapshot.daemon_set(owner.uid) or snapshot.workload(owner.uid):
             return False
         now = self.ctx.clock.now()
         if now - self._asked_at.get(owner.uid, float("-inf")) < OWNERS_EVERY:

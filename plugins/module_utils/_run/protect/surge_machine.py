@@ -87,7 +87,7 @@ class Look:
 
     @functools.cached_property
     def endpoints(self) -> serving.Endpoints:
-        return serving.Endpoints(self.snapshot.slices)
+        return serving.Endpoints(self.snapshot)
 
     @functools.cached_property
     def recorded(self) -> t.Mapping[str, surge_records.Surge]:

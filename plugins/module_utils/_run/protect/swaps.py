@@ -83,7 +83,7 @@ class Swaps:
 
         ``held`` are the UIDs of workloads of which no pod may leave yet.
         """
-        endpoints = serving.Endpoints(snapshot.slices)
+        endpoints = serving.Endpoints(snapshot)
 
         def work(one: _Swap) -> None:
             self._hold(one)

@@ -1,0 +1,174 @@
+# Copyright: Contributors to the kubeops.node_maintenance collection
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""Objects in the order in which they came, and by what they are asked for; what changes a little costs a little.
+
+Tables and indexes never change, so that any thread may read them. What follows from one after some changes shares with
+it all pieces that are the same: a look at a large cluster costs what has changed since the one before.
+"""
+
+from __future__ import annotations
+
+import itertools
+import typing as t
+
+K = t.TypeVar("K", bound=t.Hashable)
+T = t.TypeVar("T")
+
+Change = tuple[T | None, T | None]
+"""An object before and after; ``None`` where it did not exist, or does not any more."""
+
+PIECE = 64
+"""Objects of one piece of a table at most."""
+PIECES = 256
+"""Pieces of an index."""
+
+
+class Table(t.Sequence[T]):
+    """Objects in the order in which they came, in pieces."""
+
+    __slots__ = ("_pieces",)
+
+    def __init__(self, pieces: t.Iterable[t.Mapping[t.Any, T]] = ()) -> None:
+        self._pieces = tuple(pieces)
+
+    def __iter__(self) -> t.Iterator[T]:
+        return itertools.chain.from_iterable(piece.values() for piece in self._pieces)
+
+    def __len__(self) -> int:
+        return sum(map(len, self._pieces))
+
+    @t.overload
+    def __getitem__(self, at: int) -> T: ...
+    @t.overload
+    def __getitem__(self, at: slice) -> t.Sequence[T]: ...
+    def __getitem__(self, at: int | slice) -> T | t.Sequence[T]:
+        return tuple(self)[at]
+
+    @classmethod
+    def joined(cls, tables: t.Iterable[Table[T]]) -> Table[T]:
+        """One table after the other."""
+        return cls(piece for table in tables for piece in table._pieces)
+
+
+class Shelf(t.Generic[K, T]):
+    """Keeps a table up to date: each object at its place in the order, also when it changes. Of one thread."""
+
+    def __init__(self) -> None:
+        self._pieces: list[dict[K, T]] = []
+        self._where: dict[K, int] = {}
+        self._own: set[int] = set()
+
+    def take(self, changed: t.Mapping[K, T | None]) -> list[Change[T]]:
+        """Take objects in by their keys, and out where there is ``None``; returns what that changed."""
+        found: list[Change[T]] = []
+        for key, after in changed.items():
+            at = self._where.get(key)
+            before = None if at is None else self._pieces[at][key]
+            if after is not None:
+                self._piece(at)[key] = after
+                self._where.setdefault(key, len(self._pieces) - 1)
+            elif at is not None:
+                del self._piece(at)[key], self._where[key]
+            if before is not after:
+                found.append((before, after))
+        return found
+
+    def table(self) -> Table[T]:
+        """The objects as they are now."""
+        if len(self._pieces) > PIECE and len(self._pieces) * PIECE > 4 * len(self._where):
+            self._pack()
+        self._own.clear()
+        return Table(self._pieces)
+
+    def _piece(self, at: int | None) -> dict[K, T]:
+        """A piece that no table has yet, ``None``: one with room at the end."""
+        if at is None and (not self._pieces or len(self._pieces[-1]) >= PIECE):
+            self._own.add(len(self._pieces))
+            self._pieces.append({})
+        at = len(self._pieces) - 1 if at is None else at
+        if at not in self._own:
+            self._own.add(at)
+            self._pieces[at] = dict(self._pieces[at])
+        return self._pieces[at]
+
+    def _pack(self) -> None:
+        """Close the gaps of objects that are gone."""
+        known = [item for piece in self._pieces for item in piece.items()]
+        self._pieces = [dict(known[at : at + PIECE]) for at in range(0, len(known), PIECE)]
+        self._where = {key: at for at, piece in enumerate(self._pieces) for key in piece}
+
+
+class Index(t.Generic[K, T]):
+    """Objects by the keys that each of them has, those of a key in the order in which they came."""
+
+    __slots__ = ("_keys", "_pieces")
+
+    def __init__(self, keys: t.Callable[[T], t.Iterable[K]], pieces: t.Sequence[dict[K, tuple[T, ...]]]) -> None:
+        self._keys, self._pieces = keys, pieces
+
+    @classmethod
+    def of(cls, keys: t.Callable[[T], t.Iterable[K]], found: t.Iterable[T]) -> Index[K, T]:
+        """Of all these objects."""
+        groups: dict[K, list[T]] = {}
+        for one in found:
+            for key in keys(one):
+                groups.setdefault(key, []).append(one)
+        pieces: list[dict[K, tuple[T, ...]]] = [{} for _piece in range(PIECES)]
+        while groups:
+            key, group = groups.popitem()
+            pieces[hash(key) % PIECES][key] = tuple(group)
+        return cls(keys, pieces)
+
+    def get(self, key: K) -> tuple[T, ...]:
+        """The objects with this key."""
+        return self._pieces[hash(key) % PIECES].get(key, ())
+
+    def last(self, key: K) -> T | None:
+        """The one that came last of those with this key."""
+        found = self._pieces[hash(key) % PIECES].get(key)
+        return found[-1] if found else None
+
+    def __iter__(self) -> t.Iterator[K]:
+        return itertools.chain.from_iterable(self._pieces)
+
+    def after(self, changes: t.Iterable[Change[T]]) -> Index[K, T]:
+        """The index when these objects have changed."""
+        of_key: dict[K, list[Change[T]]] = {}
+        for before, after in changes:
+            old = dict.fromkeys(self._keys(before)) if before is not None else {}
+            new = dict.fromkeys(self._keys(after)) if after is not None else {}
+            for key in old | new:
+                of_key.setdefault(key, []).append((before if key in old else None, after if key in new else None))
+        if not of_key:
+            return self
+        pieces, own = list(self._pieces), set[int]()
+        for key, some in of_key.items():
+            at = hash(key) % PIECES
+            if at not in own:
+                own.add(at)
+                pieces[at] = dict(pieces[at])
+            if group := _changed(pieces[at].get(key, ()), some):
+                pieces[at][key] = group
+            else:
+                pieces[at].pop(key, None)
+        return Index(self._keys, pieces)
+
+    def differing(self, other: Index[K, T] | None) -> t.Iterator[K]:
+        """The keys under which the other index, one before or after some changes, has other objects."""
+        if other is None:
+            yield from self
+            return
+        for mine, theirs in zip(self._pieces, other._pieces, strict=True):
+            if mine is not theirs:
+                for key in mine.keys() | theirs.keys():
+                    if mine.get(key) is not theirs.get(key):
+                        yield key
+
+
+def _changed(group: tuple[T, ...], changes: t.Iterable[Change[T]]) -> tuple[T, ...]:
+    """The group after the changes; what has replaced another object is at its place."""
+    fate = {id(before): after for before, after in changes if before is not None}
+    kept = [fate.get(id(one), one) for one in group] if fate else [*group]
+    new = [after for before, after in changes if before is None and after is not None]
+    return tuple(one for one in (*kept, *new) if one is not None)

@@ -1,0 +1,88 @@
+# Copyright: Contributors to the kubeops.node_maintenance collection
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""By what the objects of a cluster are asked for."""
+
+from __future__ import annotations
+
+import functools
+import typing as t
+
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import objects, parsers
+
+Place = tuple[str, str]
+"""Namespace and name."""
+
+
+def _by_label(key: str, pod: objects.Pod) -> tuple[tuple[str, str], ...]:
+    return ((pod.namespace, pod.labels[key]),) if key in pod.labels else ()
+
+
+def _first_label(budget: objects.Budget) -> tuple[tuple[str, str, str], ...]:
+    """Namespace and the first label of the budget's selector; empty texts if it has none."""
+    exact: objects.Raw = (budget.selector or {}).get("matchLabels") or {}
+    return ((budget.namespace, *next(iter(exact.items()), ("", ""))),)
+
+
+def _owner(one: objects.Object) -> tuple[str, ...]:
+    return (one.owner.uid,) if one.owner else ()
+
+
+def _place(raw: objects.Raw) -> tuple[Place, ...]:
+    return ((raw["metadata"].get("namespace", ""), raw["metadata"]["name"]),)
+
+
+def service_of(piece: objects.Raw) -> tuple[Place, ...]:
+    """The Service of an EndpointSlice, if it has one."""
+    name = (piece["metadata"].get("labels") or {}).get(parsers.SERVICE)
+    return ((piece["metadata"].get("namespace", ""), name),) if name else ()
+
+
+def ready_in(piece: objects.Raw, uid: str) -> bool:
+    """Whether the pod with this UID is a ready endpoint of an EndpointSlice."""
+    of_pod = (one for one in piece.get("endpoints") or () if (one.get("targetRef") or {}).get("uid") == uid)
+    return any(ready(endpoint) for endpoint in of_pod)
+
+
+def ready(endpoint: objects.Raw) -> bool:
+    """Whether an endpoint is ready; a condition that is not given means that it is (discovery/v1)."""
+    return (endpoint.get("conditions") or {}).get("ready") is not False
+
+
+def _targets(piece: objects.Raw) -> t.Iterable[str]:
+    """The UIDs of the pods behind an EndpointSlice of a Service."""
+    found = (endpoint.get("targetRef") or {} for endpoint in piece.get("endpoints") or ())
+    return dict.fromkeys(target["uid"] for target in found if target.get("uid")) if service_of(piece) else ()
+
+
+def _uid(raw: objects.Raw) -> tuple[str, ...]:
+    return (raw["metadata"]["uid"],)
+
+
+Keys = t.Callable[[t.Any], t.Iterable[t.Any]]
+
+_KEYS: t.Mapping[str, tuple[str, Keys]] = {
+    "pods by uid": ("pods", lambda pod: (pod.uid,)),
+    "pods by node": ("pods", lambda pod: (pod.node,)),
+    "pods by owner": ("pods", _owner),
+    "pods by namespace": ("pods", lambda pod: (pod.namespace,)),
+    "budgets by label": ("budgets", _first_label),
+    "budgets by place": ("budgets", lambda budget: ((budget.namespace, budget.name),)),
+    "workloads by uid": ("workloads", lambda workload: (workload.uid,)),
+    "workloads by owner": ("workloads", _owner),
+    "autoscalers by target": ("autoscalers", lambda one: ((one.namespace, one.target_kind, one.target_name),)),
+    "slices by service": ("slices", service_of),
+    "slices by pod": ("slices", _targets),
+    "daemon_sets by uid": ("daemon_sets", _uid),
+    "claims by place": ("claims", _place),
+    "volumes by place": ("volumes", _place),
+    "device_claims by place": ("device_claims", _place),
+    "virtual_machines by uid": ("virtual_machines", _uid),
+}
+"""By what is asked for: of which field it is, and the keys of one object."""
+
+
+def keys(name: str) -> tuple[str, Keys]:
+    """Of which field of a snapshot an index is, and the keys of one object; ``label <key>``: pods with this label."""
+    what, _space, label = name.partition(" ")
+    return ("pods", functools.partial(_by_label, label)) if what == "label" else _KEYS[name]

@@ -1,0 +1,53 @@
+# Copyright: Contributors to the kubeops.node_maintenance collection
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Works beside a loop."""
+
+from __future__ import annotations
+
+import typing as t
+
+import pytest
+
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.aside import Aside
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import Context
+from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.world import World
+
+
+def test_the_loop_goes_on_and_is_woken_when_an_answer_is_there() -> None:
+    def loop(ctx: Context) -> list[t.Any]:
+        woken: list[float] = []
+        aside = Aside(ctx, "test", lambda: woken.append(ctx.clock.now() - began))
+        began = ctx.clock.now()
+
+        def work() -> str:
+            ctx.clock.sleep(2.0)
+            return "done"
+
+        before = aside.going("a"), aside.done("a")
+        aside.start("a", work)
+        under_way = ctx.clock.now() - began, aside.going("a"), aside.done("a"), aside.going("b")
+        ctx.clock.sleep(3.0)
+        after = aside.done("a"), aside.answer("a"), aside.going("a"), aside.done("a")
+        aside.close()
+        return [before, under_way, after, woken]
+
+    with World() as world:
+        found = world.process("me").run(loop)
+    before, under_way, after, woken = found
+    assert before == (False, False)
+    assert under_way == (0.0, True, False, False)
+    assert after == (True, "done", False, False)
+    assert woken == [pytest.approx(2.0)]
+
+
+def test_the_loop_gets_what_a_work_raised() -> None:
+    def loop(ctx: Context) -> None:
+        aside = Aside(ctx, "test", lambda: None)
+        aside.start("a", lambda: 1 // 0)
+        ctx.clock.sleep(0.1)
+        aside.answer("a")
+
+    with World() as world, pytest.raises(ZeroDivisionError):
+        world.process("me").run(loop)
