@@ -6,14 +6,15 @@
 from __future__ import annotations
 
 import collections
+import math
 import typing as t
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import errors
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.timing import pace
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import context, pod_moves
 
-AHEAD = 8
-"""Requests decided for the next free workers, so that none is idle until the loop has looked again."""
+AHEAD = 0.5
+"""Requests decided for each worker beside the one under way, so that none is idle until the loop has looked again."""
 OVERLOAD = (errors.Overloaded, errors.Unreachable, errors.ServerError, errors.UnknownOutcome)
 """Refusals that tell that the API server has too much to do, whatever was asked."""
 
@@ -31,7 +32,7 @@ class Workers:
     @property
     def room(self) -> int:
         """How many moves may have been given and not been answered."""
-        return self._pace.limit + AHEAD
+        return self._pace.limit + math.ceil(self._pace.limit * AHEAD)
 
     def give(self, move: pod_moves.Move) -> None:
         with self._lock:
