@@ -103,6 +103,20 @@ def test_a_snapshot_shows_what_was_added_changed_and_deleted_since(world: World)
     assert watching(world, loop) == [[("n1", "")], [("n1", "yes"), ("n2", "")], after, after]
 
 
+def test_what_a_list_said_already_is_not_asked_for_again(world: World) -> None:
+    def run(ctx: Context) -> list[list[str]]:
+        listing = ctx.cluster.items(kinds.NODES)
+        world.apply(manifests.node("n2"))
+        world.log.clear()
+        with observe.Live(ctx, ("nodes",), known={"nodes": listing}) as live:
+            found = [sorted(live.snapshot().nodes)]
+            ctx.clock.sleep(0.1)
+            return [*found, sorted(live.snapshot().nodes)]
+
+    assert world.process("me").run(run) == [["n1"], ["n1", "n2"]]
+    assert asked(world) == ["watch nodes"]
+
+
 def test_namesakes_in_two_namespaces_are_two(world: World) -> None:
     for space in ("a", "b"):
         world.apply(manifests.namespace(space))

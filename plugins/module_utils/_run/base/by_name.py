@@ -28,11 +28,13 @@ def named(cluster: client.Cluster, kind: kinds.Kind, name: str, namespace: str =
     return cluster.items(kind, namespace=namespace, fields=fields, patience=act.PATIENCE).items
 
 
-def how_many_nodes(cluster: client.Cluster) -> int:
-    """How many nodes the cluster has; of one that does not fit in a small page at least so many."""
+def nodes_page(cluster: client.Cluster) -> tuple[int, client.Listing | None]:
+    """How many nodes the cluster has, and all of them if they fit in a small page; else there are at least so many."""
     page = cluster.send(verbs.list_page(kinds.NODES, limit=scopes.LARGE), patience=act.PATIENCE)
-    meta = page.get("metadata") or {}
-    return len(page.get("items") or ()) + (int(meta.get("remainingItemCount") or 1) if meta.get("continue") else 0)
+    meta, found = page.get("metadata") or {}, page.get("items") or []
+    if meta.get("continue"):
+        return len(found) + int(meta.get("remainingItemCount") or 1), None
+    return len(found), client.Listing(found, str(meta.get("resourceVersion") or ""))
 
 
 def nodes_for(cluster: client.Cluster, volumes: t.Iterable[objects.Raw]) -> list[objects.Node] | None:

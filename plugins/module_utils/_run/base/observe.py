@@ -207,7 +207,7 @@ class Live:
     """A snapshot that stays fresh: a reflector for each watched kind, plain lists for others. A context manager.
 
     With a ``scope`` it has nothing else: a reflector for each part of a kind. ``raws``: the nodes that are also kept as
-    the API server sent them; ``None``: all.
+    the API server sent them; ``None``: all. ``known``: lists, not to be asked for again, of kinds that are watched whole.
     """
 
     def __init__(
@@ -216,6 +216,7 @@ class Live:
         watched: t.Collection[str],
         scope: scopes.Scope | None = None,
         raws: t.Container[str] | None = (),
+        known: t.Mapping[str, client.Listing] | None = None,
     ) -> None:
         self._ctx, self._raws = ctx, raws
         self._wake = ctx.clock.condition()
@@ -228,6 +229,8 @@ class Live:
         self._changed: dict[str, dict[views.Place, t.Any]] = {name: {} for name in watched}
         self._reflectors: dict[str, watch.Reflector] = {}
         self._reflectors.update(self._watching(watched))
+        for name, listing in (known or {}).items():
+            self._reflectors[name].begin_with(listing)
 
     def __enter__(self) -> Live:
         """Start watching; raises as ``begin`` does."""

@@ -89,8 +89,10 @@ def drain(ctx: context.Context, options: DrainOptions) -> context.Result:
     surges = {surge.uid: surge for surge in found if surge.stage != "reverted"}
     choices = koordinator.required(ctx, options.choices)
     whole = choices.controller is not None or choices.fenced
-    scope = None if whole else scopes.narrow(wanted, by_name.how_many_nodes(ctx.cluster))
-    with observe.Live(ctx, ("nodes",), scope, raws=wanted) as live:
+    among, listing = (0, None) if whole else by_name.nodes_page(ctx.cluster)
+    scope = scopes.narrow(wanted, among)
+    known = {"nodes": listing} if listing and not scope else {}
+    with observe.Live(ctx, ("nodes",), scope, raws=wanted, known=known) as live:
         live.seed({"leases": list(before.leases)})
         nodes = live.snapshot().nodes
         live.follow(("pods", "budgets", "slices", *observe.surged(surges.values())))
