@@ -207,7 +207,7 @@ class Live:
     """A snapshot that stays fresh: a reflector for each watched kind, plain lists for others. A context manager.
 
     With a ``scope`` it has nothing else: a reflector for each part of a kind. ``raws``: the nodes that are also kept as
-    the API server sent them; ``None``: all. ``known``: lists, not to be asked for again, of kinds that are watched whole.
+    the API server sent them; ``None``: all. ``known``: lists that are not asked for again, of kinds watched whole.
     """
 
     def __init__(
