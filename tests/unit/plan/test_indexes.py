@@ -59,7 +59,6 @@ def test_the_gaps_of_what_is_gone_are_closed() -> None:
     after = shelf.table()
     assert (len(before), len(after)) == (MANY, 100)
     assert len(after._pieces) == 2
-    assert list(indexes.Table.joined([after, after])) == [*after, *after]
     shelf.take({MANY - 1: None})
     assert list(shelf.table()) == list(after[:-1])
 

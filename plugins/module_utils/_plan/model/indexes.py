@@ -45,11 +45,6 @@ class Table(t.Sequence[T]):
     def __getitem__(self, at: int | slice) -> T | t.Sequence[T]:
         return tuple(self)[at]
 
-    @classmethod
-    def joined(cls, tables: t.Iterable[Table[T]]) -> Table[T]:
-        """One table after the other."""
-        return cls(piece for table in tables for piece in table._pieces)
-
 
 class Shelf(t.Generic[K, T]):
     """Keeps a table up to date: each object at its place in the order, also when it changes. Of one thread."""
