@@ -72,7 +72,12 @@ def test_a_look_after_one_pod_has_changed_costs_the_same_however_many_there_are(
 
     def counted(name: str) -> tuple[str, lookups.Keys]:
         field, keys = lookups._KEYS[name]
-        return field, lambda one: looks.append(name) or keys(one)
+
+        def looking(one: t.Any) -> t.Iterable[t.Any]:
+            looks.append(name)
+            return keys(one)
+
+        return field, looking
 
     monkeypatch.setattr(lookups, "keys", counted)
 
