@@ -86,18 +86,18 @@ def _rfc3339(seconds: float) -> str:
 
 
 class Stopwatch:
-    """Seconds since it was made or last reset, by whichever of the two clocks shows more.
+    """Seconds since it was made or last reset, by whichever of the two clocks shows more; it is made showing `shown`.
 
     If no other clock runs during suspend, the wall clock does. If that is set forward, the time appears longer than
     it was, never shorter.
     """
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, shown: float = 0.0) -> None:
         self._clock = clock
-        self.reset()
+        self.reset(shown)
 
-    def reset(self) -> None:
-        self._now, self._epoch = self._clock.now(), self._clock.epoch()
+    def reset(self, shown: float = 0.0) -> None:
+        self._now, self._epoch = self._clock.now() - shown, self._clock.epoch() - shown
 
     def read(self) -> float:
         return max(self._clock.now() - self._now, self._clock.epoch() - self._epoch)

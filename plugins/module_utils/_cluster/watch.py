@@ -93,10 +93,9 @@ class Reflector:
         self.error: Exception | None = None
         self.trouble: errors.ClusterError | None = None
 
-    def begin_with(self, listing: client.Listing) -> None:
-        """Before `start`: what a list said already, which need not be asked for again."""
-        kept = [obj for obj in map(self._keep, listing.items) if obj is not None]
-        self._take(client.Listing(kept, listing.resource_version))
+    def begin_with(self, known: Sequence[Object], resource_version: str) -> None:
+        """Before `start`: begins where a list of the same objects ended, of which `keep` has made `known`."""
+        self._take(client.Listing(list(known), resource_version))
 
     def start(self) -> None:
         self._thread.start()

@@ -113,7 +113,7 @@ def test_a_node_that_is_taken_over_during_the_second_half_is_lost_alone(world: W
 def test_the_pod_of_a_node_that_a_person_uncordons_stays(world: World) -> None:
     uid, me = pod_of(world, "n1"), world.process("me")
     assert not guarded(me).failed
-    me.faults.overtaken(asks("patch", kinds.LEASES.resource, "surge"), lambda: world.cordon("n1", False))
+    me.faults.overtaken(asks("patch", kinds.LEASES.resource, "node-n1"), lambda: world.cordon("n1", False))
     assert outcomes(drained(me)) == {"n1": "uncordoned", "n2": "drained"}
     stayed(world, uid)
 

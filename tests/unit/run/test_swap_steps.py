@@ -101,7 +101,7 @@ def test_a_lost_node_ends_the_surges_that_serve_it_alone(three: Swaps) -> None:
         (LostLockError("n2", "by r2"), "open", ""),
     ],
 )
-def test_each_swap_fails_alone(three: Swaps, error: Exception, state: str, waiting: str) -> None:
+def test_each_swap_fails_alone(world: World, three: Swaps, error: Exception, state: str, waiting: str) -> None:
     states(three, a="done")
     tried: list[str] = []
 
@@ -110,7 +110,7 @@ def test_each_swap_fails_alone(three: Swaps, error: Exception, state: str, waiti
         if one.held.name == "b":
             raise error
 
-    three._each(work)
+    world.sim.process("steps").run(lambda _ctx: three._each(work))
     assert tried == ["b", "c"]
     b = three._swaps["uid-b"]
     assert (b.state, b.waiting) == (state, waiting)

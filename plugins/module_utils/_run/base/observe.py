@@ -87,15 +87,21 @@ def _namespace_of(parsed: t.Any) -> str:
 
 
 def lists(
-    cluster: client.Cluster, wanted: t.Collection[str], scope: scopes.Scope | None = None
+    cluster: client.Cluster,
+    wanted: t.Collection[str],
+    scope: scopes.Scope | None = None,
+    versions: dict[str, str] | None = None,
 ) -> dict[str, list[t.Any]]:
-    """Parsed objects by kind, of what is in scope: one list request (in pages) for each kind, or each part of it."""
+    """Parsed objects by kind, of what is in scope: one list request (in pages) for each kind, or each part of it.
+
+    ``versions`` takes in the resourceVersions of the whole lists, which there are without a scope.
+    """
     found: dict[str, list[t.Any]] = {name: [] for name in wanted}
     share = sharing.Shared()
     for name in wanted:
         with contextlib.suppress(errors.NotFound, *((errors.Forbidden,) if name in OPTIONAL else ())):
             for part in scope.parts(name) if scope else (scopes.ALL,):
-                found[name] += listed(cluster, name, part, scope, share)
+                found[name] += listed(cluster, name, part, scope, share, versions=None if scope else versions)
     return found
 
 
@@ -106,8 +112,9 @@ def listed(
     scope: scopes.Scope | None = None,
     share: sharing.Shared | None = None,
     labels: str = "",
+    versions: dict[str, str] | None = None,
 ) -> list[t.Any]:
-    """Parsed objects of one part of a kind, or of those with certain ``labels``."""
+    """Parsed objects of one part of a kind, or of those with certain ``labels``; ``versions`` as in ``lists``."""
     keep, found = parsers.parser(name, share or sharing.Shared()), list[t.Any]()
     for space in _spaces(name, part) or ("",):
         kind, wanted = KINDS[name], labels or part.labels
@@ -115,6 +122,8 @@ def listed(
             kind, namespace=space, labels=wanted, fields=part.fields, patience=act.PATIENCE, keep=keep
         )
         found += listing.items
+        if versions is not None:
+            versions[name] = listing.resource_version
     return [one for one in found if scope.takes(part, one)] if scope and name == "pods" else found
 
 
@@ -171,6 +180,17 @@ def _kept(
         return None
     whole = name == "nodes" and (raws is None or meta["name"] in raws)
     return {"metadata": named, "parsed": parsed, "raw": raw if whole else None}
+
+
+def _kept_before(parsed: t.Any) -> dict[str, t.Any]:
+    """What a watch keeps of an object that a list has parsed already; the raw form of nodes is not known any more."""
+    if isinstance(parsed, dict):
+        meta = parsed["metadata"]
+        named = {field: meta.get(field) for field in ("namespace", "name", "uid", "resourceVersion")}
+    else:
+        named = {"namespace": parsed.namespace, "name": parsed.name, "uid": parsed.uid}
+        named["resourceVersion"] = parsed.resource_version
+    return {"metadata": named, "parsed": parsed, "raw": None}
 
 
 def begin(ctx: context.Context, reflectors: t.Mapping[str, watch.Reflector], wake: threading.Condition) -> None:
@@ -230,7 +250,9 @@ class Live:
         self._reflectors: dict[str, watch.Reflector] = {}
         self._reflectors.update(self._watching(watched))
         for name, listing in (known or {}).items():
-            self._reflectors[name].begin_with(listing)
+            keep = functools.partial(_kept, name, self._share, self._raws, self._takes(name, scopes.ALL))
+            kept = [one for one in map(keep, listing.items) if one is not None]
+            self._reflectors[name].begin_with(kept, listing.resource_version)
 
     def __enter__(self) -> Live:
         """Start watching; raises as ``begin`` does."""
@@ -245,6 +267,14 @@ class Live:
         """Stop"""
         for reflector in self._reflectors.values():
             reflector.stop()
+
+    def begin_with(self, known: t.Mapping[str, list[t.Any]], versions: t.Mapping[str, str]) -> None:
+        """Before it starts: let the watches of these kinds begin where lists of a moment ago ended.
+
+        ``known`` and ``versions`` are from ``lists``. Only without a scope, and not for nodes.
+        """
+        for name in self._reflectors.keys() & versions.keys():
+            self._reflectors[name].begin_with([_kept_before(parsed) for parsed in known[name]], versions[name])
 
     def seed(self, known: t.Mapping[str, list[t.Any]]) -> None:
         """Take in kinds that were read already and need no watch."""

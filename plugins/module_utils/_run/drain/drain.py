@@ -124,7 +124,8 @@ class _Drain:
         wake, grace, delete = self.live.nudge, options.grace_period, options.choices.disable_eviction
         sender = hook_calls.HttpCalls(ctx, self.locks.fence, options.send, wake)
         self.hooks = pod_hooks.PodHooks(ctx, options.hooks, self.sites, sender, self.locks.fence)
-        self.swaps = swaps.Swaps(ctx, routes.ended(), self.locks.fence, hooks_of=self.hooks.held)
+        leases = self.live.snapshot().leases
+        self.swaps = swaps.Swaps(ctx, routes.ended(), self.locks.fence, hooks_of=self.hooks.held, leases=leases)
         runs = {name: site.record.run for name, site in self.sites.items() if site.record}
         fences = {name: site.record.fence for name, site in self.sites.items() if site.record}
         self.jobs = dispatcher.JobDispatcher(ctx, routes.choices, self._fence_all, wake, runs, grace, deadline, prior)

@@ -192,7 +192,9 @@ class _Wave:
     def work(self) -> None:
         """Raise the surges and write the guards, until all are decided or time is up."""
         call, ctx = self.call, self.call.ctx
-        watched = (*guard_call.SURGING, *observe.surged(self.wanted.values())) if self.cases else ("budgets", "pods")
+        recorded = [old for uid, old in self.recorded.items() if uid in self.wanted]
+        surges = [*self.wanted.values(), *recorded] if self.cases else []
+        beside = (*(("slices",) if self.cases else ()), *(("budgets",) if self.floors.floors else ()))
         surging = surge_machine.Surging(
             ctx,
             self.me,
@@ -203,8 +205,7 @@ class _Wave:
             self.cases,
             self.options.allow_interruption,
         )
-        with observe.Live(ctx, watched, call.scope) as live, contextlib.closing(surging):
-            live.seed(call.found)
+        with call.watching(surges, "pods", *beside) as live, contextlib.closing(surging):
             call.loop(surging, self.floors, live, self.options.timeout)
 
     def close(self) -> None:
@@ -332,11 +333,7 @@ def _give_back(work: guard_call.GuardCall, nodes: frozenset[str], surges: list[s
     if not cases:
         return
     surging = surge_machine.Surging(ctx, me, 0.0, lambda seen: {}, work.fence, nodes, cases)
-    with (
-        observe.Live(ctx, (*guard_call.SURGING, *observe.surged(surges)), work.scope) as live,
-        contextlib.closing(surging),
-    ):
-        live.seed(work.found)
+    with work.watching(surges, "pods") as live, contextlib.closing(surging):
         work.loop(surging, guard_floors.Floors(ctx, (), work.fence), live, guard_call.UNDO_WITHIN)
     for case, surge in zip(cases, surges, strict=True):
         _close_absent(work, case, surge)

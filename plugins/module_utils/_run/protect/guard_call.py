@@ -35,8 +35,10 @@ PACE = 1.0
 UNDO_WITHIN = 60.0
 """Seconds for undoing surges after the call's own time is up."""
 
-SURGING = ("pods", "budgets", "slices", "leases")
-"""What is watched while surges are raised or undone, beside the workloads' own kinds."""
+FRESH = 1.0
+"""Seconds for which watches may begin with what was read before the locks were taken."""
+OF_OTHERS = ("leases", "budgets")
+"""What is watched, too, while surges of others are waited for, or a surge is planned anew."""
 
 RAISED = frozenset({outcomes.WorkloadOutcome.RAISED, outcomes.WorkloadOutcome.ALREADY_RAISED})
 """Outcomes of workloads that run extra replicas now."""
@@ -98,6 +100,7 @@ class GuardCall:
     found: dict[str, list[t.Any]]
     workloads: list[dict[str, t.Any]] = field(default_factory=list)
     findings: list[reasons.Finding] = field(default_factory=list)
+    _versions: dict[str, str] = field(default_factory=dict)
     _told: dict[str, tuple[str, float]] = field(default_factory=dict)
     _told_at: float = float("-inf")
 
@@ -115,7 +118,7 @@ class GuardCall:
     def read(self, *wanted: str, **known: list[t.Any]) -> None:
         """Read more kinds, each once, of what is in scope; ``known`` are kinds that were read in another way."""
         missing = [name for name in wanted if name not in self.found]
-        self.found.update(observe.lists(self.ctx.cluster, missing, self.scope), **known)
+        self.found.update(observe.lists(self.ctx.cluster, missing, self.scope, self._versions), **known)
         self.snapshot = snapshots.Snapshot.of(self.found)
 
     def narrow(self) -> None:
@@ -145,8 +148,11 @@ class GuardCall:
     def lock(self, nodes: t.Collection[str]) -> list[str]:
         """Lock the nodes, and give those that are ours to write for now; the others are closed."""
         records = {name: record for name in nodes if (record := self.sites[name].record)}
+        began = self.ctx.clock.now()
         for name, why in self.locks.take_recorded(records).items():
             self.sites[name].close(outcomes.GuardOutcome.HELD, why)
+        if self.ctx.clock.now() - began > FRESH:
+            self._versions.clear()
         if records:
             self._look_again()
         return [name for name in nodes if self.sites[name].open]
@@ -174,6 +180,15 @@ class GuardCall:
     def fence(self, nodes: t.Collection[str]) -> None:
         self.locks.fence(nodes)
 
+    def watching(self, surges: t.Collection[surge_records.Surge], *wanted: str) -> observe.Live:
+        """What is wanted, and what shows how the workloads of these surges change; it begins with what was read."""
+        pinned = ("budgets",) if any(surge.pins for surge in surges) else ()
+        live = observe.Live(self.ctx, dict.fromkeys((*wanted, *pinned, *observe.surged(surges))), self.scope)
+        if self.scope is None:
+            live.begin_with(self.found, self._versions)
+        live.seed(self.found)
+        return live
+
     def loop(
         self, surging: surge_machine.Surging, floors: guard_floors.Floors, live: observe.Live, limit: float | None
     ) -> None:
@@ -199,7 +214,10 @@ class GuardCall:
                 surging.fail_open(outcomes.WorkloadOutcome.TIMED_OUT, f"not ready after {limit:g} s")
                 continue
             self._tell_progress(surging, floors.waiting)
-            live.wait(TICK)
+            if surging.planning:
+                live.follow(OF_OTHERS)
+            left = surging.seconds_left
+            live.wait(min(TICK, left) if left > 0 else TICK)
 
     def _tell_progress(self, surging: surge_machine.Surging, pending: list[str]) -> None:
         """A line when something changed, and one every ten seconds."""

@@ -18,6 +18,10 @@ MARGIN = 5.0
 """Seconds before its end from which a lease proves nothing any more."""
 RENEW_WITHIN = 5.0
 """Seconds one attempt of a renewal in the background may take."""
+YOUNG = 25.0
+"""Seconds since its last renewal up to which a lease is gone on with as it is: it lasts beyond our first renewal."""
+ROUNDED = 1.0
+"""Seconds by which the API server's time, which is told in whole seconds, may be behind."""
 AT_ONCE = 8
 LEAVE_WITHIN = 10.0
 """Seconds the end of a call waits for a renewal that is under way."""
@@ -42,20 +46,25 @@ class SurgeLeases:
     """The surge leases one call holds in the name of ``holder``; empty keeps the name that is there.
 
     From the first on they are renewed by a thread of their own, until ``close``. ``fence`` is asked for a surge's
-    nodes before every attempt of a write, and raises where they are lost. All writes raise ClusterError where the
-    server refused, and all but the first LostSurgeError where somebody else has the lease, or it is gone.
+    nodes before every attempt of a write, and raises where they are lost. ``found`` are leases as they were read just
+    now. All writes raise ClusterError where the server refused, and all but the first LostSurgeError where somebody
+    else has the lease, or it is gone.
     """
 
-    def __init__(self, ctx: context.Context, holder: str, fence: NodesFence) -> None:
+    def __init__(
+        self, ctx: context.Context, holder: str, fence: NodesFence, found: t.Iterable[objects.Raw] = ()
+    ) -> None:
         self._ctx, self._holder, self._fence = ctx, holder, fence
+        self._found = {lease["metadata"].get("uid"): lease for lease in found}
         self._held: dict[str, _Held] = {}
         self._turns: dict[str, threading.Lock] = {}
         self._stop = ctx.clock.event()
+        self._starting = ctx.clock.lock()
         self._keeper: threading.Thread | None = None
 
     def write(self, surge: surge_records.Surge) -> surge_records.Surge:
         """Write the record before anything changes; AlreadyExists where there is one of this workload."""
-        now = self._ctx.clock.wall()
+        now = self._ctx.clock.server()
 
         def decide(lease: objects.Raw | None) -> api_changes.Change | None:
             if lease is None:
@@ -72,6 +81,21 @@ class SurgeLeases:
         with self._turn(surge.uid):
             return self._hold(surge)
 
+    def go_on(self, surge: surge_records.Surge) -> surge_records.Surge:
+        """As ``hold``, but nothing is written where an earlier call of the run has renewed the lease just now.
+
+        How long ago that was is told by the API server's clock alone: it stamps the renewals.
+        """
+        lease = self._found.get(surge.lease_uid)
+        renewed = objects.moment(lease["spec"].get("renewTime") or "") if lease else None
+        now = objects.moment(self._ctx.clock.server())
+        age = (now - renewed).total_seconds() if now and renewed else float("inf")
+        ours = surge.holder == (self._holder or surge.holder) and surge.duration == surge_records.HOLD
+        if lease is None or not ours or not -ROUNDED <= age <= YOUNG:
+            return self.hold(surge)
+        self._keep_up(lease, surge, clocks.Stopwatch(self._ctx.clock, age + ROUNDED))
+        return surge
+
     def prove(self, surge: surge_records.Surge) -> None:
         """Prove before a write for the surge that its nodes and its lease are still ours, whatever time we lost."""
         self._fence(tuple(surge.nodes))
@@ -87,7 +111,7 @@ class SurgeLeases:
 
         with self._turn(surge.uid):
             fence = functools.partial(self._fence, tuple(surge.nodes))
-            writing.write(self._ctx, surge.lease, decide, known=self._known(surge.uid), fence=fence)
+            writing.write(self._ctx, surge.lease, decide, known=self._known(surge), fence=fence)
             self._held.pop(surge.uid, None)
 
     def close(self) -> None:
@@ -100,12 +124,13 @@ class SurgeLeases:
     def _turn(self, uid: str) -> threading.Lock:
         return self._turns.setdefault(uid, self._ctx.clock.lock())
 
-    def _known(self, uid: str) -> objects.Raw | writing.Unread:
-        held = self._held.get(uid)
-        return held.lease if held else writing.UNREAD
+    def _known(self, surge: surge_records.Surge) -> objects.Raw | writing.Unread:
+        """The lease as it is known, for the first attempt of a write."""
+        held = self._held.get(surge.uid)
+        return held.lease if held else self._found.get(surge.lease_uid, writing.UNREAD)
 
     def _hold(self, surge: surge_records.Surge, *, once: bool = False) -> surge_records.Surge:
-        name, now = self._holder or surge.holder, self._ctx.clock.wall()
+        name, now = self._holder or surge.holder, self._ctx.clock.server()
         tried = False
 
         def decide(lease: objects.Raw | None) -> api_changes.Change | None:
@@ -148,7 +173,7 @@ class SurgeLeases:
             self._ctx,
             surge.lease,
             decide,
-            known=None if first else self._known(surge.uid),
+            known=None if first else self._known(surge),
             fence=fence,
             remember=first,
             patience=act.NO_PATIENCE if once else act.PATIENCE,
@@ -156,11 +181,16 @@ class SurgeLeases:
         ).object
         lease = t.cast("objects.Raw", found)
         held = t.cast("surge_records.Surge", surge_records.Surge.from_lease(lease))
-        self._held[surge.uid] = _Held(lease, held, sent)
-        if self._keeper is None and not self._stop.is_set():
-            self._keeper = self._ctx.clock.thread(self._keep, "surge-keeper")
-            self._keeper.start()
+        self._keep_up(lease, held, sent)
         return held
+
+    def _keep_up(self, lease: objects.Raw, surge: surge_records.Surge, sent: clocks.Stopwatch) -> None:
+        """Renew it from now on."""
+        self._held[surge.uid] = _Held(lease, surge, sent)
+        with self._starting:
+            if self._keeper is None and not self._stop.is_set():
+                self._keeper = self._ctx.clock.thread(self._keep, "surge-keeper")
+                self._keeper.start()
 
     def _keep(self) -> None:
         while not self._stop.wait(surge_records.RENEW):

@@ -101,6 +101,10 @@ class Look:
     def wanted(self) -> t.Mapping[str, surge_records.Surge]:
         return self._planner(self.snapshot)
 
+    def ahead(self) -> None:
+        """Work out what is wanted now, before several threads ask for it."""
+        len(self.wanted)
+
 
 @dataclass
 class Surging:
@@ -131,25 +135,50 @@ class Surging:
     def done(self) -> bool:
         return not any(case.open for case in self.cases)
 
+    @property
+    def planning(self) -> bool:
+        """Whether a case is still to be planned, such as one that another run has."""
+        return any(case.state in ("plan", "held") for case in self.cases)
+
+    @property
+    def seconds_left(self) -> float:
+        """Seconds until the first of the new pods have served for long enough, if nothing changes."""
+        return min((self._settling(case) for case in self.cases if case.state == "wait"), default=float("inf"))
+
     def step(self, snapshot: snapshots.Snapshot) -> None:
+        """Do what can be done now for every case, at once for those that may write."""
         look = Look(snapshot, self.planner)
-        for case in self.cases:
-            try:
-                if case.open:
-                    self._step(case, look)
-            except node_locks.LostLockError as lost:
-                self._lose(case, lost)
-            except surge_lease.LostSurgeError as error:
-                remedy = "Look at the other run: it continues the surge."
-                case.end(self.ctx, outcomes.WorkloadOutcome.ADOPTED_BY, str(error), remedy)
-            except context.StopRun as stop:
-                case.end(self.ctx, outcomes.WorkloadOutcome.FAILED, stop.reason.message, stop.reason.remedy)
-            except surge_records.BadSurgeError as error:
-                case.end(self.ctx, outcomes.WorkloadOutcome.BAD_SURGE, str(error))
-            except writing.PASSING as error:
-                case.waiting = str(error)
-            except errors.ClusterError as error:
-                self._refused(case, error)
+        going = [case for case in self.cases if case.open]
+        if any(case.state == "plan" for case in going):
+            look.ahead()
+        quiet = [case for case in going if case.state == "wait" and self._settling(case) > 0]
+        for case in quiet:
+            self._try(case, look)
+        surge_writer.at_once(
+            self.ctx, [case for case in going if case not in quiet], lambda case: self._try(case, look)
+        )
+
+    def _settling(self, case: WorkloadSurge) -> float:
+        """Seconds for which the new pods of a case still have to serve."""
+        since = case.serving_since
+        return float("inf") if since is None else self.settle - (self.ctx.clock.now() - since)
+
+    def _try(self, case: WorkloadSurge, look: Look) -> None:
+        try:
+            self._step(case, look)
+        except node_locks.LostLockError as lost:
+            self._lose(case, lost)
+        except surge_lease.LostSurgeError as error:
+            remedy = "Look at the other run: it continues the surge."
+            case.end(self.ctx, outcomes.WorkloadOutcome.ADOPTED_BY, str(error), remedy)
+        except context.StopRun as stop:
+            case.end(self.ctx, outcomes.WorkloadOutcome.FAILED, stop.reason.message, stop.reason.remedy)
+        except surge_records.BadSurgeError as error:
+            case.end(self.ctx, outcomes.WorkloadOutcome.BAD_SURGE, str(error))
+        except writing.PASSING as error:
+            case.waiting = str(error)
+        except errors.ClusterError as error:
+            self._refused(case, error)
 
     def close(self) -> None:
         self._writer.leases.close()

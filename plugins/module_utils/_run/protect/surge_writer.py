@@ -15,9 +15,10 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.mod
     snapshots,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap import surge_records, swap
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import change_writer, context
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import act, change_writer, context
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.protect import surge_lease
 
+T = t.TypeVar("T")
 RESTORED = "restored to its state before the surge"
 
 
@@ -47,15 +48,21 @@ class Tracked:
 
 
 class SurgeWriter:
-    """What both halves of a swap write with. ``holder`` and ``fence`` are those of ``SurgeLeases``.
+    """What both halves of a swap write with. ``holder``, ``fence`` and ``found`` are those of ``SurgeLeases``.
 
     The methods raise LostLockError where a node was lost, LostSurgeError where somebody else holds the surge,
     StopRun where nobody knows whether its nodes are ours, and ClusterError where the server refused.
     """
 
-    def __init__(self, ctx: context.Context, holder: str, fence: surge_lease.NodesFence) -> None:
+    def __init__(
+        self,
+        ctx: context.Context,
+        holder: str,
+        fence: surge_lease.NodesFence,
+        found: t.Iterable[objects.Raw] = (),
+    ) -> None:
         self._ctx, self._writer = ctx, change_writer.ChangeWriter(ctx)
-        self.leases = surge_lease.SurgeLeases(ctx, holder, fence)
+        self.leases = surge_lease.SurgeLeases(ctx, holder, fence, found)
 
     def do(self, surge: surge_records.Surge, changes: t.Iterable[api_changes.Change]) -> bool:
         """Whether all of the changes were made; if not, they were decided on an old view."""
@@ -91,6 +98,16 @@ class SurgeWriter:
         message = f"scaled to {other.prior_replicas} replicas by somebody else: surge continued from there"
         tell(self._ctx, phases.What.NOTE, message, other.workload, other.nodes)
         return True
+
+
+def at_once(ctx: context.Context, some: t.Sequence[T], do: t.Callable[[T], object]) -> None:
+    """Do it for each of them; it may wait for the server, so it is done for several at a time."""
+    if len(some) < 2:
+        for one in some:
+            do(one)
+        return
+    with ctx.clock.pool(act.AT_ONCE, "surge") as pool:
+        list(pool.map(do, some))
 
 
 def tell(ctx: context.Context, what: phases.What, message: str, ref: objects.Ref, nodes: t.Collection[str]) -> None:

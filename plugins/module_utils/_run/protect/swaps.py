@@ -47,7 +47,7 @@ class _Swap(surge_writer.Tracked):
 
 @dataclass
 class Swaps:
-    """All swaps of a drain; each is ended as a whole or not at all.
+    """All swaps of a drain; each is ended as a whole or not at all. ``leases`` are those that the surges were read from.
 
     ``failures`` maps the UID of a workload whose swap cannot be ended to the reason. A failed surge stays recorded:
     ``pdb_guard`` with ``state: absent`` undoes it. ``hooks_of`` says for which hooks pods still wait.
@@ -58,11 +58,12 @@ class Swaps:
     fence: surge_lease.NodesFence = lambda nodes: None
     failures: dict[str, str] = field(default_factory=dict)
     hooks_of: t.Callable[[t.Sequence[objects.Pod]], str] = lambda pods: ""
+    leases: t.Iterable[objects.Raw] = ()
 
     def __post_init__(self) -> None:
         run = self.ctx.run
         holder = str(run) if run and run.id and run.nonce else ""
-        self._writer = surge_writer.SurgeWriter(self.ctx, holder, self.fence)
+        self._writer = surge_writer.SurgeWriter(self.ctx, holder, self.fence, self.leases)
         self._swaps = {surge.uid: _Swap(surge=surge) for surge in self.surges}
 
     @property
@@ -100,9 +101,9 @@ class Swaps:
         self._each(self._hold)
 
     def _each(self, work: t.Callable[[_Swap], None]) -> None:
-        for one in self._swaps.values():
-            if one.over:
-                continue
+        """For all that are not over, at once."""
+
+        def try_(one: _Swap) -> None:
             try:
                 work(one)
             except node_locks.LostLockError as lost:
@@ -111,6 +112,8 @@ class Swaps:
                 one.waiting = str(error)
             except LASTING as error:
                 self._fail(one, str(error))
+
+        surge_writer.at_once(self.ctx, [one for one in self._swaps.values() if not one.over], try_)
 
     def lose(self, node: str, why: str) -> None:
         """The node is not ours to empty any more: its pods stay, and its surges go on for their other nodes."""
@@ -135,7 +138,7 @@ class Swaps:
 
     def _hold(self, one: _Swap) -> None:
         if not one.claimed:
-            one.surge, one.claimed = self._writer.leases.hold(one.held), True
+            one.surge, one.claimed = self._writer.leases.go_on(one.held), True
 
     def _lose(self, one: _Swap, node: str, why: str) -> None:
         one.surge, one.fewer = surge_writer.without(one.held, [node]), True
