@@ -6,6 +6,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import pytest
 from support import sampling
 from support.arena import Arena, Workload
@@ -57,6 +59,37 @@ def test_a_drain_of_crowded_nodes_keeps_to_its_requests(
     assert len(seen.evictions(429)) <= 5 * count
     for state in ("returning", "uncordoned"):
         assert play.module("node_cordon", state=state, nodes=leaving).ok
+
+
+SINGLES = 5
+"""Single replicas that leave one node by swaps."""
+
+
+def test_a_swap_costs_six_requests_beside_those_of_the_calls(arena: Arena, play: Player, watching: Watch) -> None:
+    """Record, deletion cost, raise, "it serves", lower, forget; all else is sent once for all of them."""
+    leaving, _staying = arena.nodes(2)
+    with arena.placing(leaving):
+        apps = [arena.deployment(f"single-{n}", start="1s") for n in range(SINGLES)]
+    arena.settle()
+    with watching() as seen:
+        for module in ("node_cordon", "pdb_guard", "node_drain"):
+            run = play.module(module, nodes=[leaving])
+            assert run.ok, run.text
+    seen.all_held(left=True)
+    assert [len(seen.new_pods(app)) for app in apps] == [1] * SINGLES
+    locks = [r for r in seen.requests if r.resource == "leases" and r.writes and not r.name.startswith("surge-")]
+    swaps = [r for r in seen.requests if r.writes and r not in locks and r.resource not in ("nodes", "namespaces")]
+    assert Counter((r.verb, r.resource) for r in swaps) == {
+        ("create", "leases"): SINGLES,
+        ("patch", "pods"): SINGLES,
+        ("patch", "deployments"): 2 * SINGLES,
+        ("patch", "leases"): SINGLES,
+        ("delete", "leases"): SINGLES,
+    }
+    rest = len(seen.requests) - len(swaps) - len(locks)
+    assert rest <= 42, seen.counted("agent", "verb", "resource")
+    for module, state in (("node_cordon", "returning"), ("pdb_guard", "absent"), ("node_cordon", "uncordoned")):
+        assert play.module(module, state=state, nodes=[leaving]).ok
 
 
 def test_one_bulk_call_for_a_wave_whatever_its_size(arena: Arena, play: Player, watching: Watch) -> None:

@@ -47,10 +47,11 @@ class _Swap(surge_writer.Tracked):
 
 @dataclass
 class Swaps:
-    """All swaps of a drain; each is ended as a whole or not at all. ``leases`` are those that the surges were read from.
+    """All swaps of a drain; each is ended as a whole or not at all.
 
     ``failures`` maps the UID of a workload whose swap cannot be ended to the reason. A failed surge stays recorded:
-    ``pdb_guard`` with ``state: absent`` undoes it. ``hooks_of`` says for which hooks pods still wait.
+    ``pdb_guard`` with ``state: absent`` undoes it. ``hooks_of`` says for which hooks pods still wait, ``leases`` are
+    those that the surges were read from.
     """
 
     ctx: context.Context
