@@ -29,6 +29,8 @@ WAY_PODS, WAY_START = 12, "1s"
 NO_OP_CALLS = 10
 START = "5s"
 """How long a pod of theirs takes to start."""
+SETTLE = 2.0
+"""Seconds that a new pod of ours has to serve before the old one may end, by default."""
 
 
 def resting(lab: Lab) -> float:
@@ -153,6 +155,7 @@ def swap(lab: Lab, folder: Path, name: str, act: Callable[[Sequence[str]], Ended
             "seconds": round(span, 2),
             "seconds_per_pod": round(span / len(before), 2),
             "seconds_beside_start": round(span - float(START.rstrip("s")), 2),
+            "seconds_beside_start_and_settle": round(span - float(START.rstrip("s")) - SETTLE, 2),
             "dark_seconds_median": round(statistics.median(dark), 2),
             "dark_seconds_worst": round(max(dark), 2),
             "new_pods": sum(len(seen.new_pods(app)) for app in apps),

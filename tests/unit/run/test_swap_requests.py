@@ -98,10 +98,10 @@ def test_what_was_listed_is_not_listed_again_to_be_watched() -> None:
     assert sum(found.values()) - 4 * 5 <= 16
 
 
-def test_what_is_waited_for_longer_than_a_second_is_listed_anew() -> None:
+def test_what_was_listed_before_a_long_wait_is_listed_anew() -> None:
     with crowd(1) as world:
         world.process("guard").faults.when(
-            lambda request: (request.verb, request.name) == ("patch", names.node_lease_name("n1")), Fault("late", 1.5)
+            lambda request: (request.verb, request.name) == ("patch", names.node_lease_name("n1")), Fault("late", 3.5)
         )
         swapped(world)
         found = counted(world, "guard")

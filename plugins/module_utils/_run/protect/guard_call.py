@@ -37,8 +37,8 @@ PACE = 1.0
 UNDO_WITHIN = 60.0
 """Seconds for undoing surges after the call's own time is up."""
 
-FRESH = 1.0
-"""Seconds for which watches may begin with what was read before the locks were taken."""
+FRESH = 3.0
+"""Seconds for which watches may begin with what was listed before the locks were taken."""
 OF_OTHERS = ("leases", "budgets")
 """What is watched, too, while surges of others are waited for, or a surge is planned anew."""
 
@@ -150,11 +150,8 @@ class GuardCall:
     def lock(self, nodes: t.Collection[str]) -> list[str]:
         """Lock the nodes, and give those that are ours to write for now; the others are closed."""
         records = {name: record for name in nodes if (record := self.sites[name].record)}
-        began = self.ctx.clock.now()
         for name, why in self.locks.take_recorded(records).items():
             self.sites[name].close(outcomes.GuardOutcome.HELD, why)
-        if self.ctx.clock.now() - began > FRESH:
-            self._versions.clear()
         if records:
             self._look_again()
         return [name for name in nodes if self.sites[name].open]
@@ -186,7 +183,7 @@ class GuardCall:
         """What is wanted, and what shows how the workloads of these surges change; it begins with what was read."""
         pinned = ("budgets",) if any(surge.pins for surge in surges) else ()
         live = observe.Live(self.ctx, dict.fromkeys((*wanted, *pinned, *observe.surged(surges))), self.scope)
-        if self.scope is None:
+        if self.scope is None and self.ctx.clock.now() - self.began <= FRESH:
             live.begin_with(self.found, self._versions)
         live.seed(self.found)
         return live
