@@ -93,10 +93,6 @@ class Reflector:
         self.error: Exception | None = None
         self.trouble: errors.ClusterError | None = None
 
-    def begin_with(self, known: Sequence[Object], resource_version: str) -> None:
-        """Before `start`: begins where a list of the same objects ended, of which `keep` has made `known`."""
-        self._take(client.Listing(list(known), resource_version))
-
     def start(self) -> None:
         self._thread.start()
 
@@ -121,7 +117,7 @@ class Reflector:
             began = self._clock.now()
             try:
                 if not self.resource_version:
-                    self._take(self._listed())
+                    self.take(self._listed())
                 if not self._stopping.is_set():
                     self._follow()
                 if self._clock.now() - began > 1.0:
@@ -200,8 +196,8 @@ class Reflector:
                 self._wake.notify_all()
         return True
 
-    def _take(self, listing: client.Listing) -> None:
-        """Takes in a list; its differences from what is known become events."""
+    def take(self, listing: client.Listing) -> None:
+        """Takes in a list of trimmed objects, also before `start`; its differences from what is known become events."""
         with self._wake:
             if self._stopping.is_set():
                 return

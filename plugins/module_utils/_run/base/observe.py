@@ -274,7 +274,8 @@ class Live:
         ``known`` and ``versions`` are from ``lists``. Only without a scope, and not for nodes.
         """
         for name in self._reflectors.keys() & versions.keys():
-            self._reflectors[name].begin_with([_kept_before(parsed) for parsed in known[name]], versions[name])
+            before = [_kept_before(parsed) for parsed in known[name]]
+            self._reflectors[name].take(client.Listing(before, versions[name]))
 
     def seed(self, known: t.Mapping[str, list[t.Any]]) -> None:
         """Take in kinds that were read already and need no watch."""

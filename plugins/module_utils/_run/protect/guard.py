@@ -205,7 +205,7 @@ class _Wave:
             self.cases,
             self.options.allow_interruption,
         )
-        with call.watching(surges, "pods", *beside) as live, contextlib.closing(surging):
+        with guard_reads.watching(call, surges, "pods", *beside) as live, contextlib.closing(surging):
             call.loop(surging, self.floors, live, self.options.timeout)
 
     def close(self) -> None:
@@ -333,7 +333,7 @@ def _give_back(work: guard_call.GuardCall, nodes: frozenset[str], surges: list[s
     if not cases:
         return
     surging = surge_machine.Surging(ctx, me, 0.0, lambda seen: {}, work.fence, nodes, cases)
-    with work.watching(surges, "pods") as live, contextlib.closing(surging):
+    with guard_reads.watching(work, surges, "pods") as live, contextlib.closing(surging):
         work.loop(surging, guard_floors.Floors(ctx, (), work.fence), live, guard_call.UNDO_WITHIN)
     for case, surge in zip(cases, surges, strict=True):
         _close_absent(work, case, surge)

@@ -37,8 +37,6 @@ PACE = 1.0
 UNDO_WITHIN = 60.0
 """Seconds for undoing surges after the call's own time is up."""
 
-FRESH = 3.0
-"""Seconds for which watches may begin with what was listed before the locks were taken."""
 OF_OTHERS = ("leases", "budgets")
 """What is watched, too, while surges of others are waited for, or a surge is planned anew."""
 
@@ -95,14 +93,14 @@ def claim(ctx: context.Context, node: objects.Node) -> tuple[node_records.Record
 
 @dataclass
 class GuardCall:
-    """What the call found and did."""
+    """What the call found and did; ``versions`` are those of the lists that ``found`` is from."""
 
     ctx: context.Context
     sites: dict[str, GuardedNode]
     found: dict[str, list[t.Any]]
     workloads: list[dict[str, t.Any]] = field(default_factory=list)
     findings: list[reasons.Finding] = field(default_factory=list)
-    _versions: dict[str, str] = field(default_factory=dict)
+    versions: dict[str, str] = field(default_factory=dict)
     _told: dict[str, tuple[str, float]] = field(default_factory=dict)
     _told_at: float = float("-inf")
 
@@ -120,7 +118,7 @@ class GuardCall:
     def read(self, *wanted: str, **known: list[t.Any]) -> None:
         """Read more kinds, each once, of what is in scope; ``known`` are kinds that were read in another way."""
         missing = [name for name in wanted if name not in self.found]
-        self.found.update(observe.lists(self.ctx.cluster, missing, self.scope, self._versions), **known)
+        self.found.update(observe.lists(self.ctx.cluster, missing, self.scope, self.versions), **known)
         self.snapshot = snapshots.Snapshot.of(self.found)
 
     def narrow(self) -> None:
@@ -178,15 +176,6 @@ class GuardCall:
 
     def fence(self, nodes: t.Collection[str]) -> None:
         self.locks.fence(nodes)
-
-    def watching(self, surges: t.Collection[surge_records.Surge], *wanted: str) -> observe.Live:
-        """What is wanted, and what shows how the workloads of these surges change; it begins with what was read."""
-        pinned = ("budgets",) if any(surge.pins for surge in surges) else ()
-        live = observe.Live(self.ctx, dict.fromkeys((*wanted, *pinned, *observe.surged(surges))), self.scope)
-        if self.scope is None and self.ctx.clock.now() - self.began <= FRESH:
-            live.begin_with(self.found, self._versions)
-        live.seed(self.found)
-        return live
 
     def loop(
         self, surging: surge_machine.Surging, floors: guard_floors.Floors, live: observe.Live, limit: float | None

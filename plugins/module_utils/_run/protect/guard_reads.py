@@ -1,7 +1,7 @@
 # Copyright: Contributors to the kubeops.node_maintenance collection
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""What ``pdb_guard`` reads beside nodes and leases: in large clusters only what its nodes need."""
+"""What ``pdb_guard`` reads and watches beside nodes and leases: in large clusters only what its nodes need."""
 
 from __future__ import annotations
 
@@ -12,6 +12,9 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.rou
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap import guards, surge_records
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import by_name, observe, owners
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.protect import guard_call
+
+FRESH = 3.0
+"""Seconds for which watches may begin with what the call has listed before its locks were taken."""
 
 
 def around(work: guard_call.GuardCall, pods: t.Sequence[objects.Pod]) -> None:
@@ -57,3 +60,13 @@ def surges(work: guard_call.GuardCall, nodes: frozenset[str]) -> list[surge_reco
     found = list(surge_records.surges_for(work.snapshot, nodes))
     others = (one for one in surge_records.surges_in(work.snapshot) if one not in found)
     return found + [one for one in others if surge_records.orphaned(work.snapshot, one)]
+
+
+def watching(work: guard_call.GuardCall, surges: t.Collection[surge_records.Surge], *wanted: str) -> observe.Live:
+    """What is wanted, and what shows how the workloads of these surges change; it begins with what was read."""
+    pinned = ("budgets",) if any(surge.pins for surge in surges) else ()
+    live = observe.Live(work.ctx, dict.fromkeys((*wanted, *pinned, *observe.surged(surges))), work.scope)
+    if work.scope is None and work.ctx.clock.now() - work.began <= FRESH:
+        live.begin_with(work.found, work.versions)
+    live.seed(work.found)
+    return live
