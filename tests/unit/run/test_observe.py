@@ -186,6 +186,33 @@ def test_a_nudge_wakes_the_reader_once(world: World) -> None:
     assert watching(world, loop) == [(True, 2.0), (False, 5.0)]
 
 
+def test_a_watch_that_begins_where_a_list_ended_shows_what_changed_since_and_lists_nothing(world: World) -> None:
+    def budget(name: str) -> dict[str, t.Any]:
+        return manifests.budget(name, maxUnavailable=1)
+
+    def loop(ctx: Context) -> list[dict[str, str | None]]:
+        versions: dict[str, str] = {}
+        known = observe.lists(ctx.cluster, ("budgets", "nodes"), versions=versions)
+        world.delete(kinds.BUDGETS, "gone")
+        world.patch(kinds.BUDGETS, "other", {"metadata": {"labels": {"seen": "yes"}}})
+        world.apply(budget("new"))
+        world.log.clear()
+        live = observe.Live(ctx, ("budgets",))
+        live.begin_with(known, versions)
+        found = []
+        with live:
+            for _look in range(2):
+                found.append({one.name: one.labels.get("seen") for one in live.snapshot().budgets})
+                ctx.clock.sleep(1.0)
+        return found
+
+    world.apply(*map(budget, ("same", "gone", "other")))
+    first, then = world.process("me").run(loop)
+    assert first.keys() == {"same", "gone", "other"}
+    assert then == {"same": None, "other": "yes", "new": None}
+    assert [what.split(".")[0] for what in asked(world)] == ["watch poddisruptionbudgets"]
+
+
 def test_another_kind_is_watched_from_then_on_and_only_once(world: World) -> None:
     def loop(ctx: Context, live: observe.Live) -> list[int]:
         before = len(live.snapshot().pods)
