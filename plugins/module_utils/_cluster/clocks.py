@@ -94,10 +94,10 @@ class Stopwatch:
 
     def __init__(self, clock: Clock, shown: float = 0.0) -> None:
         self._clock = clock
-        self.reset(shown)
+        self._now, self._epoch = clock.now() - shown, clock.epoch() - shown
 
-    def reset(self, shown: float = 0.0) -> None:
-        self._now, self._epoch = self._clock.now() - shown, self._clock.epoch() - shown
+    def reset(self) -> None:
+        self._now, self._epoch = self._clock.now(), self._clock.epoch()
 
     def read(self) -> float:
         return max(self._clock.now() - self._now, self._clock.epoch() - self._epoch)

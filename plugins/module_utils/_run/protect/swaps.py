@@ -98,7 +98,7 @@ class Swaps:
         self._each(work)
 
     def hold(self) -> None:
-        """Put our name into every lease now; they are renewed until ``close``, whatever else is done first."""
+        """Make every lease ours now; they are renewed until ``close``, whatever else is done first."""
         self._each(self._hold)
 
     def _each(self, work: t.Callable[[_Swap], None]) -> None:
