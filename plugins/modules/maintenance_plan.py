@@ -288,6 +288,7 @@ waits:
         - Which options the wave before would exceed with it, V(max_parallel) or V(max_per_zone); V(control_plane) if it
           would have two nodes of the control plane, V(budget) if it would have more pods that stay down than their
           budget allows, V(room) if not all pods of the wave would fit elsewhere.
+        - V(queue) if it gave way to later nodes, because its pods would have made the longest queue of the wave longer.
       type: list
       elements: str
       sample: [max_per_zone]

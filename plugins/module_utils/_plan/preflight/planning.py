@@ -27,6 +27,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.pre
     node_order,
     preflight,
     shares,
+    turns,
     waves,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.routes import migrate
@@ -55,6 +56,21 @@ class Wanted:
 
 
 @dataclass(frozen=True, slots=True)
+class Shape:
+    """What waves are formed of, see ``waves.formed``."""
+
+    nodes: tuple[objects.Node, ...]
+    limits: waves.Limits
+    together: t.Sequence[t.Collection[str]]
+    lines: tuple[turns.Line, ...]
+
+    def formed(self, more: tuple[waves.Share, ...] = ()) -> waves.Formed:
+        """The waves, where nodes share ``more`` as well."""
+        limits = replace(self.limits, shares=(*self.limits.shares, *more))
+        return waves.formed(self.nodes, limits, together=self.together, lines=self.lines)
+
+
+@dataclass(frozen=True, slots=True)
 class Draft:
     """The first half: ``there`` are nodes at their goal, ``todo`` the others in order; ``plans`` are of their pods.
 
@@ -65,6 +81,7 @@ class Draft:
     there: frozenset[str]
     todo: tuple[objects.Node, ...]
     waves: preflight.Waves
+    shape: Shape
     waits: Waits = ()
 
 
@@ -89,35 +106,22 @@ def draft(snapshot: snapshots.Snapshot, wanted: Wanted) -> Draft:
     todo = [snapshot.nodes[name] for name in present if name not in there]
     todo = node_order.ordered(todo, plans, wanted.order, zone_key=wanted.zone_key)
     plans = tuple(plan for plan in plans if plan.pod.node not in there)
-    formed = _formed(snapshot, wanted, plans, todo)
-    return Draft(plans, there, tuple(todo), formed.waves, formed.waits)
-
-
-def _formed(
-    snapshot: snapshots.Snapshot,
-    wanted: Wanted,
-    plans: t.Sequence[pod_plan.PodPlan],
-    todo: t.Sequence[objects.Node],
-    more: tuple[waves.Share, ...] = (),
-) -> waves.Formed:
-    shared = (*shares.shares(snapshot, todo, plans), *more)
+    shared = shares.shares(snapshot, todo, plans)
     limits = waves.Limits(wanted.max_parallel, wanted.zone_key, wanted.max_per_zone, shared)
-    return waves.formed(todo, limits, together=gang_findings.together(snapshot, plans))
+    lines = turns.lines(snapshot, plans) if wanted.max_parallel > 1 else ()
+    shape = Shape(tuple(todo), limits, gang_findings.together(snapshot, plans), lines)
+    formed = shape.formed()
+    return Draft(plans, there, shape.nodes, formed.waves, shape, formed.waits)
 
 
 def judged(snapshot: snapshots.Snapshot, wanted: Wanted, drafted: Draft) -> Plan:
     """The plan with forecasts and findings; the snapshot has by now what the routes need besides."""
-    plans, todo = drafted.plans, drafted.todo
+    plans = drafted.plans
 
     def foresee(some: t.Sequence[t.Collection[str]]) -> dict[str, forecast.Forecast]:
         return forecast.forecasts(snapshot, plans, some, stay_out=wanted.evacuates, with_volumes=wanted.with_volumes)
 
-    shaping = capacity.Shaping(
-        plans,
-        gang_findings.together(snapshot, plans),
-        lambda more: _formed(snapshot, wanted, plans, todo, more),
-        foresee,
-    )
+    shaping = capacity.Shaping(plans, drafted.shape.together, drafted.shape.formed, foresee)
     seen = shaping.shaped(waves.Formed(drafted.waves, drafted.waits))
     drafted = replace(drafted, waves=seen.formed.waves, waits=seen.formed.waits)
     asked = preflight.Asked(

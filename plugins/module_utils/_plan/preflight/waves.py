@@ -10,8 +10,14 @@ import typing as t
 from dataclasses import dataclass
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import objects
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.preflight import turns
 
-Limit = t.Literal["max_parallel", "max_per_zone", "control_plane", "budget", "room"]
+Limit = t.Literal["max_parallel", "max_per_zone", "control_plane", "budget", "room", "queue"]
+Unit: t.TypeAlias = t.Sequence[objects.Node]
+"""Nodes that share a wave."""
+
+AHEAD, AT_MOST = 4, 256
+"""For how many times ``max_parallel`` nodes, and at most for how many, it is tried whether they shorten a wave."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +59,12 @@ class Limits:
         """The shares of which the nodes would take too much together."""
         return tuple(share for share in self.shares if share.exceeded(wave))
 
+    def most(self, nodes: t.Iterable[objects.Node]) -> int:
+        """How many of these nodes a wave can have, when it has as many of each zone as it may."""
+        if self.max_per_zone is None:
+            return self.max_parallel
+        return min(self.max_parallel, self.max_per_zone * len({self.zone(node) for node in nodes}))
+
     def crowded(self, wave: t.Iterable[objects.Node]) -> set[str | None]:
         """The zones with too many of the nodes."""
         if self.max_per_zone is None:
@@ -69,7 +81,9 @@ class Wait:
     """Why a node is in ``wave`` (from 1, never the first) and not in the one before.
 
     That one would have exceeded ``limits`` with the node and those that leave ``together`` with it, because ``behind``,
-    which come first, are in it: without them the node would be in it. ``shared`` are the words of exceeded shares.
+    which come first, are in it: without them the node would be in it. ``shared`` are the words of exceeded shares. With
+    the limit ``queue`` it gave way to later nodes: ``shared`` are the words of the lines in which its pods would have
+    queued behind others. With ``max_parallel`` as well there are no others, it has more turns by itself.
     """
 
     node: str
@@ -90,7 +104,8 @@ class Wait:
             return f"{room} {full}" if "max_parallel" in self.limits else f"{room} {names} {self._alike}"
         if "max_parallel" not in self.limits:
             return f"{before} has {names} {self._alike}"
-        also = [" and has as many of the same zone as it may"] if "max_per_zone" in self.limits else []
+        also = [" whose pods need fewer turns"] if "queue" in self.limits else []
+        also += [" and has as many of the same zone as it may"] if "max_per_zone" in self.limits else []
         return "".join([f"{before} is full with {full}", *also, *(f" and has one {words}" for words in self.shared)])
 
     @property
@@ -112,35 +127,98 @@ class Formed(t.NamedTuple):
     waits: tuple[Wait, ...]
 
 
-def formed(nodes: t.Sequence[objects.Node], limits: Limits, *, together: t.Iterable[t.Collection[str]] = ()) -> Formed:
+def formed(
+    nodes: t.Sequence[objects.Node],
+    limits: Limits,
+    *,
+    together: t.Iterable[t.Collection[str]] = (),
+    lines: t.Iterable[turns.Line] = (),
+) -> Formed:
     """The nodes in waves within the limits, in the order given.
 
-    A node goes into the first wave with room for it, so two nodes that share a budget may share a wave: the drain keeps
-    to the budget. Nodes that are named ``together`` share a wave, if need be a larger one, unless there are too many of
-    a zone among them, or they take too much of a share.
+    A wave takes the first nodes that it has room for. Nodes that are named ``together`` share a wave, if need be a
+    larger one, unless there are too many of a zone among them, or they take too much of a share.
+
+    Two nodes with pods in the same of these ``lines`` may share a wave: the drain keeps to the budget. But a node that
+    would make the longest line of a wave longer gives way to one of the next that does not, if the plan gets shorter by
+    it and has no more waves.
     """
-    found: list[list[objects.Node]] = []
-    with_room: list[int] = []
-    waits: list[Wait] = []
+    units = list[Unit]()
     for unit in _units(nodes, together):
-        for some in [[node] for node in unit] if limits.crowded(unit) or limits.taken(unit) else [unit]:
-            index = next((i for i in with_room if not limits.exceeded([*found[i], *some])), len(found))
-            if index == len(found):
-                found.append([])
-                with_room.append(index)
-            if index:
-                waits += _waits(found[index - 1], some, index + 1, limits)
-            found[index] += some
-            if len(found[index]) >= limits.max_parallel:
-                with_room.remove(index)
-    waits.sort(key=lambda wait: wait.wave)
-    return Formed(tuple(tuple(node.name for node in wave) for wave in found), tuple(waits))
+        units += [[node] for node in unit] if limits.crowded(unit) or limits.taken(unit) else [unit]
+    found, queued = _filled(units, limits, turns.Lines(())), turns.Lines(lines)
+    shorter = _filled(units, limits, queued) if queued and limits.max_parallel > 1 else found
+    if len(shorter) <= len(found) and _seconds(units, shorter, queued) < _seconds(units, found, queued):
+        found = shorter
+    else:
+        queued = turns.Lines(())
+    waves = [_nodes(units, wave) for wave in found]
+    waits = list[Wait]()
+    for wave, numbers in enumerate(found[1:], start=2):
+        before = turns.Turns(queued, waves[wave - 2])
+        for number in numbers:
+            longer = [*before.longer(units[number])] if number < found[wave - 2][-1] else []
+            waits += _waits(waves[wave - 2], units[number], wave, limits, longer)
+    return Formed(tuple(tuple(node.name for node in wave) for wave in waves), tuple(waits))
+
+
+def _nodes(units: t.Sequence[Unit], wave: t.Iterable[int]) -> list[objects.Node]:
+    return [node for number in wave for node in units[number]]
+
+
+def _seconds(units: t.Sequence[Unit], waves: t.Iterable[t.Iterable[int]], lines: turns.Lines) -> float:
+    """How long the longest lines of all waves take."""
+    return sum(turns.Turns(lines, _nodes(units, wave)).longest for wave in waves)
+
+
+def _filled(units: t.Sequence[Unit], limits: Limits, lines: turns.Lines) -> list[list[int]]:
+    """The waves, by the numbers of their units: each begins with the first unit that is left."""
+    left, found = dict(enumerate(units)), list[list[int]]()
+    most = limits.most(node for unit in units for node in unit)
+    while left:
+        wave = [next(iter(left))]
+        nodes = [*left.pop(wave[0])]
+        queued, fitting = turns.Turns(lines, nodes), dict(left)
+        while len(nodes) < most:
+            number = _next(fitting, nodes, limits, queued)
+            if number is None:
+                break
+            unit = left.pop(number)
+            del fitting[number]
+            wave.append(number)
+            nodes += unit
+            queued.add(unit)
+        found.append(sorted(wave))
+    return found
+
+
+def _next(fitting: dict[int, Unit], nodes: t.Sequence[objects.Node], limits: Limits, queued: turns.Turns) -> int | None:
+    """The first unit that makes no line of the wave longer than its longest, else the first for which there is room.
+
+    Those for which there is none leave ``fitting``: there will not be any when the wave has more nodes.
+    """
+    first, looked, full = t.cast("int | None", None), 0, list[int]()
+    for number, unit in fitting.items():
+        if first is None or not any(queued.longer(unit)):
+            if limits.exceeded([*nodes, *unit]):
+                full.append(number)
+                continue
+            longer = first is None and any(queued.longer(unit))
+            first = number
+            if not longer:
+                break
+        looked += 1
+        if looked == min(AHEAD * limits.max_parallel, AT_MOST):
+            break
+    for number in full:
+        del fitting[number]
+    return first
 
 
 def _waits(
-    before: t.Sequence[objects.Node], unit: t.Sequence[objects.Node], wave: int, limits: Limits
+    before: t.Sequence[objects.Node], unit: Unit, wave: int, limits: Limits, longer: t.Sequence[turns.Line]
 ) -> t.Iterator[Wait]:
-    """Of the nodes of a unit that the wave before had no room for."""
+    """Of the nodes of a unit that is not in the wave before; where ``longer`` are lines, it gave way to nodes in it."""
     both = [*before, *unit]
     exceeded, zones, shares = limits.exceeded(both), limits.crowded(both), limits.taken(both)
     behind = tuple(
@@ -149,6 +227,10 @@ def _waits(
         if "max_parallel" in exceeded or limits.zone(node) in zones or any(node.name in share.takes for share in shares)
     )
     words = tuple(share.words for share in shares)
+    if longer and exceeded == ("max_parallel",):
+        queued = tuple(node.name for node in before if any(node.name in line.takes for line in longer))
+        exceeded = ("queue",) if queued else ("max_parallel", "queue")
+        behind, words = queued or behind, tuple(line.words for line in longer) if queued else ()
     for node in unit:
         yield Wait(node.name, wave, exceeded, behind, tuple(other.name for other in unit if other is not node), words)
 

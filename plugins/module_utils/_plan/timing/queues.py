@@ -43,6 +43,16 @@ class Step:
     ordered: str = ""
     settles: float = 0.0
 
+    @property
+    def turn(self) -> float:
+        """Seconds from its eviction until the next pod of its budget may leave."""
+        return (self.stop if self.after else 0.0) + self.start + TURN
+
+    @property
+    def lasts(self) -> float:
+        """Seconds from its eviction until it is gone and its successor Ready."""
+        return max(self.stop, self.turn - TURN)
+
 
 class Played(t.NamedTuple):
     """Seconds until the last pod may leave, and until all are gone and their successors Ready."""
@@ -98,7 +108,7 @@ class Times:
             return self.start(plan).available + settle + self.stop(plan)
         if plan.route == "job":
             return self.job(plan)
-        return play([self.step(plan)], 1).lasts if plan.route == "evict" else None
+        return self.step(plan).lasts if plan.route == "evict" else None
 
     def step(self, plan: pod_plan.PodPlan) -> Step:
         """The pod as it is evicted."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import collections
 import random
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
@@ -28,7 +28,7 @@ from support import shapes
 from support.arena import Arena, arena_name
 from support.waiting import until
 
-AT_A_TIME = 5
+AT_A_TIME = 16
 PATIENCE = 90.0
 LONG = 25.0
 """Seconds after which a drain that is not foreseen to finish is taken to wait for ever: these pods start at once."""
@@ -275,15 +275,17 @@ class Played:
             self._expect(wanted in said, f"{pod['name']} ({pod['code']}, {names}): {said}")
 
 
-def played(api: Api, cluster: client.Cluster, seeds: Sequence[int]) -> Iterator[Compared]:
-    """Some cases at once, each in a corner of the lab."""
+def played(api: Api, connect: Callable[[], client.Cluster], seeds: Sequence[int]) -> Iterator[Compared]:
+    """Some cases at once, each in a corner of the lab and with connections of its own, of which a cluster has 32."""
 
     def one(seed: int) -> Compared:
+        cluster = connect()
         case_here = Played(api, cluster, case(seed))
         try:
             return case_here.compare()
         finally:
             case_here.arena.clear(alone=False)
+            cluster.close()
 
     with ThreadPoolExecutor(AT_A_TIME) as pool:
         yield from pool.map(one, seeds)
