@@ -69,6 +69,16 @@ def test_a_swap_for_which_others_leave_no_room_says_so() -> None:
     assert "after the pods that are placed before it" in finding.message
 
 
+def test_a_swap_has_its_room_before_pods_that_are_evicted() -> None:
+    """As in the run, where the successors of swaps are Ready before the first eviction."""
+    found = {"nodes": [PARSERS["nodes"](node(name)) for name in ("n1", "n2")]}
+    snapshot = Snapshot.of({**found, "pods": [PARSERS["pods"](pod(name, "n1")) for name in "ab"]})
+    routes: tuple[pod_plan.Route, ...] = ("evict", "swap")
+    plans = [pod_plan.PodPlan(each, route, "", "", WEB) for each, route in zip(snapshot.pods, routes, strict=True)]
+    placed = forecast.forecasts(snapshot, plans, [("n1",)])
+    assert {uid: one.fits for uid, one in placed.items()} == {"a": False, "b": True}
+
+
 def test_an_evicted_pod_is_gone_when_its_successor_comes_and_a_swapped_one_is_not() -> None:
     term = {"topologyKey": "host", "labelSelector": {"matchLabels": {"app": "web"}}}
     zone = [{"topologyKey": "zone", "labelSelector": term["labelSelector"]}]

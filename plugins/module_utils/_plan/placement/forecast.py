@@ -4,8 +4,8 @@
 """Where the pods of a maintenance go, one after the other: each takes its room before the next is placed.
 
 While a wave is out its nodes take no pods; nodes that wait for their turn do. A pod that is evicted leaves before its
-successor comes, one that is swapped after. The choice among several nodes follows the scheduler's scores: preferences
-first, then the emptiest node, then the name; the real one draws lots between equals.
+successor comes, one that is swapped after; a wave begins with its swaps. The choice among several nodes follows the
+scheduler's scores: preferences first, then the emptiest node, then the name; the real one draws lots between equals.
 """
 
 from __future__ import annotations
@@ -120,13 +120,13 @@ class Sequence:
         *,
         stay_out: bool = False,
     ) -> dict[str, Forecast]:
-        """The forecast of each of these pods, by UID, in their order within a wave."""
+        """The forecast of each of these pods, by UID, in their order within a wave, those that are swapped first."""
         found: dict[str, Forecast] = {}
         waves = list(waves)
         self.wait(name for wave in waves[1:] for name in wave)
         for wave, leaving in pod_plan.by_wave(moving, waves):
             self.out(wave)
-            for plan in leaving:
+            for plan in sorted(leaving, key=lambda plan: plan.route != "swap"):
                 found[plan.pod.uid] = self.move(plan)
             if not stay_out:
                 self.back(wave)
