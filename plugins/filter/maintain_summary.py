@@ -39,8 +39,8 @@ options:
   of:
     description: What to summarize.
     type: str
-    choices: [plan, traces, reboot, choice, start, wave, run, soak, release, recovery, hooks, task_files, announced,
-      rehearsal_input, rehearsal_run, rehearsal, comparison]
+    choices: [plan, traces, reboot, choice, start, wave, through, broken, came, run, soak, release, recovery, hooks,
+      task_files, announced, rehearsal_input, rehearsal_run, rehearsal, comparison]
     required: true
   known:
     description: What else the playbook knows, by the names that the summary uses for it.
@@ -66,6 +66,9 @@ SUMMARIES: dict[str, t.Callable[..., dict[str, t.Any]]] = {
     "choice": reboot.choice,
     "start": start.start,
     "wave": wave.wave,
+    "through": wave.through,
+    "broken": wave.broken,
+    "came": wave.came,
     "run": run.run,
     "soak": run.soak,
     "release": back.release,

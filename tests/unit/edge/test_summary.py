@@ -49,9 +49,10 @@ def start(
 ) -> dict[str, Any]:
     listed = {"traces": list(traces), "resumable": resumable}
     plan = {"wave_seconds": [10] * len(plan.get("waves") or ()), **plan}
+    hooks: dict[str, Any] = {"before_node": [], "before_pod": [], "after_pod": [], "after_node": [], "fence_tasks": ""}
     known = {
         "hosts": list(hosts),
-        "wanted": {"run": "", "tasks": "", "reboot": False, "tasks_estimate": 900, **wanted},
+        "wanted": {"run": "", "tasks": "", "reboot": False, "tasks_estimate": 900, **hooks, **wanted},
         "evacuates": evacuates,
     }
     return dict(SUMMED({"listed": listed, "plan": plan}, "start", known))
@@ -59,7 +60,8 @@ def start(
 
 def test_a_new_run_starts_with_all_its_waves() -> None:
     nodes = [{"name": "a", "address": "10.0.0.1"}, {"name": "b", "address": "10.0.0.2"}, {"name": "c", "address": None}]
-    found = start({"waves": [["a", "b"], ["c"]], "nodes": nodes, "findings": [WARNING]}, hosts=["b"])
+    plan = {"waves": [["a", "b"], ["c"]], "nodes": nodes, "findings": [WARNING]}
+    found = start(plan, hosts=["b"], tasks="work.yml")
     assert found["waves"] == [["a", "b"], ["c"]]
     assert found["batches"] == [["maintenance-wave-1", "a", "b"], ["maintenance-wave-2", "c"]]
     assert found["hosts"] == [
@@ -74,7 +76,25 @@ def test_a_new_run_starts_with_all_its_waves() -> None:
         ("maintenance-wave-2", True, ["c"]),
         ("c", False, ["c"]),
     ]
+    assert found["sizes"] == [3, 2]
     assert (found["finished"], found["give_back"], found["runs"], found["blockers"]) == ([], [], {}, [])
+
+
+@pytest.mark.parametrize(
+    ("wanted", "sizes"),
+    [
+        pytest.param({}, [1, 1], id="nothing"),
+        pytest.param({"after_node": [{"nodes": "", "http": {"url": "https://a.invalid"}}]}, [1, 1], id="a call"),
+        pytest.param({"reboot": "always"}, [3, 2], id="a reboot"),
+        pytest.param({"before_pod": [{"tasks": "/files/move.yml"}]}, [3, 2], id="a task file"),
+        pytest.param({"fence_tasks": "/files/fence.yml"}, [3, 2], id="tasks of a fence"),
+    ],
+)
+def test_nodes_are_hosts_of_a_wave_only_where_something_runs_on_hosts(wanted: dict[str, Any], sizes: list[int]) -> None:
+    found = start({"waves": [["a", "b"], ["c"]], "findings": []}, **wanted)
+    assert (found["sizes"], len(found["members"])) == (sizes, sum(sizes))
+    assert [each["nodes"] for each in found["members"] if each["leads"]] == found["waves"] == [["a", "b"], ["c"]]
+    assert found["batches"] == [["maintenance-wave-1", "a", "b"], ["maintenance-wave-2", "c"]]
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,12 @@ import pytest
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.summary.hooked import hooked as hooks
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.summary.hooked import task_files
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.summary.wave import wave
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.summary.wave import (
+    broken,
+    came,
+    through,
+    wave,
+)
 
 BACK = "ansible-playbook kubeops.node_maintenance.release -e maintain_nodes="
 STAYS = "stays out of service. To continue, run the same command again. To return the node to service: " + BACK
@@ -45,7 +50,7 @@ def asked(
         "check": False,
         "run": "ab12/00000001",
         "runs": {},
-        "works": [DONE, DONE] if tasks else [WAITING, WAITING],
+        "works": [DONE, DONE] if tasks else [],
     }
     return wave(answers, **{**usual, **known})
 
@@ -297,3 +302,30 @@ def test_the_progress_of_hooks_is_kept_and_an_earlier_failure_too() -> None:
     first = hooked("before_node", "a")
     both = hooks({"so_far": first, "called": {**answer("b", c="no"), "timeline": [{"what": "hook"}]}})
     assert ([entry["name"] for entry in both["nodes"]], len(both["timeline"])) == (["a", "c"], 2)
+
+
+def test_a_node_comes_through_a_call_unless_it_or_a_hook_failed() -> None:
+    assert through({"call": answer("a", "b", "c", d="Held."), "hooks": answer(b="Refused.")}) == {"nodes": ["a", "c"]}
+    assert through({"call": {"skipped": True}, "hooks": {}}) == {"nodes": []}
+
+
+@pytest.mark.parametrize(
+    ("answers", "said"),
+    [
+        pytest.param({}, "", id="no call"),
+        pytest.param({"cordon": answer(a="Held."), "protect": {"skipped": True, "msg": "Skipped."}}, "", id="nodes"),
+        pytest.param({"cordon": answer("a"), "migrate": {"failed": False, "msg": "No API."}}, "No API.", id="a call"),
+        pytest.param({"out": {"failed": True, "msg": "No API."}}, "", id="one that fails its own task"),
+    ],
+)
+def test_a_call_is_broken_if_it_failed_as_a_whole(answers: dict[str, dict[str, Any]], said: str) -> None:
+    assert broken(answers) == {"text": said}
+
+
+def test_what_is_kept_of_a_wave_has_the_answers_for_the_report() -> None:
+    known = {"has_work": False, "evacuates": False, "on_failure": "auto", "check": False, "run": "", "runs": {}}
+    answers = {**whole("a"), "taint": {"skipped": True}, "parked": {}}
+    kept = came(answers, nodes=["a", "b"], works=[], **known)
+    assert (kept["back"], kept["stop"]) == (["a"], "")
+    assert [entry["name"] for entry in kept["failed"]] == ["b"]
+    assert kept["told"] == [*whole("a").values(), {"nodes": kept["failed"]}]

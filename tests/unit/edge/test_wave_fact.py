@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections import Counter
@@ -16,6 +17,7 @@ from pathlib import Path
 
 HERE = Path(__file__).parents[3]
 CANNED = Path(__file__).parent / "canned"
+RESULT = re.compile(r"^(?:(?:ok|changed|skipping|fatal): \[|included: .* for )([\w-]+)", re.MULTILINE)
 
 
 def collection(folder: Path) -> Path:
@@ -60,7 +62,22 @@ def test_a_wave_is_summed_up_after_its_calls_and_not_for_each_of_its_nodes(tmp_p
     done = played(tmp_path, "-e", "maintain_tasks=work.yml", "-e", "maintain_taints=old:NoSchedule-")
     assert done.returncode == 0, done.stdout + done.stderr
     found = Counter(" ".join(json.loads(line)) for line in (tmp_path / "summed").read_text().splitlines())
-    assert found == {"a": 8, "b c d": 8}
+    assert found == {"a": 5, "b c d": 5}
+
+
+def test_a_wave_without_work_on_hosts_is_one_host_and_few_tasks(tmp_path: Path) -> None:
+    done = played(tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    play = done.stdout.partition("PLAY [Maintain]")[2].partition("PLAY [Report]")[0]
+    waves = play.split("PLAY [Maintain]")
+    assert len(waves) == 2, play
+    starts = [wave.count("\nTASK [") for wave in waves]
+    hosts = [set(RESULT.findall(wave)) for wave in waves]
+    # In its first two tasks (meta) a wave decides whether it starts.
+    assert starts == [24, 24], play
+    assert hosts == [{"maintenance-wave-1"}, {"maintenance-wave-2"}], play
+    assert [len(RESULT.findall(wave)) for wave in waves] == starts, play
+    assert (tmp_path / "called").read_text().splitlines().count("node_drain") == 2
 
 
 def test_nodes_that_failed_are_given_back_although_their_hooks_cannot_be_called(tmp_path: Path) -> None:

@@ -9,6 +9,13 @@ import typing as t
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.summary import replies
 
+HOOKS = ("before_node", "before_pod", "after_pod", "after_node")
+
+
+def _on_hosts(wanted: t.Mapping[str, t.Any]) -> bool:
+    """Whether task files of hooks or of a fence run, which may be delegated to the nodes' hosts."""
+    return bool(wanted["fence_tasks"]) or any(rule.get("tasks") for hook in HOOKS for rule in wanted[hook])
+
 
 def start(
     answers: replies.Answers, *, hosts: t.Collection[str], wanted: t.Mapping[str, t.Any], evacuates: bool = False
@@ -20,7 +27,8 @@ def start(
     * ``has_work``: whether there is work to do on the hosts;
     * ``finished``: the nodes that the earlier start has finished. Those of them that are still out of service with its
       record are ``half_back``; those that no other run has taken out are uncordoned once more (``give_back``);
-    * ``waves``: the nodes left to do, and ``batches``: the same, each with its controller host first;
+    * ``waves``: the nodes left to do, and ``batches``: the same, each with its controller host first. The nodes are hosts
+      of a batch only if something runs on hosts: ``sizes`` says how many hosts each has;
     * ``hosts``: the hosts of these nodes, with addresses for those that are not in the inventory, and ``members``: all
       hosts of the batches in order. ``adopt`` says that no node of the batch belongs to a run other than the one
       named, whose tasks are known to be over by that;
@@ -39,6 +47,7 @@ def start(
     left = [(rest, seconds) for wave, seconds in planned_waves if (rest := replies.without(wave, finished))]
     waves = [wave for wave, _seconds in left]
     batches = [[f"maintenance-wave-{number}", *wave] for number, wave in enumerate(waves, start=1)]
+    manned = batches if has_work or _on_hosts(wanted) else [batch[:1] for batch in batches]
     planned = {node["name"]: node for node in plan.get("nodes") or ()}
 
     def host(name: str) -> dict[str, str]:
@@ -57,12 +66,13 @@ def start(
         "give_back": replies.without(finished, others),
         "waves": waves,
         "batches": batches,
+        "sizes": [len(batch) for batch in manned],
         "seconds": [seconds + (wanted["tasks_estimate"] if has_work else 0) for _wave, seconds in left],
         "hosts": [host(node) for wave in waves for node in wave],
         "members": [
             {**host(name), "leads": name == batch[0], "nodes": batch[1:], "adopt": adopt(batch[1:])}
-            for batch in batches
-            for name in batch
+            for batch, hosts_of_it in zip(batches, manned, strict=True)
+            for name in hosts_of_it
         ],
         "runs": runs,
         "blockers": replies.short(replies.blockers(plan)),

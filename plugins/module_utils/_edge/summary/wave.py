@@ -17,6 +17,8 @@ ABOUT_NODES = (
     "hooks",
 )
 """The calls that say why a node failed, in order; the first failure counts."""
+WHOLE = ("cordon", "protect", "migrate", "returning", "verify", "guards", "uncordon")
+"""The calls whose failure as a whole ends the way of the wave; others fail their tasks themselves."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,7 +27,8 @@ class Wave:
 
     ``answers`` are those of ``ABOUT_NODES``, of ``again``, which checks whether the wave still fits, and of
     ``lost_guards`` and ``lost_nodes``, which return failed nodes to service. ``works`` are the results of the tasks on
-    the nodes' hosts, in the order of ``nodes``, as {outcome, message}; the outcome is waiting, done or failed.
+    the nodes' hosts, in the order of ``nodes``, as {outcome, message}; the outcome is waiting, done or failed; there are
+    none without work.
     ``broken`` is the error of a call that ended the way out of service, ``broken_late`` of one on the way back.
     ``run`` is the run with its nonce, ``runs`` are the runs that had left nodes out of service before.
     """
@@ -103,8 +106,10 @@ class Wave:
     @functools.cached_property
     def work(self) -> dict[str, t.Mapping[str, t.Any]]:
         """The result of the work on each host that is ready for it; empty without work."""
+        if not self.has_work:
+            return {}
         found = dict(zip(self.nodes, self.works, strict=True))
-        return {node: found[node] for node in self.ready} if self.has_work else {}
+        return {node: found[node] for node in self.ready}
 
     def worked(self, outcome: str) -> list[str]:
         return [node for node, work in self.work.items() if work["outcome"] == outcome]
@@ -226,4 +231,31 @@ def wave(answers: replies.Answers, **known: t.Any) -> dict[str, t.Any]:
         "not_back": replies.without(found.returning, found.uncordoned),
         "done": [] if found.stop else found.done,
         "failed": [] if found.stop else found.failed,
+    }
+
+
+def through(answers: replies.Answers) -> dict[str, list[str]]:
+    """The ``nodes`` that came through a call (``call``), and of which no hook (``hooks``) failed."""
+    return {"nodes": replies.without(replies.passed(answers["call"]), replies.names(replies.failed(answers["hooks"])))}
+
+
+def broken(answers: replies.Answers) -> dict[str, str]:
+    """What the first of the ``WHOLE`` calls said that failed as a whole, as ``text``; empty if none did."""
+    calls = (answers.get(call) or {} for call in WHOLE)
+    said = (call["msg"] for call in calls if "msg" in call and "nodes" not in call and not call.get("skipped"))
+    return {"text": next(said, "")}
+
+
+def came(answers: replies.Answers, **known: t.Any) -> dict[str, t.Any]:
+    """What is kept of a wave that has ended: ``failed``, ``stop``, ``back`` for the summary of the run, and ``told``.
+
+    ``told`` are the results for the report, with what came of the nodes at the end.
+    """
+    found = wave(answers, **known)
+    told = [call for call in answers.values() if call and not call.get("skipped")]
+    return {
+        "failed": found["failed"],
+        "stop": found["stop"],
+        "back": found["done"],
+        "told": [*told, {"nodes": found["failed"]}],
     }
