@@ -116,7 +116,7 @@ def largest_results(run: Run) -> dict[str, int]:
     found: dict[str, int] = {}
     for one in run.results:
         name = one.action.rpartition(".")[2]
-        found[name] = max(found.get(name, 0), len(json.dumps(one.result)))
+        found[name] = max(found.get(name, 0), one.bytes)
     return found
 
 

@@ -70,6 +70,7 @@ import typing as t
 from ansible import constants, context
 from ansible.plugins.callback.default import CallbackModule as Default
 
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge import details
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.screen import bars, kinds, waits, words
 from ansible_collections.kubeops.node_maintenance.plugins.plugin_utils import _foot, _progress
 
@@ -265,6 +266,7 @@ class CallbackModule(Default):
 
     def _answered(self, answer: t.Mapping[str, t.Any]) -> None:
         """A module of ours has answered."""
+        answer = details.whole(answer)
         if words.planned(answer):
             self._bars.forecasts.update(words.forecasts(answer))
             self._say(["", *words.plan_lines(answer), ""])

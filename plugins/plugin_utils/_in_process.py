@@ -21,7 +21,7 @@ from ansible.module_utils.errors import UnsupportedError
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge import specs
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge import details, specs
 from ansible_collections.kubeops.node_maintenance.plugins.plugin_utils import _progress
 
 COLLECTION = "kubeops.node_maintenance"
@@ -50,7 +50,11 @@ class InProcess(ActionBase):
                 wrap_async=self._task.async_val,
             )
             return {**result, **ran}
-        return {**result, **self._run_here(self.shows(variables))}
+        ran = self._run_here(self.shows(variables))
+        if self.spec.detailed and variables.get(details.VARIABLE):
+            # A folder that the main process deletes at its end.
+            ran = details.apart(ran, constants.DEFAULT_LOCAL_TMP)
+        return {**result, **ran}
 
     def shows(self, variables: t.Mapping[str, t.Any]) -> bool:
         """Whether this task may print lines of its own between those of the stdout callback."""

@@ -8,7 +8,13 @@ from __future__ import annotations
 import typing as t
 from pathlib import Path
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge import durations, errors, hooks, specs
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge import (
+    details,
+    durations,
+    errors,
+    hooks,
+    specs,
+)
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.report_page import files
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import hooks as model
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.report import announcement, read
@@ -32,7 +38,7 @@ def _prepared(params: specs.Params, environ: t.Mapping[str, str]) -> specs.Param
     calendar = params["calendar"]
     return {
         **params,
-        "results": tuple(params["results"] or ()),
+        "results": tuple(map(details.whole, params["results"] or ())),
         "errors": tuple(params["errors"] or ()),
         "calendar": str(Path(calendar).expanduser().absolute()) if calendar else "",
         "webhook": _webhook(params["webhook"]) if params["webhook"] else None,

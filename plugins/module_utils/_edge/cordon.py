@@ -43,6 +43,7 @@ SPEC = specs.ClusterModuleSpec(
     durations=("planned_notice", "lease_duration"),
     lists=("nodes",),
     prepare=_prepared,
+    detailed=True,
     engine=lambda ctx, params: cordon.cordon(ctx, specs.from_params(node_steps.CordonOptions, params)),
     foreign=kubernetes_core.of_drain,
 )

@@ -37,5 +37,6 @@ SPEC = specs.ClusterModuleSpec(
     engine=lambda ctx, params: drain.drain(ctx, specs.from_params(drain.DrainOptions, params)),
     prepare=lambda params, environ: choices.combined(hooks.from_params(params), environ),
     unshown=tuple(hooks.POD_RULES),
+    detailed=True,
     foreign=kubernetes_core.of_drain,
 )

@@ -34,5 +34,6 @@ SPEC = specs.ClusterModuleSpec(
     durations=("settle", "timeout"),
     lists=("nodes",),
     prepare=_prepared,
+    detailed=True,
     engine=lambda ctx, params: guard.guard(ctx, specs.from_params(guard.GuardOptions, params)),
 )

@@ -80,5 +80,6 @@ SPEC = specs.ClusterModuleSpec(
     lists=("nodes", "namespaces", "fenced", "not_rebooted"),
     prepare=_prepared,
     unshown=("before_pod",),
+    detailed=True,
     engine=lambda ctx, params: plan.make_plan(ctx, specs.from_params(plan.PlanOptions, params)),
 )

@@ -8,7 +8,7 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge import specs
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge import details, specs
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.report_page import files
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import calls
 
@@ -19,7 +19,7 @@ class ReportSpec(specs.ModuleSpec):
 
     def run(self, arguments: specs.Arguments, call: specs.Call) -> dict[str, t.Any]:
         try:
-            written = files.write_report(arguments["results"], arguments["dest"], call.check)
+            written = files.write_report(map(details.whole, arguments["results"]), arguments["dest"], call.check)
         except files.ReportError as error:
             return calls.failure(str(error))
         return {"failed": False, "msg": "", **written}

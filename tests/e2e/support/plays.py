@@ -33,7 +33,10 @@ REPORTING = ("maintain", "evacuate", "release", "plan")
 
 @dataclass(frozen=True, slots=True)
 class TaskResult:
-    """One result of one task on one host; `mono` is when (monotonic seconds)."""
+    """One result of one task on one host; `mono` is when (monotonic seconds), `bytes` how long it is as JSON.
+
+    Where the playbook has details apart, `result` has them, and `bytes` does not count them.
+    """
 
     mono: float
     status: str
@@ -41,6 +44,7 @@ class TaskResult:
     task: str
     action: str
     host: str
+    bytes: int
     result: Json
 
 

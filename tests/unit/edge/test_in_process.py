@@ -17,6 +17,7 @@ from ansible.parsing.dataloader import DataLoader
 from ansible.playbook.task import Task
 from ansible.template import Templar
 
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge import details
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.specs import Call, Event, ModuleSpec
 from ansible_collections.kubeops.node_maintenance.plugins.plugin_utils import _in_process
 from ansible_collections.kubeops.node_maintenance.plugins.plugin_utils._in_process import (
@@ -121,6 +122,21 @@ def test_as_somebody_else_or_elsewhere_the_module_runs(case: dict[str, Any], sho
     assert result["module_name"] == "kubeops.node_maintenance.node_cordon"
     assert result["module_args"] == {"nodes": "a,b"}
     assert shown == []
+
+
+@pytest.mark.parametrize(("asked", "detailed"), [(True, True), (True, False), (False, True)])
+def test_details_are_apart_where_a_playbook_asks_for_that(
+    asked: bool, detailed: bool, tmp_path: Path, shown: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spec = dataclasses.replace(Action.spec, detailed=detailed)
+    monkeypatch.setattr(spec.__class__, "run", lambda *_call: {"nodes": [], "failed": False, "pods": ["p"] * 9})
+    monkeypatch.setattr(Action, "spec", spec)
+    monkeypatch.setattr(_in_process.constants, "DEFAULT_LOCAL_TMP", str(tmp_path))
+    result = run(variables={details.VARIABLE: True} if asked else {})
+    both = asked and detailed
+    assert ("pods" in result, "details" in result) == (not both, both)
+    assert details.whole(result)["pods"] == ["p"] * 9
+    assert len(list(tmp_path.iterdir())) == both
 
 
 @pytest.mark.parametrize("transport", ["local", "ssh"])

@@ -9,6 +9,7 @@ import functools
 import typing as t
 from dataclasses import dataclass
 
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge import details
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._edge.summary import replies
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import outcomes
 
@@ -252,7 +253,7 @@ def came(answers: replies.Answers, **known: t.Any) -> dict[str, t.Any]:
     ``told`` are the results for the report, with what came of the nodes at the end.
     """
     found = wave(answers, **known)
-    told = [call for call in answers.values() if call and not call.get("skipped")]
+    told = [details.told(call) for call in answers.values() if call and not call.get("skipped")]
     return {
         "failed": found["failed"],
         "stop": found["stop"],
