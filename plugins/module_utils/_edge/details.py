@@ -3,8 +3,8 @@
 
 """Results in two parts: what a playbook decides by, and the details, in a file until the report is written.
 
-A playbook keeps each result until its end, hands it to each of its next tasks, and a job's log has it, too. Of 2,000 pods
-the details are a megabyte, and only the report and the plan on the screen read them.
+A playbook keeps each result until its end, hands it to each of its next tasks, and a job's log has it, too. Of 2,000
+pods the details are a megabyte, and only the report and the plan on the screen read them.
 """
 
 from __future__ import annotations

@@ -80,8 +80,9 @@ class ModuleSpec(abc.ABC):
 
     ``options`` is its argument spec without the connection options, ``rules`` are ``mutually_exclusive`` and the like.
     The engine gets ``durations`` in seconds and ``lists`` as tuples of names. ``unshown`` are arguments that are too
-    long for the result's ``invocation``. ``detailed``: the result has details that a playbook does not decide by. ``foreign`` says what to write instead of a task that was written for a module
-    of another collection, and nothing of any other task.
+    long for the result's ``invocation``. ``detailed``: the result has details that a playbook does not decide by.
+    ``foreign`` says what to write instead of a task that was written for a module of another collection, and nothing of
+    any other task.
     """
 
     name: str

@@ -53,7 +53,8 @@ def planned(nodes: int, pods: int) -> dict[str, Any]:
         "waves": waves,
         "waits": [{"node": each, "reason": wait} for each in names],
         "wave_seconds": [120] * len(waves),
-        "wave_parts": [{"steps": 5.0, "notice": 0, "starts": 2.0, "stops": 30.0, "budgets": 8.0, "jobs": 0}] * len(waves),
+        "wave_parts": [{"steps": 5.0, "notice": 0, "starts": 2.0, "stops": 30.0, "budgets": 8.0, "jobs": 0}]
+        * len(waves),
         "budgets": [{"wave": 1, "namespace": "production", "name": f"app-{n}", "pods": 9} for n in range(400)],
         "estimate_seconds": 1200,
         "nodes": [{"name": each, "address": "10.20.30.40", "outcome": "planned", "record": None} for each in names],
@@ -68,7 +69,13 @@ def answered(nodes: int, pods: int, outcome: str) -> dict[str, Any]:
     names = [name(number) for number in range(nodes)]
     on = {each: [pod(each, number) for number in range(pods // nodes)] for each in names}
     record = {"run": "ab12cd34", "by": "root@controller.example.com", "added": ["x" * 80], "prior": "x" * 400}
-    event = {"at": "2026-11-25T09:13:39.068Z", "node": names[0], "what": outcome, "message": "moved", "phase": "draining"}
+    event = {
+        "at": "2026-11-25T09:13:39.068Z",
+        "node": names[0],
+        "what": outcome,
+        "message": "moved",
+        "phase": "draining",
+    }
     return {
         "changed": True,
         "failed": False,
@@ -106,8 +113,14 @@ def test_the_results_of_a_wave_are_small_and_the_report_gets_all_of_them(tmp_pat
     briefs = {call: details.apart(result, str(tmp_path)) for call, result in results.items()}
     kept = wave.came(
         briefs,
-        **{"nodes": [name(number) for number in range(10)], "has_work": False, "evacuates": False, "on_failure": "auto"},
-        **{"check": False, "run": "ab12cd34/01234567", "runs": {}, "works": []},
+        nodes=[name(number) for number in range(10)],
+        has_work=False,
+        evacuates=False,
+        on_failure="auto",
+        check=False,
+        run="ab12cd34/01234567",
+        runs={},
+        works=[],
     )
     assert size(*results.values()) > 4 * MOST
     assert size(*briefs.values(), kept) <= MOST

@@ -212,10 +212,10 @@ def test_each_node_is_told_once_in_the_order_in_which_they_were_named() -> None:
     ("step", "state", "asked"),
     [
         ("", "cordoned", {"list nodes": 1, "get namespaces": 1, "create": 1, "patch leases": 1, "get nodes": 0}),
-        ("out", "cordoned", {"list nodes": 1, "get namespaces": 0, "create": 1, "patch leases": 1, "get nodes": 1}),
-        ("drained", "parked", {"list nodes": 1, "get namespaces": 0, "create": 1, "patch leases": 0, "get nodes": 1}),
+        ("out", "cordoned", {"list nodes": 1, "get namespaces": 0, "create": 1, "patch leases": 1, "get nodes": 0}),
+        ("drained", "parked", {"list nodes": 1, "get namespaces": 0, "create": 1, "patch leases": 0, "get nodes": 0}),
     ],
-    ids=["a first record goes out on what was listed", "a record is read again under its lock", "its lock goes too"],
+    ids=["a first record goes out on what was listed", "so does a further step", "its lock goes too"],
 )
 def test_in_how_many_requests(step: str, state: State, asked: dict[str, int]) -> None:
     node = drained(step=t.cast("t.Any", step)) if step else manifests.node("a")

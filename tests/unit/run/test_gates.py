@@ -71,6 +71,12 @@ def test_gates_are_watched_until_they_are_passed(
     assert result.failed == (outcome == "failed")
 
 
+def test_gates_that_are_passed_already_take_one_look_and_no_lock(build: Build) -> None:
+    found = build()
+    assert not plan(found, "r1/n1", gates=("ready", "daemonsets"), wait=True).failed
+    assert sorted(asked(found)) == ["list daemonsets.apps", "list nodes", "list pods"]
+
+
 def test_what_is_waited_for_is_told_once(build: Build) -> None:
     found = build()
     happens(found, {0: "False", 3: "True"})

@@ -66,6 +66,12 @@ def test_later_waves_wait_until_they_leave_and_at_most_until_the_run_ends(world:
     assert call(world, StateOptions("listed")).data["traces"] == []
 
 
+def test_each_mark_is_one_request(world: World) -> None:
+    call(world, START)
+    sent = [request.request.verb for request in world.log if request.request.resource == kinds.NODES.resource]
+    assert sorted(sent) == ["list", "patch", "patch", "patch"]
+
+
 @pytest.mark.parametrize("noted", [(), ("n1",)])
 def test_a_failed_run_frees_the_nodes_and_marks_them_anew_once_it_is_resumed(
     world: World, noted: tuple[str, ...]

@@ -27,8 +27,8 @@ def start(
     * ``has_work``: whether there is work to do on the hosts;
     * ``finished``: the nodes that the earlier start has finished. Those of them that are still out of service with its
       record are ``half_back``; those that no other run has taken out are uncordoned once more (``give_back``);
-    * ``waves``: the nodes left to do, and ``batches``: the same, each with its controller host first. The nodes are hosts
-      of a batch only if something runs on hosts: ``sizes`` says how many hosts each has;
+    * ``waves``: the nodes left to do, and ``batches``: the same, each with its controller host first. The nodes are
+      hosts of a batch only if something runs on hosts: ``sizes`` says how many hosts each has;
     * ``hosts``: the hosts of these nodes, with addresses for those that are not in the inventory, and ``members``: all
       hosts of the batches in order. ``adopt`` says that no node of the batch belongs to a run other than the one
       named, whose tasks are known to be over by that;

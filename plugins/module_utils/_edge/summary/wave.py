@@ -28,8 +28,8 @@ class Wave:
 
     ``answers`` are those of ``ABOUT_NODES``, of ``again``, which checks whether the wave still fits, and of
     ``lost_guards`` and ``lost_nodes``, which return failed nodes to service. ``works`` are the results of the tasks on
-    the nodes' hosts, in the order of ``nodes``, as {outcome, message}; the outcome is waiting, done or failed; there are
-    none without work.
+    the nodes' hosts, in the order of ``nodes``, as {outcome, message}; the outcome is waiting, done or failed. Without
+    work there are none.
     ``broken`` is the error of a call that ended the way out of service, ``broken_late`` of one on the way back.
     ``run`` is the run with its nonce, ``runs`` are the runs that had left nodes out of service before.
     """

@@ -16,6 +16,7 @@ import typing as t
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import errors
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import (
     api_changes,
+    hooks,
     names,
     node_records,
     objects,
@@ -107,6 +108,8 @@ def _act(ctx: context.Context, options: node_steps.CordonOptions, todo: list[nod
                 _refuse_undrained(ctx, [task for task in group if not task.failed], options.rules)
             with ctx.clock.pool(act.AT_ONCE, "node") as pool:
                 list(pool.map(functools.partial(_write, ctx, options, locks), [x for x in group if not x.failed]))
+            if options.state == "uncordoned":
+                _tell_back(ctx, group)
             if options.state == "out":
                 done = [task for task in group if not task.failed]
                 others.let_balancers_settle(ctx, {task.name: task.record for task in done if task.record})
@@ -139,10 +142,11 @@ def _write(
             handshakes.take_back(ctx, task.record, fence)
         return task.change
 
-    # If somebody else has written the first record in the meantime, this patch is refused.
-    first = ctx.run is not None and task.record is None and planned is not None
+    # If somebody has written the node since it was read, this patch is refused, and decided anew. What is announced on
+    # pods is taken back before it, by the record, which is read again for that.
+    as_read = planned is not None and not (options.state == "uncordoned" and task.record and hooks.planned(task.record))
     target, fence = objects.Ref("Node", task.name, api_version="v1"), functools.partial(locks.fence, [task.name])
-    known: objects.Raw | writing.Unread | None = task.raw if first else writing.UNREAD
+    known: objects.Raw | writing.Unread | None = task.raw if as_read else writing.UNREAD
     try:
         if options.state == "uncordoned" and task.record and task.record.conditions:
             own = functools.partial(_still_to_give_back, ctx, options, task)
@@ -159,11 +163,19 @@ def _write(
     else:
         if change is not None:
             task.outcome, task.message, task.kept = outcomes.CordonOutcome(options.state), change.sentence, kept
-            note = ""
-            if options.state == "uncordoned":
-                note = others.await_schedulable(ctx, task.name)
-            task.message += note
-            ctx.tell(task.outcome, _done(options.state, change) + note, node=task.name)
+            task.raw, task.line = written.object, _done(options.state, change)
+            if options.state != "uncordoned":
+                ctx.tell(task.outcome, task.line, node=task.name)
+
+
+def _tell_back(ctx: context.Context, tasks: list[node_steps.Task]) -> None:
+    """Tell of nodes that were given back, once they take pods again."""
+    given_back = [task for task in tasks if task.line and task.outcome]
+    notes = others.await_schedulable(ctx, {task.name: task.raw for task in given_back if task.raw})
+    for task in given_back:
+        note = notes.get(task.name, "")
+        task.message += note
+        ctx.tell(t.cast("outcomes.CordonOutcome", task.outcome), task.line + note, node=task.name)
 
 
 def _still_to_give_back(

@@ -74,6 +74,10 @@ def judge(ctx: context.Context, nodes: snapshots.Snapshot, asked: Asked) -> cont
     reading.refuse_unknown(nodes.nodes, asked.nodes)
     if not asked.wait:
         return _result(nodes, _look(_gathered(ctx, nodes, asked), asked, {}))
+    # Where there is nothing to wait for, there is no lock to keep meanwhile.
+    found = _look(_gathered(ctx, nodes, asked), asked, dict.fromkeys(asked.nodes, asked.stable))
+    if not any(found.values()):
+        return _result(nodes, found)
     locks = locking.Locks(ctx)
     try:
         refused = locks.take_recorded(_own(ctx, nodes, asked.nodes))
@@ -87,12 +91,12 @@ def _watched(asked: Asked) -> list[str]:
 
 
 def _gathered(ctx: context.Context, nodes: snapshots.Snapshot, asked: Asked) -> snapshots.Snapshot:
-    """What is watched, by lists."""
-    found: dict[str, list[t.Any]] = {}
+    """What is watched, by lists; the nodes have just been read."""
+    found: dict[str, list[t.Any]] = {"nodes": list(nodes.nodes.values())}
     for name in _watched(asked):
         if name == "pods":
             found[name] = list(observe.pods_of(ctx.cluster, asked.nodes, len(nodes.nodes)))
-        else:
+        elif name not in found:
             found |= observe.lists(ctx.cluster, (name,))
     return snapshots.Snapshot.of(found)
 
@@ -172,7 +176,7 @@ def _watch(ctx: context.Context, asked: Asked, among: int, lost: t.Callable[[], 
             if text and text != announced:
                 announced = text
                 ctx.tell(phases.What.WAITING, text)
-            live.wait(TICK)
+            live.wait(min([TICK, *(seconds for seconds in left.values() if seconds > 0)]))
 
 
 def _taken_over(name: str, why: str) -> reasons.Finding:

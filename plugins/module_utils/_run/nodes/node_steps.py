@@ -62,8 +62,9 @@ class CordonOptions:
 class Task:
     """One node's part of the call.
 
-    ``raw`` is the node as it was last read, ``shown`` the change of its conditions. ``newcomer`` takes out a node that
-    nobody holds; it is the same for all nodes of a call, so that later calls take their locks together.
+    ``raw`` is the node as it was last read, ``shown`` the change of its conditions, ``line`` what to tell of its own.
+    ``newcomer`` takes out a node that nobody holds; it is the same for all nodes of a call, so that later calls take
+    their locks together.
     """
 
     name: str
@@ -77,6 +78,7 @@ class Task:
     identity: context.Run | None = None
     outcome: outcomes.CordonOutcome | None = None
     message: str = ""
+    line: str = ""
     kept: tuple[str, ...] = ()
 
     @property

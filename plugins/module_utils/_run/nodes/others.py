@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import errors, kinds, verbs
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import errors, kinds, watch
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import (
     names,
     node_records,
@@ -16,6 +16,9 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.mod
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.nodes import cordon as plan
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import act, context
+
+TAINT_SECONDS = 10.0
+"""For how long the node lifecycle controller may take to remove the taint of a cordon."""
 
 
 def await_notice(ctx: context.Context, waits: t.Mapping[str, float]) -> None:
@@ -46,16 +49,48 @@ def _has_balancers(ctx: context.Context) -> bool:
     return any((service.get("spec") or {}).get("type") == "LoadBalancer" for service in found)
 
 
-def await_schedulable(ctx: context.Context, name: str) -> str:
-    """Wait for the end of the unschedulable taint, some milliseconds after the cordon; returns a note if it stays."""
-    until = ctx.clock.now() + 10.0
-    while ctx.clock.now() < until:
-        try:
-            node = objects.Node.of(ctx.cluster.send(verbs.get(kinds.NODES, name)))
-        except errors.ClusterError:
-            # It was given back, even if it cannot be read now.
-            return ""
-        if node.unschedulable or not any(x.get("key") == names.UNSCHEDULABLE_TAINT for x in node.taints):
-            return ""
-        ctx.clock.sleep(0.02)
-    return f"; the taint {names.UNSCHEDULABLE_TAINT} is still there, is the node lifecycle controller running?"
+def await_schedulable(ctx: context.Context, nodes: t.Mapping[str, objects.Raw]) -> dict[str, str]:
+    """Wait for the end of the unschedulable taints, some milliseconds after the cordons; notes on those that stay.
+
+    ``nodes`` are as the API server answered when their cordons were removed. One watch from there tells of all of them.
+    """
+    held = {name for name, raw in nodes.items() if _held(raw)}
+    if not held:
+        return {}
+    until, wake = ctx.clock.now() + TAINT_SECONDS, ctx.clock.condition()
+
+    def see(what: str, raw: objects.Raw) -> None:
+        if what == "DELETED" or not _held(raw):
+            held.discard(raw["metadata"]["name"])
+
+    fields = f"metadata.name={next(iter(held))}" if len(held) == 1 else ""
+    reflector = watch.Reflector(
+        ctx.cluster,
+        kinds.NODES,
+        fields=fields,
+        wake=wake,
+        keep=lambda raw: raw if raw["metadata"]["name"] in nodes else None,
+        on_event=see,
+    )
+    versions = [nodes[name]["metadata"]["resourceVersion"] for name in held]
+    # From the first of them on, so that the watch tells of each; where their order is unknown, a list does.
+    reflector.resource_version = min(versions, key=int) if all(map(str.isdigit, versions)) else ""
+    reflector.start()
+    try:
+        with wake:
+            while held and (left := until - ctx.clock.now()) > 0:
+                if reflector.error or reflector.trouble:
+                    # They were given back, even if they cannot be read now.
+                    return {}
+                wake.wait(left)
+            late = sorted(held)
+    finally:
+        reflector.stop()
+    taint = f"the taint {names.UNSCHEDULABLE_TAINT} is still there, is the node lifecycle controller running?"
+    return dict.fromkeys(late, f"; {taint}")
+
+
+def _held(raw: objects.Raw) -> bool:
+    """Whether a node that is not cordoned still has the taint."""
+    node = objects.Node.of(raw)
+    return not node.unschedulable and any(x.get("key") == names.UNSCHEDULABLE_TAINT for x in node.taints)

@@ -38,7 +38,7 @@ def mark(ctx: context.Context, run_id: str, nodes: t.Collection[str], until: flo
             raise TooLateError(f"run {run_id} may be another's by now")
 
     if nodes:
-        wanted = [node for node in _listed(ctx) if node.name in nodes and waiting.set_on(node, run_id)]
+        wanted = [node for node in _listed(ctx) if node.name in nodes]
         _all(ctx, wanted, run_id, waiting.set_on, fence)
 
 
@@ -68,9 +68,13 @@ def _all(
         def decide(raw: objects.Raw | None) -> api_changes.Change | None:
             return rule(objects.Node.of(raw), run_id) if raw else None
 
+        change = rule(node, run_id)
+        if change is None:
+            return ""
         target = objects.Ref("Node", node.name, api_version="v1")
         try:
-            writing.write(ctx, target, decide, fence=fence, patience=PATIENCE)
+            first = writing.at_first(change, decide)
+            writing.write(ctx, target, first, known=None, fence=fence, patience=PATIENCE)
         except errors.ClusterError as error:
             message = f"Node {node.name}: {error}"
             hopeless.extend([message] if isinstance(error, (errors.Forbidden, errors.Unreachable)) else [])
