@@ -198,8 +198,7 @@ def wave(answers: replies.Answers, **known: t.Any) -> dict[str, t.Any]:
     """What came of a wave so far, as names of nodes; ``known`` are the other fields of ``Wave``.
 
     * ``stop``: why the wave does not start;
-    * ``cordoned``, ``hooked``, ``protected``, ``drained``, ``ready``: how far the nodes came. ``lost``: those that
-      failed and are returned to service at once;
+    * ``drained``, ``ready``: how far the nodes came. ``lost``: those that failed and are returned to service at once;
     * ``unfinished``: those that stay out of service because their work is not done. ``returning``: those that return,
       and of them ``not_rebooted`` those whose hosts did not have to be;
     * ``finished``: those that passed the gates after their work. ``others``: the other runs to be told about them;
@@ -214,9 +213,6 @@ def wave(answers: replies.Answers, **known: t.Any) -> dict[str, t.Any]:
     untainted = replies.names(replies.failed(*found.of("taint")))
     return {
         "stop": found.stop,
-        "cordoned": found.cordoned,
-        "hooked": replies.without(found.cordoned, found.unhooked),
-        "protected": replies.without(found.passed("protect"), found.unhooked),
         "drained": found.drained,
         "ready": found.ready,
         "lost": replies.without(found.touched, found.ready),
