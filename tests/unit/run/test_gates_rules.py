@@ -75,15 +75,17 @@ def test_a_result_says_of_each_node_what_it_lacks(world: World) -> None:
 
 @pytest.mark.parametrize(
     ("wanted", "kinds_"),
-    [(("ready",), ["nodes"]), (("ready", "daemonsets"), ["nodes", "pods", "daemonsets.apps"])],
+    [(("ready",), []), (("ready", "daemonsets"), ["pods", "daemonsets.apps"])],
 )
-@pytest.mark.parametrize("wait", [False, True])
-def test_pods_are_read_only_for_the_gate_that_needs_them(
-    world: World, wanted: tuple[str, ...], kinds_: list[str], wait: bool
+@pytest.mark.parametrize(("wait", "stable"), [(False, 1.0), (True, 0.0), (True, 1.0)])
+def test_pods_are_read_only_for_the_gate_that_needs_them_and_watched_only_if_it_is_waited_for(
+    world: World, wanted: tuple[str, ...], kinds_: list[str], wait: bool, stable: float
 ) -> None:
-    assert not judged(world, gates=wanted, wait=wait, run="").failed
-    assert asked(world, "list") == kinds_
-    assert asked(world, "watch") == (kinds_ if wait else [])
+    assert not judged(world, gates=(*wanted, "stable"), wait=wait, stable=stable, run="").failed
+    # The nodes themselves were read before.
+    watched = ["nodes", *kinds_] if wait and stable else []
+    assert asked(world, "list") == [*kinds_, *watched]
+    assert asked(world, "watch") == watched
 
 
 def test_a_gate_that_does_not_exist_is_named_with_those_that_do(world: World) -> None:
