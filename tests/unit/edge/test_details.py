@@ -132,7 +132,9 @@ def test_the_calls_of_a_wave_and_the_plan_have_details() -> None:
 
 
 def test_of_combined_results_each_node_has_the_details_of_its_outcome(tmp_path: Path) -> None:
-    first = {"nodes": [{"name": "a", "outcome": "drained", "pods": [1]}, {"name": "b", "outcome": "unreachable"}]}
+    first: dict[str, Any] = {
+        "nodes": [{"name": "a", "outcome": "drained", "pods": [1]}, {"name": "b", "outcome": "unreachable"}]
+    }
     second = {"nodes": [{"name": "b", "outcome": "drained", "pods": [2]}], "timeline": ["second"]}
     parts = [details.apart(each, str(tmp_path)) for each in ({**first, "timeline": ["first"]}, second)]
     nodes = [parts[0]["nodes"][0], parts[1]["nodes"][0]]

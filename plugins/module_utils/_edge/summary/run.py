@@ -35,7 +35,7 @@ def run(
     """The result of the run so far.
 
     ``answers`` are those of the last two calls, ``ended`` and ``report``, once they were made. ``batches`` are the
-    planned waves, each with its controller host first, ``waves`` their results as {failed, stop, back} (``{}`` for one
+    planned waves, each with its controller host first, ``waves`` their results as ``came`` has them (``{}`` for one
     that did not start or end; no wave at all if the run did not start), ``taken_up`` the results for what an earlier
     start had ``finished``, ``in_the_way`` why the run did not start, ``descheduler`` the error of its rollout,
     ``soaks`` what failed in the soaks. ``seconds`` is the forecast for each batch, ``window`` that of the input, and
@@ -43,6 +43,7 @@ def run(
 
     * ``failed``: an entry about each node that is not where it should be, ``stops``: why waves did not start,
       ``left``: the nodes of waves that did not start for that or another reason;
+    * ``told``: the results of all waves, for the report;
     * ``back``: the nodes that are back in service, those of an earlier start too;
     * ``closed``: why the next wave may not start now, by the maintenance windows;
     * ``clean``: every wave succeeded, so that the steps after the waves may run, ``well``: these succeeded too;
@@ -71,6 +72,7 @@ def run(
         "failed": failures,
         "stops": stops,
         "left": left,
+        "told": [answer for wave in came for answer in wave.get("told", ())],
         "back": [*finished, *(node for wave in came for node in wave.get("back", ()))],
         "closed": closed,
         "clean": not of_waves and not stops and not left,
