@@ -101,3 +101,8 @@ def test_one_bulk_call_for_a_wave_whatever_its_size(arena: Arena, play: Player, 
     seen.all_held()
     calls = {module: len(run.of(module)) for module in ("pdb_guard", "node_drain")}
     assert calls == {"pdb_guard": 2, "node_drain": 1}, "before and after, and once for all nodes"
+    locks = [request for request in seen.requests if request.resource == "leases" and request.writes]
+    verbs = Counter(request.verb for request in locks if not request.name.startswith(("run-", "heartbeat-")))
+    assert verbs["patch"] == 0, "what a run renews does not grow with its nodes"
+    assert verbs["create"] <= len(leaving) + 2, "each node's lease, the heartbeat and the run's sign of life"
+    assert verbs["delete"] == len(leaving)

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 import pytest
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds, verbs
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.api_changes import Change
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import act
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import Run
@@ -61,6 +62,11 @@ def is_node_patch(request: verbs.Request) -> bool:
 
 def is_lock_patch(request: verbs.Request) -> bool:
     return request.resource == kinds.LEASES.resource and request.verb == "patch" and request.name.startswith("node-")
+
+
+def is_renewal(request: verbs.Request) -> bool:
+    of_lease = request.resource == kinds.LEASES.resource and request.verb == "patch"
+    return of_lease and request.name.startswith(names.HEARTBEAT_PREFIX)
 
 
 def takes_lock(request: verbs.Request) -> bool:

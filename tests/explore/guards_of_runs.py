@@ -21,10 +21,8 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.mod
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.nodes import standing
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap import swap
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import locking
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.node_locks import (
-    LostLockError,
-    NodeLock,
-)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.heartbeats import HeldLease
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.node_locks import LostLockError
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drain import closing
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drain.evict import Evictor
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.plan.plan import PlanOptions, make_plan
@@ -36,6 +34,7 @@ from ansible_collections.kubeops.node_maintenance.tests.explore.guards import (
     Guard,
     Notices,
     holder,
+    is_renewal,
     locks,
     prepared,
     replaced_by,
@@ -163,11 +162,15 @@ def older_start() -> None:
 
 
 def frozen_while_renewing() -> None:
-    """Whoever has locked a node stands still before it reads so; it has to know then that another has it by now."""
+    """Whoever goes on with a node stands still before it reads so; it has to know then that another has it by now."""
     with prepared() as world:
         a, b, me = locks(world, "a", ["n1"]), locks(world, "b", ["n1"]), world.process("a")
+        before = locks(world, "a", ["n1"])
 
         def work() -> None:
+            before.take()
+            before.leave()
+            me.faults.when(is_renewal, Fault("frozen sent", 25.0))
             if a.take():
                 return
             try:
@@ -177,9 +180,6 @@ def frozen_while_renewing() -> None:
             if holder(world, "n1") != "a":
                 raise Violation("I5: it passed its fence while somebody else held the lock")
 
-        me.faults.when(
-            lambda request: request.verb == "create" and "leases" in request.resource, Fault("frozen sent", 25.0)
-        )
         working = me.spawn(work)
         world.machine.run_until(lambda: me.process.frozen)
         taking = world.process("b").spawn(b.take)
@@ -280,13 +280,13 @@ def slow_budgets() -> None:
 
 def stamped_when_read(patch: pytest.MonkeyPatch) -> None:
     """A lock counts as fresh from when the answer of its renewal is read."""
-    keep = NodeLock._keep
+    keep = HeldLease._keep
 
-    def kept(self: NodeLock, lease: Raw) -> None:
+    def kept(self: HeldLease, lease: Raw) -> None:
         self._sent = Stopwatch(self._ctx.clock)
         keep(self, lease)
 
-    patch.setattr(NodeLock, "_keep", kept)
+    patch.setattr(HeldLease, "_keep", kept)
 
 
 def forgetful(patch: pytest.MonkeyPatch) -> None:

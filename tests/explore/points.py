@@ -11,7 +11,7 @@ import typing as t
 from dataclasses import dataclass, replace
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.verbs import Request
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.node_locks import WORKING
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.lock_leases import WORKING
 from ansible_collections.kubeops.node_maintenance.tests.explore import invariants, scenes
 from ansible_collections.kubeops.node_maintenance.tests.explore.judge import NODES, Judge, Violation, record
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.faults import EVERY, Fault

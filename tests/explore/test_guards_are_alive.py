@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import types
 import typing as t
 from dataclasses import replace
@@ -15,9 +16,18 @@ import pytest
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import errors, kinds, verbs
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.client import Cluster
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swap import swap
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import locking, stored_runs, writing
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import (
+    heartbeats,
+    lock_watch,
+    stored_runs,
+    writing,
+)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.keeping import Keeper
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.locking import Locks
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.node_locks import NodeLock
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.node_locks import (
+    LostLockError,
+    NodeLock,
+)
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.nodes import node_steps
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.protect import guard_call
 from ansible_collections.kubeops.node_maintenance.tests.explore import guards_of_runs, scenes, stories
@@ -30,6 +40,7 @@ from ansible_collections.kubeops.node_maintenance.tests.explore.guards import (
     is_eviction,
     is_lock_patch,
     is_node_patch,
+    is_renewal,
     locks,
     makes_budget,
     meanwhile,
@@ -83,6 +94,34 @@ def late_taker() -> None:
         world.machine.run_for(1.0)
         if holder(world, "n1") != "a":
             raise Violation("I5: the lock of n1 was taken from somebody who renewed it")
+
+
+def thawed_holder() -> None:
+    """A holder of two nodes thaws after one of them was taken, and before it has seen that."""
+    with prepared() as world:
+        a, b = locks(world, "a", ["n1", "n2"]), locks(world, "b", ["n1"])
+        holding = world.process("a").spawn(a.take)
+        world.machine.run_until(lambda: not holding.alive)
+        world.process("a").process.freeze()
+        taking = world.process("b").spawn(b.take)
+        world.machine.run_until(lambda: not taking.alive)
+        assert taking.value() == {}
+        world.process("a").process.thaw()
+        world.machine.run_for(1.0)
+        passed: list[bool] = []
+
+        def pass_it() -> None:
+            with contextlib.suppress(LostLockError):
+                a.fence(["n1"])
+                passed.append(True)
+
+        passing = world.process("a").spawn(pass_it)
+        world.machine.run_until(lambda: not passing.alive)
+        if passed:
+            raise Violation(f"I5: a passed its fence while {holder(world, 'n1')} held the lock of n1")
+        kept = world.process("a").spawn(lambda: a.fence(["n2"]))
+        world.machine.run_until(lambda: not kept.alive)
+        kept.value()
 
 
 def waiting_for_others() -> None:
@@ -147,15 +186,20 @@ def without_uid(patch: pytest.MonkeyPatch) -> None:
 
 def renewed_late(patch: pytest.MonkeyPatch) -> None:
     """Locks are renewed only when all of them are taken."""
-    take, keep = Locks.take, Locks._keep_renewed
+    take, keep = Locks.take, Keeper.start
 
     def taken(self: Locks, **options: bool) -> t.Any:
         found = take(self, **options)
-        keep(self)
+        keep(self._keeper)
         return found
 
     patch.setattr(Locks, "take", taken)
-    patch.setattr(Locks, "_keep_renewed", lambda self: None)
+    patch.setattr(Keeper, "start", lambda self: None)
+
+
+def never_ended(patch: pytest.MonkeyPatch) -> None:
+    """A lease is taken without an end of the heartbeat that it names."""
+    patch.setattr(heartbeats, "end", lambda *args: True)
 
 
 class _Never(Exception):
@@ -178,9 +222,10 @@ GUARDS = (
     Guard("resourceVersion of lock patches", without_version("Lease", "patch"), late_taker),
     Guard(
         "only the lease that was watched",
-        replaced_by(locking, "_unchanged", lambda seen: lambda lease: True),
+        replaced_by(lock_watch, "_unchanged", lambda seen: lambda lease: True),
         late_taker,
     ),
+    Guard("the end of the heartbeat before the taking", never_ended, thawed_holder),
     Guard("renewal while others are waited for", renewed_late, waiting_for_others),
     Guard(
         "read again after a lost answer",
@@ -191,7 +236,7 @@ GUARDS = (
     Guard(
         "the record after the lock",
         replaced_by(guard_call.GuardCall, "_look_again", lambda self: None),
-        cut_off(is_lock_patch, Fault("frozen", 600.0)),
+        cut_off(is_renewal, Fault("frozen", 600.0)),
     ),
     Guard(
         "what is kept of the run after the lock",

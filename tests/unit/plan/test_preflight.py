@@ -172,6 +172,26 @@ def test_a_lease_holds_for_its_duration(changes: Raw, alive: bool) -> None:
     assert not held.alive(None, "2026-01-02T00:00:00Z")
 
 
+@pytest.mark.parametrize(
+    ("uid", "renewed", "alive"),
+    [
+        pytest.param("u1", "2026-01-01T23:59:50Z", True, id="it beats"),
+        pytest.param("u1", "2026-01-01T23:59:40Z", False, id="it is silent"),
+        pytest.param("u2", "2026-01-01T23:59:50Z", False, id="it is another one by now"),
+    ],
+)
+def test_a_lease_with_a_heartbeat_holds_as_long_as_that(uid: str, renewed: str, alive: bool) -> None:
+    name = names.heartbeat_name("r1/n1")
+    said = {"holderIdentity": "r1/n1", "leaseDurationSeconds": 15, "renewTime": renewed}
+    beat = {"metadata": {"name": name, "uid": uid}, "spec": said}
+    spec = {"holderIdentity": "r1/n1", "leaseDurationSeconds": 86400, "renewTime": "2026-01-01T23:00:00Z"}
+    lock = {"metadata": {"annotations": {names.HEARTBEAT: f"{name}/u1"}}, "spec": spec}
+    assert held.alive(lock, "2026-01-02T00:00:00Z", [beat]) is alive
+    assert not held.alive(lock, "2026-01-02T00:00:00Z")
+    spec["holderIdentity"] = "r2/n2"
+    assert held.alive(lock, "2026-01-02T00:00:00Z"), "what an earlier release took holds by itself"
+
+
 def test_what_to_run_for_a_node_that_is_out() -> None:
     found = findings(snapshot(nodes=[recorded("out"), node("n2")]))
     assert "maintain_run=r1" in found[0].remedy

@@ -86,6 +86,7 @@ def test_a_guard_is_a_trace_on_the_nodes_that_it_serves(serves: str | None, node
     [
         ("node-a", "the lock of node a", ("a",)),
         ("run-r1", "the sign of life of run r1", ()),
+        ("heartbeat-0", "the heartbeat of run r1", ()),
         ("surge-u", "a surge whose record cannot be read", ()),
     ],
 )

@@ -18,9 +18,9 @@ from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.world imp
 T = t.TypeVar("T")
 
 
-def locks(actor: Actor, run: str, *nodes: str) -> Locks:
+def locks(actor: Actor, run: str, *nodes: str, where: str = names.NAMESPACE) -> Locks:
     """The locks of these nodes (of `a` where none is named), in the name of the run."""
-    places = {node: f"{names.NAMESPACE}/node-{node}" for node in nodes or ("a",)}
+    places = {node: f"{where}/node-{node}" for node in nodes or ("a",)}
     return Locks(actor.ctx(), t.cast("Run", Run.parse(run)), places)
 
 
@@ -29,10 +29,10 @@ def done(actor: Actor, call: t.Callable[[], T]) -> T:
     return actor.run(lambda _ctx: call())
 
 
-def held(world: World, run: str, *nodes: str) -> None:
+def held(world: World, run: str, *nodes: str, where: str = names.NAMESPACE) -> None:
     """A process takes the locks and dies."""
     holder = world.process("holder")
-    assert done(holder, locks(holder, run, *nodes).take) == {}
+    assert done(holder, locks(holder, run, *nodes, where=where).take) == {}
     world.machine.kill(holder.process)
 
 
@@ -41,15 +41,15 @@ def leases(world: World) -> set[str]:
     return {name for _namespace, name in world.store.of(kinds.LEASES.resource)}
 
 
-def lease(world: World, node: str = "a") -> Raw:
+def lease(world: World, node: str = "a", *, where: str = names.NAMESPACE) -> Raw:
     """The spec of a node's lock."""
-    return t.cast("Raw", world.get(kinds.LEASES, f"node-{node}", names.NAMESPACE)["spec"])
+    return t.cast("Raw", world.get(kinds.LEASES, f"node-{node}", where)["spec"])
 
 
-def rewrite(world: World, node: str = "a", **spec: t.Any) -> None:
+def rewrite(world: World, node: str = "a", *, where: str = names.NAMESPACE, **spec: t.Any) -> None:
     """Somebody writes the lease of a node; without more it is renewed by whoever holds it."""
     stamp = f"2026-02-02T00:00:00.{int(world.machine.now * 1000) % 1_000_000:06}Z"
-    world.patch(kinds.LEASES, f"node-{node}", {"spec": {"renewTime": stamp, **spec}}, names.NAMESPACE)
+    world.patch(kinds.LEASES, f"node-{node}", {"spec": {"renewTime": stamp, **spec}}, where)
 
 
 def of_leases(method: str) -> t.Callable[[Request], bool]:

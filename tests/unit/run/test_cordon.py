@@ -182,7 +182,10 @@ def test_a_release_removes_the_lock_that_a_killed_one_left_and_none_that_lives()
         taking = ann.spawn(locks.take)
         world.machine.run_until(lambda: not taking.alive)
         assert not released(world, "otto", "/3").value().failed
-        assert {name for _ns, name in world.store.of(kinds.LEASES.resource)} == {"node-n2"}
+        assert {name for _ns, name in world.store.of(kinds.LEASES.resource)} == {
+            "node-n2",
+            names.heartbeat_name("bb/2"),
+        }
 
 
 def _bring(options: CordonOptions, ctx: Context) -> Result:

@@ -13,7 +13,7 @@ import typing as t
 import pytest
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import lock_leases, names
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import Context, StopRun
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.nodes.cordon import cordon
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.nodes.node_steps import CordonOptions, State
@@ -211,9 +211,9 @@ def test_each_node_is_told_once_in_the_order_in_which_they_were_named() -> None:
 @pytest.mark.parametrize(
     ("step", "state", "asked"),
     [
-        ("", "cordoned", {"list nodes": 1, "get namespaces": 1, "create": 1, "patch leases": 1, "get nodes": 0}),
-        ("out", "cordoned", {"list nodes": 1, "get namespaces": 0, "create": 1, "patch leases": 1, "get nodes": 0}),
-        ("drained", "parked", {"list nodes": 1, "get namespaces": 0, "create": 1, "patch leases": 0, "get nodes": 0}),
+        ("", "cordoned", {"list nodes": 1, "get namespaces": 1, "stays": 1, "get nodes": 0}),
+        ("out", "cordoned", {"list nodes": 1, "get namespaces": 0, "stays": 1, "get nodes": 0}),
+        ("drained", "parked", {"list nodes": 1, "get namespaces": 0, "stays": 0, "get nodes": 0}),
     ],
     ids=["a first record goes out on what was listed", "so does a further step", "its lock goes too"],
 )
@@ -227,13 +227,13 @@ def test_in_how_many_requests(step: str, state: State, asked: dict[str, int]) ->
             for key, count in {
                 "list nodes": asked["list nodes"],
                 "get namespaces": asked["get namespaces"],
-                f"list {leases}": 1,
-                f"create {leases}": asked["create"],
+                f"list {leases}": 2 - asked["stays"],
+                f"create {leases}": 2,
                 "get nodefences.maintenance.kubeops.io": 1,
                 "get nodes": asked["get nodes"],
                 "patch nodes": 1,
-                f"patch {leases}": asked["patch leases"],
-                f"delete {leases}": 1 - asked["patch leases"],
+                f"patch {leases}": asked["stays"],
+                f"delete {leases}": 2 - 2 * asked["stays"],
             }.items()
             if count
         }
@@ -255,8 +255,10 @@ def test_for_how_long_the_lock_lasts_afterwards(
 ) -> None:
     with alone(step) as world:
         brought(world, state, **options)
-        lease = world.find(kinds.LEASES, "node-a", names.NAMESPACE)
-        assert (lease["spec"]["leaseDurationSeconds"] if lease else None) == seconds
+        leases = [raw for _place, raw in world.store.of(kinds.LEASES.resource).items()]
+        mine = [lock_leases.Seen.among(lease, leases) for lease in leases if not lock_leases.is_heartbeat(lease)]
+        assert [seen.duration for seen in mine] == ([seconds] if seconds else [])
+        assert len(leases) == len([part for seen in mine for part in (seen.lease, seen.heartbeat) if part])
 
 
 def test_a_lock_that_is_held_leaves_the_node_and_says_how_to_go_on() -> None:

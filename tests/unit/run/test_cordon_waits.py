@@ -163,6 +163,7 @@ def test_a_lock_that_is_lost_before_the_write_fails_its_node_alone() -> None:
         task = me.call(lambda ctx: cordon(ctx, CordonOptions("cordoned", ("a", "b"))), "r1/n1")
         world.machine.run_for(0.5)
         rival = {"spec": {"holderIdentity": "r2/n2"}}
+        world.delete(kinds.LEASES, names.heartbeat_name("r1/n1"), names.NAMESPACE)
         world.patch(kinds.LEASES, "node-a", rival, names.NAMESPACE)
         world.machine.run_until(lambda: not task.alive)
         outcomes = {node["name"]: node["outcome"] for node in task.value().data["nodes"]}
@@ -178,7 +179,7 @@ def test_a_write_that_is_refused_fails_its_node_alone_and_keeps_its_lock_for_the
         assert shown[0]["message"].startswith("Node a: ")
         assert len(ctx.changes) == 1
         leases = {name for _namespace, name in world.store.of(kinds.LEASES.resource)}
-        assert leases == {"node-a", "node-b"}
+        assert leases == {"node-a", "node-b", names.heartbeat_name("r1/n1")}
 
 
 def test_what_another_call_has_brought_there_meanwhile_is_no_change_of_ours() -> None:

@@ -116,8 +116,8 @@ def test_whose_locks_are_renewed_meanwhile(run: str, step: t.Any, check: bool, k
         world.set_node_ready("a", "False")
         assert judged(world, run=run, check=check, timeout=12.0).failed
         writes = [sent.request for sent in world.log if sent.request.writes]
-        assert [request.verb for request in writes] == (["create", "patch", "patch", "patch"] if kept else [])
-        lease = world.find(kinds.LEASES, "node-a", names.NAMESPACE)
+        assert [request.verb for request in writes] == (["create", "create", "patch", "patch", "patch"] if kept else [])
+        lease = world.find(kinds.LEASES, names.heartbeat_name("r1/n1"), names.NAMESPACE)
         assert (lease["spec"]["leaseDurationSeconds"] if lease else None) == (60 if kept else None)
 
 

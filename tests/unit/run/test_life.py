@@ -12,7 +12,7 @@ import typing as t
 import pytest
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import lock_leases, names
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import holders, life
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import Context, Run
 from ansible_collections.kubeops.node_maintenance.tests.unit.run.locked import rewrite
@@ -213,7 +213,7 @@ def test_what_is_written_during_the_watch_is_alive_and_the_others_are_watched_on
 
 
 def test_nothing_is_asked_about_no_leases(world: World) -> None:
-    assert world.process("me").run(lambda ctx: life.silent(ctx, [])) == set()
+    assert world.process("me").run(lambda ctx: life.silent(ctx, [])) == {}
     assert world.log == []
 
 
@@ -231,7 +231,7 @@ def test_which_locks_are_left(world: World, run: str, found: set[str]) -> None:
     )
     me = world.process("me")
     left = me.run(lambda ctx: life.left_locks(ctx, Run(run, "x"), ["a", "b", "c"], names.NAMESPACE))
-    assert {lease["metadata"]["name"] for lease in left} == found
+    assert {seen.lease["metadata"]["name"] for seen in left} == found
 
 
 def install(world: World, **held: str) -> None:
@@ -253,11 +253,11 @@ def test_a_leftover_lock_goes_with_its_entry_unless_it_was_written_since(
 ) -> None:
     world.apply(a_lease("node-a", holder))
     install(world, **{"node-a": "r1/n1"})
-    seen = t.cast("Raw", there(world, "node-a"))
+    seen = lock_leases.Seen(t.cast("Raw", there(world, "node-a")))
     if written:
         rewrite(world)
     me = world.process("me")
-    me.run(functools.partial(life.drop, lock=seen))
+    me.run(functools.partial(life.drop, seen=seen))
     assert (there(world, "node-a") is None) is gone
     assert bool(fenced(world)) is entry
     assert [change.sentence for ctx in me.contexts for change in ctx.changes] == (
@@ -268,7 +268,8 @@ def test_a_leftover_lock_goes_with_its_entry_unless_it_was_written_since(
 def test_check_mode_drops_no_lock_and_tells_so(world: World) -> None:
     world.apply(a_lease("node-a"))
     install(world, **{"node-a": "r1/n1"})
-    in_check_mode(world, functools.partial(life.drop, lock=t.cast("Raw", there(world, "node-a"))))
+    seen = lock_leases.Seen(t.cast("Raw", there(world, "node-a")))
+    in_check_mode(world, functools.partial(life.drop, seen=seen))
     assert there(world, "node-a") is not None
     assert fenced(world) == {"node-a": "r1/n1"}
     assert max(len(ctx.changes) for ctx in world.process("me").contexts) == 1
@@ -279,4 +280,4 @@ def test_check_mode_drops_no_lock_and_tells_so(world: World) -> None:
     [({}, "", 0.0), (None, "", 0.0), ({"holderIdentity": "r1/n1", "leaseDurationSeconds": 15}, "r1", 15.0)],
 )
 def test_a_lease_says_who_and_for_how_long(spec: Raw | None, holder: str, seconds: float) -> None:
-    assert (holders.holder_of({"spec": spec}), holders.duration_of({"spec": spec})) == (holder, seconds)
+    assert (holders.holder_of({"spec": spec}), lock_leases.duration_of({"spec": spec})) == (holder, seconds)

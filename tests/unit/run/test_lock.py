@@ -14,28 +14,24 @@ import pytest
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.api_changes import Change
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.lock_leases import WORKING
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.node_records import Record
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.objects import Raw, Ref
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import locking
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.locking import (
-    DYING,
-    IDLE,
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import keeping, locking
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.keeping import (
     LEAVE_WITHIN,
-    LOOK_EVERY,
     RENEW_EVERY,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.node_locks import (
-    WORKING,
-    LostLockError,
-)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.lock_watch import DYING, LOOK_EVERY
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.locking import IDLE
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.node_locks import LostLockError
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.writing import write
-from ansible_collections.kubeops.node_maintenance.tests.unit.run.locked import (
-    done,
+from ansible_collections.kubeops.node_maintenance.tests.unit.run.locked import done, leases, of_leases
+from ansible_collections.kubeops.node_maintenance.tests.unit.run.locked_one_by_one import (
+    WHERE,
     held,
     lease,
-    leases,
     locks,
-    of_leases,
     rewrite,
 )
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator import manifests
@@ -47,14 +43,14 @@ from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.world imp
 @pytest.fixture
 def world() -> t.Iterator[World]:
     nodes = [manifests.node(name) for name in ("a", "b")]
-    with World([*nodes, manifests.namespace(names.NAMESPACE)]) as made:
+    with World([*nodes, manifests.namespace(names.NAMESPACE), manifests.namespace(WHERE)]) as made:
         yield made
 
 
 @pytest.fixture
 def unkept(monkeypatch: pytest.MonkeyPatch) -> None:
     """The thread that renews gets no turn for an hour: what is renewed is renewed by who needs it."""
-    monkeypatch.setattr(locking, "RENEW_EVERY", 3600.0)
+    monkeypatch.setattr(keeping, "RENEW_EVERY", 3600.0)
 
 
 def renewals(world: World, actor: Actor) -> int:
@@ -159,7 +155,7 @@ def test_a_long_lease_of_somebody_else_is_not_adopted(world: World) -> None:
 def test_a_lock_that_vanishes_while_we_watch_is_ours(world: World) -> None:
     held(world, "r1/n1")
     began = world.machine.now
-    world.machine.after(3.0, lambda: world.delete(kinds.LEASES, "node-a", names.NAMESPACE), "delete")
+    world.machine.after(3.0, lambda: world.delete(kinds.LEASES, "node-a", WHERE), "delete")
     me = world.process("me")
     assert done(me, locks(me, "r2/n2").take) == {}
     assert lease(world)["holderIdentity"] == "r2/n2"
@@ -208,7 +204,7 @@ def test_a_thawed_run_that_nobody_replaced_goes_on(world: World) -> None:
 
 def test_a_deleted_lock_is_lost(world: World) -> None:
     me, mine = frozen(world)
-    world.delete(kinds.LEASES, "node-a", names.NAMESPACE)
+    world.delete(kinds.LEASES, "node-a", WHERE)
     world.machine.run_for(100.0)
     me.process.thaw()
     with pytest.raises(LostLockError, match="deleted"):
@@ -381,9 +377,7 @@ def test_the_locks_of_several_runs_are_taken_together_and_left_within_one_deadli
     me = world.process("me")
     held(world, "r9/n", "d")
     recorded = {
-        node: Record(
-            f"r{number}", "n", "me", "", "2026-01-01T00:00:00Z", "cordoned", "", f"{names.NAMESPACE}/node-{node}", {}
-        )
+        node: Record(f"r{number}", "n", "me", "", "2026-01-01T00:00:00Z", "cordoned", "", f"{WHERE}/node-{node}", {})
         for number, node in enumerate("abcd")
     }
     mine = locking.Locks(me.ctx())

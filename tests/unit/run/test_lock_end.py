@@ -14,8 +14,9 @@ import pytest
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import kinds
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.verbs import Request
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import locking
-from ansible_collections.kubeops.node_maintenance.tests.unit.run.locked import done, lease, leases, locks, of_leases
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import keeping, locking
+from ansible_collections.kubeops.node_maintenance.tests.unit.run.locked import done, leases, of_leases
+from ansible_collections.kubeops.node_maintenance.tests.unit.run.locked_one_by_one import WHERE, lease, locks
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator import manifests
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.faults import Fault
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.world import Actor, World
@@ -25,7 +26,7 @@ MAP = kinds.NODE_FENCES.resource
 
 @pytest.fixture
 def world() -> t.Iterator[World]:
-    with World([manifests.namespace(names.NAMESPACE)], settle=False) as made:
+    with World([manifests.namespace(names.NAMESPACE), manifests.namespace(WHERE)], settle=False) as made:
         yield made
 
 
@@ -95,7 +96,7 @@ def test_a_renewal_that_hangs_takes_half_of_the_time_at_most(world: World) -> No
     me = world.process("me")
     mine = taken(me, "a", "b")
     me.faults.when(on("a"), Fault("hang"), times=100)
-    world.machine.run_for(locking.RENEW_EVERY + 0.5)
+    world.machine.run_for(keeping.RENEW_EVERY + 0.5)
     with sending(world, on("b")) as renewals:
         assert ends_after(world, me, mine) == 10.0
     assert renewals == [(5.0, "node-b")]
@@ -132,8 +133,8 @@ def test_a_process_that_stood_still_while_it_left_ends_at_once(world: World) -> 
 def test_a_lock_that_was_lost_is_left_alone_at_the_end(world: World) -> None:
     me = world.process("me")
     mine = taken(me, "a", "b")
-    world.patch(kinds.LEASES, "node-a", {"spec": {"holderIdentity": "r2/n2"}}, names.NAMESPACE)
-    world.machine.run_for(locking.RENEW_EVERY + 1.0)
+    world.patch(kinds.LEASES, "node-a", {"spec": {"holderIdentity": "r2/n2"}}, WHERE)
+    world.machine.run_for(keeping.RENEW_EVERY + 1.0)
     assert set(mine.lost()) == {"a"}
     with sending(world, of_leases("PATCH")) as renewals:
         ends_after(world, me, mine)

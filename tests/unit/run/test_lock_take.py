@@ -15,16 +15,15 @@ import pytest
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import errors, kinds
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model.node_records import Record
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import locking, node_locks
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import heartbeats, keeping, locking
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.context import Run, StopRun
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base.node_locks import LostLockError
-from ansible_collections.kubeops.node_maintenance.tests.unit.run.locked import (
-    done,
+from ansible_collections.kubeops.node_maintenance.tests.unit.run.locked import done, leases, of_leases
+from ansible_collections.kubeops.node_maintenance.tests.unit.run.locked_one_by_one import (
+    WHERE,
     held,
     lease,
-    leases,
     locks,
-    of_leases,
     rewrite,
 )
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator import manifests
@@ -34,14 +33,14 @@ from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.world imp
 
 @pytest.fixture
 def world() -> t.Iterator[World]:
-    with World([manifests.namespace(names.NAMESPACE)], settle=False) as made:
+    with World([manifests.namespace(names.NAMESPACE), manifests.namespace(WHERE)], settle=False) as made:
         yield made
 
 
 @pytest.fixture
 def unkept(monkeypatch: pytest.MonkeyPatch) -> None:
     """The thread that renews gets no turn for an hour."""
-    monkeypatch.setattr(locking, "RENEW_EVERY", 3600.0)
+    monkeypatch.setattr(keeping, "RENEW_EVERY", 3600.0)
 
 
 def requests(world: World, since: int = 0) -> list[str]:
@@ -86,7 +85,7 @@ def test_a_living_lock_is_refused_at_its_first_renewal_or_after_a_minute(
     began = world.machine.now
     refused = done(me, lambda: locks(me, "r1/n2").take(patient=patient))
     assert refused["a"].startswith("Node a is held by run r1 of tina@sim since 2026-")
-    assert refused["a"].endswith(f"(Lease {names.NAMESPACE}/node-a)")
+    assert refused["a"].endswith(f"(Lease {WHERE}/node-a)")
     assert world.machine.now - began == after
     (event,) = me.told
     assert (event.node, event.message) == ("a", "lock held by r1; watching whether it is alive")
@@ -120,7 +119,7 @@ def test_what_a_taker_writes_into_a_lease(world: World) -> None:
         now = lease(world)
         assert now["leaseTransitions"] == count
         assert now["acquireTime"] == now["renewTime"]
-    meta = world.get(kinds.LEASES, "node-a", names.NAMESPACE)["metadata"]
+    meta = world.get(kinds.LEASES, "node-a", WHERE)["metadata"]
     assert meta["annotations"] == {names.LOCK_DETAILS: "me@sim"}
     assert meta["labels"] == {names.MANAGED_BY_LABEL: names.MANAGED_BY}
 
@@ -136,10 +135,10 @@ def test_a_lease_is_renewed_every_five_seconds(world: World) -> None:
 def test_the_locks_of_one_namespace_are_listed_together(world: World) -> None:
     me = world.process("me")
     world.apply(manifests.namespace("other"))
-    places = {"a": "other/node-a", "b": f"{names.NAMESPACE}/node-b", "c": "other/node-c"}
+    places = {"a": "other/node-a", "b": f"{WHERE}/node-b", "c": "other/node-c"}
     assert done(me, locking.Locks(me.ctx(), Run("r1", "n1"), places).take) == {}
     creations = ["create node-a", "create node-b", "create node-c"]
-    assert requests(world) == [f"list {names.NAMESPACE}", "list other", *creations, f"get {names.FENCE_MAP}"]
+    assert requests(world) == [f"list {WHERE}", "list other", *creations, f"get {names.FENCE_MAP}"]
 
 
 def test_a_lock_that_may_not_be_written_is_refused_alone(world: World) -> None:
@@ -254,7 +253,7 @@ def test_the_lock_of_another_object_names_that_and_is_no_business_of_the_servers
     fence = {"name": names.FENCE_MAP, "namespace": names.NAMESPACE}
     world.apply({"apiVersion": names.FENCE_API, "kind": "NodeFence", "metadata": fence})
     held(world, "r1/n1")
-    me, place = world.process("me"), {"shop/web": f"{names.NAMESPACE}/node-a"}
+    me, place = world.process("me"), {"shop/web": f"{WHERE}/node-a"}
     mine = locking.Locks(me.ctx(), Run("r2", "n2"), place, "Deployment")
     world.log.clear()
     assert done(me, mine.take) == {}
@@ -270,7 +269,7 @@ def test_the_lock_of_another_object_names_that_and_is_no_business_of_the_servers
     assert not [sent for sent in world.log if sent.request.name == names.FENCE_MAP]
 
 
-RECORD = Record("r1", "n1", "tina", "", "2026-01-01T00:00:00Z", "cordoned", "", f"{names.NAMESPACE}/node-a", {})
+RECORD = Record("r1", "n1", "tina", "", "2026-01-01T00:00:00Z", "cordoned", "", f"{WHERE}/node-a", {})
 
 
 @pytest.mark.parametrize(("run", "after"), [("", 15), ("r1", 15), ("/n1", 0), ("r1/n1", 0)])
@@ -294,22 +293,21 @@ def test_without_records_nothing_is_asked(world: World) -> None:
 def test_locks_are_where_medik8s_keeps_its_own(
     world: World, wanted: str | None, there: bool, found: str, asked: int
 ) -> None:
-    if there:
-        world.apply(manifests.namespace(names.MEDIK8S_NAMESPACE))
+    if not there:
+        world.delete(kinds.NAMESPACES, WHERE)
     assert world.process("me").run(lambda ctx: locking.lease_namespace(ctx, wanted)) == found
     assert len(world.log) == asked
 
 
 def test_who_may_not_see_whether_medik8s_has_its_namespace_locks_nothing(world: World) -> None:
     """Else two accounts, of which one may, would lock a node in two places."""
-    world.apply(manifests.namespace(names.MEDIK8S_NAMESPACE))
     world.server.denied.add(("get", "namespaces"))
     with pytest.raises(errors.Forbidden):
         world.process("me").run(lambda ctx: locking.lease_namespace(ctx, None))
 
 
 def test_a_thousand_writes_of_one_millisecond_are_told_apart() -> None:
-    moments = {node_locks.moment("2026-01-01T00:00:00.123Z", f"{number:08x}") for number in range(1000)}
+    moments = {heartbeats.moment("2026-01-01T00:00:00.123Z", f"{number:08x}") for number in range(1000)}
     assert len(moments) == 1000
     assert all(re.fullmatch(r"2026-01-01T00:00:00\.123\d{3}Z", each) for each in moments)
-    assert len(node_locks.moment("2026-01-01T00:00:00.123Z", "000003e8")) == len("2026-01-01T00:00:00.123456Z")
+    assert len(heartbeats.moment("2026-01-01T00:00:00.123Z", "000003e8")) == len("2026-01-01T00:00:00.123456Z")

@@ -246,7 +246,9 @@ _LOCKS = Limit(
     (("coordination.k8s.io", "leases"),),
     (
         (
-            _named(names.NODE_LEASE_PREFIX, names.SURGE_PREFIX, names.RUN_PREFIX, "descheduler-"),
+            _named(
+                names.NODE_LEASE_PREFIX, names.HEARTBEAT_PREFIX, names.SURGE_PREFIX, names.RUN_PREFIX, "descheduler-"
+            ),
             "only locks of this collection may be touched",
         ),
     ),

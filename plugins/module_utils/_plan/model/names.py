@@ -9,6 +9,8 @@ workloads are never annotated. Pods are, with ``PLANNED``, if a hook asks for it
 
 from __future__ import annotations
 
+import hashlib
+
 PREFIX = "maintenance.kubeops.io"
 RECORD = f"{PREFIX}/record"
 TAINT_KEY = f"{PREFIX}/in-progress"
@@ -17,6 +19,7 @@ ALLOW_INTERRUPTION = f"{PREFIX}/allow-interruption"
 SURGE = f"{PREFIX}/surge"
 SERVES_NODES = f"{PREFIX}/nodes"
 LOCK_DETAILS = f"{PREFIX}/lock"
+HEARTBEAT = f"{PREFIX}/heartbeat"
 FENCE = f"{PREFIX}/fence"
 PLANNED = f"{PREFIX}/maintenance-planned"
 READY_TO_MOVE = f"{PREFIX}/ready-to-move"
@@ -42,6 +45,7 @@ GUARD_PREFIX = "kubeops-guard-"
 SURGE_PREFIX = "surge-"
 RUN_PREFIX = "run-"
 NODE_LEASE_PREFIX = "node-"
+HEARTBEAT_PREFIX = "heartbeat-"
 EVENTS_PREFIX = "events-"
 
 
@@ -63,6 +67,11 @@ def run_name(run_id: str) -> str:
 def node_lease_name(node: str) -> str:
     """Name of a node's lock; the same as that of Medik8s, so that its operators and we exclude each other."""
     return NODE_LEASE_PREFIX + node
+
+
+def heartbeat_name(identity: str) -> str:
+    """Name of the heartbeat of a start ``<run>/<nonce>``, from which nobody reads the nonce."""
+    return HEARTBEAT_PREFIX + hashlib.sha256(identity.encode()).hexdigest()[:16]
 
 
 def events_name(name: str) -> str:

@@ -8,7 +8,12 @@ from __future__ import annotations
 import datetime
 import typing as t
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import node_records, objects, reasons
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import (
+    lock_leases,
+    node_records,
+    objects,
+    reasons,
+)
 
 
 def recorded(node: objects.Node) -> bool:
@@ -44,7 +49,8 @@ def findings(node: objects.Node, leases: t.Iterable[objects.Raw], *, run: str, n
         remedy = f"If they are not, run its playbook again with -e maintain_run={record.run}, or {recover}."
         return [_finding("out", "blocker", node, message, remedy)]
     namespace, _slash, name = record.lease.partition("/")
-    if alive(objects.find(leases, namespace, name), now):
+    leases = tuple(leases)
+    if alive(objects.find(leases, namespace, name), now, leases):
         message = f"Node {node.name} is held by {where}."
         remedy = "Wait until that run ends. If it was killed, its lock expires within a minute."
         return [_finding("held", "blocker", node, message, remedy)]
@@ -52,8 +58,10 @@ def findings(node: objects.Node, leases: t.Iterable[objects.Raw], *, run: str, n
     return [_finding("abandoned", "warning", node, message, f"It is adopted. To undo that run instead: {recover}.")]
 
 
-def alive(lease: objects.Raw | None, now: str) -> bool:
-    """Whether a lease was renewed within its duration, its holder's clock compared with ours."""
+def alive(lease: objects.Raw | None, now: str, leases: t.Iterable[objects.Raw] = ()) -> bool:
+    """Whether a lease, or its heartbeat among ``leases``, is not expired, by its holder's clock and ours."""
+    if lease is not None and any(lock_leases.heartbeat_of(lease)):
+        lease = lock_leases.Seen.among(lease, leases).heartbeat
     spec: objects.Raw = (lease or {}).get("spec") or {}
     renewed, seconds = objects.moment(spec.get("renewTime", "")), spec.get("leaseDurationSeconds") or 0
     today = objects.moment(now)

@@ -17,6 +17,7 @@ from dataclasses import asdict, dataclass
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler import journaling
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import (
+    lock_leases,
     names,
     node_records,
     objects,
@@ -194,6 +195,8 @@ def _of_lease(lease: objects.Raw) -> list[Trace]:
         return [Trace(run, by, since, place, what, tuple(surge.get("nodes") or ()))]
     if meta["name"].startswith(names.RUN_PREFIX):
         return [Trace(run, by, since, place, f"the sign of life of run {run}")]
+    if lock_leases.is_heartbeat(lease):
+        return [Trace(run, by, since, place, f"the heartbeat of run {run}")]
     if meta["name"].startswith(journaling.PREFIX):
         return [Trace(run, by, since, place, "the lock of a rollout to a descheduler")]
     node = meta["name"].removeprefix(names.NODE_LEASE_PREFIX)

@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import typing as t
+
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import api_changes, names, objects
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import context
 
@@ -20,23 +22,20 @@ def holder_of(lease: objects.Raw) -> str:
     return run_of((lease.get("spec") or {}).get("holderIdentity"))
 
 
-def duration_of(lease: objects.Raw) -> float:
-    """For how many seconds the lease holds after its last renewal; 0 if it does not say."""
-    return float((lease.get("spec") or {}).get("leaseDurationSeconds") or 0)
-
-
 def ref(name: str, namespace: str, uid: str = "") -> objects.Ref:
     """The lease of that name."""
     return objects.Ref("Lease", name, namespace, uid, "coordination.k8s.io/v1")
 
 
-def creation(target: objects.Ref, sentence: str, by: str, spec: objects.Raw) -> api_changes.Change:
-    """Creates a lease of ours; ``by`` says on whose behalf."""
+def creation(
+    target: objects.Ref, sentence: str, by: str, spec: objects.Raw, more: t.Mapping[str, str] | None = None
+) -> api_changes.Change:
+    """Creates a lease of ours; ``by`` says on whose behalf, ``more`` are further annotations."""
     meta = {
         "name": target.name,
         "namespace": target.namespace,
         "labels": {names.MANAGED_BY_LABEL: names.MANAGED_BY},
-        "annotations": {names.LOCK_DETAILS: by},
+        "annotations": {names.LOCK_DETAILS: by, **(more or {})},
     }
     body = {"apiVersion": target.api_version, "kind": "Lease", "metadata": meta, "spec": spec}
     return api_changes.Change("create", target, sentence, body=body)

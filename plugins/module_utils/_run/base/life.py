@@ -17,6 +17,7 @@ import typing as t
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import errors, kinds
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import (
     api_changes,
+    lock_leases,
     names,
     objects,
     phases,
@@ -25,7 +26,9 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.swa
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import (
     act,
     context,
+    heartbeats,
     holders,
+    lock_watch,
     locking,
     server_fence,
     writing,
@@ -75,7 +78,7 @@ def shown(ctx: context.Context, leases: t.Iterable[objects.Raw]) -> set[str]:
         renewed = (lease.get("spec") or {}).get("renewTime")
         if renewed and is_sign(lease):
             silent_for = now - datetime.datetime.fromisoformat(renewed)
-            if silent_for.total_seconds() <= holders.duration_of(lease):
+            if silent_for.total_seconds() <= lock_leases.duration_of(lease):
                 runs.add(holders.holder_of(lease))
     return runs
 
@@ -135,7 +138,9 @@ def leases_in(ctx: context.Context, namespaces: t.Iterable[str]) -> list[objects
     return found
 
 
-def left_locks(ctx: context.Context, run: context.Run, nodes: t.Collection[str], namespace: str) -> list[objects.Raw]:
+def left_locks(
+    ctx: context.Context, run: context.Run, nodes: t.Collection[str], namespace: str
+) -> list[lock_leases.Seen]:
     """The leftover locks of nodes that are gone or have no record.
 
     Those of any start of the run; without a run's id, those that are not renewed.
@@ -144,12 +149,12 @@ def left_locks(ctx: context.Context, run: context.Run, nodes: t.Collection[str],
         ClusterError: they may not be read, or the server could not be reached.
     """
     wanted = {names.node_lease_name(node) for node in nodes}
-    found = [lease for lease in leases_in(ctx, [namespace]) if lease["metadata"]["name"] in wanted]
+    leases = leases_in(ctx, [namespace])
+    found = [lease for lease in leases if lease["metadata"]["name"] in wanted]
     if run.id:
-        return [lease for lease in found if holders.holder_of(lease) == run.id]
-    ours = [lease for lease in found if is_ours(lease)]
-    dead = silent(ctx, ours)
-    return [lease for lease in ours if place_of(lease) in dead]
+        its = [lease for lease in found if holders.holder_of(lease) == run.id]
+        return [lock_leases.Seen.among(lease, leases) for lease in its]
+    return list(silent(ctx, filter(is_ours, found)).values())
 
 
 def node_of(lock: objects.Raw) -> str:
@@ -157,12 +162,18 @@ def node_of(lock: objects.Raw) -> str:
     return str(lock["metadata"]["name"]).removeprefix(names.NODE_LEASE_PREFIX)
 
 
-def drop(ctx: context.Context, lock: objects.Raw, what: str = "") -> None:
-    """Delete the leftover lock of a node (or of ``what``), unless it was written since, and its entry in the fence.
+def drop(ctx: context.Context, seen: lock_leases.Seen, what: str = "") -> None:
+    """Delete the leftover lock of a node (or of ``what``), unless it was renewed since, and its entry in the fence.
+
+    The heartbeat of another start goes first, which makes that start look at all its leases before its next change.
 
     Raises:
         ClusterError: it may not be deleted, or the server could not be reached.
     """
+    lock = seen.lease
+    is_own = ctx.run is not None and context.Run.parse(lock["spec"].get("holderIdentity")) == ctx.run
+    if seen.heartbeat and not is_own and not heartbeats.end(ctx, seen.heartbeat):
+        return
     name, version = lock["metadata"]["name"], lock["metadata"]["resourceVersion"]
     sentence = f"Delete the leftover lock of {what or f'node {node_of(lock)}'}"
     change = holders.deletion(lock, sentence)
@@ -175,39 +186,41 @@ def drop(ctx: context.Context, lock: objects.Raw, what: str = "") -> None:
         server_fence.forget(ctx, name, holders.holder_of(lock))
 
 
-def silent(ctx: context.Context, leases: t.Iterable[objects.Raw]) -> set[Place]:
-    """Which of the leases are not renewed: all are watched together, each for its own duration.
+def silent(ctx: context.Context, leases: t.Iterable[objects.Raw]) -> dict[Place, lock_leases.Seen]:
+    """Which of the leases are not renewed: all are watched together, each for its own duration or its heartbeat's.
 
-    Any write counts as a renewal, a deletion too. A lease that was left for the duration of somebody's tasks counts
-    as alive. So does a run's own one until it has expired on the server's clock; then it is watched for a minute.
+    Any write counts as a renewal, a deletion too, but not that of a heartbeat. A lease that was left for the duration
+    of somebody's tasks counts as alive. So does a run's own one until it has expired on the server's clock; then it is
+    watched for a minute.
 
     Raises:
         ClusterError: they may not be read, or the server could not be reached.
     """
-    start, dead = ctx.clock.now(), set()
-    watched = {place_of(lease): lease for lease in leases}
-    needed = {place: _silence(ctx, lease) for place, lease in watched.items()}
+    leases, dead = list(leases), {}
+    watched = {place_of(lease): lock_leases.Seen.among(lease, leases) for lease in leases}
+    since = dict.fromkeys(watched, ctx.clock.now())
+    needed = {place: _silence(ctx, seen) for place, seen in watched.items()}
     while watched:
-        passed = ctx.clock.now() - start
-        for place, lease in list(watched.items()):
-            if not holders.holder_of(lease) or passed >= needed[place]:
-                dead.add(place)
-                del watched[place]
+        for place, seen in list(watched.items()):
+            if not holders.holder_of(seen.lease) or ctx.clock.now() - since[place] >= needed[place]:
+                dead[place] = watched.pop(place)
             elif needed[place] > locking.IDLE:
                 del watched[place]
         if not watched:
             break
-        ctx.clock.sleep(locking.LOOK_EVERY)
+        ctx.clock.sleep(lock_watch.LOOK_EVERY)
         now = {place_of(lease): lease for lease in leases_in(ctx, {namespace for namespace, _name in watched})}
-        for place, lease in list(watched.items()):
-            seen = now.get(place)
-            if seen is None or seen["metadata"]["resourceVersion"] != lease["metadata"]["resourceVersion"]:
+        for place, before in list(watched.items()):
+            lease = now.get(place)
+            fresh = lock_leases.Seen.among(lease, now.values()) if lease else None
+            if fresh is None or fresh.shows_life(before):
                 del watched[place]
+            elif fresh.differs(before):
+                watched[place], since[place], needed[place] = fresh, ctx.clock.now(), _silence(ctx, fresh)
     return dead
 
 
-def _silence(ctx: context.Context, lease: objects.Raw) -> float:
+def _silence(ctx: context.Context, seen: lock_leases.Seen) -> float:
     """For how many seconds the lease has to stay unchanged to be dead."""
-    duration = holders.duration_of(lease)
-    ran_out = duration > locking.IDLE and is_sign(lease) and not shown(ctx, [lease])
-    return locking.IDLE if ran_out else duration
+    ran_out = seen.duration > locking.IDLE and is_sign(seen.lease) and not shown(ctx, [seen.lease])
+    return locking.IDLE if ran_out else seen.duration

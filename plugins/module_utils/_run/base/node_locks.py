@@ -1,10 +1,9 @@
 # Copyright: Contributors to the kubeops.node_maintenance collection
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""The lease that says who works on a node or a descheduler right now: taken, renewed, proven before a write, given up.
+"""The lease that says who works on a node or a descheduler right now: taken, proven before a write, given up.
 
-The age of a lease counts from the moment its renewal was *sent*: the answer may be read much later, by a
-process that was frozen or a machine that was suspended in between.
+As long as it names a heartbeat, that is renewed in its place, see ``heartbeats``; otherwise it is renewed itself.
 """
 
 from __future__ import annotations
@@ -12,19 +11,24 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import clocks, errors
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import api_changes, names, objects
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import act, context, holders, writing
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import (
+    api_changes,
+    lock_leases,
+    names,
+    objects,
+)
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import (
+    act,
+    context,
+    heartbeats,
+    holders,
+    writing,
+)
 
-WORKING = 15
-"""Seconds a lease lasts while a call works."""
-MARGIN = 1.0
-"""Seconds before its end from which a lease proves nothing any more: a request takes time to arrive."""
-RENEW_WITHIN = 5.0
-"""Seconds one attempt to renew or to give up may take."""
-NO_PATIENCE = 0.0
-"""Seconds for which a renewal is repeated: the next one follows soon."""
 TRY_AGAIN = 1.0
 """Seconds between two renewals that are needed for a write."""
+NAMING = 86_400
+"""Seconds that a lease with a heartbeat says it lasts, for readers that know no heartbeats: they take it for held."""
 
 
 class LostLockError(context.StopRun):
@@ -41,30 +45,26 @@ class LostLockError(context.StopRun):
         self.node, self.why = node, why
 
 
-def moment(wall: str, token: str) -> str:
-    """The time of a write to the microsecond, which identifies it if its answer is lost.
-
-    The last three digits are drawn, so that two writes of one millisecond differ, too.
-    """
-    return wall.replace("Z", f"{int(token, 16) % 1000:03d}Z")
-
-
-class NodeLock:
+class NodeLock(heartbeats.HeldLease):
     """The lock of one node for the run ``me``; ``lost`` says who took it over, empty if nobody did.
 
     ``place`` is ``<namespace>/<name>`` of its lease, ``target``. With another ``kind``, ``node`` is the name of such an
-    object, ``<namespace>/<name>``. Safe to use from several threads.
+    object, ``<namespace>/<name>``. With a ``heartbeat``, which is started before the lock is taken, that is renewed
+    instead of the lease. Safe to use from several threads.
     """
 
-    def __init__(self, ctx: context.Context, me: context.Run, node: str, place: str, kind: str = "Node") -> None:
-        self.node, self.me, self.lost, self.kind = node, me, "", kind
-        self._ctx = ctx
+    def __init__(
+        self,
+        ctx: context.Context,
+        me: context.Run,
+        node: str,
+        place: str,
+        kind: str = "Node",
+        heartbeat: heartbeats.Heartbeat | None = None,
+    ) -> None:
         namespace, _slash, name = place.partition("/")
-        self.target = holders.ref(name, namespace)
-        self._raw: objects.Raw | None = None
-        self._sent = clocks.Stopwatch(ctx.clock)
-        self._confirmed: clocks.Stopwatch | None = None
-        self._one_at_a_time = ctx.clock.lock()
+        super().__init__(ctx, me, holders.ref(name, namespace))
+        self.node, self.kind, self.lost, self.heartbeat = node, kind, "", heartbeat
 
     @property
     def what(self) -> str:
@@ -79,12 +79,21 @@ class NodeLock:
     @property
     def fresh(self) -> bool:
         """Whether no run that follows the protocol can have taken it yet."""
-        return self.held and self._confirmed is not None and self._confirmed.read() <= WORKING - MARGIN
+        if (heartbeat := self.heartbeat) is None:
+            return self.held and super().fresh
+        # In this order: a heartbeat that is made anew in between is not the one that the lease names.
+        return self.held and heartbeat.fresh and self.named
+
+    @property
+    def named(self) -> bool:
+        """Whether its lease names the heartbeat as it is now, as far as is known."""
+        return self.names(self._raw)
 
     def take(self, may: t.Callable[[objects.Raw], bool], known: objects.Raw | None) -> objects.Raw | None:
         """Take it if it is free or ``may`` allows it; ``None`` if it is ours, else the lease as it is.
 
-        ``may`` decides about a lease that has a holder; ``known`` is the lease as it was read just now.
+        ``may`` decides about a lease that has a holder; ``known`` is the lease as it was read just now. A lease that
+        this start holds and that names its heartbeat is ours without a write.
 
         Raises:
             ClusterError: the lease cannot be written or read.
@@ -105,31 +114,43 @@ class NodeLock:
                 return None
             return found
 
-    def renew(self, seconds: int = WORKING) -> bool:
-        """Renew it for so many seconds; whether that certainly succeeded."""
+    def prove(self) -> bool:
+        """Renew the lease, or make sure that it names a fresh heartbeat; whether that certainly succeeded."""
+        if (heartbeat := self.heartbeat) is None:
+            return self.renew()
+        return heartbeat.prove() and (self.named or self.look())
+
+    def look(self) -> bool:
+        """Read the lease; one that does not name the heartbeat is written anew. Whether it is certainly ours."""
         with self._one_at_a_time:
-            if not self.held:
+            if not (self.held and self.heartbeat):
                 return False
             stamp = self._stamp()
 
             def decide(lease: objects.Raw | None) -> api_changes.Change | None:
-                if lease is None:
-                    self.lost = "its lease was deleted"
-                elif not self._is_ours(lease):
-                    self.lost = holders.held(self.what, lease)
-                elif (lease["spec"].get("renewTime"), lease["spec"].get("leaseDurationSeconds")) != (stamp, seconds):
-                    body = {"spec": {"leaseDurationSeconds": seconds, "renewTime": stamp}}
-                    return holders.patch(lease, f"Lock {self.what}", body)
-                return None
+                self._judge(lease)
+                return None if self.lost or self._is_claimed(lease, stamp) else self._claim(lease, stamp)
 
-            try:
-                found = self._write(decide, self._raw, patience=NO_PATIENCE, timeout=RENEW_WITHIN, tries=3)
-            except errors.ClusterError:
+            return self._hold_on(decide, writing.UNREAD)
+
+    def renew(self, seconds: int = lock_leases.WORKING) -> bool:
+        """Renew the lease itself for so many seconds, from now on without a heartbeat; whether that succeeded."""
+        with self._one_at_a_time:
+            if not self.held:
                 return False
-            if found is None or self.lost:
-                return False
-            self._keep(found)
-            return True
+            self.heartbeat = None
+            stamp = self._stamp()
+
+            def decide(lease: objects.Raw | None) -> api_changes.Change | None:
+                self._judge(lease)
+                if lease is None or self.lost:
+                    return None
+                if (lease["spec"].get("renewTime"), lease["spec"].get("leaseDurationSeconds")) == (stamp, seconds):
+                    return None
+                body = {"spec": {"leaseDurationSeconds": seconds, "renewTime": stamp}, **_marked(lease, {})}
+                return holders.patch(lease, f"Lock {self.what}", body)
+
+            return self._hold_on(decide, self._raw)
 
     def fence(self) -> None:
         """Prove that it is still ours, however long this process was frozen; an old one is renewed.
@@ -149,7 +170,7 @@ class NodeLock:
                     "Run the same command again once the API server answers: it resumes.",
                     self.what,
                 )
-            if not self.renew() and not self.lost:
+            if not self.prove() and not self.lost:
                 self._ctx.clock.sleep(TRY_AGAIN)
 
     def drop(self, patience: float) -> None:
@@ -167,37 +188,56 @@ class NodeLock:
         with self._one_at_a_time:
             known, self._raw = self._raw, None
             if known is not None and not self.lost:
-                self._write(decide, known, patience=patience, timeout=RENEW_WITHIN)
+                self._write(decide, known, patience=patience, timeout=heartbeats.RENEW_WITHIN)
 
-    def _stamp(self) -> str:
-        return moment(self._ctx.clock.wall(), self._ctx.clock.token())
+    def _judge(self, lease: objects.Raw | None) -> None:
+        if lease is None:
+            self.lost = "its lease was deleted"
+        elif not self._is_ours(lease):
+            self.lost = holders.held(self.what, lease)
 
-    def _is_ours(self, lease: objects.Raw | None) -> bool:
-        return lease is not None and (lease.get("spec") or {}).get("holderIdentity") == str(self.me)
+    def _hold_on(self, decide: writing.Decide, known: t.Any) -> bool:
+        """Write the lease once more, and keep it as it is then; whether that certainly succeeded."""
+        limits = {"patience": heartbeats.NO_PATIENCE, "timeout": heartbeats.RENEW_WITHIN, "tries": heartbeats.TRIES}
+        try:
+            found = self._write(decide, known, **limits)
+        except errors.ClusterError:
+            return False
+        if found is None or self.lost:
+            return False
+        self._keep(found)
+        return True
+
+    def names(self, lease: objects.Raw | None) -> bool:
+        """Whether the lease is ours, and names our heartbeat."""
+        uid = heartbeat.uid if (heartbeat := self.heartbeat) else ""
+        return bool(lease and uid and self._is_ours(lease) and lock_leases.heartbeat_of(lease)[1] == uid)
 
     def _is_claimed(self, lease: objects.Raw | None, stamp: str) -> bool:
-        """Whether our own write of that time succeeded."""
+        """Whether the lease is ours by our heartbeat, or without one by our own write of that time."""
+        if self.heartbeat:
+            return self.names(lease)
         spec = (lease or {}).get("spec") or {}
-        claimed = (spec.get("renewTime"), spec.get("leaseDurationSeconds")) == (stamp, WORKING)
+        claimed = (spec.get("renewTime"), spec.get("leaseDurationSeconds")) == (stamp, lock_leases.WORKING)
         return claimed and self._is_ours(lease)
 
-    def _write(self, decide: writing.Decide, known: objects.Raw | None, **limits: t.Any) -> objects.Raw | None:
-        how = {**limits, "known": known, "fence": self._sending, "remember": False}
-        return writing.write(self._ctx, self.target, decide, **how).object
-
-    def _sending(self) -> None:
-        self._sent = clocks.Stopwatch(self._ctx.clock)
-
-    def _keep(self, lease: objects.Raw) -> None:
-        self._raw, self._confirmed = lease, self._sent
-
     def _claim(self, lease: objects.Raw | None, stamp: str) -> api_changes.Change:
-        spec = {"holderIdentity": str(self.me), "leaseDurationSeconds": WORKING, "renewTime": stamp}
+        seconds = NAMING if self.heartbeat else lock_leases.WORKING
+        spec = {"holderIdentity": str(self.me), "leaseDurationSeconds": seconds, "renewTime": stamp}
+        more = {names.HEARTBEAT: f"{self.heartbeat.target.name}/{self.heartbeat.uid}"} if self.heartbeat else {}
         if lease is None:
             spec["acquireTime"] = stamp
-            return holders.creation(self.target, f"Lock {self.what}", self._ctx.by, spec)
+            return holders.creation(self.target, f"Lock {self.what}", self._ctx.by, spec, more)
         if not self._is_ours(lease):
             spec["acquireTime"] = stamp
             spec["leaseTransitions"] = (lease.get("spec") or {}).get("leaseTransitions", 0) + 1
-        body = {"metadata": {"annotations": {names.LOCK_DETAILS: self._ctx.by}}, "spec": spec}
+        body = {"spec": spec, **_marked(lease, {names.LOCK_DETAILS: self._ctx.by, **more})}
         return holders.patch(lease, f"Lock {self.what}", body)
+
+
+def _marked(lease: objects.Raw, annotations: t.Mapping[str, str]) -> objects.Raw:
+    """What gives the lease these annotations; that of a heartbeat goes if it is not among them."""
+    known = lease["metadata"].get("annotations") or {}
+    gone: dict[str, str | None] = {names.HEARTBEAT: None} if names.HEARTBEAT in known else {}
+    wanted = {**gone, **annotations}
+    return {"metadata": {"annotations": wanted}} if wanted else {}

@@ -32,6 +32,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base
     conditions,
     context,
     handshakes,
+    heartbeats,
     life,
     locking,
     node_locks,
@@ -82,9 +83,12 @@ def cordon(ctx: context.Context, options: node_steps.CordonOptions) -> context.R
     # A start that was killed right after its last patch of a node has left the lock behind.
     free = [task.name for task in tasks if not task.raw or task.outcome is outcomes.CordonOutcome.NOT_IN_MAINTENANCE]
     if free and ctx.run and options.state == "uncordoned":
-        for lock in life.left_locks(ctx, ctx.run, free, locking.lease_namespace(ctx, options.lease_namespace)):
-            handshakes.take_back_on(ctx, life.node_of(lock))
+        left = life.left_locks(ctx, ctx.run, free, locking.lease_namespace(ctx, options.lease_namespace))
+        for lock in left:
+            handshakes.take_back_on(ctx, life.node_of(lock.lease))
             life.drop(ctx, lock)
+        if left:
+            heartbeats.sweep(ctx, ctx.run.id)
     return reading.result([task.to_dict() for task in tasks])
 
 

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field, replace
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster import errors
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.descheduler import journaling
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import (
+    lock_leases,
     names,
     node_records,
     objects,
@@ -32,10 +33,11 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base
     act,
     context,
     handshakes,
+    heartbeats,
     holders,
+    keeping,
     life,
     locking,
-    node_locks,
     observe,
     stored_runs,
 )
@@ -89,8 +91,8 @@ def look(ctx: context.Context) -> tuple[tuple[state.Trace, ...], set[str]]:
     found = _everything(ctx)
     leases = {life.place_of(lease): lease for lease in found.snapshot.leases}
     alive = life.shown(ctx, found.snapshot.leases)
-    if any(holders.duration_of(lease) <= node_locks.WORKING for lease in leases.values()):
-        ctx.clock.sleep(locking.RENEW_EVERY + 1.0)
+    if any(lock_leases.duration_of(lease) <= lock_leases.WORKING for lease in leases.values()):
+        ctx.clock.sleep(keeping.RENEW_EVERY + 1.0)
         for lease in life.leases_in(ctx, {namespace for namespace, _name in leases}):
             before = leases.get(life.place_of(lease))
             if before is None or before["metadata"]["resourceVersion"] != lease["metadata"]["resourceVersion"]:
@@ -147,6 +149,7 @@ def recover(ctx: context.Context, *, finished: bool, parked: bool) -> context.Re
     silent = _side_by_side(ctx, by_run, loose, done, explicit=bool(wanted))
     _orphans(ctx, found, wanted, done)
     _loose_locks(ctx, [x for x in loose if _is_lock(x)], silent, done)
+    heartbeats.sweep(ctx, wanted or "")
     still, bad = stored_runs.records(observe.lists(ctx.cluster, ("nodes",))["nodes"])
     with done.telling("PodMigrationJobs"):
         leftovers.give_up(ctx, wanted, {*still, *bad})
@@ -198,9 +201,9 @@ def _side_by_side(
     done: _Recovery,
     *,
     explicit: bool,
-) -> set[life.Place]:
+) -> dict[life.Place, lock_leases.Seen]:
     """Give the nodes of all runs back and watch the loose leases meanwhile; returns those that nobody renews."""
-    silent: set[life.Place] = set()
+    silent = {life.place_of(lease): lock_leases.Seen.among(lease, loose) for lease in loose} if ctx.check else {}
     with ctx.clock.pool(act.AT_ONCE, "recover") as pool:
         watching = None if ctx.check else pool.submit(life.silent, ctx, loose)
         back = functools.partial(_give_back, ctx, explicit=explicit)
@@ -210,7 +213,7 @@ def _side_by_side(
         if watching:
             with done.telling("Locks"):
                 silent = watching.result()
-    return {life.place_of(lease) for lease in loose} if ctx.check else silent
+    return silent
 
 
 def _give_back(ctx: context.Context, run_id: str, nodes: t.Sequence[str], *, explicit: bool) -> list[dict[str, t.Any]]:
@@ -282,17 +285,20 @@ def _orphans(ctx: context.Context, found: _Found, wanted: str | None, done: _Rec
 
 
 def _loose_locks(
-    ctx: context.Context, locks: t.Sequence[objects.Raw], silent: t.Collection[life.Place], done: _Recovery
+    ctx: context.Context,
+    locks: t.Sequence[objects.Raw],
+    silent: t.Mapping[life.Place, lock_leases.Seen],
+    done: _Recovery,
 ) -> None:
     """Delete locks of nodes without a record and of deschedulers, unless somebody renews them."""
     for lease in locks:
         node = _node_of(lease)
         what = f"node {node}" if node else f"a descheduler (Lease {lease['metadata']['name']})"
-        if life.place_of(lease) in silent:
+        if seen := silent.get(life.place_of(lease)):
             with done.telling(f"The lock of {what}"):
                 if node:
                     handshakes.take_back_on(ctx, node)
-                life.drop(ctx, lease, what)
+                life.drop(ctx, seen, what)
         elif not node:
             text = f"the lock of {what} is still renewed by run {holders.holder_of(lease)}"
             ctx.tell(phases.What.WAITING, f"{text}, so it stays")

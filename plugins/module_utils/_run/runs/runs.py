@@ -26,6 +26,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.nod
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.runs import state
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.base import (
     context,
+    heartbeats,
     holders,
     life,
     locking,
@@ -248,6 +249,7 @@ def ended(ctx: context.Context, *, failed: bool) -> context.Result:
         return context.Result({"nodes": []}, message=f"Run {me.id} is no longer stored.")
     found, bad = stored_runs.records(nodes := _nodes(ctx))
     _drop_left_locks(ctx, run, {*found, *bad})
+    heartbeats.sweep(ctx, run.id)
     waiting.clear(ctx, run.id, nodes)
     if not failed:
         forget(ctx, run.id, marked=False)
