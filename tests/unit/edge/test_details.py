@@ -135,7 +135,7 @@ def test_of_combined_results_each_node_has_the_details_of_its_outcome(tmp_path: 
     first: dict[str, Any] = {
         "nodes": [{"name": "a", "outcome": "drained", "pods": [1]}, {"name": "b", "outcome": "unreachable"}]
     }
-    second = {"nodes": [{"name": "b", "outcome": "drained", "pods": [2]}], "timeline": ["second"]}
+    second: dict[str, Any] = {"nodes": [{"name": "b", "outcome": "drained", "pods": [2]}], "timeline": ["second"]}
     parts = [details.apart(each, str(tmp_path)) for each in ({**first, "timeline": ["first"]}, second)]
     nodes = [parts[0]["nodes"][0], parts[1]["nodes"][0]]
     found = details.whole({"nodes": nodes, "failed": False, "details": [*parts[0]["details"], *parts[1]["details"]]})

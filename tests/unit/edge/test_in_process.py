@@ -13,6 +13,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from ansible import constants
 from ansible.parsing.dataloader import DataLoader
 from ansible.playbook.task import Task
 from ansible.template import Templar
@@ -131,7 +132,7 @@ def test_details_are_apart_where_a_playbook_asks_for_that(
     spec = dataclasses.replace(Action.spec, detailed=detailed)
     monkeypatch.setattr(spec.__class__, "run", lambda *_call: {"nodes": [], "failed": False, "pods": ["p"] * 9})
     monkeypatch.setattr(Action, "spec", spec)
-    monkeypatch.setattr(_in_process.constants, "DEFAULT_LOCAL_TMP", str(tmp_path))
+    monkeypatch.setattr(constants, "DEFAULT_LOCAL_TMP", str(tmp_path))
     result = run(variables={details.VARIABLE: True} if asked else {})
     both = asked and detailed
     assert ("pods" in result, "details" in result) == (not both, both)

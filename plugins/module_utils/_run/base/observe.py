@@ -252,7 +252,7 @@ class Live:
         for name, listing in (known or {}).items():
             keep = functools.partial(_kept, name, self._share, self._raws, self._takes(name, scopes.ALL))
             kept = [one for one in map(keep, listing.items) if one is not None]
-            self._reflectors[name].begin_with(kept, listing.resource_version)
+            self._reflectors[name].take(client.Listing(kept, listing.resource_version))
 
     def __enter__(self) -> Live:
         """Start watching; raises as ``begin`` does."""
