@@ -72,6 +72,8 @@ SURGED_KINDS = {
 """What is watched to follow the surge of a workload of this kind."""
 
 
+SOON = 0.01
+"""Seconds that a wait for changes lasts at least, if there is none."""
 BURST = 0.02
 """Seconds at least between two snapshots: changes come in bursts."""
 LOOK_EVERY = 1.0
@@ -349,8 +351,11 @@ class Live:
         return self._view.after(changed)
 
     def wait(self, seconds: float) -> bool:
-        """Sleep until something changed since the last snapshot; ``False`` if nothing did in time."""
-        deadline = self._ctx.clock.now() + seconds
+        """Sleep until something changed since the last snapshot; ``False`` if nothing did in time.
+
+        It takes ``SOON`` at least: what is left of a time may be too little for the clock to move on.
+        """
+        deadline = self._ctx.clock.now() + max(seconds, SOON)
         with self._wake:
             while self._version() == self._seen:
                 left = deadline - self._ctx.clock.now()

@@ -29,8 +29,6 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.prot
 
 TICK = 0.5
 """Longest pause of the loop; every change in the cluster ends it early."""
-SOON = 0.01
-"""Shortest pause of the loop, which ends as soon as new pods have served for long enough."""
 TELL_EVERY = 10.0
 PACE = 1.0
 """Least seconds between two lines about one workload, whose controllers pass through many states meanwhile."""
@@ -204,7 +202,7 @@ class GuardCall:
             self._tell_progress(surging, floors.waiting)
             if surging.planning:
                 live.follow(OF_OTHERS)
-            live.wait(min(TICK, max(surging.seconds_left, SOON)))
+            live.wait(min(TICK, surging.seconds_left))
 
     def _tell_progress(self, surging: surge_machine.Surging, pending: list[str]) -> None:
         """A line when something changed, and one every ten seconds."""
