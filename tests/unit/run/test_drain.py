@@ -221,8 +221,8 @@ def test_what_a_drain_costs() -> None:
         result, _ctx = drained(world)
         mine = [sent.request for sent in world.log[before:] if sent.process == "me"]
         writes = collections.Counter(f"{one.verb} {one.resource}" for one in mine if one.writes)
-        assert writes.pop(f"patch {LEASES}") >= 1, "its lease is left for the next call of the run"
-        assert writes == {"create pods/eviction": 3, f"create {LEASES}": 1, "patch nodes": 1}
+        assert writes.pop(f"patch {LEASES}") >= 1, "its heartbeat is left for the next call of the run"
+        assert writes == {"create pods/eviction": 3, f"create {LEASES}": 2, "patch nodes": 1}, "its lock, its heartbeat"
         summary = result.data["summary"]
         assert 0 < summary["requests"] <= len(mine)
         assert {key: summary[key] for key in ("evicted", "migrated", "skipped", "failed")} == {
@@ -320,5 +320,7 @@ def test_the_lock_of_a_node_that_is_gone_goes_too(outcome: str, left: bool) -> N
         result, _ctx = drained(world)
         assert result.data["nodes"][0]["outcome"] == outcome
         assert ((names.NAMESPACE, "node-n1") in world.store.of(LEASES)) is left
+        assert bool(world.find(kinds.LEASES, names.heartbeat_name(RUN), names.NAMESPACE)) is left
         if left:
-            assert world.get(kinds.LEASES, "node-n1", names.NAMESPACE)["spec"]["leaseDurationSeconds"] == 60
+            heartbeat = world.get(kinds.LEASES, names.heartbeat_name(RUN), names.NAMESPACE)
+            assert heartbeat["spec"]["leaseDurationSeconds"] == 60

@@ -18,6 +18,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.verbs import Request
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._plan.model import names
 from ansible_collections.kubeops.node_maintenance.tests.unit.run.guarded import (
+    ME,
     asks,
     call,
     cordoned_world,
@@ -25,6 +26,7 @@ from ansible_collections.kubeops.node_maintenance.tests.unit.run.guarded import 
     outcomes,
     uid,
 )
+from ansible_collections.kubeops.node_maintenance.tests.unit.simulator import rivals
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.faults import Fault
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.world import Actor, Saved, World
 
@@ -201,11 +203,10 @@ def test_the_record_of_one_surge_that_nobody_can_read_stands_against_its_nodes(w
 def test_a_node_that_is_taken_over_is_lost_alone(world: World) -> None:
     a, b = home_of_record(world, "a"), home_of_record(world, "b")
     me = world.process("me")
-    lease = names.node_lease_name(a)
 
     def seize(request: Request) -> bool:
         if asks("patch", "deployments.apps/scale", "a")(request):
-            world.patch(kinds.LEASES, lease, {"spec": {"holderIdentity": "other/x"}}, names.NAMESPACE)
+            rivals.take_over(world, a, ME)
             return True
         return False
 
@@ -284,7 +285,7 @@ def test_waiting_for_another_run_s_surge_is_bounded_and_keeps_our_locks(world: W
     world.machine.run_for(70.0)
     world.on_event.append(
         lambda event: (
-            renewed.append(world.machine.now) if event.raw["metadata"]["name"] == names.node_lease_name(a) else None
+            renewed.append(world.machine.now) if event.raw["metadata"]["name"] == names.heartbeat_name(ME) else None
         )
     )
     me, start = world.process("me"), world.machine.now

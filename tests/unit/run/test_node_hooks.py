@@ -49,6 +49,8 @@ class Called(Bench):
     def kept(self) -> float:
         """For how many seconds the node's lock lasts without its owner."""
         lease = self.world.get(kinds.LEASES, names.node_lease_name("n1"), names.NAMESPACE)
+        if names.HEARTBEAT in lease["metadata"]["annotations"]:
+            lease = self.world.get(kinds.LEASES, names.heartbeat_name("r1/x"), names.NAMESPACE)
         return float(lease["spec"]["leaseDurationSeconds"])
 
 

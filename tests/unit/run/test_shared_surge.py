@@ -23,7 +23,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.node
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.nodes.node_steps import CordonOptions
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.protect.guard import GuardOptions, guard
 from ansible_collections.kubeops.node_maintenance.tests.unit.run.guarded import ME, asks, outcomes
-from ansible_collections.kubeops.node_maintenance.tests.unit.simulator import manifests
+from ansible_collections.kubeops.node_maintenance.tests.unit.simulator import manifests, rivals
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.faults import Fault
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.world import Actor, Saved, World
 
@@ -61,7 +61,7 @@ def seized(world: World, request: Request) -> bool:
     """Right before the count is written somebody takes n1 over, while we stand still."""
     if not SCALES(request):
         return False
-    world.patch(kinds.LEASES, names.node_lease_name("n1"), {"spec": {"holderIdentity": "other/x"}}, names.NAMESPACE)
+    rivals.take_over(world, "n1", ME)
     return True
 
 
@@ -113,7 +113,8 @@ def test_a_node_that_is_taken_over_during_the_second_half_is_lost_alone(world: W
 def test_the_pod_of_a_node_that_a_person_uncordons_stays(world: World) -> None:
     uid, me = pod_of(world, "n1"), world.process("me")
     assert not guarded(me).failed
-    me.faults.overtaken(asks("patch", kinds.LEASES.resource, "node-n1"), lambda: world.cordon("n1", False))
+    beats = asks("patch", kinds.LEASES.resource, names.heartbeat_name(ME))
+    me.faults.overtaken(beats, lambda: world.cordon("n1", False))
     assert outcomes(drained(me)) == {"n1": "uncordoned", "n2": "drained"}
     stayed(world, uid)
 

@@ -20,7 +20,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.node
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.nodes.node_steps import CordonOptions
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.plan.plan import PlanOptions, make_plan
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.protect.guard import GuardOptions, guard
-from ansible_collections.kubeops.node_maintenance.tests.unit.simulator import manifests
+from ansible_collections.kubeops.node_maintenance.tests.unit.simulator import manifests, rivals
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.machine import Task
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.nodes import START, STOP
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.store import Raw
@@ -266,20 +266,20 @@ def waiting_at_the_gates(world: World, *nodes: str) -> tuple[Actor, Task]:
     return me, me.call(lambda ctx: make_plan(ctx, options), RUN)
 
 
-def lease_of(world: World, node: str) -> Raw:
-    return world.get(kinds.LEASES, names.node_lease_name(node), names.NAMESPACE)
+def heartbeat(world: World) -> Raw:
+    return world.get(kinds.LEASES, names.heartbeat_name(RUN), names.NAMESPACE)
 
 
 def test_who_waits_at_the_gates_is_alive() -> None:
     with world_of() as world:
         _me, task = waiting_at_the_gates(world, "n1")
         for _minute in range(3):
-            before = lease_of(world, "n1")["metadata"]["resourceVersion"]
+            before = heartbeat(world)["metadata"]["resourceVersion"]
             world.machine.run_for(20.0)
-            assert lease_of(world, "n1")["metadata"]["resourceVersion"] != before
+            assert heartbeat(world)["metadata"]["resourceVersion"] != before
         world.set_node_ready("n1")
         assert not ended(world, task).failed
-        assert lease_of(world, "n1")["spec"]["leaseDurationSeconds"] == 60
+        assert heartbeat(world)["spec"]["leaseDurationSeconds"] == 60
 
 
 def test_a_node_that_was_taken_over_fails_its_gates_alone() -> None:
@@ -334,12 +334,7 @@ def test_what_was_decided_before_a_freeze_is_not_sent_after_it() -> None:
         me, task = begun(world)
         until_evicted(world, 2)
         me.process.freeze(30.0)
-        lease = names.node_lease_name("n1")
         frozen_at = world.machine.now
-        world.machine.after(
-            20.0,
-            lambda: world.patch(kinds.LEASES, lease, {"spec": {"holderIdentity": "x/y"}}, namespace=names.NAMESPACE),
-            "take over",
-        )
+        world.machine.after(20.0, lambda: rivals.take_over(world, "n1", RUN), "take over")
         assert said(ended(world, task))[0] == "adopted_by"
         assert [when for when, _name in evictions(world) if when > frozen_at + 5] == []
