@@ -127,7 +127,8 @@ def test_how_long_several_watches_were_quiet_is_told_by_the_last_of_them(world: 
 @pytest.mark.parametrize("wait", [False, True])
 def test_gates_read_the_pods_of_their_nodes(world: World, wait: bool) -> None:
     world.log.clear()
-    result = plan(world, nodes=("n00", "n03"), gates=("ready", "daemonsets"), wait=wait, stable=0.0)
+    gates = ("ready", "daemonsets", "stable") if wait else ("ready", "daemonsets")
+    result = plan(world, nodes=("n00", "n03"), gates=gates, wait=wait, stable=1.0)
     assert not result.failed
     assert set(asked(world)) == {*of("list", "n00", "n03"), *(of("watch", "n00", "n03") if wait else ())}
 

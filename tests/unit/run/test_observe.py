@@ -140,7 +140,7 @@ def test_namesakes_in_two_namespaces_are_two(world: World) -> None:
         pytest.param(3.0, 10.0, True, 3.0, id="when something changes"),
         pytest.param(None, 10.0, False, 10.0, id="when time is up"),
         pytest.param(0.001, 10.0, True, 0.02, id="not before a burst is over"),
-        pytest.param(None, 0.0, False, 0.0, id="at once"),
+        pytest.param(None, 0.0, False, observe.SOON, id="soon"),
     ],
 )
 def test_a_reader_is_woken(world: World, at: float | None, seconds: float, woken: bool, after: float) -> None:

@@ -70,8 +70,8 @@ def words(sent: Sent) -> str:
 
 def counted(world: World, call: str) -> Counter[str]:
     """The requests of a call, without the renewals of locks, which follow its length."""
-    lock = names.node_lease_name("n1")
-    own = (s for s in world.log if s.process == call and (s.request.verb, s.request.name) != ("patch", lock))
+    beat = ("patch", names.heartbeat_name(ME))
+    own = (s for s in world.log if s.process == call and (s.request.verb, s.request.name) != beat)
     return Counter(map(words, own))
 
 
@@ -101,7 +101,7 @@ def test_what_was_listed_is_not_listed_again_to_be_watched() -> None:
 def test_what_was_listed_before_a_long_wait_is_listed_anew() -> None:
     with crowd(1) as world:
         world.process("guard").faults.when(
-            lambda request: (request.verb, request.name) == ("patch", names.node_lease_name("n1")), Fault("late", 3.5)
+            lambda request: (request.verb, request.name) == ("patch", names.heartbeat_name(ME)), Fault("late", 3.5)
         )
         swapped(world)
         found = counted(world, "guard")

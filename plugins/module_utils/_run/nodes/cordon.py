@@ -157,6 +157,7 @@ def _write(
             known = conditions.show(ctx, task.name, "back", own, fence)
         written = writing.write(ctx, target, decide, known=known, fence=fence)
         change = written.change
+        task.raw = written.object or task.raw
         if task.wanted and task.wanted.conditions and not task.failed:
             own = functools.partial(_held_by, task.wanted.nonce)
             task.raw = conditions.show(ctx, task.name, task.wanted.step, own, fence, known=written.object)
@@ -167,7 +168,7 @@ def _write(
     else:
         if change is not None:
             task.outcome, task.message, task.kept = outcomes.CordonOutcome(options.state), change.sentence, kept
-            task.raw, task.line = written.object, _done(options.state, change)
+            task.line = _done(options.state, change)
             if options.state != "uncordoned":
                 ctx.tell(task.outcome, task.line, node=task.name)
 
