@@ -43,8 +43,7 @@ def run(
 
     * ``failed``: an entry about each node that is not where it should be, ``stops``: why waves did not start,
       ``left``: the nodes of waves that did not start for that or another reason;
-    * ``told``: the results of all waves, for the report;
-    * ``back``: the nodes that are back in service, those of an earlier start too;
+    * ``told``: the results of all waves, ``back``: the nodes that are back in service, those of an earlier start too;
     * ``closed``: why the next wave may not start now, by the maintenance windows;
     * ``clean``: every wave succeeded, so that the steps after the waves may run, ``well``: these succeeded too;
     * ``wrong``: the parts of the last message.
