@@ -71,8 +71,10 @@ def served(size: int, *more: str) -> Iterator[str]:
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as server:
         assert server.stdin
         assert server.stdout
-        yield server.stdout.readline().strip()
-        server.stdin.close()
+        try:
+            yield server.stdout.readline().strip()
+        finally:
+            server.stdin.close()
 
 
 def planned(url: str, size: int, asked: argparse.Namespace) -> dict[str, Any]:

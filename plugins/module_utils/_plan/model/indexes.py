@@ -15,7 +15,7 @@ import typing as t
 K = t.TypeVar("K", bound=t.Hashable)
 T = t.TypeVar("T")
 
-Change = tuple[T | None, T | None]
+Change = tuple["T | None", "T | None"]
 """An object before and after; ``None`` where it did not exist, or does not any more."""
 
 PIECE = 64
@@ -40,8 +40,10 @@ class Table(t.Sequence[T]):
 
     @t.overload
     def __getitem__(self, at: int) -> T: ...
+
     @t.overload
     def __getitem__(self, at: slice) -> t.Sequence[T]: ...
+
     def __getitem__(self, at: int | slice) -> T | t.Sequence[T]:
         return tuple(self)[at]
 

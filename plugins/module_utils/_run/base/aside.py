@@ -14,7 +14,7 @@ AT_ONCE = 4
 """Works of one loop that are under way at the same time."""
 
 
-Answer = tuple[t.Any, BaseException | None]
+Answer = tuple[t.Any, "BaseException | None"]
 """What a work returned, or raised."""
 
 

@@ -37,7 +37,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.drai
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.jobs import dispatcher
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils._run.protect import swaps
 
-Proof = standing.Fallen | t.Literal["drained", "not empty"]
+Proof: t.TypeAlias = "standing.Fallen | t.Literal['drained', 'not empty']"
 """What came of the proof of a node."""
 QUIET = 1.0
 """Seconds without any change among a node's pods before it may be called drained.

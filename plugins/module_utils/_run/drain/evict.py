@@ -48,7 +48,7 @@ AGAIN = (
     errors.UnknownOutcome,
 )
 """Refusals after which the same request may succeed; it is sent again after growing pauses."""
-Answer = tuple[pod_moves.Move, Exception | None, float]
+Answer = tuple[pod_moves.Move, "Exception | None", float]
 """What came of an eviction, after how many seconds."""
 LONGEST = 30.0
 """Seconds that these pauses grow to, unless the server asks for more."""
