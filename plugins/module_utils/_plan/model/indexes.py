@@ -38,13 +38,8 @@ class Table(t.Sequence[T]):
     def __len__(self) -> int:
         return sum(map(len, self._pieces))
 
-    @t.overload
-    def __getitem__(self, at: int) -> T: ...
-
-    @t.overload
-    def __getitem__(self, at: slice) -> t.Sequence[T]: ...
-
-    def __getitem__(self, at: int | slice) -> T | t.Sequence[T]:
+    # Not as overloads: pycodestyle and the formatter want them written differently.
+    def __getitem__(self, at: t.Any) -> t.Any:
         return tuple(self)[at]
 
 
