@@ -85,11 +85,16 @@ def descheduler_pods(lab: Lab) -> list[Json]:
 
 
 def leads(lab: Lab) -> bool:
-    """Whether the pod that is there, and no other, has been elected and is ready: only then it can be asked."""
-    pods = descheduler_pods(lab)
-    lease = lab.api.find(LEASE)
+    """Whether the pod that is there, and no other, has been elected and is ready: only then it can be asked.
+
+    It is that of the newest rollout: the one before it leads until the Deployment is looked at.
+    """
+    deployment, pods = lab.api.get(DEPLOYMENT), descheduler_pods(lab)
+    status, lease = deployment.get("status") or {}, lab.api.find(LEASE)
     return (
         len(pods) == 1
+        and status.get("observedGeneration") == deployment["metadata"]["generation"]
+        and status.get("updatedReplicas") == 1
         and str((lease or {}).get("spec", {}).get("holderIdentity", "")).startswith(f"{pods[0]['metadata']['name']}_")
         and any(
             each["type"] == "Ready" and each["status"] == "True" for each in pods[0]["status"].get("conditions", [])
