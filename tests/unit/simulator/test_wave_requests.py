@@ -1,0 +1,59 @@
+# Copyright: Contributors to the kubeops.node_maintenance collection
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What the calls of one wave cost beside its evictions and guards; bench/README.md says what for."""
+
+from __future__ import annotations
+
+import functools
+import typing as t
+
+import pytest
+
+from ansible_collections.kubeops.node_maintenance.tests.unit.simulator import manifests, whole, world
+
+FIXED, EACH_NODE = 97, 7
+RENEWALS = 1
+"""More than one renewal of the heartbeat in a drain that takes longer."""
+
+Loop = t.Callable[..., t.Any]
+
+
+class Counting:
+    """Notes for each call of a run how many requests it sent that are no evictions and no writes of guards."""
+
+    def __init__(self, here: world.World, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.calls: list[tuple[str, int]] = []
+        self._world = here
+        for name in ("state", "make_plan", "cordon", "guard", "drain"):
+            monkeypatch.setattr(whole, name, functools.partial(self._called, name, getattr(whole, name)))
+
+    def _called(self, name: str, loop: Loop, *given: t.Any) -> t.Any:
+        before = len(self._world.log)
+        result = loop(*given)
+        requests = [sent.request for sent in self._world.log[before:]]
+        moves = [one for one in requests if one.resource == "pods/eviction"]
+        guards = [one for one in requests if one.writes and one.resource == "poddisruptionbudgets.policy"]
+        self.calls.append((name, len(requests) - len(moves) - len(guards)))
+        return result
+
+
+@pytest.mark.parametrize("count", [1, 10])
+def test_a_wave_costs_the_same_for_many_pods_and_little_for_each_node(
+    monkeypatch: pytest.MonkeyPatch, count: int
+) -> None:
+    nodes = tuple(f"a{number}" for number in range(2 * count))
+    pods = [manifests.deployment(f"web{number}", 6) for number in range(3 * count)]
+    with world.World([manifests.node("z"), *map(manifests.node, nodes), *pods]) as here:
+        counted = Counting(here, monkeypatch)
+        actor = here.process("me")
+        run = actor.spawn(lambda: whole.maintain(actor, whole.Input(nodes, serial=count)))
+        here.machine.run_until(lambda: not run.alive)
+        assert run.value().ok
+    second = [number for number, (name, _sent) in enumerate(counted.calls) if name == "make_plan"][2]
+    wave = counted.calls[second:-1]
+    names = ["make_plan", "cordon", "guard", "drain", "cordon", "make_plan", "state", "guard", "cordon", "state"]
+    assert [name for name, _sent in wave] == names
+    least = FIXED + EACH_NODE * count
+    assert least <= sum(sent for _name, sent in wave) <= least + RENEWALS, wave
