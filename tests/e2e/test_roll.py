@@ -16,13 +16,13 @@ ROOM = {"resources": {"requests": {"cpu": "1400m"}}}
 """22 of these pods fit on a node of the arena, which has 32 CPUs."""
 
 
-def fleet(arena: Arena, count: int) -> list[Workload]:
+def fleet(arena: Arena, count: int, per_node: int = PODS_PER_NODE) -> list[Workload]:
     """As many Deployments as a node has pods, each with as many pods as there are nodes."""
     pod = {"containers": [{"name": "main", "image": "registry.invalid/app:1", **ROOM}]}
     budget = {"maxUnavailable": "10%"}
     made = [
         arena.deployment(f"app-{number}", count, pod=pod, budget=budget, service=False, start="1s", stop="1s")
-        for number in range(PODS_PER_NODE)
+        for number in range(per_node)
     ]
     arena.settle(within=300)
     return made
@@ -63,3 +63,21 @@ def test_without_a_spare_node_only_the_pods_of_the_first_move_again(
     assert run.ok, run.text
     seen.all_held()
     assert moved <= pods * (1 + 1 / len(nodes))
+
+
+@pytest.mark.whole
+def test_where_the_scheduler_looks_at_a_part_of_the_nodes_few_pods_move_twice(
+    arena: Arena, play: Player, watching: Watch
+) -> None:
+    """With more than 100 nodes it stops after 100 that have room, which may leave out the nodes that are done."""
+    *nodes, spare = arena.nodes(131)
+    arena.cordon(spare)
+    workloads = fleet(arena, len(nodes), per_node=4)
+    arena.cordon(spare, False)
+    with watching() as seen:
+        run = play("maintain", within=1200, maintain_nodes=nodes, maintain_serial=10)
+    moved, pods = moves(seen, workloads), 4 * len(nodes)
+    print(f"{moved} moves of {pods} pods on {len(nodes)} nodes with room, {moved / pods:.3f} for each")
+    assert run.ok, run.text
+    seen.all_held()
+    assert moved <= 1.1 * pods
