@@ -45,6 +45,8 @@ PLURALS: Mapping[str, str] = {
     "EndpointSlice": "/apis/discovery.k8s.io/v1/namespaces/{}/endpointslices",
 }
 PATIENCE = 60.0
+OF_RUNS = ("node-", "heartbeat-", "surge-", "run-")
+"""How the names begin of what runs keep in our namespace."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -403,14 +405,15 @@ class Arena:
             for pod in self.api.items(pods):
                 if pod["metadata"].get("finalizers"):
                     self.api.patch(f"{pods}/{o.name(pod)}", {"metadata": {"finalizers": None}})
-            with contextlib.suppress(ApiError):
+            # Of thousands of pods this may take longer than a request may; the namespace takes them along anyway.
+            with contextlib.suppress(ApiError, TimeoutError):
                 self.api.request("DELETE", pods, {"gracePeriodSeconds": 0})
         for name in self._nodes:
             self.api.delete(fake.path(name))
         self.api.delete(f"/api/v1/persistentvolumes/pv-{self.name}")
         for kind in ("Lease", "ConfigMap"):
             for obj in self.all(kind, OWN_NAMESPACE):
-                if o.name(obj).startswith(("node-", "surge-", "run-")) and (alone or self.name in str(obj)):
+                if o.name(obj).startswith(OF_RUNS) and (alone or self.name in str(obj)):
                     self.api.delete(self.path(kind, o.name(obj), OWN_NAMESPACE))
 
 
