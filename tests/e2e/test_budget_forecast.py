@@ -20,10 +20,11 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils._cluster.
 
 COUNT = int(os.environ.get("FORECASTS") or 10)
 AT_ONCE = 100
-MAY_DIFFER = 0.01
-"""Share of the nodes. Seed 40 is drained although its plan calls it blocked: a swap makes its budget healthy for a
-moment. The plan of 469 names one of the two budgets that its drain waits for.
-"""
+KNOWN_TO_DIFFER = {
+    40: "is drained although its plan calls it blocked: a swap makes its budget healthy for a moment",
+    469: "waits for two budgets, of which its plan names one",
+}
+"""What the forecast does not see, by seed."""
 
 
 @pytest.mark.parametrize("first", range(1, COUNT + 1, AT_ONCE))
@@ -38,5 +39,4 @@ def test_what_is_foreseen_of_budgets_comes_so_on_a_real_cluster(lab: Lab, first:
     print(budgets.report(compared))
     assert len(compared) == len(seeds)
     assert not [budgets.told(one) for one in compared if one.falsely_promised]
-    wrong = [budgets.told(one) for one in compared if one.faults]
-    assert len(wrong) <= len(compared) * MAY_DIFFER, wrong
+    assert not [budgets.told(one) for one in compared if one.faults and one.case.seed not in KNOWN_TO_DIFFER]
